@@ -1,0 +1,37 @@
+# Everything needs Python 3.11+ and make, nothing else: the environment is made in .venv.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: help demo test check install bench clean
+help:  ## Show what can be made
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
+
+demo: $(READY)  ## Train three organisations on one machine and see it converge
+	$(BIN)/hyfdca demo --out demo-out
+
+test: check  ## Everything: the checks, then the slow tests
+	$(BIN)/pytest -q -n 2 -m slow
+
+check: $(READY)  ## Linters, types, import contracts and the fast tests
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest -q -n 2 -m "not slow"
+
+install: $(READY)  ## Only make the environment
+
+bench: $(READY)  ## Benchmarks; the paper's data sets are looked for in ../shared/data
+	$(BIN)/python -m benchmarks
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "hyfdca needs Python 3.11 or later; set PYTHON=...")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
+
+clean:  ## Remove the environment and everything made
+	rm -rf $(VENV) demo-out .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,5 @@
+"""Hybrid federated learning for convex models, with a certificate."""
+
+from hyfdca.estimator import HyFDCAClassifier, HyFDCARegressor
+
+__all__ = ["HyFDCAClassifier", "HyFDCARegressor"]

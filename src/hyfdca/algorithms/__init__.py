@@ -1,0 +1,1 @@
+"""One file an algorithm: settings, server half, client half."""

@@ -1,0 +1,140 @@
+"""Sums over holders, by sample or by feature, as the server keeps them: sealed.
+
+A sum may stand on several grids at once (a client that has been away since the grid
+was made coarser still counts with its old part); it then travels as one vector a grid.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hyfdca.crypto.base import Adder
+from hyfdca.partition import Axis, IntArray
+from hyfdca.protocol.codec import RemoteProtocolError
+from hyfdca.protocol.messages import Sealed, Sums
+
+EVERYWHERE = slice(None)
+
+
+class RunningSum:
+    """A sum that only grows: the duals, to which changes are added."""
+
+    def __init__(self, axis: Axis, n_outputs: int, adder: Adder) -> None:
+        self._axis, self._n_outputs, self._adder = axis, n_outputs, adder
+        self._totals: dict[int, Any] = {}
+
+    def add(self, client: int, part: Sealed, positions: IntArray | None) -> None:
+        """Add a client's part at its positions (none: all it holds)."""
+        where = _places(self._axis, client, positions)
+        total = self._totals.get(part.fraction_bits)
+        if total is None:
+            total = self._adder.zeros((self._axis.n_items, self._n_outputs))
+            self._totals[part.fraction_bits] = total
+        shape = (_size(self._axis, client, positions), self._n_outputs)
+        self._adder.add(total, where, load(self._adder, part, shape))
+
+    def take(self, client: int, positions: IntArray | None) -> Sums:
+        """Return the sum at a client's positions, and at no others."""
+        where = _places(self._axis, client, positions)
+        return [
+            Sealed(bits, self._adder.dump(self._adder.take(total, where)))
+            for bits, total in self._totals.items()
+        ]
+
+
+class CachedSum:
+    """A sum over holders of each client's latest part.
+
+    The parts of absent clients stay, as the paper's ip_{k,i} and ŵ_{0,k,m} do.
+    """
+
+    def __init__(self, axis: Axis, n_outputs: int, adder: Adder) -> None:
+        self._axis, self._n_outputs, self._adder = axis, n_outputs, adder
+        self._parts: dict[int, tuple[int, Any]] = {}
+        self._totals: dict[int, Any] | None = None
+
+    def fraction_bits(self, client: int) -> int | None:
+        """Return the grid of a client's part, or none if there is no part."""
+        part = self._parts.get(client)
+        return part[0] if part else None
+
+    def put(self, client: int, part: Sealed, positions: IntArray | None = None) -> None:
+        """Replace a client's part (at some positions; none: all)."""
+        self._totals = None
+        size = _size(self._axis, client, positions)
+        vector = load(self._adder, part, (size, self._n_outputs))
+        if positions is None:
+            self._parts[client] = (part.fraction_bits, vector)
+            return
+        whole = self._adder.zeros((len(self._axis.items[client]), self._n_outputs))
+        _, held = self._parts.setdefault(client, (part.fraction_bits, whole))
+        self._adder.put(held, positions, vector)
+
+    def take(self, client: int, positions: IntArray | None = None) -> Sums:
+        """Return the sum at a client's positions, and at no others.
+
+        With positions the cost follows their number.
+        """
+        if positions is None:
+            where = self._axis.places[client]
+            totals = {b: self._adder.take(t, where) for b, t in self._all().items()}
+        else:
+            totals = self._some(self._axis.items[client][positions])
+        return [Sealed(bits, self._adder.dump(total)) for bits, total in totals.items()]
+
+    def take_all(self) -> Sums:
+        """Return the sum over the whole axis, for those who may see it."""
+        return [Sealed(b, self._adder.dump(t)) for b, t in self._all().items()]
+
+    def _all(self) -> dict[int, Any]:
+        if self._totals is None:
+            self._totals = {}
+            for client, (bits, vector) in sorted(self._parts.items()):
+                total = self._level(self._totals, bits, self._axis.n_items)
+                self._adder.add(total, self._axis.places[client], vector)
+        return self._totals
+
+    def _some(self, items: IntArray) -> dict[int, Any]:
+        which, clients, positions = self._axis.holders_of(items)
+        totals: dict[int, Any] = {}
+        for client in np.unique(clients).tolist():
+            if client in self._parts:
+                bits, vector = self._parts[client]
+                of_client = clients == client
+                total = self._level(totals, bits, len(items))
+                part = self._adder.take(vector, positions[of_client])
+                self._adder.add(total, which[of_client], part)
+        return totals
+
+    def _level(self, totals: dict[int, Any], bits: int, size: int) -> Any:
+        if bits not in totals:
+            totals[bits] = self._adder.zeros((size, self._n_outputs))
+        return totals[bits]
+
+
+def sum_of(parts: list[Sealed], shape: tuple[int, int], adder: Adder) -> Sums:
+    """Add up vectors that every sender has in full, such as totals."""
+    total = adder.zeros(shape)
+    for part in parts:
+        adder.add(total, EVERYWHERE, load(adder, part, shape))
+    return [Sealed(parts[0].fraction_bits, adder.dump(total))]
+
+
+def load(adder: Adder, part: Sealed, shape: tuple[int, int]) -> Any:
+    """Return the sealed vector of a message, checked."""
+    try:
+        return adder.load(part.payload, shape)
+    except ValueError as error:
+        raise RemoteProtocolError(f"a sealed vector does not load: {error}") from None
+
+
+def _places(axis: Axis, client: int, positions: IntArray | None) -> Any:
+    if positions is None:
+        return axis.places[client]
+    return axis.items[client][positions]
+
+
+def _size(axis: Axis, client: int, positions: IntArray | None) -> int:
+    return len(axis.items[client]) if positions is None else len(positions)

@@ -1,0 +1,197 @@
+"""The certificate: P and D measured by sealed totals, and the release of the model.
+
+| exchange        | down                               | up                       |
+|-----------------|------------------------------------|--------------------------|
+| measure shares  | duals a client missed, sealed      | Σ α_i x_{k,i}            |
+| measure margins | weights                            | x_{k,i}·w, sealed        |
+| losses          | margins of all samples, sealed     | totals, sealed           |
+| open            | grand totals, to one client        | P and D, open            |
+| release         | -                                  | weights, open            |
+
+The first two are needed only where some client is behind; they are kept apart from the
+training state, so that measuring does not bring anybody up to date.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hyfdca.algorithms.aggregation import CachedSum
+from hyfdca.losses import FloatArray
+from hyfdca.objective import relative_gap
+from hyfdca.protocol import messages as m
+from hyfdca.protocol.client import Phase
+from hyfdca.protocol.codec import pack_reals, unpack_reals
+from hyfdca.protocol.server import Conversation
+
+if TYPE_CHECKING:
+    from hyfdca.algorithms.coordinator import Coordinator
+    from hyfdca.algorithms.holder import Holder
+
+_SLACK = 1e-12  # covers the rounding of floating-point sums
+_N_TOTALS = 4  # loss, conjugate, λ/2||w||² for P and for D
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """Proof of how close the model is: P(w) is at most ``gap`` above the optimum.
+
+    Rounding is inside: ``primal`` is an upper, ``dual`` a lower bound of the true one.
+    """
+
+    primal: float
+    dual: float
+
+    @property
+    def gap(self) -> float:
+        """P - D."""
+        return self.primal - self.dual
+
+    @property
+    def relative_gap(self) -> float:
+        """(P - D) / P, and 0 when both are 0."""
+        return relative_gap(self.primal, self.dual)
+
+
+def certify(coordinator: Coordinator) -> Conversation[Certificate]:
+    """Measure P and D of the present duals and of the weights they give."""
+    margins = coordinator.margins
+    is_current = coordinator.is_exact
+    if not is_current:
+        margins = yield from _margins_on_the_side(coordinator)
+    parts = yield from coordinator.gather(
+        "losses",
+        coordinator.everyone,
+        ["totals"],
+        lambda client: m.LossesRequest(
+            margins.take(client), is_current, coordinator.spec("totals")
+        ),
+        m.Part,
+    )
+    sealed = [part.vector for part in parts.values()]
+    shape = (_N_TOTALS, coordinator.problem.n_outputs)
+    [totals] = yield from coordinator.open_totals([sealed], [shape])
+    loss, conjugate, norm, norm_above = totals.sum(axis=1).tolist()
+    return Certificate(
+        primal=(loss + norm) * (1 + _SLACK),
+        dual=-conjugate - norm_above - _SLACK * (abs(conjugate) + norm_above),
+    )
+
+
+def _margins_on_the_side(coordinator: Coordinator) -> Conversation[CachedSum]:
+    """Sum shares, then margins, of everybody with the present duals."""
+    missed = [coordinator.pending(client) for client in coordinator.everyone]
+    parts = yield from coordinator.gather(
+        "measure shares",
+        coordinator.everyone,
+        ["shares"],
+        lambda client: coordinator.shares_request(client, missed[client]),
+        m.Part,
+    )
+    shares = coordinator.feature_sum()
+    for client, part in parts.items():
+        shares.put(client, part.vector)
+    parts = yield from coordinator.gather(
+        "measure margins",
+        coordinator.everyone,
+        ["margins"],
+        lambda client: m.MarginsRequest(
+            shares.take(client), None, coordinator.spec("margins")
+        ),
+        m.Part,
+    )
+    margins = coordinator.sample_sum()
+    for client, part in parts.items():
+        margins.put(client, part.vector)
+    return margins
+
+
+def release(coordinator: Coordinator) -> Conversation[FloatArray]:
+    """Return the weights last measured, (n_features, n_outputs)."""
+    replies = yield from coordinator.session.ask(
+        "release", dict.fromkeys(coordinator.everyone, m.Message()), m.Released
+    )
+    layout, n_outputs = coordinator.layout, coordinator.problem.n_outputs
+    weights = np.zeros((layout.features.n_items, n_outputs))
+    for client, reply in replies.items():
+        counted = layout.features.items[client][layout.counts_features(client)]
+        numbers = unpack_reals(reply.weights, len(counted) * n_outputs)
+        weights[counted] = numbers.reshape(len(counted), n_outputs)
+    return weights
+
+
+class Measuring:
+    """A client's half: what it measures is not its training state."""
+
+    def __init__(self, holder: Holder) -> None:
+        self._holder = holder
+        self._duals, self._weights = holder.duals, holder.weights
+        self._weights_step = 0.0
+        self.phases = {
+            "measure shares": Phase(m.SharesRequest, self._shares),
+            "measure margins": Phase(m.MarginsRequest, self._margins),
+            "losses": Phase(m.LossesRequest, self._losses),
+            "release": Phase(m.Message, self._release),
+        }
+
+    def _shares(self, request: m.SharesRequest) -> m.Message:
+        """Return the share of the study's present duals, whatever was missed."""
+        holder = self._holder
+        rows = holder.unpack_rows(request.positions)
+        self._duals = holder.duals.copy()
+        self._duals[rows] = holder.opened(request.duals, (rows.size, -1))
+        share = holder.combine(holder.rows, holder.weighted(self._duals))
+        return holder.feature_part(share, request.grid)
+
+    def _margins(self, request: m.MarginsRequest) -> m.Message:
+        holder, sums = self._holder, request.weights or []
+        self._weights, self._weights_step = holder.opened_weights(sums), grid_step(sums)
+        return holder.part(holder.products(holder.rows, self._weights), request.grid)
+
+    def _losses(self, request: m.LossesRequest) -> m.Message:
+        """Return this client's part of (loss, conjugate, λ/2||w||², the same above).
+
+        Every number is rounded so that the certificate can only be too large: losses
+        at the worse end of what rounding may have done to the margin, the norm in D
+        with the worst case of rounded shares.
+        """
+        holder, problem = self._holder, self._holder.problem
+        if request.is_current:
+            self._duals, self._weights = holder.duals, holder.weights
+            self._weights_step = holder.weights_step
+        totals = np.zeros((_N_TOTALS, problem.n_outputs))
+        if holder.block.labels is not None:
+            totals[:2] = self._loss_totals(request.margins, holder.block.labels)
+        counted = holder.block.counts_feature
+        sizes = np.abs(self._weights[counted])
+        holders = holder.feature_holders[counted, None]
+        error = holders * self._weights_step / 2 / problem.l2_scale
+        totals[2] = 0.5 * problem.l2_strength * (sizes**2).sum(axis=0)
+        totals[3] = 0.5 * problem.l2_strength * ((sizes + error) ** 2).sum(axis=0)
+        return holder.part(totals, request.grid, np.ceil)
+
+    def _loss_totals(self, sums: m.Sums, labels: FloatArray) -> FloatArray:
+        """Return mean loss and mean conjugate over the samples counted here."""
+        holder, loss = self._holder, self._holder.problem.loss
+        counted = holder.block.counts_sample
+        margins = holder.opened(sums, (holder.rows.size, -1))[counted]
+        error = holder.sample_holders[counted, None] * grid_step(sums) / 2
+        above, below = (
+            loss.value(margins + sign * error, labels[counted]) for sign in (1, -1)
+        )
+        conjugates = loss.conjugate(self._duals[counted], labels[counted])
+        both = [np.maximum(above, below), conjugates]
+        sums_of = [holder.weighted(values, counted).sum(axis=0) for values in both]
+        return np.stack(sums_of) / holder.problem.n_samples
+
+    def _release(self, _: m.Message) -> m.Released:
+        """Give away the measured weights of the features this client answers for."""
+        return m.Released(pack_reals(self._weights[self._holder.block.counts_feature]))
+
+
+def grid_step(sums: m.Sums) -> float:
+    """Return the width of the coarsest grid in a sum."""
+    return max((2.0**-vector.fraction_bits for vector in sums), default=0.0)

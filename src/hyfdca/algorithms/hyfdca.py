@@ -1,0 +1,339 @@
+"""HyFDCA: hybrid federated dual coordinate ascent. Start reading here.
+
+T. Overman, G. Blum, D. Klabjan, "A Primal-Dual Algorithm for Hybrid Federated
+Learning", AAAI 2024, with the errata of ``docs/errata.md``. It solves
+
+    min_w  P(w) = λ/2 ||w||² + 1/N Σ_i l_i(x_i·w)
+
+through its dual. Each client improves the duals of some of its samples from their
+global margins; changes are averaged over the holders of a sample.
+
+| phase   | down                             | up                       | Algorithm |
+|---------|----------------------------------|--------------------------|-----------|
+| shares  | duals that changed, sealed       | Σ_i α_i x_{k,i}          | 4         |
+| margins | weights of the client's features | x_{k,i}·w_k, sealed      | 2         |
+| step    | margins of drawn samples, sealed | changes of duals, sealed | 3, 5      |
+| weights | weights of the client's features | -                        | 4         |
+
+A round takes 4.5 round trips under partial participation, 3 under complete
+participation and 2 where moreover every sample has one holder (no margins exchange).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from hyfdca.algorithms.coordinator import Coordinator
+from hyfdca.algorithms.holder import Holder
+from hyfdca.algorithms.interaction import (
+    SAFETY,
+    InteractionProbe,
+    estimate_interaction,
+    safe_factors,
+)
+from hyfdca.algorithms.problem import Block, Problem
+from hyfdca.crypto.base import Sealer
+from hyfdca.losses import FloatArray
+from hyfdca.partition import IntArray, Layout
+from hyfdca.protocol import messages as m
+from hyfdca.protocol.client import Phase
+from hyfdca.protocol.codec import (
+    RemoteProtocolError,
+    pack_indices,
+    pack_reals,
+    unpack_counts,
+    unpack_reals,
+)
+from hyfdca.protocol.server import Conversation
+from hyfdca.seeds import stream
+
+Step = Literal["auto", "paper", "safe", "line_search"]
+
+
+@dataclass(frozen=True)
+class HyfdcaSettings:
+    """How HyFDCA runs.
+
+    Parameters
+    ----------
+    variant : {"practical", "theory"}
+        Algorithm 5 or Algorithm 3 as the local dual method.
+    step : {"auto", "paper", "safe", "line_search"}
+        Curvature of a coordinate: as printed, or enlarged so that changes of several
+        samples at once cannot overshoot (E4); or the printed one with an exact line
+        search (``line_search.py``, complete participation only).
+    local_fraction : float
+        Share of its samples that a client draws a round.
+    iic : float, optional
+        The paper's inner iterations constant, H = ceil(IIC N / n_clients); overrides
+        ``local_fraction``.
+    local_steps : int, optional
+        H itself; overrides both.
+    aggregation : {"constant", "decreasing"}
+        γ_t = 1, or 1/t (Theorem 4).
+    cap : {"printed", "largest", "one"}
+        c_k of the theory variant: N_k/N, N_k/max N_j (E12), or 1 (Theorems 3 and 4).
+    divide_by : {"active", "all"}
+        Average over the holders present (E9) or over all holders, as printed.
+    refresh : {"drawn", "all"}
+        Which margins are summed anew each round.
+    second_inner_product : bool
+        Algorithm 1 prints a SecureInnerProduct at the end of a round; the paper's
+        experiments leave it out.
+    """
+
+    variant: Literal["practical", "theory"] = "practical"
+    step: Step = "auto"
+    local_fraction: float = 1.0
+    iic: float | None = None
+    local_steps: int | None = None
+    aggregation: Literal["constant", "decreasing"] = "constant"
+    cap: Literal["printed", "largest", "one"] = "largest"
+    divide_by: Literal["active", "all"] = "active"
+    refresh: Literal["drawn", "all"] = "drawn"
+    second_inner_product: bool = False
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Who updates which samples in a round.
+
+    ``drawn`` has the positions each client draws, ``touched`` the positions of all
+    drawn samples at every holder; None stands for all samples held.
+    """
+
+    drawn: dict[int, IntArray | None]
+    touched: dict[int, IntArray | None]
+    n_distinct: int
+
+
+@dataclass
+class HyfdcaServer:
+    """The server's half: Algorithm 1."""
+
+    coordinator: Coordinator
+    settings: HyfdcaSettings
+    is_complete: bool  # whether every client takes part in every round
+    round_number: int = 0
+    _previous: set[int] = field(default_factory=set)
+
+    def set_up(self) -> Conversation[None]:
+        """Sum what rounds need; for the safe step, see how samples interact."""
+        yield from self.coordinator.set_up()
+        settings = self.settings
+        is_sharp = settings.step != "paper" and settings.variant == "practical"
+        if is_sharp and self.is_complete:
+            interaction = yield from estimate_interaction(
+                self.coordinator, settings.seed
+            )
+            yield from self.send_factors(SAFETY * interaction)
+
+    def send_factors(self, interaction: float) -> Conversation[None]:
+        """Tell clients the factors of E4 (ii) for this Λ."""
+        layout, session = self.coordinator.layout, self.coordinator.session
+        factors = safe_factors(layout, self._local_steps, interaction)
+        items = enumerate(layout.samples.items)
+        notices = {k: m.FactorsNotice(pack_reals(factors[held])) for k, held in items}
+        yield from session.tell("factors", notices)
+
+    def round(self, participants: Sequence[int]) -> Conversation[None]:
+        """Run one pass of Algorithm 1's outer loop with these clients."""
+        self.round_number += 1
+        returning = [c for c in participants if c not in self._previous]
+        draw = self.draw(self.round_number, participants)
+        if not self.is_complete:
+            yield from self.primal_aggregation(returning)
+            yield from self.secure_inner_product(participants, draw)
+        yield from self.local_dual_method(participants, draw)
+        yield from self.primal_aggregation(participants)
+        if self.is_complete:
+            upcoming = self.draw(self.round_number + 1, participants)
+            yield from self.secure_inner_product(participants, upcoming)
+        elif self.settings.second_inner_product:
+            yield from self.secure_inner_product(participants, draw)
+        else:
+            yield from self.coordinator.send_weights(participants)
+        self._previous = set(participants)
+
+    def primal_aggregation(self, clients: Sequence[int]) -> Conversation[None]:
+        """Algorithm 4, after sending the duals that changed (Algorithm 1)."""
+        behind = [c for c in clients if self.coordinator.has_news(c)]
+        yield from self.coordinator.refresh_shares(behind)
+
+    def secure_inner_product(
+        self, clients: Sequence[int], draw: Draw
+    ) -> Conversation[None]:
+        """Algorithm 2, of all samples or of those some client is about to update."""
+        if self.coordinator.layout.is_horizontal:
+            return
+        if self.settings.refresh == "all":
+            yield from self.coordinator.refresh_margins(clients)
+        else:
+            touched = [c for c in clients if c in draw.touched]
+            yield from self.coordinator.refresh_margins(
+                touched, draw.touched.__getitem__
+            )
+
+    def local_dual_method(
+        self, participants: Sequence[int], draw: Draw
+    ) -> Conversation[None]:
+        """Send margins to those who drew samples, add their changes to the duals."""
+        parts = yield from self.coordinator.gather(
+            "step",
+            draw.drawn,
+            ["duals"],
+            lambda client: self._step_request(client, participants, draw),
+            m.Part,
+        )
+        self.coordinator.add_dual_changes(parts, draw.drawn)
+        self.coordinator.announce(draw.touched)
+
+    def _step_request(
+        self, client: int, participants: Sequence[int], draw: Draw
+    ) -> m.StepRequest:
+        coordinator, drawn = self.coordinator, draw.drawn[client]
+        is_horizontal = coordinator.layout.is_horizontal
+        divides_all = self.is_complete or self.settings.divide_by == "all"
+        divisors = (
+            None if divides_all else self._active_holders(client, participants, drawn)
+        )
+        is_decreasing = self.settings.aggregation == "decreasing"
+        return m.StepRequest(
+            drawn=pack_indices(drawn),
+            margins=None if is_horizontal else coordinator.margins.take(client, drawn),
+            weights=coordinator.weights_for(client) if is_horizontal else None,
+            divisors=pack_indices(divisors),
+            factor=self._curvature_factor(draw),
+            aggregation_step=1.0 / self.round_number if is_decreasing else 1.0,
+            cap=self._cap(client) if self.settings.variant == "theory" else None,
+            grid=coordinator.spec("duals"),
+        )
+
+    def _curvature_factor(self, draw: Draw) -> float:
+        """Return what multiplies ||x_i||²/(λN) this round."""
+        if self.settings.variant == "theory":
+            return float(self.coordinator.problem.n_samples)  # Algorithm 3: ||x_i||²/λ
+        if self.settings.step != "paper" and not self.is_complete:
+            return float(draw.n_distinct)  # E4 (i)
+        return 1.0  # as printed, or each client has its factors of E4 (ii)
+
+    def _cap(self, client: int) -> float:
+        """Return c_k, which bounds how far Algorithm 3 may go."""
+        items = self.coordinator.layout.samples.items
+        if self.settings.cap == "one":
+            return 1.0
+        if self.settings.cap == "printed":
+            return len(items[client]) / self.coordinator.problem.n_samples
+        return len(items[client]) / max(len(held) for held in items)
+
+    def _active_holders(
+        self, client: int, participants: Sequence[int], drawn: IntArray | None
+    ) -> IntArray:
+        """Count the participants that could have drawn each of a client's samples."""
+        layout = self.coordinator.layout
+        items = layout.samples.items[client]
+        items = items if drawn is None else items[drawn]
+        which, holders, _ = layout.samples.holders_of(items)
+        draws = np.zeros(layout.n_clients, dtype=bool)
+        draws[list(participants)] = True
+        draws &= layout.labelled
+        return np.bincount(which[draws[holders]], minlength=len(items))
+
+    def draw(self, round_number: int, participants: Sequence[int]) -> Draw:
+        """Draw each labelled participant's samples, without replacement."""
+        layout = self.coordinator.layout
+        items = layout.samples.items
+        drawn: dict[int, IntArray | None] = {}
+        for client in participants:
+            if layout.labelled[client] and len(items[client]):
+                drawn[client] = self._draw_of(client, round_number)
+        everything = all(rows is None for rows in drawn.values())
+        if everything and self.is_complete:
+            touched = {c: None for c in participants if len(items[c])}
+            return Draw(drawn, dict(touched), layout.samples.n_items)
+        parts = [items[c] if r is None else items[c][r] for c, r in drawn.items()]
+        distinct = np.unique(np.concatenate([*parts, np.empty(0, np.int64)]))
+        return Draw(drawn, dict(layout.samples.positions_of(distinct)), len(distinct))
+
+    def _local_steps(self, client: int) -> int:
+        return local_steps(self.settings, self.coordinator.layout, client)
+
+    def _draw_of(self, client: int, round_number: int) -> IntArray | None:
+        n_held = len(self.coordinator.layout.samples.items[client])
+        steps = self._local_steps(client)
+        if steps == n_held:
+            return None
+        random = stream(self.settings.seed, "draw", round_number, client)
+        return np.sort(random.choice(n_held, steps, replace=False, shuffle=False))
+
+
+def local_steps(settings: HyfdcaSettings, layout: Layout, client: int) -> int:
+    """Return H, at most the number of samples the client has."""
+    n_held = len(layout.samples.items[client])
+    if settings.local_steps is not None:
+        wanted = settings.local_steps
+    elif settings.iic is not None:
+        wanted = math.ceil(settings.iic * layout.samples.n_items / layout.n_clients)
+    else:
+        wanted = math.ceil(settings.local_fraction * n_held)
+    return min(wanted, n_held)
+
+
+class HyfdcaClient(Holder):
+    """A client's half: Algorithms 3 and 5."""
+
+    def __init__(self, problem: Problem, block: Block, sealer: Sealer) -> None:
+        super().__init__(problem, block, sealer)
+        self.phases = {
+            **self.phases,
+            **InteractionProbe(self).phases,
+            "factors": Phase(m.FactorsNotice, self._take_factors),
+            "step": Phase(m.StepRequest, self.local_dual_method),
+        }
+
+    def _take_factors(self, notice: m.FactorsNotice) -> None:
+        factors = unpack_reals(notice.factors, self.rows.size)
+        self.curvatures = self.curvatures * factors[:, None]
+
+    def local_dual_method(self, request: m.StepRequest) -> m.Message:
+        """Return the changes of the drawn duals, divided by who else may change them.
+
+        Practical variant (Algorithm 5): the maximiser of the dual in one coordinate.
+        Theory variant (Algorithm 3): the paper's s_{k,i} is the maximiser on the
+        segment from α to α + c_k γ (u - α) with -u in ∂l_i (E1). The objective is
+        concave, so that is the coordinate maximiser clipped to the segment.
+        """
+        if self.block.labels is None:
+            raise RemoteProtocolError("this client has no labels and draws no samples")
+        rows = self.unpack_rows(request.drawn)
+        loss, labels = self.problem.loss, self.block.labels[rows]
+        duals, margins = self.duals[rows], self._margins_of(rows, request)
+        curvatures = self.curvatures[rows] * request.factor
+        change = loss.dual_step(duals, margins, labels, curvatures)
+        if request.cap is None:
+            change *= request.aggregation_step
+        else:
+            towards = -loss.derivative(margins, labels) - duals
+            reach = request.cap * request.aggregation_step * towards
+            change = np.clip(change, np.minimum(reach, 0), np.maximum(reach, 0))
+        # Towards zero: a rounded dual never leaves the domain of its conjugate.
+        return self.part(change / self._divisors(rows, request), request.grid, np.trunc)
+
+    def _margins_of(self, rows: IntArray, request: m.StepRequest) -> FloatArray:
+        """Return x_i·w: summed over holders, or computed by a sample's only holder."""
+        if request.weights is not None:
+            self._weights(m.WeightsNotice(request.weights))
+        if request.margins is None:
+            return self.products(rows, self.weights)
+        return self.opened(request.margins, (rows.size, -1))
+
+    def _divisors(self, rows: IntArray, request: m.StepRequest) -> IntArray:
+        if request.divisors is None:
+            return self.label_holders[rows, None]
+        return unpack_counts(request.divisors, rows.size)[:, None]

@@ -1,0 +1,63 @@
+"""No secrecy, the same grid: whole numbers in the clear, to compare against."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hyfdca.crypto.base import raw_bytes
+from hyfdca.crypto.fixedpoint import IntArray
+
+_WIRE = np.dtype("<i8")
+
+
+class PlainSealer:
+    """Writes whole numbers as they are."""
+
+    def seal(self, numbers: IntArray) -> memoryview:
+        """Return the numbers as little-endian bytes."""
+        return raw_bytes(numbers.astype(_WIRE, copy=False))
+
+    def open(self, payload: memoryview, shape: tuple[int, int]) -> IntArray:
+        """Return the numbers, or raise if they do not fill that shape."""
+        return _numbers(payload, shape)
+
+
+class PlainAdder:
+    """Adds whole numbers; a sum stays inside int64 because the grid bounds it."""
+
+    def load(self, payload: memoryview, shape: tuple[int, int]) -> IntArray:
+        """Return the numbers, read-only."""
+        return _numbers(payload, shape)
+
+    def zeros(self, shape: tuple[int, int]) -> IntArray:
+        """Return zeros."""
+        return np.zeros(shape, np.int64)
+
+    def add(self, total: IntArray, where: Any, vector: IntArray) -> None:
+        """Add in place."""
+        total[where] += vector
+
+    def put(self, total: IntArray, where: Any, vector: IntArray) -> None:
+        """Replace in place."""
+        total[where] = vector
+
+    def take(self, total: IntArray, where: Any) -> IntArray:
+        """Return a part of a vector."""
+        part: IntArray = total[where]
+        return part
+
+    def dump(self, vector: IntArray) -> memoryview:
+        """Return the numbers as little-endian bytes."""
+        return raw_bytes(vector.astype(_WIRE, copy=False))
+
+
+def _numbers(payload: memoryview, shape: tuple[int, int]) -> IntArray:
+    count = shape[0] * shape[1]
+    if len(payload) != count * _WIRE.itemsize:
+        raise ValueError(
+            f"expected {count} numbers of {_WIRE.itemsize} bytes, "
+            f"got {len(payload)} bytes"
+        )
+    return np.frombuffer(payload, dtype=_WIRE).reshape(shape)

@@ -1,0 +1,63 @@
+"""Compiled loops over CSR rows: products, grids and epochs of coordinate ascent.
+
+Arrays over samples or features have two dimensions, items by outputs (one output a
+class); sums run in index order, so the same rows give the same bits.
+"""
+
+from __future__ import annotations
+
+from numba import njit
+
+from hyfdca.losses import dual_step
+
+_compiled = njit(cache=True, nogil=True, error_model="numpy")
+
+
+@_compiled
+def row_products(indptr, indices, data, rows, weights, out):  # type: ignore[no-untyped-def]
+    """Set ``out[j] = X[rows[j]] @ weights``; changes ``out`` only."""
+    n_outputs = weights.shape[1]
+    for j in range(rows.size):
+        row = rows[j]
+        for c in range(n_outputs):
+            total = 0.0
+            for p in range(indptr[row], indptr[row + 1]):
+                total += data[p] * weights[indices[p], c]
+            out[j, c] = total
+
+
+@_compiled
+def add_row_combination(  # type: ignore[no-untyped-def]
+    indptr, indices, data, rows, coefficients, out
+):
+    """Add ``sum_j coefficients[j] X[rows[j]]``; changes ``out`` only."""
+    n_outputs = out.shape[1]
+    for j in range(rows.size):
+        row = rows[j]
+        for c in range(n_outputs):
+            coefficient = coefficients[j, c]
+            if coefficient != 0.0:
+                for p in range(indptr[row], indptr[row + 1]):
+                    out[indices[p], c] += coefficient * data[p]
+
+
+@_compiled
+def ascent_epoch(  # type: ignore[no-untyped-def]
+    indptr, indices, data, order, labels, curvatures, scales, constants, duals, weights
+):
+    """One pass of coordinate ascent over the rows in ``order``, for one output.
+
+    ``scales`` are v_i/(λN). Changes ``duals`` and ``weights``.
+    """
+    for j in range(order.size):
+        row = order[j]
+        first, last = indptr[row], indptr[row + 1]
+        margin = 0.0
+        for p in range(first, last):
+            margin += data[p] * weights[indices[p]]
+        change = dual_step(duals[row], margin, labels[row], curvatures[row], *constants)
+        if change != 0.0:
+            duals[row] += change
+            step = change * scales[row]
+            for p in range(first, last):
+                weights[indices[p]] += step * data[p]

@@ -1,0 +1,407 @@
+"""Who holds what: clients' samples and features, and who counts what is held twice.
+
+A cell (sample, feature) held by several clients is *owned* by the lowest-ranked one;
+the others count it as zero, or the wrong problem would be solved. A cell nobody holds
+is zero, a feature nobody holds gets the weight zero, a sample nobody holds is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+
+from hyfdca.seeds import stream
+
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
+QUADRANTS = 4
+
+
+@dataclass(frozen=True)
+class Holding:
+    """One client's samples and features, as sorted indices into the whole table."""
+
+    samples: IntArray
+    features: IntArray
+
+
+@dataclass(frozen=True)
+class Axis:
+    """The items (samples, or features) of a table and which clients hold each.
+
+    ``items[k]`` are the sorted items of client k; a *position* is a place in it.
+    """
+
+    n_items: int
+    items: tuple[IntArray, ...]
+
+    @cached_property
+    def _pairs(self) -> tuple[IntArray, IntArray, IntArray]:
+        """All (client, position) pairs by item then client, and where items start."""
+        sizes = [len(items) for items in self.items]
+        every = np.concatenate([*self.items, np.empty(0, np.int64)])
+        clients = np.repeat(np.arange(len(sizes)), sizes)
+        positions = np.concatenate([np.arange(n) for n in [*sizes, 0]])
+        order = np.argsort(every, kind="stable")
+        starts = np.concatenate([[0], np.cumsum(self.counts)])
+        return starts, clients[order], positions[order]
+
+    @cached_property
+    def counts(self) -> IntArray:
+        """How many clients hold each item."""
+        every = np.concatenate([*self.items, np.empty(0, np.int64)])
+        return np.bincount(every, minlength=self.n_items)
+
+    @cached_property
+    def places(self) -> tuple[slice | IntArray, ...]:
+        """Where each client's items are on the axis: a slice where they are one run."""
+        return tuple(_as_slice(items) for items in self.items)
+
+    def positions_of(self, items: IntArray) -> dict[int, IntArray]:
+        """Return, for each client that holds some of ``items``, where it has them.
+
+        The cost follows the number of items asked for, not the size of the axis.
+        """
+        clients, positions = self.holders_of(items)[1:]
+        order = np.lexsort((positions, clients))
+        clients, positions = clients[order], positions[order]
+        found, first = np.unique(clients, return_index=True)
+        parts = np.split(positions, first[1:])
+        return dict(zip(found.tolist(), parts, strict=True))
+
+    def holders_of(self, items: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+        """Return (index into ``items``, client, position) of every holder of each."""
+        starts, clients, positions = self._pairs
+        sizes = self.counts[items]
+        which = np.repeat(np.arange(len(items)), sizes)
+        within = np.arange(len(which)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        pairs = starts[items][which] + within
+        return which, clients[pairs], positions[pairs]
+
+    def first_holders(self, eligible: Sequence[bool]) -> IntArray:
+        """Return each item's lowest-ranked eligible client, or -1."""
+        first = np.full(self.n_items, -1)
+        for client in reversed(range(len(self.items))):
+            if eligible[client]:
+                first[self.items[client]] = client
+        return first
+
+
+@dataclass(frozen=True)
+class Partition:
+    """A table of ``n_samples`` by ``n_features`` spread over clients.
+
+    Parameters
+    ----------
+    holdings : tuple of Holding
+        In order of rank.
+    is_disjoint : bool
+        No cell is held twice (then nobody needs to look for such cells).
+    cell_owners : array (stored values,), optional
+        The client of each stored value of one particular matrix, in CSR order, where
+        a client's cells are no rectangle (``deal_nonzeros``).
+    """
+
+    n_samples: int
+    n_features: int
+    holdings: tuple[Holding, ...]
+    is_disjoint: bool = False
+    cell_owners: IntArray | None = None
+
+    @property
+    def n_clients(self) -> int:
+        """How many clients there are, empty ones included."""
+        return len(self.holdings)
+
+    @cached_property
+    def samples(self) -> Axis:
+        """The sample axis."""
+        return Axis(self.n_samples, tuple(h.samples for h in self.holdings))
+
+    @cached_property
+    def features(self) -> Axis:
+        """The feature axis."""
+        return Axis(self.n_features, tuple(h.features for h in self.holdings))
+
+    def split(self, X: sp.csr_array) -> list[sp.csr_array]:
+        """Return each client's block of ``X``: its samples by its features.
+
+        Cells that a lower-ranked client owns are zero.
+        """
+        if X.shape != (self.n_samples, self.n_features):
+            raise ValueError(
+                f"The partition is for a table of {self.n_samples} samples by "
+                f"{self.n_features} features, but X is {X.shape[0]} by {X.shape[1]}."
+            )
+        if self.cell_owners is not None:
+            return _split_cells(X, self.holdings, self.cell_owners)
+        blocks = [X[h.samples][:, h.features] for h in self.holdings]
+        return [self.owned(client, block) for client, block in enumerate(blocks)]
+
+    def owned(self, client: int, block: sp.csr_array) -> sp.csr_array:
+        """Return a client's block without the cells that a lower-ranked one owns."""
+        if self.is_disjoint:
+            return block
+        cells = block.tocoo()
+        keep = np.ones(cells.nnz, dtype=bool)
+        mine = self.holdings[client]
+        for other in self.holdings[:client]:
+            rows = np.isin(mine.samples, other.samples)
+            columns = np.isin(mine.features, other.features)
+            keep &= ~(rows[cells.row] & columns[cells.col])
+        kept = (cells.data[keep], (cells.row[keep], cells.col[keep]))
+        return sp.csr_array(kept, shape=block.shape)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What is known of the whole consortium: the two axes and who has labels.
+
+    The feature axis may have one more item than the data has columns: the bias.
+    """
+
+    samples: Axis
+    features: Axis
+    labelled: tuple[bool, ...]
+
+    @property
+    def n_clients(self) -> int:
+        """How many clients there are."""
+        return len(self.labelled)
+
+    @cached_property
+    def is_horizontal(self) -> bool:
+        """Whether every sample has one holder, which then knows its margin alone."""
+        return bool(np.all(self.samples.counts == 1))
+
+    @cached_property
+    def sample_designees(self) -> IntArray:
+        """Return who counts each sample's loss: its lowest-ranked labelled holder."""
+        return self.samples.first_holders(self.labelled)
+
+    @cached_property
+    def feature_designees(self) -> IntArray:
+        """Return who counts each feature's weight: its lowest-ranked holder."""
+        return self.features.first_holders([True] * self.n_clients)
+
+    def counts_samples(self, client: int) -> BoolArray:
+        """Return which of its samples a client is designated for."""
+        return np.equal(self.sample_designees[self.samples.items[client]], client)
+
+    def counts_features(self, client: int) -> BoolArray:
+        """Return which of its features a client is designated for."""
+        return np.equal(self.feature_designees[self.features.items[client]], client)
+
+
+def layout_of(
+    partition: Partition, labelled: Sequence[bool] | None = None, bias: bool = False
+) -> Layout:
+    """Return the layout of a partition.
+
+    Parameters
+    ----------
+    labelled : sequence of bool, optional
+        Which clients have the labels of their samples; by default all.
+    bias : bool
+        Add the bias as the last feature. Its cell of a sample belongs to the sample's
+        designated holder.
+    """
+    labelled = (
+        tuple(labelled) if labelled is not None else (True,) * partition.n_clients
+    )
+    layout = Layout(partition.samples, partition.features, labelled)
+    unlabelled = int(np.sum(layout.sample_designees < 0))
+    if unlabelled:
+        raise ValueError(
+            f"{unlabelled} of {partition.n_samples} samples have no holder with a "
+            "label; give some holder of each sample its label."
+        )
+    if not bias:
+        return layout
+    last = partition.n_features
+    features = tuple(
+        np.append(items, last) if layout.counts_samples(client).any() else items
+        for client, items in enumerate(partition.features.items)
+    )
+    return Layout(partition.samples, Axis(last + 1, features), labelled)
+
+
+def append_bias(
+    block: sp.csr_array, layout: Layout, client: int, value: float
+) -> sp.csr_array:
+    """Return a client's block with its bias cells as one more column, if it has any."""
+    counted = layout.counts_samples(client)
+    if not counted.any():
+        return block
+    column = sp.csr_array(np.where(counted, value, 0.0).reshape(-1, 1))
+    return sp.csr_array(sp.hstack([block, column], format="csr"))
+
+
+def from_holdings(
+    n_samples: int,
+    n_features: int,
+    holdings: Iterable[tuple[ArrayLike, ArrayLike]],
+) -> Partition:
+    """Return the partition of arbitrary holdings, overlaps allowed.
+
+    Parameters
+    ----------
+    holdings : iterable of (samples, features)
+        Index lists of each client, in order of rank. A client may hold nothing.
+    """
+    checked = tuple(
+        Holding(
+            _indices(samples, n_samples, f"samples of client {client}"),
+            _indices(features, n_features, f"features of client {client}"),
+        )
+        for client, (samples, features) in enumerate(holdings)
+    )
+    partition = Partition(n_samples, n_features, checked)
+    unheld = int(np.sum(partition.samples.counts == 0))
+    if unheld:
+        raise ValueError(
+            f"{unheld} of {n_samples} samples are held by no client; give each sample "
+            "to some client or leave it out of the data."
+        )
+    return partition
+
+
+def grid(
+    n_samples: int, n_features: int, shape: tuple[int, int], seed: int | None = None
+) -> Partition:
+    """Return K sample groups by Q feature groups, one client a cell of the grid.
+
+    With a ``seed`` samples and features are shuffled first; else groups are runs.
+    Client k Q + q has the sample group k and the feature group q.
+    """
+    n_rows, n_columns = shape
+    samples = _groups(n_samples, n_rows, seed, "samples")
+    features = _groups(n_features, n_columns, seed, "features")
+    holdings = tuple(Holding(rows, columns) for rows in samples for columns in features)
+    return Partition(n_samples, n_features, holdings, is_disjoint=True)
+
+
+def horizontal(
+    n_samples: int, n_features: int, n_clients: int, seed: int | None = None
+) -> Partition:
+    """Return clients that have all features of some samples."""
+    return grid(n_samples, n_features, (n_clients, 1), seed)
+
+
+def vertical(
+    n_samples: int, n_features: int, n_clients: int, seed: int | None = None
+) -> Partition:
+    """Return clients that have some features of all samples."""
+    return grid(n_samples, n_features, (1, n_clients), seed)
+
+
+def image_quadrants(
+    n_samples: int, n_sample_groups: int, seed: int | None = None, side: int = 28
+) -> Partition:
+    """Return the paper's MNIST partition: image quadrants, with bias in the fourth.
+
+    The table has ``side * side`` pixels and, as its last feature, the bias (the paper
+    gives it the value 10). The first ``n_sample_groups`` clients have the first
+    quadrant, the next the second, and so on.
+    """
+    pixel = np.arange(side * side)
+    lower = pixel // side >= side // 2
+    right = pixel % side >= side // 2
+    quadrant = np.append(2 * lower + right, QUADRANTS - 1)
+    samples = _groups(n_samples, n_sample_groups, seed, "samples")
+    holdings = tuple(
+        Holding(rows, np.flatnonzero(quadrant == q))
+        for q in range(QUADRANTS)
+        for rows in samples
+    )
+    return Partition(n_samples, side * side + 1, holdings, is_disjoint=True)
+
+
+def deal_nonzeros(
+    X: sp.csr_array, shape: tuple[int, int], seed: int | None = None
+) -> Partition:
+    """Return the paper's News20 and Covtype partition of ``X``.
+
+    Samples are divided into K groups; the non-zeros of each *sample* are dealt evenly
+    to the Q clients of its group. A client's features are those it has a value of.
+    """
+    n_rows, n_columns = shape
+    X = sp.csr_array(X)
+    n_samples, n_features = X.shape
+    samples = _groups(n_samples, n_rows, seed, "samples")
+    group = np.empty(n_samples, np.int64)
+    for number, rows in enumerate(samples):
+        group[rows] = number
+    random = stream(seed or 0, "deal")
+    sizes = np.diff(X.indptr)
+    row = np.repeat(np.arange(n_samples), sizes)
+    shuffled = np.argsort(row + random.random(X.nnz))
+    rank = np.empty(X.nnz, np.int64)
+    rank[shuffled] = np.arange(X.nnz) - np.repeat(X.indptr[:-1], sizes)
+    turn = random.integers(n_columns, size=n_samples)
+    owners = group[row] * n_columns + (rank + turn[row]) % n_columns
+    holdings = tuple(
+        Holding(
+            rows, np.unique(X.indices[owners == number * n_columns + q]).astype(int)
+        )
+        for number, rows in enumerate(samples)
+        for q in range(n_columns)
+    )
+    return Partition(n_samples, n_features, holdings, True, owners)
+
+
+def _split_cells(
+    X: sp.csr_array, holdings: Sequence[Holding], owners: IntArray
+) -> list[sp.csr_array]:
+    if len(owners) != X.nnz:
+        raise ValueError(
+            "The non-zeros of this partition were dealt from another matrix: it had "
+            f"{len(owners)} stored values, X has {X.nnz}."
+        )
+    blocks = []
+    for client, holding in enumerate(holdings):
+        mine = owners == client
+        # Dropping the others' values keeps rows sorted and never makes a dense mask.
+        kept = np.concatenate([[0], np.cumsum(mine)])[X.indptr]
+        rows = sp.csr_array(
+            (X.data[mine], X.indices[mine], kept), shape=X.shape, copy=False
+        )[holding.samples]
+        columns = np.searchsorted(holding.features, rows.indices).astype(np.int32)
+        shape = (len(holding.samples), len(holding.features))
+        blocks.append(sp.csr_array((rows.data, columns, rows.indptr), shape=shape))
+    return blocks
+
+
+def _groups(n_items: int, n_groups: int, seed: int | None, what: str) -> list[IntArray]:
+    if n_groups < 1:
+        raise ValueError(f"There must be at least one group of {what}, got {n_groups}.")
+    order = (
+        np.arange(n_items) if seed is None else stream(seed, what).permutation(n_items)
+    )
+    return [np.sort(part) for part in np.array_split(order, n_groups)]
+
+
+def _as_slice(items: IntArray) -> slice | IntArray:
+    if len(items) and items[-1] - items[0] == len(items) - 1:
+        return slice(int(items[0]), int(items[-1]) + 1)
+    return items
+
+
+def _indices(values: ArrayLike, size: int, what: str) -> IntArray:
+    given = np.asarray(values)
+    if given.size == 0:
+        return np.empty(0, np.int64)
+    if given.ndim != 1 or not np.issubdtype(given.dtype, np.integer):
+        raise ValueError(f"The {what} must be a list of whole numbers.")
+    indices = np.unique(given.astype(np.int64))
+    if len(indices) < len(given):
+        raise ValueError(f"The {what} name {len(given) - len(indices)} twice.")
+    if indices[0] < 0 or indices[-1] >= size:
+        raise ValueError(f"The {what} must lie between 0 and {size - 1}.")
+    return indices

@@ -1,0 +1,1 @@
+"""Messages, their bytes, and who may say what when; never an algorithm."""

@@ -1,0 +1,48 @@
+"""A client's side of the conversation: pure request and reply, safe to retry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from hyfdca.protocol.codec import RemoteProtocolError, decode, frame, unframe
+from hyfdca.protocol.messages import Message
+
+
+class Phase(NamedTuple):
+    """What a client does in a phase: the request it takes and the function it calls."""
+
+    request: type[Any]
+    handle: Callable[[Any], Message | None]
+
+
+class ClientSession:
+    """Looks a phase up in a table, never by attribute; repeats the last reply bytes."""
+
+    def __init__(self, token: bytes, phases: Mapping[str, Phase]) -> None:
+        self._token = token
+        self._phases = phases
+        self._last_number = 0
+        self._last_phase = ""
+        self._last_reply: bytearray = bytearray()
+
+    def handle(self, phase: str, payload: bytes | bytearray) -> bytearray:
+        """Answer one request; a notice is answered with an empty message.
+
+        Raises
+        ------
+        RemoteProtocolError
+            If the request is not one this client can be asked now. Nothing changed.
+        """
+        number, body = unframe(payload, self._token)
+        if number == self._last_number and phase == self._last_phase:
+            return self._last_reply
+        if number <= self._last_number:
+            raise RemoteProtocolError(f"request {number} was answered long ago")
+        if phase not in self._phases:
+            raise RemoteProtocolError(f"there is no phase {phase!r}")
+        entry = self._phases[phase]
+        reply = entry.handle(decode(body, entry.request)) or Message()
+        self._last_reply = frame(self._token, number, reply)
+        self._last_number, self._last_phase = number, phase
+        return self._last_reply

@@ -1,0 +1,115 @@
+"""Bytes of messages: a frame header, then msgpack; arrays as raw little-endian bytes.
+
+What comes off the wire is hostile until it has passed through here: a wrong type, a
+wrong size, an index outside the table raises ``RemoteProtocolError``.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, TypeVar
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from hyfdca.crypto.base import raw_bytes
+from hyfdca.protocol.messages import Message
+
+_HEADER = struct.Struct("<8sQ")  # study token, number of the request
+TOKEN_BYTES = 8
+
+_INDEX = np.dtype("<u4")
+_REAL = np.dtype("<f8")
+
+_encoder = msgspec.msgpack.Encoder()
+_decoders: dict[Any, msgspec.msgpack.Decoder[Any]] = {}
+
+T = TypeVar("T")
+
+
+class ProtocolError(Exception):
+    """Something was said that the protocol does not allow."""
+
+
+class LocalProtocolError(ProtocolError):
+    """Our side was about to break the protocol: a bug here."""
+
+
+class RemoteProtocolError(ProtocolError):
+    """The other side broke the protocol."""
+
+
+def frame(token: bytes, number: int, message: Message) -> bytearray:
+    """Return the bytes of a message of a study."""
+    buffer = bytearray(_HEADER.pack(token, number))
+    _encoder.encode_into(message, buffer, _HEADER.size)
+    return buffer
+
+
+def unframe(payload: bytes | bytearray, token: bytes) -> tuple[int, memoryview]:
+    """Return the number and the body of a framed message of this study."""
+    if len(payload) < _HEADER.size:
+        raise RemoteProtocolError("the message is shorter than its header")
+    sent_token, number = _HEADER.unpack_from(payload)
+    if sent_token != token:
+        raise RemoteProtocolError("the message belongs to another study")
+    return number, memoryview(payload)[_HEADER.size :]
+
+
+def decode(body: memoryview, kind: type[T]) -> T:
+    """Return the message of that kind, or raise ``RemoteProtocolError``."""
+    decoder = _decoders.get(kind)
+    if decoder is None:
+        decoder = _decoders[kind] = msgspec.msgpack.Decoder(kind)
+    try:
+        message: T = decoder.decode(body)
+    except msgspec.MsgspecError as error:
+        raise RemoteProtocolError(f"the message does not decode: {error}") from None
+    return message
+
+
+def pack_indices(indices: NDArray[Any] | None) -> memoryview | None:
+    """Return positions or counts as bytes; none stays none."""
+    return None if indices is None else raw_bytes(indices.astype(_INDEX))
+
+
+def unpack_indices(payload: memoryview, size: int) -> NDArray[np.int64]:
+    """Return sorted positions below ``size``."""
+    indices = _array(payload, _INDEX).astype(np.int64)
+    if len(indices) and (indices[-1] >= size or np.any(np.diff(indices) <= 0)):
+        raise RemoteProtocolError(f"positions must be sorted and below {size}")
+    return indices
+
+
+def unpack_counts(payload: memoryview, size: int) -> NDArray[np.int64]:
+    """Return ``size`` counts of at least 1."""
+    counts = _sized(_array(payload, _INDEX), size).astype(np.int64)
+    if len(counts) and counts.min() < 1:
+        raise RemoteProtocolError("a count of holders is below 1")
+    return counts
+
+
+def pack_reals(values: NDArray[np.float64]) -> memoryview:
+    """Return reals as bytes."""
+    return raw_bytes(values.astype(_REAL))
+
+
+def unpack_reals(payload: memoryview, size: int) -> NDArray[np.float64]:
+    """Return ``size`` finite reals."""
+    values = _sized(_array(payload, _REAL), size)
+    if not np.all(np.isfinite(values)):
+        raise RemoteProtocolError("a number is infinite or not a number")
+    return values
+
+
+def _array(payload: memoryview, dtype: np.dtype[Any]) -> NDArray[Any]:
+    if len(payload) % dtype.itemsize:
+        raise RemoteProtocolError(f"{len(payload)} bytes are no whole number of items")
+    return np.frombuffer(payload, dtype=dtype)
+
+
+def _sized(values: NDArray[Any], size: int) -> NDArray[Any]:
+    if len(values) != size:
+        raise RemoteProtocolError(f"expected {size} items, got {len(values)}")
+    return values

@@ -1,0 +1,200 @@
+"""What travels between server and clients: frozen structs, one a kind of message.
+
+Vectors travel as bytes in the form of the study's scheme; which numbers they are
+(samples, features, totals) follows from the message and the receiver's own table, so
+a receiver checks every size against what it expects.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+# Exponents beyond these stand for no real data and would overflow a float.
+FractionBits = Annotated[int, msgspec.Meta(ge=-900, le=900)]
+
+
+class Message(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+    """A message without content, and the base of all others."""
+
+
+class Sealed(Message, frozen=True):
+    """One sealed vector and its grid."""
+
+    fraction_bits: FractionBits
+    payload: memoryview
+
+
+class TooLarge(Message, tag="too large", frozen=True):
+    """The answer of a client whose values do not fit the grid it was given."""
+
+
+class Part(Message, tag="part", frozen=True):
+    """A client's part of a sum over holders."""
+
+    vector: Sealed
+
+
+Sums = list[Sealed]  # a sum over holders: one sealed vector a grid, nearly always one
+
+
+class GridSpec(Message, frozen=True):
+    """The grid on which the answer is wanted."""
+
+    fraction_bits: FractionBits
+    limit_bits: Annotated[int, msgspec.Meta(ge=1, le=62)]
+
+
+class Bounds(Message, frozen=True):
+    """A client's public bounds, from which the grids are chosen."""
+
+    row_norm: float  # largest ||x_{k,i}||²
+    column_sum: float  # largest Σ_i v_i |x_{k,i,m}| of a feature
+    slope_at_zero: float  # largest |l_i'(0)|
+    loss_at_zero: float  # Σ v_i l_i(0) over the samples it is designated for
+
+
+class GridRequest(Message, frozen=True):
+    """Ask for a vector on a grid, nothing else needed."""
+
+    grid: GridSpec
+
+
+class Prepare(Message, frozen=True):
+    """Set-up sums and counts for a client's own samples and features."""
+
+    norms: Sums  # ||x_i||², (samples held,)
+    sample_holders: memoryview  # uint32
+    label_holders: memoryview  # uint32
+    feature_holders: memoryview  # uint32
+
+
+class MarginsRequest(Message, frozen=True):
+    """SecureInnerProduct: weights down (none if the client has them), margins up."""
+
+    weights: Sums | None
+    positions: memoryview | None  # uint32; none for all samples held
+    grid: GridSpec
+
+
+class SharesRequest(Message, frozen=True):
+    """PrimalAggregation: the duals that changed down, the client's share up."""
+
+    duals: Sums
+    positions: memoryview | None
+    grid: GridSpec
+
+
+class WeightsNotice(Message, frozen=True):
+    """New weights; no answer."""
+
+    weights: Sums
+
+
+class FactorsNotice(Message, frozen=True):
+    """The safe step's factor of the curvature of each sample held; no answer."""
+
+    factors: memoryview  # float64
+
+
+class StepRequest(Message, frozen=True):
+    """LocalDualMethod: margins of the drawn samples down, dual changes up.
+
+    Where every sample has one holder the weights come instead of margins.
+    """
+
+    drawn: memoryview | None
+    margins: Sums | None
+    weights: Sums | None
+    divisors: memoryview | None  # uint32; none: all holders with a label
+    factor: float  # of the curvature
+    aggregation_step: float  # γ_t
+    cap: float | None  # c_k of the theory variant
+    grid: GridSpec
+
+
+class DirectionRequest(Message, frozen=True):
+    """Line search: margins of the drawn samples down; image and conjugates up."""
+
+    drawn: memoryview | None
+    margins: Sums
+    trial_steps: list[float]
+    grid: GridSpec
+    totals_grid: GridSpec
+    direction_grid: GridSpec | None  # given to those whose direction others need
+
+
+class AdoptRequest(Message, frozen=True):
+    """Line search: the direction down to a holder without labels; image up."""
+
+    drawn: memoryview | None
+    direction: Sums
+    grid: GridSpec
+
+
+class Image(Message, tag="image", frozen=True):
+    """A client's part of a feature sum, with totals, with its direction if wanted."""
+
+    vector: Sealed
+    totals: Sealed
+    direction: Sealed | None = None
+
+
+class ProductsRequest(Message, frozen=True):
+    """Line search, sealed: the image down, its products with the weights up."""
+
+    image: Sums
+    grid: GridSpec
+
+
+class MoveRequest(Message, frozen=True):
+    """Line search: the step chosen for each output down, the new share up."""
+
+    steps: list[float]
+    duals_grid: GridSpec
+    grid: GridSpec
+
+
+class ProbeRequest(Message, frozen=True):
+    """Power iteration: weights down (reals at the start), normalised margins up."""
+
+    start: memoryview | None  # float64
+    weights: Sums
+    scale: float
+    grid: GridSpec
+
+
+class ProbeSharesRequest(Message, frozen=True):
+    """Power iteration: normalised margins down, share and totals up."""
+
+    margins: Sums
+    grid: GridSpec
+    totals_grid: GridSpec
+
+
+class LossesRequest(Message, frozen=True):
+    """Measuring: margins of all samples down, sealed totals up."""
+
+    margins: Sums
+    is_current: bool  # the training state is what is measured
+    grid: GridSpec
+
+
+class OpenRequest(Message, frozen=True):
+    """Grand totals, a vector a kind, down to one client, which reports them."""
+
+    totals: list[Sums]
+    counts: list[Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]]
+
+
+class Opened(Message, frozen=True):
+    """Numbers that the server may see."""
+
+    values: list[float]
+
+
+class Released(Message, frozen=True):
+    """The weights of the features a client is designated for, in the clear."""
+
+    weights: memoryview  # float64

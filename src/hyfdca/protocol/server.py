@@ -1,0 +1,110 @@
+"""The server's side of the conversation: numbered requests to named clients.
+
+Theory of operation. The server's work is written as generators: they yield an ``Ask``
+and are sent the ``Replies``. A driver carries the bytes; the core has no clock, thread
+or socket. Requests are numbered over the whole study, so that a client can tell a
+retry (same number: it answers with the same bytes) from a replay (lower number).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from hyfdca.protocol.codec import (
+    LocalProtocolError,
+    RemoteProtocolError,
+    decode,
+    frame,
+    unframe,
+)
+from hyfdca.protocol.messages import Message
+
+
+@dataclass(frozen=True)
+class Ask:
+    """Requests of one phase, one a client; ``wants_reply`` is false for notices."""
+
+    phase: str
+    payloads: Mapping[int, bytes | bytearray]
+    wants_reply: bool = True
+
+
+@dataclass(frozen=True)
+class Replies:
+    """What came back: bytes of those who answered, a reason for those who did not."""
+
+    ok: Mapping[int, bytes | bytearray]
+    failed: Mapping[int, str] = field(default_factory=dict)
+
+
+T = TypeVar("T")
+Conversation = Generator[Ask, Replies, T]
+
+
+class ClientsFailedError(Exception):
+    """Clients that a phase cannot do without did not answer."""
+
+
+class ServerSession:
+    """Frames requests, checks replies."""
+
+    def __init__(self, token: bytes) -> None:
+        self._token = token
+        self._number = 0
+
+    def ask(
+        self, phase: str, requests: Mapping[int, Message], kind: type[T]
+    ) -> Conversation[dict[int, T]]:
+        """Send requests and return the decoded replies, by client in rank order."""
+        if not requests:
+            return {}
+        number = self._next_number()
+        replies = yield Ask(phase, self._framed(number, requests))
+        if replies.failed:
+            reasons = "; ".join(
+                f"client {c}: {why}" for c, why in replies.failed.items()
+            )
+            raise ClientsFailedError(f"Phase {phase!r} is missing answers: {reasons}")
+        if set(replies.ok) != set(requests):
+            raise LocalProtocolError(f"the driver lost answers of phase {phase!r}")
+        return {
+            client: self._checked(phase, client, number, replies.ok[client], kind)
+            for client in sorted(replies.ok)
+        }
+
+    def tell(self, phase: str, notices: Mapping[int, Message]) -> Conversation[None]:
+        """Send notices that nobody answers."""
+        if notices:
+            yield Ask(phase, self._framed(self._next_number(), notices), False)
+
+    def _next_number(self) -> int:
+        self._number += 1
+        return self._number
+
+    def _framed(
+        self, number: int, messages: Mapping[int, Message]
+    ) -> dict[int, bytearray]:
+        return {c: frame(self._token, number, m) for c, m in sorted(messages.items())}
+
+    def _checked(
+        self,
+        phase: str,
+        client: int,
+        number: int,
+        payload: bytes | bytearray,
+        kind: type[T],
+    ) -> T:
+        try:
+            answered, body = unframe(payload, self._token)
+            if answered != number:
+                raise RemoteProtocolError(
+                    f"it answers request {answered}, not {number}"
+                )
+            message: T = decode(body, kind)
+        except RemoteProtocolError as error:
+            raise RemoteProtocolError(
+                f"answer of client {client} to {phase!r}: {error}"
+            ) from None
+        return message

@@ -1,0 +1,1 @@
+"""Moving messages between a server half and client halves."""

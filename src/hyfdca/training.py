@@ -1,0 +1,237 @@
+"""A training run in one process: rounds one by one, measured, until it may stop."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, Protocol
+
+import scipy.sparse as sp
+
+from hyfdca.algorithms.certificate import Certificate, certify, release
+from hyfdca.algorithms.coordinator import Coordinator, DivergenceError
+from hyfdca.algorithms.hyfdca import HyfdcaClient, HyfdcaServer, HyfdcaSettings
+from hyfdca.algorithms.line_search import LineSearchClient, LineSearchServer
+from hyfdca.algorithms.problem import Block, Problem, Profile
+from hyfdca.crypto.plain import PlainAdder, PlainSealer
+from hyfdca.losses import FloatArray, Loss
+from hyfdca.participation import Participation
+from hyfdca.partition import Layout, Partition, append_bias
+from hyfdca.protocol.client import ClientSession
+from hyfdca.protocol.codec import TOKEN_BYTES
+from hyfdca.protocol.server import Conversation, ServerSession
+from hyfdca.runtimes.inprocess import InProcess, Traffic
+
+StopReason = Literal["tolerance", "round limit", "diverged"]
+
+
+class ServerHalf(Protocol):
+    """What a training run needs of an algorithm."""
+
+    coordinator: Coordinator
+
+    def set_up(self) -> Conversation[None]:
+        """Exchange what every round needs."""
+        ...
+
+    def round(self, participants: Sequence[int]) -> Conversation[None]:
+        """Run one round."""
+        ...
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """What is learnt and when to stop; documented at the estimators."""
+
+    loss: Loss
+    l2_strength: float
+    hyfdca: HyfdcaSettings = field(default_factory=HyfdcaSettings)
+    profile: Profile = "sealed"
+    max_rounds: int = 2000
+    tolerance: float = 1e-3
+    measure_every: int = 1
+
+
+@dataclass(frozen=True)
+class RoundReport:
+    """What a round did and cost; measuring is counted apart and not timed."""
+
+    round_number: int
+    participants: tuple[int, ...]
+    seconds: float
+    traffic: Traffic
+    measuring: Traffic
+    certificate: Certificate | None
+
+    def as_record(self) -> dict[str, Any]:
+        """Return the report as one flat record of a history."""
+        certificate = self.certificate or Certificate(math.nan, math.nan)
+        return {
+            "round": self.round_number,
+            "primal": certificate.primal,
+            "dual": certificate.dual,
+            "gap": certificate.gap,
+            "relative_gap": certificate.relative_gap,
+            "seconds": self.seconds,
+            **asdict(self.traffic),
+            **{f"measuring_{k}": v for k, v in asdict(self.measuring).items()},
+            "participants": self.participants,
+        }
+
+
+@dataclass
+class Training:
+    """A run that whoever iterates over it drives.
+
+    Parameters
+    ----------
+    blocks : sequence of Block
+        The clients' data, by rank.
+    """
+
+    settings: TrainingSettings
+    layout: Layout
+    blocks: Sequence[Block]
+    participation: Participation
+    certificate: Certificate | None = None
+    stop_reason: StopReason | None = None
+    history: list[dict[str, Any]] = field(default_factory=list)
+    set_up_traffic: Traffic = field(default_factory=Traffic)
+
+    def __post_init__(self) -> None:
+        settings = self.settings
+        problem = Problem(
+            settings.loss,
+            settings.l2_strength,
+            self.layout.samples.n_items,
+            _n_outputs(self.blocks),
+            settings.profile,
+        )
+        token = _token(settings, self.layout)
+        coordinator = Coordinator(
+            problem, self.layout, PlainAdder(), ServerSession(token)
+        )
+        self.step = resolve_step(settings.hyfdca, self.participation)
+        searches = self.step == "line_search"
+        half = LineSearchClient if searches else HyfdcaClient
+        clients = [half(problem, block, PlainSealer()) for block in self.blocks]
+        self._driver = InProcess(
+            {k: ClientSession(token, client.phases) for k, client in enumerate(clients)}
+        )
+        self._server: ServerHalf = (
+            LineSearchServer(coordinator, settings.hyfdca)
+            if searches
+            else HyfdcaServer(
+                coordinator, settings.hyfdca, self.participation.is_complete
+            )
+        )
+
+    def rounds(self) -> Iterator[RoundReport]:
+        """Train until the gap is small enough or the limit is reached."""
+        self._driver.run(self._server.set_up(), self.set_up_traffic)
+        self._measure(Traffic())
+        for round_number in range(1, self.settings.max_rounds + 1):
+            try:
+                report = self._round(round_number)
+            except DivergenceError:
+                self.stop_reason = "diverged"
+                return
+            self.history.append(report.as_record())
+            yield report
+            if self._is_reached():
+                self.stop_reason = "tolerance"
+                return
+        self.stop_reason = "round limit"
+
+    def finish(self) -> FloatArray:
+        """Run the rounds that are left and return the weights."""
+        if self.stop_reason is None:
+            for _ in self.rounds():
+                pass
+        return self.release()
+
+    def release(self) -> FloatArray:
+        """Return the weights last measured, (n_features, n_outputs), bias last."""
+        return self._driver.run(release(self._server.coordinator), Traffic())
+
+    def _round(self, round_number: int) -> RoundReport:
+        participants = tuple(self.participation.of_round(round_number))
+        traffic, measuring = Traffic(), Traffic()
+        started = time.perf_counter()
+        self._driver.run(self._server.round(participants), traffic)
+        seconds = time.perf_counter() - started
+        is_last = round_number == self.settings.max_rounds
+        is_measured = is_last or round_number % self.settings.measure_every == 0
+        if is_measured:
+            self._measure(measuring)
+        certificate = self.certificate if is_measured else None
+        return RoundReport(
+            round_number, participants, seconds, traffic, measuring, certificate
+        )
+
+    def _measure(self, traffic: Traffic) -> None:
+        measuring = certify(self._server.coordinator)
+        self.certificate = self._driver.run(measuring, traffic)
+
+    def _is_reached(self) -> bool:
+        gap = self.certificate.relative_gap if self.certificate else math.inf
+        return gap <= self.settings.tolerance
+
+
+def split_blocks(
+    X: sp.csr_array,
+    labels: FloatArray,
+    partition: Partition,
+    layout: Layout,
+    bias: float | None = None,
+    sample_weights: FloatArray | None = None,
+) -> list[Block]:
+    """Return what each client holds of a table that is all in one place."""
+    blocks = []
+    for client, part in enumerate(partition.split(X)):
+        rows = layout.samples.items[client]
+        blocks.append(
+            Block(
+                X=part if bias is None else append_bias(part, layout, client, bias),
+                labels=labels[rows] if layout.labelled[client] else None,
+                counts_sample=layout.counts_samples(client),
+                counts_feature=layout.counts_features(client),
+                sample_weights=None if sample_weights is None else sample_weights[rows],
+            )
+        )
+    return blocks
+
+
+def resolve_step(
+    settings: HyfdcaSettings, participation: Participation
+) -> Literal["paper", "safe", "line_search"]:
+    """Return the step to take where the settings leave it open.
+
+    ``auto`` never diverges: an exact line search where everybody takes part in every
+    round, else the safe factor.
+    """
+    if settings.variant == "theory":
+        if settings.step not in ("auto", "paper"):
+            raise ValueError("variant='theory' brings its own step; use step='auto'.")
+        return "paper"
+    if settings.step == "auto":
+        return "line_search" if participation.is_complete else "safe"
+    if settings.step == "line_search" and not participation.is_complete:
+        raise ValueError(
+            "step='line_search' needs every client in every round; use step='safe' "
+            "or 'paper' under partial participation."
+        )
+    return settings.step
+
+
+def _n_outputs(blocks: Sequence[Block]) -> int:
+    return next(int(b.labels.shape[1]) for b in blocks if b.labels is not None)
+
+
+def _token(settings: TrainingSettings, layout: Layout) -> bytes:
+    """Return what tells messages of this study from others."""
+    facts = repr((settings, layout.samples.n_items, layout.features.n_items))
+    return hashlib.blake2b(facts.encode(), digest_size=TOKEN_BYTES).digest()
