@@ -24,8 +24,6 @@ from hyfdca.participation import Participation, random_fraction
 from hyfdca.partition import Partition, grid, layout_of
 from hyfdca.training import Training, TrainingSettings, split_blocks
 
-_INDEX_LIMIT = np.iinfo(np.int32).max
-
 
 class _FederatedLinearModel(BaseEstimator):
     """What the classifier and the regressor share; parameters are documented there."""
@@ -62,7 +60,7 @@ class _FederatedLinearModel(BaseEstimator):
     ) -> None:
         """Split the data over clients, train, and set the fitted attributes."""
         settings = self._settings()
-        table = _as_csr(X)
+        table = sp.csr_array(X)
         partition = self._partition(table.shape, settings.hyfdca.seed)
         layout = layout_of(partition, bias=self.fit_intercept)
         bias = float(self.intercept_scaling) if self.fit_intercept else None
@@ -348,16 +346,6 @@ class HyFDCARegressor(RegressorMixin, _FederatedLinearModel):  # noqa: D101
     def predict(self, X: ArrayLike) -> FloatArray:
         """Return the predicted target of each sample."""
         return self._margins(X).ravel()
-
-
-def _as_csr(X: Any) -> sp.csr_array:
-    """Return the table as CSR with small indices, without copying its values."""
-    table = sp.csr_array(X)
-    if table.nnz <= _INDEX_LIMIT:
-        indices = table.indices.astype(np.int32, copy=False)
-        indptr = table.indptr.astype(np.int32, copy=False)
-        table = sp.csr_array((table.data, indices, indptr), shape=table.shape)
-    return table
 
 
 def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:

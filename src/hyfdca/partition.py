@@ -140,9 +140,11 @@ class Partition:
                 f"{self.n_features} features, but X is {X.shape[0]} by {X.shape[1]}."
             )
         if self.cell_owners is not None:
-            return _split_cells(X, self.holdings, self.cell_owners)
-        blocks = [X[h.samples][:, h.features] for h in self.holdings]
-        return [self.owned(client, block) for client, block in enumerate(blocks)]
+            blocks = _split_cells(X, self.holdings, self.cell_owners)
+        else:
+            blocks = [X[h.samples][:, h.features] for h in self.holdings]
+            blocks = [self.owned(client, block) for client, block in enumerate(blocks)]
+        return [with_small_indices(block) for block in blocks]
 
     def owned(self, client: int, block: sp.csr_array) -> sp.csr_array:
         """Return a client's block without the cells that a lower-ranked one owns."""
@@ -376,6 +378,14 @@ def _split_cells(
         shape = (len(holding.samples), len(holding.features))
         blocks.append(sp.csr_array((rows.data, columns, rows.indptr), shape=shape))
     return blocks
+
+
+def with_small_indices(X: sp.csr_array) -> sp.csr_array:
+    """Return a CSR table with 32-bit indices, half the memory; values are shared."""
+    if X.nnz > np.iinfo(np.int32).max:
+        return X
+    indices, indptr = (a.astype(np.int32, copy=False) for a in (X.indices, X.indptr))
+    return sp.csr_array((X.data, indices, indptr), shape=X.shape)
 
 
 def _groups(n_items: int, n_groups: int, seed: int | None, what: str) -> list[IntArray]:

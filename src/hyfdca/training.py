@@ -117,11 +117,14 @@ class Training:
         self.step = resolve_step(settings.hyfdca, self.participation)
         searches = self.step == "line_search"
         half = LineSearchClient if searches else HyfdcaClient
-        clients = [half(problem, block, PlainSealer()) for block in self.blocks]
-        self._driver = InProcess(
-            {k: ClientSession(token, client.phases) for k, client in enumerate(clients)}
+        self.clients = [half(problem, block, PlainSealer()) for block in self.blocks]
+        self.driver = InProcess(
+            {
+                k: ClientSession(token, client.phases)
+                for k, client in enumerate(self.clients)
+            }
         )
-        self._server: ServerHalf = (
+        self.server: ServerHalf = (
             LineSearchServer(coordinator, settings.hyfdca)
             if searches
             else HyfdcaServer(
@@ -131,7 +134,7 @@ class Training:
 
     def rounds(self) -> Iterator[RoundReport]:
         """Train until the gap is small enough or the limit is reached."""
-        self._driver.run(self._server.set_up(), self.set_up_traffic)
+        self.driver.run(self.server.set_up(), self.set_up_traffic)
         self._measure(Traffic())
         for round_number in range(1, self.settings.max_rounds + 1):
             try:
@@ -155,13 +158,13 @@ class Training:
 
     def release(self) -> FloatArray:
         """Return the weights last measured, (n_features, n_outputs), bias last."""
-        return self._driver.run(release(self._server.coordinator), Traffic())
+        return self.driver.run(release(self.server.coordinator), Traffic())
 
     def _round(self, round_number: int) -> RoundReport:
         participants = tuple(self.participation.of_round(round_number))
         traffic, measuring = Traffic(), Traffic()
         started = time.perf_counter()
-        self._driver.run(self._server.round(participants), traffic)
+        self.driver.run(self.server.round(participants), traffic)
         seconds = time.perf_counter() - started
         is_last = round_number == self.settings.max_rounds
         is_measured = is_last or round_number % self.settings.measure_every == 0
@@ -173,8 +176,8 @@ class Training:
         )
 
     def _measure(self, traffic: Traffic) -> None:
-        measuring = certify(self._server.coordinator)
-        self.certificate = self._driver.run(measuring, traffic)
+        measuring = certify(self.server.coordinator)
+        self.certificate = self.driver.run(measuring, traffic)
 
     def _is_reached(self) -> bool:
         gap = self.certificate.relative_gap if self.certificate else math.inf

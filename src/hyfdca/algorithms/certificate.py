@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hyfdca.algorithms.aggregation import CachedSum
+from hyfdca.algorithms.aggregation import EVERYWHERE, CachedSum
 from hyfdca.losses import FloatArray
 from hyfdca.objective import relative_gap
 from hyfdca.protocol import messages as m
@@ -142,14 +142,14 @@ class Measuring:
         holder = self._holder
         rows = holder.unpack_rows(request.positions)
         self._duals = holder.duals.copy()
-        self._duals[rows] = holder.opened(request.duals, (rows.size, -1))
-        share = holder.combine(holder.rows, holder.weighted(self._duals))
+        self._duals[rows] = holder.opened(request.duals, (holder.count(rows), -1))
+        share = holder.combine(EVERYWHERE, holder.weighted(self._duals))
         return holder.feature_part(share, request.grid)
 
     def _margins(self, request: m.MarginsRequest) -> m.Message:
         holder, sums = self._holder, request.weights or []
         self._weights, self._weights_step = holder.opened_weights(sums), grid_step(sums)
-        return holder.part(holder.products(holder.rows, self._weights), request.grid)
+        return holder.part(holder.products(EVERYWHERE, self._weights), request.grid)
 
     def _losses(self, request: m.LossesRequest) -> m.Message:
         """Return this client's part of (loss, conjugate, λ/2||w||², the same above).
@@ -171,13 +171,13 @@ class Measuring:
         error = holders * self._weights_step / 2 / problem.l2_scale
         totals[2] = 0.5 * problem.l2_strength * (sizes**2).sum(axis=0)
         totals[3] = 0.5 * problem.l2_strength * ((sizes + error) ** 2).sum(axis=0)
-        return holder.part(totals, request.grid, np.ceil)
+        return holder.part(totals, request.grid, "up")
 
     def _loss_totals(self, sums: m.Sums, labels: FloatArray) -> FloatArray:
         """Return mean loss and mean conjugate over the samples counted here."""
         holder, loss = self._holder, self._holder.problem.loss
         counted = holder.block.counts_sample
-        margins = holder.opened(sums, (holder.rows.size, -1))[counted]
+        margins = holder.opened(sums, (len(holder.duals), -1))[counted]
         error = holder.sample_holders[counted, None] * grid_step(sums) / 2
         above, below = (
             loss.value(margins + sign * error, labels[counted]) for sign in (1, -1)

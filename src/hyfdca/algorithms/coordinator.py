@@ -58,8 +58,8 @@ class Coordinator:
         self.duals = RunningSum(layout.samples, problem.n_outputs, adder)
         self.margins = self.sample_sum()
         self.shares = self.feature_sum()
-        # Positions whose dual changed since the client last heard of it.
-        self._news: list[list[IntArray]] = [[] for _ in self.everyone]
+        # Positions whose dual changed since the client last heard of it; None for all.
+        self._news: list[list[IntArray | None]] = [[] for _ in self.everyone]
         self._informed: set[int] = set()  # who has the present weights
         # Whether shares and margins of all samples are those of the present duals.
         self.is_exact = True
@@ -217,8 +217,7 @@ class Coordinator:
     def announce(self, positions: dict[int, IntArray | None]) -> None:
         """Note for every holder, absent or not, whose duals it must hear of."""
         for client, rows in positions.items():
-            held = len(self.layout.samples.items[client])
-            self._news[client].append(np.arange(held) if rows is None else rows)
+            self._news[client].append(rows)
 
     def has_news(self, client: int) -> bool:
         """Return whether duals changed since the client last heard of them."""
@@ -284,14 +283,19 @@ class Coordinator:
         """Return the weights for a client, or none if it has them."""
         return None if client in self._informed else self.shares.take(client)
 
-    def pending(self, client: int) -> IntArray:
-        """Return the positions whose dual the client has not heard of."""
-        return np.unique(np.concatenate([*self._news[client], np.empty(0, np.int64)]))
+    def pending(self, client: int) -> IntArray | None:
+        """Return the positions whose dual the client has not heard of; None for all."""
+        known = [rows for rows in self._news[client] if rows is not None]
+        if len(known) < len(self._news[client]):
+            return None
+        if len(known) == 1:
+            return known[0]
+        return np.unique(np.concatenate([*known, np.empty(0, np.int64)]))
 
     def _take_news(self, client: int) -> IntArray | None:
         news = self.pending(client)
         self._news[client].clear()
-        return None if news.size == len(self.layout.samples.items[client]) else news
+        return news
 
 
 def _packed(counts: IntArray) -> memoryview:

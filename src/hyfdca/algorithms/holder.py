@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import reduce
 
 import numpy as np
+from numpy.typing import NDArray
 
+from hyfdca.algorithms.aggregation import EVERYWHERE
 from hyfdca.algorithms.certificate import Measuring, grid_step
 from hyfdca.algorithms.problem import Block, Problem
 from hyfdca.crypto.base import Sealer
-from hyfdca.crypto.fixedpoint import Grid, GridOverflowError, decode
+from hyfdca.crypto.fixedpoint import Grid, GridOverflowError, Rounding, decode
 from hyfdca.crypto.plain import PlainSealer
-from hyfdca.kernels import add_row_combination, row_products
+from hyfdca.kernels import add_row_combination, row_products, unsigned
 from hyfdca.losses import FloatArray
 from hyfdca.partition import BoolArray, IntArray
 from hyfdca.protocol import messages as m
@@ -21,6 +24,8 @@ from hyfdca.protocol.codec import (
     unpack_counts,
     unpack_indices,
 )
+
+Rows = IntArray | slice  # numbers of rows, or all of them
 
 # Above this share of changed duals a share is computed anew: cheaper, and exact.
 _ANEW = 0.25
@@ -39,7 +44,9 @@ class Holder:
         # In the open profile the server reads what is summed by feature.
         self.feature_sealer = PlainSealer() if problem.profile == "open" else sealer
         n_held, n_features = block.X.shape
-        self.rows = np.arange(n_held)
+        X = block.X
+        self._csr = (unsigned(X.indptr), unsigned(X.indices), X.data)
+        self._every_row = np.arange(n_held, dtype=np.uint32)
         self.duals = np.zeros((n_held, problem.n_outputs))
         self.weights = np.zeros((n_features, problem.n_outputs))
         self.share = np.zeros((n_features, problem.n_outputs))
@@ -60,14 +67,15 @@ class Holder:
     def _bounds(self, _: m.Message) -> m.Bounds:
         """Return public bounds on this client's numbers, for choosing grids."""
         loss_at_zero = slope = 0.0
-        if self.block.labels is not None and self.rows.size:
+        if self.block.labels is not None and len(self.duals):
             zero = np.zeros_like(self.block.labels)
             losses = self.weighted(self.problem.loss.value(zero, self.block.labels))
             loss_at_zero = float(losses[self.block.counts_sample].sum())
             slope = float(
                 np.abs(self.problem.loss.derivative(zero, self.block.labels)).max()
             )
-        columns = self.combine(self.rows, self.weighted(np.ones_like(self.duals)), abs)
+        counts = self.weighted(np.ones_like(self.duals))
+        columns = np.asarray(abs(self.block.X).T @ counts)
         return m.Bounds(
             row_norm=float(self._partial_norms().max(initial=0.0)),
             column_sum=float(columns.max(initial=0.0)),
@@ -94,14 +102,14 @@ class Holder:
     def _shares(self, request: m.SharesRequest) -> m.Message:
         """PrimalAggregation: take the duals that changed, return Σ_i α_i x_{k,i}."""
         rows = self.unpack_rows(request.positions)
-        self.set_duals(rows, self.opened(request.duals, (rows.size, -1)))
+        self.set_duals(rows, self.opened(request.duals, (self.count(rows), -1)))
         return self.feature_part(self.share, request.grid)
 
-    def set_duals(self, rows: IntArray, duals: FloatArray) -> None:
+    def set_duals(self, rows: Rows, duals: FloatArray) -> None:
         """Change some duals, and with them the share."""
-        if rows.size > _ANEW * self.rows.size:
+        if self.count(rows) > _ANEW * len(self.duals):
             self.duals[rows] = duals
-            self.share = self.combine(self.rows, self.weighted(self.duals))
+            self.share = self.combine(EVERYWHERE, self.weighted(self.duals))
             return
         change = self.weighted(duals - self.duals[rows], rows)
         self.duals[rows] = duals
@@ -133,7 +141,7 @@ class Holder:
         self,
         values: FloatArray,
         grid: m.GridSpec,
-        rounding: Callable[[FloatArray], FloatArray] = np.rint,
+        rounding: Rounding = "nearest",
         sealer: Sealer | None = None,
     ) -> m.Part | m.TooLarge:
         """Return values sealed on a grid, or the request for a coarser one."""
@@ -150,7 +158,7 @@ class Holder:
         self,
         values: FloatArray,
         grid: m.GridSpec,
-        rounding: Callable[[FloatArray], FloatArray] = np.rint,
+        rounding: Rounding = "nearest",
         sealer: Sealer | None = None,
     ) -> m.Sealed:
         """Return values sealed on a grid; raises ``GridOverflowError``."""
@@ -159,7 +167,7 @@ class Holder:
 
     def on_grid(self, values: FloatArray, grid: m.GridSpec) -> FloatArray:
         """Return values rounded towards zero as they would arrive from elsewhere."""
-        numbers = Grid(grid.fraction_bits, grid.limit_bits).encode(values, np.trunc)
+        numbers = Grid(grid.fraction_bits, grid.limit_bits).encode(values, "to zero")
         return decode(numbers, grid.fraction_bits)
 
     def opened(
@@ -168,54 +176,56 @@ class Holder:
         """Return the reals of a sum over holders; a width of -1 stands for outputs."""
         size, width = shape
         shape = (size, self.problem.n_outputs if width < 0 else width)
-        total = np.zeros(shape)
-        for vector in sums:
-            try:
-                numbers = (sealer or self._sealer).open(vector.payload, shape)
-            except ValueError as error:
-                raise RemoteProtocolError(f"a sum does not open: {error}") from None
-            total += decode(numbers, vector.fraction_bits)
-        return total
+        sealer = sealer or self._sealer
+        try:
+            parts = [
+                decode(sealer.open(vector.payload, shape), vector.fraction_bits)
+                for vector in sums
+            ]
+        except ValueError as error:
+            raise RemoteProtocolError(f"a sum does not open: {error}") from None
+        return reduce(np.add, parts) if parts else np.zeros(shape)
 
     def opened_weights(self, sums: m.Sums) -> FloatArray:
         """Return what shares of this client's features add up to, over λN."""
         total = self.opened(sums, (self.block.X.shape[1], -1), self.feature_sealer)
         return total / self.problem.l2_scale
 
-    def unpack_rows(self, positions: memoryview | None) -> IntArray:
+    def unpack_rows(self, positions: memoryview | None) -> Rows:
         """Return the rows that a message names; none stands for all."""
         if positions is None:
-            return self.rows
-        return unpack_indices(positions, self.rows.size)
+            return EVERYWHERE
+        return unpack_indices(positions, len(self.duals))
 
-    def products(self, rows: IntArray, weights: FloatArray) -> FloatArray:
+    def count(self, rows: Rows) -> int:
+        """Return how many rows these are."""
+        return len(self.duals) if isinstance(rows, slice) else len(rows)
+
+    def products(self, rows: Rows, weights: FloatArray) -> FloatArray:
         """Return x_{k,i}·w of some rows."""
-        X = self.block.X
-        out = np.empty((rows.size, weights.shape[1]))
-        row_products(X.indptr, X.indices, X.data, rows, weights, out)
+        out = np.empty((self.count(rows), weights.shape[1]))
+        row_products(*self._csr, self._numbers(rows), weights, out)
         return out
 
-    def combine(
-        self,
-        rows: IntArray,
-        coefficients: FloatArray,
-        values: Callable[[FloatArray], FloatArray] | None = None,
-    ) -> FloatArray:
-        """Return Σ_j coefficients_j x_{rows_j} (of the values' absolutes, say)."""
-        X = self.block.X
-        out = np.zeros((X.shape[1], coefficients.shape[1]))
-        data = values(X.data) if values else X.data
-        add_row_combination(X.indptr, X.indices, data, rows, coefficients, out)
+    def combine(self, rows: Rows, coefficients: FloatArray) -> FloatArray:
+        """Return Σ_j coefficients_j x_{rows_j}."""
+        out = np.zeros((self.block.X.shape[1], coefficients.shape[1]))
+        add_row_combination(*self._csr, self._numbers(rows), coefficients, out)
         return out
 
     def weighted(
-        self, values: FloatArray, rows: IntArray | BoolArray | None = None
+        self, values: FloatArray, rows: Rows | BoolArray = EVERYWHERE
     ) -> FloatArray:
         """Return values of samples (of some rows) times the weights of the samples."""
         weights = self.block.sample_weights
         if weights is None:
             return values
-        return values * (weights if rows is None else weights[rows])
+        return values * weights[rows]
+
+    def _numbers(self, rows: Rows) -> NDArray[np.uint32]:
+        if isinstance(rows, slice):
+            return self._every_row
+        return rows.astype(np.uint32)
 
     def _partial_norms(self) -> FloatArray:
         X = self.block.X

@@ -24,12 +24,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
 
 from hyfdca.algorithms.coordinator import Coordinator
-from hyfdca.algorithms.holder import Holder
+from hyfdca.algorithms.holder import Holder, Rows
 from hyfdca.algorithms.interaction import (
     SAFETY,
     InteractionProbe,
@@ -105,12 +106,14 @@ class Draw:
     """Who updates which samples in a round.
 
     ``drawn`` has the positions each client draws, ``touched`` the positions of all
-    drawn samples at every holder; None stands for all samples held.
+    drawn samples at every holder; None stands for all samples held. Where
+    ``is_shared`` is false every sample is drawn by one client alone.
     """
 
     drawn: dict[int, IntArray | None]
     touched: dict[int, IntArray | None]
     n_distinct: int
+    is_shared: bool = True
 
 
 @dataclass
@@ -209,6 +212,7 @@ class HyfdcaServer:
             margins=None if is_horizontal else coordinator.margins.take(client, drawn),
             weights=coordinator.weights_for(client) if is_horizontal else None,
             divisors=pack_indices(divisors),
+            is_alone=not draw.is_shared,
             factor=self._curvature_factor(draw),
             aggregation_step=1.0 / self.round_number if is_decreasing else 1.0,
             cap=self._cap(client) if self.settings.variant == "theory" else None,
@@ -253,13 +257,30 @@ class HyfdcaServer:
         for client in participants:
             if layout.labelled[client] and len(items[client]):
                 drawn[client] = self._draw_of(client, round_number)
-        everything = all(rows is None for rows in drawn.values())
-        if everything and self.is_complete:
-            touched = {c: None for c in participants if len(items[c])}
-            return Draw(drawn, dict(touched), layout.samples.n_items)
+        if self.is_complete and all(rows is None for rows in drawn.values()):
+            return self._everything
         parts = [items[c] if r is None else items[c][r] for c, r in drawn.items()]
         distinct = np.unique(np.concatenate([*parts, np.empty(0, np.int64)]))
         return Draw(drawn, dict(layout.samples.positions_of(distinct)), len(distinct))
+
+    @cached_property
+    def _everything(self) -> Draw:
+        """Have each sample's designated holder change it.
+
+        All holders would compute the same change and the mean of it (E5); one of
+        them is enough, and the others need not learn the margin.
+        """
+        layout = self.coordinator.layout
+        drawn = {}
+        for client in self.coordinator.everyone:
+            counted = layout.counts_samples(client)
+            if counted.any():
+                drawn[client] = None if counted.all() else np.flatnonzero(counted)
+        items = enumerate(layout.samples.items)
+        touched: dict[int, IntArray | None] = {
+            k: None for k, held in items if len(held)
+        }
+        return Draw(drawn, touched, layout.samples.n_items, is_shared=False)
 
     def _local_steps(self, client: int) -> int:
         return local_steps(self.settings, self.coordinator.layout, client)
@@ -298,7 +319,7 @@ class HyfdcaClient(Holder):
         }
 
     def _take_factors(self, notice: m.FactorsNotice) -> None:
-        factors = unpack_reals(notice.factors, self.rows.size)
+        factors = unpack_reals(notice.factors, len(self.duals))
         self.curvatures = self.curvatures * factors[:, None]
 
     def local_dual_method(self, request: m.StepRequest) -> m.Message:
@@ -323,17 +344,21 @@ class HyfdcaClient(Holder):
             reach = request.cap * request.aggregation_step * towards
             change = np.clip(change, np.minimum(reach, 0), np.maximum(reach, 0))
         # Towards zero: a rounded dual never leaves the domain of its conjugate.
-        return self.part(change / self._divisors(rows, request), request.grid, np.trunc)
+        return self.part(
+            change / self._divisors(rows, request), request.grid, "to zero"
+        )
 
-    def _margins_of(self, rows: IntArray, request: m.StepRequest) -> FloatArray:
+    def _margins_of(self, rows: Rows, request: m.StepRequest) -> FloatArray:
         """Return x_i·w: summed over holders, or computed by a sample's only holder."""
         if request.weights is not None:
             self._weights(m.WeightsNotice(request.weights))
         if request.margins is None:
             return self.products(rows, self.weights)
-        return self.opened(request.margins, (rows.size, -1))
+        return self.opened(request.margins, (self.count(rows), -1))
 
-    def _divisors(self, rows: IntArray, request: m.StepRequest) -> IntArray:
+    def _divisors(self, rows: Rows, request: m.StepRequest) -> IntArray:
+        if request.is_alone:
+            return np.ones((1, 1), np.int64)
         if request.divisors is None:
             return self.label_holders[rows, None]
-        return unpack_counts(request.divisors, rows.size)[:, None]
+        return unpack_counts(request.divisors, self.count(rows))[:, None]

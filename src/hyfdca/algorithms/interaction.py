@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from hyfdca.algorithms.aggregation import CachedSum
+from hyfdca.algorithms.aggregation import EVERYWHERE, CachedSum
 from hyfdca.algorithms.coordinator import Coordinator
 from hyfdca.algorithms.holder import Holder
 from hyfdca.crypto.fixedpoint import GridOverflowError, grid_for
@@ -151,14 +151,14 @@ class InteractionProbe:
         else:
             shape = (n_features, 1)
             weights = holder.opened(request.weights, shape, holder.feature_sealer)
-        products = holder.products(holder.rows, weights * request.scale)
+        products = holder.products(EVERYWHERE, weights * request.scale)
         return holder.part(products * self._inverse_norms(), request.grid)
 
     def _shares(self, request: m.ProbeSharesRequest) -> m.Message:
         """Return this client's part of Σ v_i x_i / ||x_i|| and of Σ v_i²."""
         holder = self._holder
-        values = holder.opened(request.margins, (holder.rows.size, 1))
-        share = holder.combine(holder.rows, values * self._inverse_norms())
+        values = holder.opened(request.margins, (len(holder.duals), 1))
+        share = holder.combine(EVERYWHERE, values * self._inverse_norms())
         square = np.array([[float((values[holder.block.counts_sample] ** 2).sum())]])
         try:
             return m.Image(

@@ -23,9 +23,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hyfdca.algorithms.aggregation import CachedSum, RunningSum
+from hyfdca.algorithms.aggregation import EVERYWHERE, CachedSum, RunningSum
 from hyfdca.algorithms.coordinator import Coordinator
-from hyfdca.algorithms.holder import Holder
+from hyfdca.algorithms.holder import Holder, Rows
 from hyfdca.algorithms.hyfdca import HyfdcaSettings, local_steps
 from hyfdca.algorithms.problem import Block, Problem
 from hyfdca.crypto.base import Sealer
@@ -209,7 +209,7 @@ class LineSearchClient(Holder):
 
     def __init__(self, problem: Problem, block: Block, sealer: Sealer) -> None:
         super().__init__(problem, block, sealer)
-        self._rows = self.rows
+        self._rows: Rows = EVERYWHERE
         self._direction = np.zeros_like(self.duals)
         self.phases = {
             **self.phases,
@@ -224,7 +224,7 @@ class LineSearchClient(Holder):
         if self.block.labels is None:
             raise RemoteProtocolError("this client has no labels to find a direction")
         rows = self.unpack_rows(request.drawn)
-        margins = self.opened(request.margins, (rows.size, -1))
+        margins = self.opened(request.margins, (self.count(rows), -1))
         labels, duals = self.block.labels[rows], self.duals[rows]
         change = self.problem.loss.dual_step(
             duals, margins, labels, self.curvatures[rows]
@@ -252,7 +252,11 @@ class LineSearchClient(Holder):
     def _conjugates(self, counted: BoolArray, steps: list[float]) -> FloatArray:
         """Return 1/N Σ l*(-(α + γ Δα)) over the counted drawn samples, by trial γ."""
         assert self.block.labels is not None  # noqa: S101  # for the type checker
-        rows = self._rows[counted]
+        rows = (
+            np.flatnonzero(counted)
+            if isinstance(self._rows, slice)
+            else self._rows[counted]
+        )
         labels, duals = self.block.labels[rows], self.duals[rows]
         change = self._direction[counted]
         totals = [
@@ -266,7 +270,7 @@ class LineSearchClient(Holder):
     def _adopt(self, request: m.AdoptRequest) -> m.Message:
         """Take Δα from the samples' designated holders."""
         self._rows = self.unpack_rows(request.drawn)
-        self._direction = self.opened(request.direction, (self._rows.size, -1))
+        self._direction = self.opened(request.direction, (self.count(self._rows), -1))
         image = self.combine(self._rows, self.weighted(self._direction, self._rows))
         return self.feature_part(image, request.grid)
 

@@ -1,17 +1,18 @@
 """Fixed point: reals as whole numbers on a power-of-two grid, so that sums are exact.
 
 Laws (tested): decoding the sum of encoded vectors is the sum of the decoded ones;
-nothing wraps, a value beyond the limit raises ``GridOverflowError``; ``np.trunc`` never
-moves a number away from zero.
+nothing wraps, a value beyond the limit raises ``GridOverflowError``; rounding "to
+zero" never moves a number away from zero, "up" never lowers one.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float64]
@@ -26,6 +27,45 @@ class GridOverflowError(ValueError):
     """A value does not fit the grid; ask for a coarser one."""
 
 
+@njit(cache=True, nogil=True)
+def _to_nearest(values, scale, limit, out):  # type: ignore[no-untyped-def]
+    fits = True
+    for i in range(out.size):
+        number = np.rint(values[i] * scale)
+        fits &= abs(number) <= limit  # false for NaN too
+        out[i] = np.int64(number)
+    return fits
+
+
+@njit(cache=True, nogil=True)
+def _to_zero(values, scale, limit, out):  # type: ignore[no-untyped-def]
+    fits = True
+    for i in range(out.size):
+        number = values[i] * scale
+        fits &= abs(number) <= limit
+        out[i] = np.int64(number)  # as in C, towards zero
+    return fits
+
+
+@njit(cache=True, nogil=True)
+def _upwards(values, scale, limit, out):  # type: ignore[no-untyped-def]
+    fits = True
+    for i in range(out.size):
+        number = np.ceil(values[i] * scale)
+        fits &= abs(number) <= limit
+        out[i] = np.int64(number)
+    return fits
+
+
+Rounding = Literal["nearest", "to zero", "up"]
+
+_ROUNDINGS: dict[Rounding, Any] = {
+    "nearest": _to_nearest,
+    "to zero": _to_zero,
+    "up": _upwards,
+}
+
+
 @dataclass(frozen=True)
 class Grid:
     """Multiples of 2**-fraction_bits, each contribution up to 2**limit_bits of them."""
@@ -33,11 +73,7 @@ class Grid:
     fraction_bits: int
     limit_bits: int
 
-    def encode(
-        self,
-        values: FloatArray,
-        rounding: Callable[[FloatArray], FloatArray] = np.rint,
-    ) -> IntArray:
+    def encode(self, values: FloatArray, rounding: Rounding = "nearest") -> IntArray:
         """Return the values as whole numbers of grid steps.
 
         Raises
@@ -45,14 +81,18 @@ class Grid:
         GridOverflowError
             If a value is beyond the limit, infinite or not a number.
         """
-        scaled = rounding(values * math.ldexp(1.0, self.fraction_bits))
-        limit = math.ldexp(1.0, self.limit_bits)
-        # Written so that NaN fails too.
-        if scaled.size and not (scaled.max() <= limit and scaled.min() >= -limit):
+        numbers = np.empty(values.shape, np.int64)
+        fits = _ROUNDINGS[rounding](
+            np.ascontiguousarray(values, dtype=np.float64).reshape(-1),
+            math.ldexp(1.0, self.fraction_bits),
+            math.ldexp(1.0, self.limit_bits),
+            numbers.reshape(-1),
+        )
+        if not fits:
             raise GridOverflowError(
                 f"a value exceeds 2**{self.limit_bits - self.fraction_bits}"
             )
-        return scaled.astype(np.int64)
+        return numbers
 
     def coarser(self) -> Grid:
         """Return the grid to try when a value did not fit this one."""

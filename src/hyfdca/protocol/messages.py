@@ -108,6 +108,7 @@ class StepRequest(Message, frozen=True):
     margins: Sums | None
     weights: Sums | None
     divisors: memoryview | None  # uint32; none: all holders with a label
+    is_alone: bool  # nobody else changes these duals
     factor: float  # of the curvature
     aggregation_step: float  # γ_t
     cap: float | None  # c_k of the theory variant
