@@ -72,7 +72,7 @@ class Axis:
         order = np.lexsort((positions, clients))
         clients, positions = clients[order], positions[order]
         found, first = np.unique(clients, return_index=True)
-        parts = np.split(positions, first[1:])
+        parts = np.split(positions, first)[1:]
         return dict(zip(found.tolist(), parts, strict=True))
 
     def holders_of(self, items: IntArray) -> tuple[IntArray, IntArray, IntArray]:

@@ -77,7 +77,7 @@ def certify(coordinator: Coordinator) -> Conversation[Certificate]:
     loss, conjugate, norm, norm_above = totals.sum(axis=1).tolist()
     return Certificate(
         primal=(loss + norm) * (1 + _SLACK),
-        dual=-conjugate - norm_above - _SLACK * (abs(conjugate) + norm_above),
+        dual=0.0 - conjugate - norm_above - _SLACK * (abs(conjugate) + norm_above),
     )
 
 

@@ -34,7 +34,7 @@ from hyfdca.protocol.server import Conversation, ServerSession
 
 _MARGIN_HEADROOM = 64.0  # over the largest margin of any point that is not worse than 0
 _DUAL_HEADROOM = 64.0  # over the steepest slope at 0, where duals are unbounded
-_COARSEST = 100  # times a grid may be made coarser before values count as infinite
+_COARSEST_BITS = 128  # a grid may get coarser by; beyond it, a run has diverged
 
 
 Reply = TypeVar("Reply")
@@ -55,6 +55,7 @@ class Coordinator:
         self._feature_adder = PlainAdder() if problem.profile == "open" else adder
         self.everyone = list(range(layout.n_clients))
         self.grids: dict[str, Grid] = {}
+        self._finest: dict[str, int] = {}
         self.duals = RunningSum(layout.samples, problem.n_outputs, adder)
         self.margins = self.sample_sum()
         self.shares = self.feature_sum()
@@ -258,7 +259,7 @@ class Coordinator:
         ``grids`` names those that the requests and so the replies use.
         """
         asked = list(clients)
-        for _ in range(_COARSEST):
+        while True:
             requests = {client: request(client) for client in asked}
             either: Any = kind | m.TooLarge
             replies: dict[int, Any] = yield from self.session.ask(
@@ -267,8 +268,14 @@ class Coordinator:
             if not any(isinstance(reply, m.TooLarge) for reply in replies.values()):
                 return replies
             for grid in grids:
-                self.grids[grid] = self.grids[grid].coarser()
-        raise DivergenceError(f"The {grids[0]} outgrew every grid; take shorter steps.")
+                self._coarsen(grid)
+
+    def _coarsen(self, name: str) -> None:
+        coarser = self.grids[name].coarser()
+        finest = self._finest.setdefault(name, self.grids[name].fraction_bits)
+        if finest - coarser.fraction_bits > _COARSEST_BITS:
+            raise DivergenceError(f"The {name} outgrew every grid; take shorter steps.")
+        self.grids[name] = coarser
 
     def spec(self, grid: str) -> m.GridSpec:
         """Return the present grid of a kind of vector as it travels."""

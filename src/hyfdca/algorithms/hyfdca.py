@@ -163,6 +163,9 @@ class HyfdcaServer:
         else:
             yield from self.coordinator.send_weights(participants)
         self._previous = set(participants)
+        refreshes_all = not draw.is_shared or self.settings.refresh == "all"
+        is_hybrid = not self.coordinator.layout.is_horizontal
+        self.coordinator.is_exact = self.is_complete and refreshes_all and is_hybrid
 
     def primal_aggregation(self, clients: Sequence[int]) -> Conversation[None]:
         """Algorithm 4, after sending the duals that changed (Algorithm 1)."""

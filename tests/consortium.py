@@ -1,0 +1,180 @@
+"""Makers of small consortia for tests, and a plain Algorithm 1 to compare with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import scipy.sparse as sp
+
+from hyfdca.algorithms.certificate import Certificate, certify
+from hyfdca.algorithms.hyfdca import HyfdcaSettings
+from hyfdca.losses import Loss, make_loss
+from hyfdca.objective import Objective
+from hyfdca.participation import Participation, complete
+from hyfdca.partition import Partition, layout_of
+from hyfdca.runtimes.inprocess import Traffic
+from hyfdca.training import Training, TrainingSettings, split_blocks
+
+
+def classification(n_samples=120, n_features=24, seed=0, noise=0.3):
+    """Return unit rows and labels -1 and 1 of a noisy linear problem."""
+    random = np.random.Generator(np.random.PCG64(seed))
+    X = random.standard_normal((n_samples, n_features))
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    direction = random.standard_normal(n_features)
+    scores = X @ direction + noise * random.standard_normal(n_samples)
+    return sp.csr_array(X), np.where(scores > 0, 1.0, -1.0)[:, None]
+
+
+def make_training(
+    X: sp.csr_array,
+    labels: np.ndarray,
+    partition: Partition,
+    *,
+    loss: str | Loss = "hinge",
+    l2: float = 0.05,
+    participation: Participation | None = None,
+    labelled: Sequence[bool] | None = None,
+    bias: float | None = None,
+    profile: str = "sealed",
+    max_rounds: int = 100,
+    tolerance: float = 0.0,
+    measure_every: int = 1,
+    blocks=None,
+    **hyfdca: object,
+) -> Training:
+    """Return a run on a table that is split as the partition says."""
+    layout = layout_of(partition, labelled, bias is not None)
+    settings = TrainingSettings(
+        make_loss(loss) if isinstance(loss, str) else loss,
+        l2,
+        HyfdcaSettings(**{"step": "paper", **hyfdca}),
+        profile,
+        max_rounds,
+        tolerance,
+        measure_every,
+    )
+    blocks = blocks or split_blocks(X, labels, partition, layout, bias)
+    participation = participation or complete(partition.n_clients)
+    return Training(settings, layout, blocks, participation)
+
+
+def set_up(training: Training) -> Training:
+    """Run the set-up exchanges only."""
+    training.driver.run(training.server.set_up(), Traffic())
+    return training
+
+
+def run_round(training: Training, participants: Sequence[int] | None = None) -> Traffic:
+    """Run one round without measuring and return what it cost."""
+    traffic = Traffic()
+    who = participants if participants is not None else range(training.layout.n_clients)
+    training.driver.run(training.server.round(list(who)), traffic)
+    return traffic
+
+
+def measure(training: Training) -> Certificate:
+    """Return the certificate of the present state."""
+    return training.driver.run(certify(training.server.coordinator), Traffic())
+
+
+def duals_of(training: Training) -> np.ndarray:
+    """Return the duals as each sample's lowest-ranked holder has them."""
+    samples = training.layout.samples
+    duals = np.zeros((samples.n_items, training.clients[0].duals.shape[1]))
+    for client in reversed(range(len(training.clients))):
+        duals[samples.items[client]] = training.clients[client].duals
+    return duals
+
+
+def server_duals(training: Training) -> np.ndarray:
+    """Return the duals that the server keeps, whoever has heard of them."""
+    samples = training.layout.samples
+    duals = np.zeros((samples.n_items, training.clients[0].duals.shape[1]))
+    for client, half in enumerate(training.clients):
+        sums = training.server.coordinator.duals.take(client, None)
+        duals[samples.items[client]] = half.opened(sums, (len(half.duals), -1))
+    return duals
+
+
+@dataclass
+class PlainAlgorithm:
+    """Algorithm 1 with the errata, on plain arrays and one output.
+
+    Written from the text of the paper, with none of the package's exchanges: caches
+    of inner products and shares, returning clients, averaging over holders.
+    """
+
+    X: np.ndarray
+    y: np.ndarray
+    partition: Partition
+    loss: Loss
+    l2: float
+    refresh: str = "drawn"
+    divide_by: str = "active"
+    factor: float = 1.0
+    duals: np.ndarray = field(init=False)
+
+    def __post_init__(self):
+        """Start from zero duals and weights."""
+        self.N = len(self.y)
+        self.duals = np.zeros(self.N)
+        holdings = self.partition.holdings
+        self.blocks = [b.toarray() for b in self.partition.split(sp.csr_array(self.X))]
+        self.local = [np.zeros(len(h.samples)) for h in holdings]
+        self.inner = [np.zeros(len(h.samples)) for h in holdings]
+        self.shares = [np.zeros(len(h.features)) for h in holdings]
+        self.previous = set()
+        self.curvatures = self.factor * (self.X**2).sum(axis=1) / (self.l2 * self.N)
+
+    def weights(self):
+        """Return w_0, the sum of the cached shares."""
+        weights = np.zeros(self.X.shape[1])
+        for holding, share in zip(self.partition.holdings, self.shares, strict=True):
+            weights[holding.features] += share
+        return weights / (self.l2 * self.N)
+
+    def round(self, active, drawn, step=1.0):
+        """Run one round; ``drawn`` maps a client to its positions, None for all."""
+        self._aggregate([k for k in active if k not in self.previous])
+        weights, holdings = self.weights(), self.partition.holdings
+        positions = {
+            k: np.arange(len(holdings[k].samples)) if rows is None else rows
+            for k, rows in drawn.items()
+        }
+        union = np.unique(
+            np.concatenate([holdings[k].samples[rows] for k, rows in positions.items()])
+        )
+        for k in active:
+            fresh = self.blocks[k] @ weights[holdings[k].features]
+            asked = np.isin(holdings[k].samples, union) | (self.refresh == "all")
+            self.inner[k][asked] = fresh[asked]
+        margins, holders = np.zeros(self.N), np.zeros(self.N)
+        for k, holding in enumerate(holdings):
+            margins[holding.samples] += self.inner[k]
+            if k in active or self.divide_by == "all":
+                holders[holding.samples] += 1
+        before = self.duals.copy()
+        for k, rows in positions.items():
+            samples = holdings[k].samples[rows]
+            change = self.loss.dual_step(
+                before[samples],
+                margins[samples],
+                self.y[samples],
+                self.curvatures[samples],
+            )
+            self.duals[samples] += step * change / holders[samples]
+        self._aggregate(active)
+        self.previous = set(active)
+
+    def _aggregate(self, clients):
+        for k in clients:
+            self.local[k] = self.duals[self.partition.holdings[k].samples]
+            self.shares[k] = self.blocks[k].T @ self.local[k]
+
+
+def pooled(X, labels, loss="hinge", l2=0.05) -> Objective:
+    """Return the problem on all the data in one place."""
+    return Objective(sp.csr_array(X), labels, make_loss(loss), l2)
