@@ -199,3 +199,24 @@ class Released(Message, frozen=True):
     """The weights of the features a client is designated for, in the clear."""
 
     weights: memoryview  # float64
+
+
+class StatisticsRequest(Message, frozen=True):
+    """Scaling: the sum of the exchange before down, a sum by feature up."""
+
+    known: Sums | None
+    grid: GridSpec
+
+
+class ScalingNotice(Message, frozen=True):
+    """Scaling: the sum of the last exchange; no answer."""
+
+    known: Sums
+
+
+class Statistics(Message, frozen=True):
+    """Scaling of a client's features, in the clear, as part of the model."""
+
+    offset: memoryview  # float64
+    scale: memoryview
+    filling: memoryview

@@ -1,0 +1,217 @@
+"""Scaling by sums over holders against scikit-learn on the pooled table."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.impute import SimpleImputer
+from sklearn.preprocessing import MaxAbsScaler, StandardScaler
+
+from hyfdca.algorithms.cells import owned_cells
+from hyfdca.algorithms.largest import DIGITS, Largest
+from hyfdca.algorithms.scaling import (
+    Scaling,
+    ScalingClient,
+    ScalingServer,
+    exchanges,
+)
+from hyfdca.crypto.plain import PlainAdder, PlainSealer
+from hyfdca.partition import from_holdings, grid, horizontal, vertical
+from hyfdca.protocol.client import ClientSession
+from hyfdca.protocol.codec import RemoteProtocolError, frame
+from hyfdca.protocol.messages import GridSpec, StatisticsRequest
+from hyfdca.protocol.server import ServerSession
+from hyfdca.runtimes.inprocess import InProcess, Traffic
+from hyfdca.seeds import stream
+
+N_SAMPLES, N_FEATURES = 40, 6
+TOKEN = b"scaling!"
+
+OVERLAPPING = from_holdings(
+    N_SAMPLES,
+    N_FEATURES,
+    [
+        (range(25), [0, 1, 2, 3]),
+        (range(10, 40), [2, 3, 4, 5]),
+        (range(5, 40), [0, 1, 4]),
+        (range(5), [4, 5]),
+    ],
+)
+PARTITIONS = {
+    "horizontal": horizontal(N_SAMPLES, N_FEATURES, 3, 0),
+    "vertical": vertical(N_SAMPLES, N_FEATURES, 3, 0),
+    "grid": grid(N_SAMPLES, N_FEATURES, (2, 3), 0),
+    "overlapping": OVERLAPPING,
+}
+
+
+def stored(table):
+    """Return a dense table as CSR that stores its zeros too."""
+    n_rows, n_columns = table.shape
+    indices = np.tile(np.arange(n_columns), n_rows)
+    indptr = np.arange(n_rows + 1) * n_columns
+    return sp.csr_array((table.ravel(), indices, indptr), shape=table.shape)
+
+
+def run(partition, X, scale, missing):
+    """Return the released scaling and the table that scaled clients add up to."""
+    pick = stored if isinstance(X, np.ndarray) else sp.csr_array
+    tables = [pick(X[h.samples][:, h.features]) for h in partition.holdings]
+    clients = [
+        ScalingClient(owned_cells(partition, k, table), scale, missing, PlainSealer())
+        for k, table in enumerate(tables)
+    ]
+    driver = InProcess(
+        {k: ClientSession(TOKEN, client.phases) for k, client in enumerate(clients)}
+    )
+    server = ScalingServer(
+        partition.features, partition.n_samples, PlainAdder(), ServerSession(TOKEN)
+    )
+    driver.run(server.run(scale, missing), Traffic())
+    pooled = np.zeros(X.shape)
+    for k, (client, holding) in enumerate(
+        zip(clients, partition.holdings, strict=True)
+    ):
+        own = owned_cells(partition, k, tables[k]).stored
+        scaled = client.scaling.apply(own).toarray()
+        pooled[np.ix_(holding.samples, holding.features)] += scaled
+    return driver.run(server.release(), Traffic()), pooled
+
+
+@pytest.fixture
+def table():
+    """Return features of very different sizes, one constant and one zero."""
+    random = stream(3, "table")
+    X = random.normal(size=(N_SAMPLES, N_FEATURES)) * [1e-6, 1.0, 1e5, 3.0, 0.0, 0.0]
+    X += [2e-6, 0.0, 1e6, -50.0, 0.1, 0.0]
+    X[3:9, 1] = 0.0
+    return X
+
+
+def with_gaps(X):
+    holes = stream(4, "holes").random(X.shape) < 0.15
+    return np.where(holes, np.nan, X)
+
+
+@pytest.mark.parametrize("name", PARTITIONS)
+@pytest.mark.parametrize("has_gaps", [False, True])
+def test_standard_scaling_is_that_of_the_pooled_table(name, has_gaps, table):
+    """Standard scaling equals StandardScaler, a missing cell becoming the mean."""
+    X = with_gaps(table) if has_gaps else table
+    partition = PARTITIONS[name]
+    X = np.where(held(partition), X, np.nan)
+    scaling, scaled = run(partition, np.nan_to_num(X) if not has_gaps else X, *STANDARD)
+    reference = StandardScaler().fit(X)
+    np.testing.assert_allclose(scaling.offset, reference.mean_, rtol=1e-12)
+    np.testing.assert_allclose(scaling.scale, reference.scale_, rtol=1e-12)
+    expected = np.nan_to_num(reference.transform(X))
+    np.testing.assert_allclose(scaled, expected, rtol=1e-11, atol=1e-12)
+
+
+STANDARD = ("standard", "mean")
+
+
+def held(partition):
+    """Return which cells somebody holds."""
+    mask = np.zeros((partition.n_samples, partition.n_features), dtype=bool)
+    for holding in partition.holdings:
+        mask[np.ix_(holding.samples, holding.features)] = True
+    return mask
+
+
+@pytest.mark.parametrize("name", PARTITIONS)
+@pytest.mark.parametrize("kind", [np.array, sp.csr_array])
+def test_maxabs_is_exact(name, kind, table):
+    """Maxabs scaling equals MaxAbsScaler to the last bit, dense or sparse."""
+    partition = PARTITIONS[name]
+    X = np.where(held(partition), table, 0.0)
+    scaling, scaled = run(partition, kind(X), "maxabs", "refuse")
+    reference = MaxAbsScaler().fit(X)
+    np.testing.assert_array_equal(scaling.scale, reference.scale_)
+    np.testing.assert_array_equal(scaled, X / reference.scale_)
+    np.testing.assert_array_equal(scaling.offset, 0.0)
+
+
+@pytest.mark.parametrize("name", PARTITIONS)
+@pytest.mark.parametrize("scale", ["none", "maxabs"])
+@pytest.mark.parametrize("kind", [np.array, sp.csr_array])
+def test_missing_cells_become_the_mean(name, scale, kind, table):
+    """A missing cell gets the mean of the observed owned cells, as SimpleImputer."""
+    partition = PARTITIONS[name]
+    X = np.where(held(partition), with_gaps(table), 0.0)
+    _, scaled = run(partition, kind(X), scale, "mean")
+    imputer = SimpleImputer(keep_empty_features=True)
+    imputer.fit(np.where(held(partition), X, np.nan))
+    expected = np.where(held(partition), imputer.transform(X), 0.0)
+    if scale == "maxabs":
+        expected = MaxAbsScaler().fit_transform(expected)
+    np.testing.assert_allclose(scaled, expected, rtol=1e-12)
+
+
+def test_nothing_is_asked_where_nothing_is_scaled(table):
+    """Without scaling and filling there is no exchange and no change."""
+    assert exchanges("none", "refuse") == []
+    scaling, scaled = run(OVERLAPPING, table, "none", "refuse")
+    np.testing.assert_array_equal(scaling.scale, 1.0)
+    np.testing.assert_array_equal(scaled, np.where(held(OVERLAPPING), table, 0.0))
+
+
+def test_feature_without_observed_cell(table):
+    """A feature that nobody observed is left alone and counts as zero."""
+    table[:, 2] = np.nan
+    scaling, scaled = run(OVERLAPPING, table, *STANDARD)
+    assert (scaling.offset[2], scaling.scale[2]) == (0.0, 1.0)
+    assert not scaled[:, 2].any()
+
+
+def test_feature_nobody_holds():
+    """A feature without holder has offset 0 and scale 1."""
+    partition = from_holdings(4, 3, [(range(4), [0]), (range(2), [2])])
+    scaling, _ = run(partition, np.arange(12.0).reshape(4, 3), *STANDARD)
+    assert (scaling.offset[1], scaling.scale[1], scaling.filling[1]) == (0.0, 1.0, 0.0)
+
+
+def test_offsets_do_not_drown_small_spreads():
+    """A spread of 1 around a million keeps its digits, thanks to two exchanges."""
+    X = 1e6 + stream(5, "offset").normal(size=(200, 2))
+    scaling, _ = run(vertical(200, 2, 2), X, "standard", "refuse")
+    np.testing.assert_allclose(scaling.scale, X.std(axis=0), rtol=1e-12)
+
+
+def test_standard_refuses_sparse_tables():
+    """Centring would fill a sparse table, so the sentence says to use maxabs."""
+    with pytest.raises(ValueError, match="use scale='maxabs'"):
+        run(vertical(3, 2, 2), sp.csr_array(np.eye(3)[:, :2]), "standard", "refuse")
+
+
+@pytest.mark.parametrize("numbers", [(0.0, 0.0), (5e-324, 0.0), (1.5, 1.7e308)])
+def test_largest_of_any_floats(numbers):
+    """Digits give the maximum exactly, from zero over subnormals to the last float."""
+    holders = [np.array([number]) for number in numbers]
+    largest = Largest(1)
+    for _ in range(DIGITS):
+        largest.take(sum(largest.next_digit(own) for own in holders))
+    assert largest.number() == max(numbers)
+    assert 0.5 * max(numbers) < largest.unit() or max(numbers) == 0.0
+
+
+def test_client_needs_the_sum_of_the_exchange_before(table):
+    """A request without the sum it should bring is refused."""
+    partition = PARTITIONS["vertical"]
+    cells = owned_cells(partition, 0, stored(table[:, partition.holdings[0].features]))
+    client = ScalingClient(cells, "maxabs", "refuse", PlainSealer())
+    session = ClientSession(TOKEN, client.phases)
+    request = StatisticsRequest(None, GridSpec(0, 50))
+    session.handle("digits", frame(TOKEN, 1, request))
+    with pytest.raises(RemoteProtocolError, match="exchange before"):
+        session.handle("digits", frame(TOKEN, 2, request))
+
+
+def test_applying_does_not_store_zeros():
+    """What scaling makes zero is not stored."""
+    one = np.ones(1)
+    cells = sp.csr_array(np.array([[1.0], [np.nan], [3.0]]))
+    scaled = Scaling(one, 2 * one, one).apply(cells)
+    assert scaled.nnz == 1
+    assert scaled.toarray().ravel().tolist() == [0.0, 0.0, 1.0]
