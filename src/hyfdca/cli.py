@@ -1,0 +1,94 @@
+"""The command line: parse arguments, call one function, choose the exit code."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+from rich.console import Console
+
+from hyfdca.consortium import StudyError
+from hyfdca.demo import run_demo
+from hyfdca.display import RoundsDisplay, show
+from hyfdca.outcome import train_file
+
+app = typer.Typer(
+    help="Hybrid federated learning for convex models, with a certificate.",
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+Out = Annotated[Path | None, typer.Option("--out", help="Folder to write to.")]
+
+_BAD_INPUT, _INTERRUPTED = 2, 130
+# The base of all complaints about arguments; typer has no public name for it.
+_UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+
+
+@app.command()
+def demo(out: Out = None) -> None:
+    """Train three hospitals on one machine and compare with pooling their data."""
+    console, folder = Console(), out or Path("demo-out")
+    with RoundsDisplay(console) as display:
+        outcome = run_demo(folder, display)
+    show(console, outcome)
+    console.print(f"Written to {folder}", soft_wrap=True)
+
+
+@app.command()
+def train(
+    study: Annotated[Path, typer.Argument(help="The study file (TOML).")],
+    out: Out = None,
+) -> None:
+    """Train a study; writes model.json, result.json and convergence.png."""
+    console, folder = Console(), out or Path(f"{study.stem}-out")
+    with RoundsDisplay(console) as display:
+        outcome = train_file(study, folder, display)
+    show(console, outcome)
+    console.print(f"Written to {folder}", soft_wrap=True)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"hyfdca {version('hyfdca')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    show_version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            callback=_print_version,
+            is_eager=True,
+            help="Show the version and exit.",
+        ),
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run the command line; bad input is one sentence and exit code 2."""
+    try:
+        sys.exit(app(standalone_mode=False))
+    except StudyError as error:
+        _fail(str(error), _BAD_INPUT)
+    except (KeyboardInterrupt, typer.Abort):
+        _fail("Interrupted.", _INTERRUPTED)
+    except _UsageError as error:
+        _fail(f"{_one_line(error)}; see hyfdca --help.", _BAD_INPUT)
+
+
+def _one_line(error: Any) -> str:
+    return " ".join(str(error.format_message()).split()).rstrip(".")
+
+
+def _fail(sentence: str, code: int) -> NoReturn:
+    typer.echo(sentence, err=True)
+    sys.exit(code)

@@ -1,0 +1,137 @@
+"""What a terminal shows of a run: progress while it trains, tables when it ends."""
+
+from __future__ import annotations
+
+import math
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from hyfdca.outcome import Outcome
+from hyfdca.study import Run
+from hyfdca.training import RoundReport
+
+_SMALLEST = 1e-12  # stands for a gap or a tolerance of zero
+_LEADING = (1, 2, 5)  # a file gets a line at rounds 1, 2, 5, 10, 20, 50, ...
+
+
+class RoundsDisplay:
+    """Shows rounds as they come: a live bar on a terminal, else a line now and then.
+
+    The bar is logarithmic: it is full when the gap has fallen to the tolerance.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._progress = Progress(
+            TextColumn("[bold]round {task.fields[round]:>5}"),
+            BarColumn(bar_width=None),
+            TextColumn("certified gap {task.fields[gap]}"),
+            TimeElapsedColumn(),
+            console=console,
+            expand=True,
+        )
+        self._task = self._progress.add_task("", total=1.0, round=0, gap="-")
+        self._first = self._lowest = math.inf
+
+    def __enter__(self) -> Self:
+        return self  # the bar starts with the first round, not before an error
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if math.isfinite(self._first):
+            self._progress.stop()
+
+    def __call__(self, run: Run, report: RoundReport) -> None:
+        """Show one round."""
+        if report.certificate is None:
+            return
+        gap = max(report.certificate.relative_gap, _SMALLEST)
+        tolerance = max(run.study.tol, _SMALLEST)
+        if not self._console.is_terminal:
+            self._say(report.round_number, gap, tolerance)
+            return
+        if math.isinf(self._first):
+            self._first = gap
+            self._progress.start()
+        self._lowest = min(self._lowest, gap)  # a gap may rise again, a bar must not
+        fallen = math.log(self._first / self._lowest)
+        to_fall = math.log(self._first / tolerance)
+        self._progress.update(
+            self._task,
+            completed=max(fallen / to_fall, 0.0) if to_fall > 0 else 1.0,
+            round=report.round_number,
+            gap=f"{gap:.1e} → {tolerance:.0e}",
+        )
+
+    def _say(self, round_number: int, gap: float, tolerance: float) -> None:
+        leading = round_number / 10 ** int(math.log10(round_number))
+        if leading in _LEADING or gap <= tolerance:
+            self._console.print(f"round {round_number}: certified gap {gap:.1e}")
+
+
+def show(console: Console, outcome: Outcome) -> None:
+    """Print what came out, and who held what."""
+    console.print(_results(outcome))
+    console.print(_holders(outcome))
+
+
+def _results(outcome: Outcome) -> Table:
+    result = outcome.result()
+    table = Table(title=outcome.run.study.name, title_justify="left", show_header=False)
+    table.add_column(style="bold")
+    table.add_column(justify="right")
+    if outcome.relative_loss is not None:
+        table.add_row("loss above the pooled optimum", f"{outcome.relative_loss:.3%}")
+    table.add_row("certified relative gap", f"{result['relative_gap']:.2e}")
+    if result["accuracy"] is not None:
+        table.add_row("accuracy on the training rows", f"{result['accuracy']:.1%}")
+    table.add_row("loss P(w)", f"{result['primal']:.6g}")
+    table.add_row("rounds", f"{result['rounds']:,}")
+    table.add_row("round trips", f"{result['round_trips']:,.0f}")
+    table.add_row("sent to the server", _size(result["bytes_up"]))
+    table.add_row("sent to organisations", _size(result["bytes_down"]))
+    table.add_row("encryption", result["encryption"])
+    table.add_row("seconds", f"{result['seconds']:.2f}")
+    if outcome.warning:
+        table.caption, table.caption_style = outcome.warning, "bold yellow"
+    return table
+
+
+def _holders(outcome: Outcome) -> Table:
+    consortium = outcome.run.consortium
+    partition = consortium.partition
+    table = Table(title="Who held what", title_justify="left")
+    table.add_column("organisation", style="bold")
+    for name in ("rows", "shared rows", "columns", "shared columns"):
+        table.add_column(name, justify="right")
+    table.add_column("labels")
+    for client, holding in enumerate(partition.holdings):
+        table.add_row(
+            consortium.names[client],
+            f"{len(holding.samples):,}",
+            f"{(partition.samples.counts[holding.samples] > 1).sum():,}",
+            f"{len(holding.features):,}",
+            f"{(partition.features.counts[holding.features] > 1).sum():,}",
+            "yes" if consortium.labelled[client] else "no",
+        )
+    table.add_section()
+    total = (f"{partition.n_samples:,}", "", f"{partition.n_features:,}", "", "")
+    table.add_row("together", *total)
+    return table
+
+
+def _size(n_bytes: int) -> str:
+    size = float(n_bytes)
+    for unit in ("bytes", "kB", "MB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} GB"

@@ -1,0 +1,113 @@
+"""Figures of a training run, as the bytes of a PNG file."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+_PRIMAL, _DUAL, _POOLED = "#b5452c", "#1f6f8b", "#3a3a3a"
+_INK, _FAINT = "#2b2b2b", "#d9d9d9"
+_DPI = 150
+
+
+@dataclass(frozen=True)
+class Convergence:
+    """What the figure of a run shows.
+
+    Parameters
+    ----------
+    history : sequence of records
+        With ``round``, ``primal``, ``dual`` and ``relative_gap``; a round that was not
+        measured has NaN.
+    pooled_primal : float or None
+        The optimum of the pooled data, where it is known.
+    """
+
+    title: str
+    history: Sequence[Mapping[str, Any]]
+    tolerance: float
+    pooled_primal: float | None = None
+
+    def measured(self, name: str) -> Any:
+        """Return a column of the history, of the rounds that were measured."""
+        records = [r for r in self.history if np.isfinite(r["relative_gap"])]
+        return np.array([record[name] for record in records], dtype=np.float64)
+
+
+def draw_convergence(run: Convergence) -> bytes:
+    """Return P and D with the gap between them, and the relative gap, as a PNG."""
+    figure = Figure(figsize=(10.0, 4.2), layout="constrained")
+    FigureCanvasAgg(figure)
+    left, right = figure.subplots(1, 2)
+    figure.suptitle(run.title, fontsize=13, color=_INK)
+    _draw_objectives(left, run)
+    _draw_gap(right, run)
+    for axes in (left, right):
+        _tidy(axes)
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=_DPI)
+    return buffer.getvalue()
+
+
+def _draw_objectives(axes: Axes, run: Convergence) -> None:
+    rounds, primal, dual = map(run.measured, ("round", "primal", "dual"))
+    axes.fill_between(
+        rounds, dual, primal, color=_FAINT, alpha=0.6, lw=0, label="duality gap"
+    )
+    axes.plot(rounds, primal, color=_PRIMAL, lw=2, label="primal P(w), loss now")
+    axes.plot(rounds, dual, color=_DUAL, lw=2, label="dual D(α), bound from below")
+    if run.pooled_primal is not None:
+        axes.axhline(
+            run.pooled_primal, color=_POOLED, lw=1.2, ls="--", label="pooled optimum"
+        )
+    if len(primal):
+        axes.set_ylim(*_range(primal, dual))
+    axes.set_title("The optimum lies between P and D", fontsize=11, color=_INK)
+    axes.set_ylabel("regularised loss")
+    axes.legend(frameon=False, fontsize=9)
+
+
+def _range(primal: Any, dual: Any) -> tuple[float, float]:
+    """Return where the curves end, not how high the first rounds were."""
+    final = primal[-1]
+    high = min(primal.max(), max(np.quantile(primal, 0.9), 3.0 * final))
+    low = max(dual.min(), min(np.quantile(dual, 0.05), 0.0))
+    margin = 0.05 * max(high - low, 1e-12)
+    return float(low - margin), float(high + margin)
+
+
+def _draw_gap(axes: Axes, run: Convergence) -> None:
+    rounds, gaps = run.measured("round"), run.measured("relative_gap")
+    positive = gaps > 0
+    axes.plot(rounds[positive], gaps[positive], color=_PRIMAL, lw=2)
+    if run.tolerance > 0:
+        axes.axhline(run.tolerance, color=_POOLED, lw=1.2, ls="--")
+        axes.annotate(
+            f"tolerance {run.tolerance:g}",
+            (0.0, run.tolerance),
+            xycoords=("axes fraction", "data"),
+            xytext=(6, 5),
+            textcoords="offset points",
+            fontsize=9,
+            color=_POOLED,
+        )
+    axes.set_yscale("log")
+    axes.set_title("Certified relative gap", fontsize=11, color=_INK)
+    axes.set_ylabel("(P - D) / P")
+
+
+def _tidy(axes: Axes) -> None:
+    axes.set_xlabel("round")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.grid(color=_FAINT, lw=0.6)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(colors=_INK, labelsize=9)
+    axes.margins(x=0.02)

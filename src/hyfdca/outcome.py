@@ -1,0 +1,206 @@
+"""What a study gives: the model, its result and its figure, written or not at all."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from hyfdca.algorithms.certificate import Certificate
+from hyfdca.consortium import StudyError
+from hyfdca.figures import Convergence, draw_convergence
+from hyfdca.losses import FloatArray
+from hyfdca.runtimes.inprocess import Traffic
+from hyfdca.study import Run, load, prepare
+from hyfdca.training import RoundReport
+
+Watcher = Callable[[Run, RoundReport], None]
+
+_TRAFFIC = ("round_trips", "bytes_up", "bytes_down")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A trained study.
+
+    Parameters
+    ----------
+    weights : array (n_features, n_outputs)
+        The bias, if there is one, last.
+    seconds : float
+        From the first exchange of training to the last, measuring included.
+    pooled_primal : float or None
+        The optimum of the pooled data; only a demonstration knows it.
+    """
+
+    run: Run
+    weights: FloatArray
+    certificate: Certificate
+    seconds: float
+    pooled_primal: float | None = None
+
+    @property
+    def relative_loss(self) -> float | None:
+        """How much higher the loss is than the pooled optimum, as a share of it."""
+        if self.pooled_primal is None:
+            return None
+        return (self.certificate.primal - self.pooled_primal) / self.pooled_primal
+
+    @property
+    def n_rounds(self) -> int:
+        """How many rounds were run."""
+        return len(self.run.training.history)
+
+    @property
+    def warning(self) -> str | None:
+        """One sentence if the gap did not become small enough."""
+        training, tolerance = self.run.training, self.run.study.tol
+        if training.stop_reason == "tolerance":
+            return None
+        return (
+            f"Not converged: stopped ({training.stop_reason}) after {self.n_rounds} "
+            f"rounds at a certified relative gap of "
+            f"{self.certificate.relative_gap:.2g}, above tol = {tolerance:g}; raise "
+            "max_rounds, scale the features or use a larger l2."
+        )
+
+    def traffic(self) -> Traffic:
+        """Return the cost of everything: scaling, set-up, rounds, measuring."""
+        training = self.run.training
+        total = replace(self.run.scaling_traffic)
+        for name in _TRAFFIC:
+            rounds = sum(r[name] + r[f"measuring_{name}"] for r in training.history)
+            set_up = getattr(training.set_up_traffic, name)
+            setattr(total, name, getattr(total, name) + set_up + rounds)
+        return total
+
+    def result(self) -> dict[str, Any]:
+        """Return the numbers of ``result.json``; with ``warning`` if there is one.
+
+        ``pooled_primal`` and ``relative_loss`` are null but for a demonstration,
+        ``accuracy`` (over the training rows) is null for regression.
+        """
+        study, traffic = self.run.study, self.traffic()
+        result = {
+            "algorithm": study.algorithm,
+            "encryption": study.encryption,
+            "rounds": self.n_rounds,
+            "primal": self.certificate.primal,
+            "dual": self.certificate.dual,
+            "relative_gap": self.certificate.relative_gap,
+            "pooled_primal": self.pooled_primal,
+            "relative_loss": self.relative_loss,
+            "accuracy": self.run.accuracy(self.weights),
+            "bytes_up": traffic.bytes_up,
+            "bytes_down": traffic.bytes_down,
+            "round_trips": traffic.round_trips,
+            "seconds": self.seconds,
+        }
+        return result if self.warning is None else {**result, "warning": self.warning}
+
+    def model(self) -> dict[str, Any]:
+        """Return the model of ``model.json``.
+
+        The margin of a row x is Σ_f weights[f] (x[f] - offset[f]) / scale[f] plus the
+        intercept, a missing x[f] being filling[f]; one number an output.
+        """
+        run, study = self.run, self.run.study
+        features, scaling = run.consortium.features, run.scaling
+        weights = self.weights[: len(features)]
+        bias = self.weights[-1] * study.intercept_scaling
+        return {
+            "study": study.name,
+            "loss": study.loss,
+            "loss_parameter": study.loss_parameter,
+            "l2": study.l2,
+            "classes": list(run.consortium.classes),
+            "weights": dict(zip(features, weights.tolist(), strict=True)),
+            "intercept": (bias if study.fit_intercept else 0.0 * bias).tolist(),
+            "scaling": {
+                "scale": study.scale,
+                "missing": study.missing,
+                "offsets": dict(zip(features, scaling.offset.tolist(), strict=True)),
+                "scales": dict(zip(features, scaling.scale.tolist(), strict=True)),
+                "fillings": dict(zip(features, scaling.filling.tolist(), strict=True)),
+            },
+            "certificate": {
+                "primal": self.certificate.primal,
+                "dual": self.certificate.dual,
+                "gap": self.certificate.gap,
+                "relative_gap": self.certificate.relative_gap,
+            },
+        }
+
+    def write(self, folder: Path) -> None:
+        """Write ``model.json``, ``result.json`` and ``convergence.png``."""
+        study, history = self.run.study, self.run.training.history
+        figure = Convergence(study.name, history, study.tol, self.pooled_primal)
+        write_files(
+            folder,
+            {
+                "model.json": _as_json(self.model()),
+                "result.json": _as_json(self.result()),
+                "convergence.png": draw_convergence(figure),
+            },
+        )
+
+
+def train(run: Run, watch: Watcher) -> Outcome:
+    """Run a study's rounds, showing each to ``watch``."""
+    started = time.perf_counter()
+    for report in run.training.rounds():
+        watch(run, report)
+    weights = run.training.release()
+    seconds = time.perf_counter() - started
+    certificate = run.training.certificate
+    assert certificate is not None  # noqa: S101  # a run that ended has been measured
+    return Outcome(run, weights, certificate, seconds)
+
+
+def train_file(path: Path, folder: Path, watch: Watcher) -> Outcome:
+    """Train the study of a file and write its outcome to a folder.
+
+    Raises
+    ------
+    StudyError
+        Before anything is written.
+    """
+    check_folder(folder)
+    outcome = train(prepare(load(path), path.parent), watch)
+    outcome.write(folder)
+    return outcome
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a folder that could not be written to, before work is spent."""
+    existing = next(p for p in (folder, *folder.absolute().parents) if p.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK):
+        raise StudyError(f"Cannot write to {folder}; choose another folder with --out.")
+
+
+def write_files(folder: Path, contents: Mapping[str, bytes]) -> None:
+    """Write files so that none is ever seen half-written."""
+    partial = {folder / f".{name}.part": folder / name for name in contents}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for path, content in zip(partial, contents.values(), strict=True):
+            path.write_bytes(content)
+        for path, final in partial.items():
+            path.replace(final)
+    except OSError as error:
+        raise StudyError(
+            f"Cannot write to {folder} ({error.strerror}); choose another folder with "
+            "--out."
+        ) from None
+    finally:
+        for path in partial:
+            path.unlink(missing_ok=True)
+
+
+def _as_json(content: dict[str, Any]) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n"

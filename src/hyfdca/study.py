@@ -1,0 +1,268 @@
+"""A study: one training job, as its TOML file says who takes part and what is learnt.
+
+    [study]
+    name = "readmission"
+    loss = "logistic"
+    l2 = 1e-3
+    scale = "standard"
+    id_column = "patient"
+    label_column = "outcome"
+
+    [[clients]]
+    name = "north"
+    data = "north.csv"          # relative to the study file
+
+Features are matched by name, rows by ID. LIBSVM and NPZ tables have features f0, f1,
+... and, unless they bring IDs, row numbers from 0.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal, TypeVar
+
+import msgspec
+import numpy as np
+
+from hyfdca.algorithms.hyfdca import HyfdcaSettings, Step
+from hyfdca.algorithms.problem import Block, Profile
+from hyfdca.algorithms.scaling import Missing, Scale, Scaling
+from hyfdca.consortium import Consortium, Member, StudyError, align, scaled_blocks
+from hyfdca.losses import FloatArray, Loss, make_loss
+from hyfdca.participation import random_fraction
+from hyfdca.runtimes.inprocess import Traffic
+from hyfdca.tables import Columns, TableError, label_text, normalised, read_table
+from hyfdca.training import Training, TrainingSettings
+
+__all__ = ["Client", "Run", "Study", "StudyError", "StudyFile", "load", "prepare"]
+
+T = TypeVar("T")
+
+_LARGEST = 1e300
+Positive = Annotated[float, msgspec.Meta(gt=0, le=_LARGEST)]
+Fraction = Annotated[float, msgspec.Meta(gt=0, le=1)]
+AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The settings of a study; those of training are documented at the estimators."""
+
+    name: str
+    loss: str = "logistic"
+    loss_parameter: float | None = None
+    l2: Positive = 1e-3
+    algorithm: Literal["hyfdca"] = "hyfdca"
+    variant: Literal["practical", "theory"] = "practical"
+    step: Step = "auto"
+    profile: Profile = "sealed"
+    encryption: Literal["none"] = "none"
+    participation: Fraction = 1.0
+    local_fraction: Fraction = 1.0
+    iic: Positive | None = None
+    scale: Scale = "none"
+    missing: Missing = "refuse"
+    fit_intercept: bool = True
+    intercept_scaling: Positive = 1.0
+    max_rounds: AtLeastOne = 1000
+    tol: Annotated[float, msgspec.Meta(ge=0, le=_LARGEST)] = 1e-3
+    measure_every: AtLeastOne = 1
+    seed: Annotated[int, msgspec.Meta(ge=0)] = 0
+    id_column: str | None = None
+    label_column: str | None = None
+    positive_label: str | int | float | None = None
+    labels_visible_to_holders: bool = False
+
+
+class Client(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """An organisation: its table, and what its columns are called there."""
+
+    name: str
+    data: str
+    features: Annotated[list[str], msgspec.Meta(min_length=1)] | None = None
+    id_column: str | None = None
+    label_column: str | None = None
+    label: bool = True
+
+
+class StudyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a study file says."""
+
+    study: Study
+    clients: Annotated[list[Client], msgspec.Meta(min_length=1)]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A study with its data in place, ready to train or trained."""
+
+    study: Study
+    consortium: Consortium
+    blocks: list[Block]
+    scaling: Scaling
+    scaling_traffic: Traffic
+    training: Training
+
+    def margins(self, weights: FloatArray) -> FloatArray:
+        """Return x·w of every sample, as the sum of its holders' parts of it."""
+        layout = self.training.layout
+        total = np.zeros((layout.samples.n_items, weights.shape[1]))
+        for client, block in enumerate(self.blocks):
+            part = block.X @ weights[layout.features.items[client]]
+            total[layout.samples.items[client]] += part
+        return total
+
+    def labels(self) -> FloatArray:
+        """Return the labels of all samples, (n_samples, n_outputs)."""
+        samples, held = self.training.layout.samples, self.consortium.labels
+        width = next(own.shape[1] for own in held if own is not None)
+        labels = np.zeros((samples.n_items, width))
+        for items, own in zip(samples.items, held, strict=True):
+            if own is not None:
+                labels[items] = own
+        return labels
+
+    def accuracy(self, weights: FloatArray) -> float | None:
+        """Return the share of the samples that get their class; None if there are none.
+
+        A margin of exactly zero counts as the negative class, as in prediction.
+        """
+        if not self.consortium.classes:
+            return None
+        margins, labels = self.margins(weights), self.labels()
+        if labels.shape[1] == 1:
+            return float(np.mean((margins > 0) == (labels > 0)))
+        return float(np.mean(margins.argmax(axis=1) == labels.argmax(axis=1)))
+
+
+def load(path: Path) -> StudyFile:
+    """Return the study of a file, checked as far as that goes without its tables.
+
+    Raises
+    ------
+    StudyError
+    """
+    try:
+        file = msgspec.toml.decode(path.read_bytes(), type=StudyFile)
+    except OSError:
+        raise StudyError(
+            f"There is no study file {path}; give the path of one."
+        ) from None
+    except UnicodeDecodeError:
+        raise StudyError(f"The study file {path} is not UTF-8; save it so.") from None
+    except msgspec.MsgspecError as error:
+        raise StudyError(_plain(path, str(error))) from None
+    repeated = [n for n, c in Counter(c.name for c in file.clients).items() if c > 1]
+    if repeated:
+        raise StudyError(
+            f"The study file {path} names the organisation {repeated[0]!r} more than "
+            "once; give each its own name."
+        )
+    for client in file.clients:
+        _check_labels_visible(file.study, client)
+    _checked(lambda: make_loss(file.study.loss, file.study.loss_parameter))
+    return file
+
+
+def prepare(file: StudyFile, folder: Path) -> Run:
+    """Read the tables, align and scale them; paths are relative to ``folder``.
+
+    Raises
+    ------
+    StudyError
+    """
+    study = file.study
+    loss = _checked(lambda: make_loss(study.loss, study.loss_parameter))
+    members = [_member(study, client, folder) for client in file.clients]
+    positive = (
+        None if study.positive_label is None else label_text(study.positive_label)
+    )
+    consortium = align(members, loss.task, positive)
+    bias = study.intercept_scaling if study.fit_intercept else None
+    traffic = Traffic()
+    blocks, scaling = scaled_blocks(
+        consortium, study.scale, study.missing, bias, traffic
+    )
+    training = _checked(
+        lambda: Training(
+            _settings(study, loss),
+            consortium.layout(study.fit_intercept),
+            blocks,
+            random_fraction(len(members), study.participation, study.seed),
+        )
+    )
+    return Run(study, consortium, blocks, scaling, traffic, training)
+
+
+def _settings(study: Study, loss: Loss) -> TrainingSettings:
+    return TrainingSettings(
+        loss=loss,
+        l2_strength=study.l2,
+        hyfdca=HyfdcaSettings(
+            variant=study.variant,
+            step=study.step,
+            local_fraction=study.local_fraction,
+            iic=study.iic,
+            seed=study.seed,
+        ),
+        profile=study.profile,
+        max_rounds=study.max_rounds,
+        tolerance=study.tol,
+        measure_every=study.measure_every,
+    )
+
+
+def _member(study: Study, client: Client, folder: Path) -> Member:
+    """Read one organisation's table."""
+    columns = Columns(
+        id=_name(client.id_column or study.id_column),
+        label=_name(client.label_column or study.label_column),
+        features=tuple(map(normalised, client.features)) if client.features else None,
+        has_label=client.label,
+    )
+    try:
+        table = read_table(folder / client.data, columns)
+    except TableError as error:
+        raise StudyError(f"Organisation {client.name!r}: {error}.") from None
+    if study.missing == "refuse" and table.n_missing:
+        raise StudyError(
+            f"Organisation {client.name!r} has {table.n_missing} missing cells in "
+            f'{Path(client.data).name}; fill them or set missing = "mean".'
+        )
+    return Member(client.name, table)
+
+
+def _name(column: str | None) -> str | None:
+    return None if column is None else normalised(column)
+
+
+def _check_labels_visible(study: Study, client: Client) -> None:
+    if client.label or study.labels_visible_to_holders:
+        return
+    raise StudyError(
+        f"Organisation {client.name!r} has no labels but would learn them, because the "
+        "sign of a dual is the label; set labels_visible_to_holders = true if all "
+        "organisations agree to that."
+    )
+
+
+def _checked(make: Callable[[], T]) -> T:
+    """Return what is made, its complaints as errors of the study."""
+    try:
+        return make()
+    except ValueError as error:
+        raise StudyError(str(error)) from None
+
+
+def _plain(path: Path, message: str) -> str:
+    """Return msgspec's message as a sentence that names the key in question."""
+    found = re.fullmatch(r"(?s)(.*?)(?: - at `\$?\.?(.*)`)?", message)
+    what, where = found.groups() if found else (message, None)
+    what = what.replace("Object contains unknown field", "unknown key")
+    what = what.replace("Object missing required field", "missing key")
+    place = f" at {where}" if where else ""
+    what = what[:1].lower() + what[1:].rstrip(".")
+    return f"The study file {path} has a mistake{place}: {what}; correct it."

@@ -1,0 +1,341 @@
+"""Readers of one organisation's table: CSV, Parquet, LIBSVM and NPZ.
+
+Whatever is wrong with a file is a ``TableError`` of one sentence that says what, where
+and what to do, and never quotes a cell: cells are somebody's data.
+"""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+import zipfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.datasets import load_svmlight_file
+
+FloatArray = NDArray[np.float64]
+
+# What a scipy sparse matrix is made of in an NPZ file
+_CSR_PARTS = {"data", "indices", "indptr", "shape"}
+
+
+class TableError(ValueError):
+    """A table that cannot be used; the message is one plain sentence."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which columns of a table are what.
+
+    Parameters
+    ----------
+    id : str or None
+        Needed by tables with named columns; others have ``ids`` or row numbers.
+    label : str or None
+        Is never a feature, even where ``has_label`` says that it is not to be read.
+    features : tuple of str or None
+        None stands for all other columns.
+    """
+
+    id: str | None = None
+    label: str | None = None
+    features: tuple[str, ...] | None = None
+    has_label: bool = True
+
+
+@dataclass(frozen=True)
+class Table:
+    """One organisation's table.
+
+    Parameters
+    ----------
+    ids : tuple of str
+        Normalised; each once.
+    features : tuple of str
+        Names of the columns of ``cells``.
+    cells : CSR array (rows, features)
+        NaN is missing. A dense table stores its zeros too.
+    labels : tuple of str or None
+        As text, numbers in their shortest form.
+    """
+
+    ids: tuple[str, ...]
+    features: tuple[str, ...]
+    cells: sp.csr_array
+    labels: tuple[str, ...] | None
+
+    @property
+    def n_missing(self) -> int:
+        """How many cells are missing."""
+        return int(np.isnan(self.cells.data).sum())
+
+
+def read_table(path: Path, columns: Columns) -> Table:
+    """Return the table of a file, by its ending, checked.
+
+    Raises
+    ------
+    TableError
+    """
+    reader = _READERS.get(_ending(path))
+    if reader is None:
+        known = ", ".join(_READERS)
+        raise TableError(f"cannot read {path.name}; use a file that ends in {known}")
+    if not path.is_file():
+        raise TableError(f"there is no file {path}; correct its path")
+    if path.stat().st_size == 0:
+        raise TableError(f"the file {path.name} is empty; give it a table")
+    table = reader(path, columns)
+    _check_ids(path, table.ids)
+    _check_cells(path, table)
+    if table.labels is not None and "" in table.labels:
+        raise TableError(
+            f"{table.labels.count('')} rows of {path.name} have no label; fill the "
+            "label column or leave these rows out"
+        )
+    return table
+
+
+def normalised(value: object) -> str:
+    """Return an ID or a name as text, NFC and trimmed; "007" and 7 differ."""
+    return unicodedata.normalize("NFC", str(value)).strip()
+
+
+def label_text(value: object) -> str:
+    """Return a label as text: 1, 1.0 and "1" are the same; "" stands for none."""
+    text = "" if value is None else normalised(value)
+    try:
+        number = float(text)
+    except ValueError:
+        return text
+    if math.isnan(number):
+        return ""
+    return str(int(number)) if number.is_integer() else repr(number)
+
+
+def stored_densely(values: FloatArray) -> sp.csr_array:
+    """Return a dense array as CSR that stores every cell, zeros too."""
+    n_rows, n_columns = values.shape
+    indices = np.tile(np.arange(n_columns, dtype=np.int32), n_rows)
+    indptr = np.arange(n_rows + 1) * n_columns
+    return sp.csr_array((values.ravel(), indices, indptr), shape=values.shape)
+
+
+# Tables with named columns
+
+
+def _read_csv(path: Path, columns: Columns) -> Table:
+    try:
+        # First the names, because an ID read as a number would lose its zeros.
+        names = pa.csv.open_csv(path).schema.names
+        texts = [n for n in names if normalised(n) in (columns.id, columns.label)]
+        options = pa.csv.ConvertOptions(
+            column_types=dict.fromkeys(texts, pa.string()), strings_can_be_null=True
+        )
+        table = pa.csv.read_csv(path, convert_options=options)
+    except (pa.ArrowInvalid, pa.ArrowKeyError):  # its message would quote the row
+        raise TableError(
+            f"{path.name} is no CSV table; save it as UTF-8 with one line of column "
+            "names and as many cells in every row"
+        ) from None
+    return _from_arrow(path, table, columns)
+
+
+def _read_parquet(path: Path, columns: Columns) -> Table:
+    try:
+        table = pa.parquet.read_table(path)
+    except (pa.ArrowException, OSError):
+        raise TableError(f"{path.name} is no Parquet file; save it again") from None
+    return _from_arrow(path, table, columns)
+
+
+def _from_arrow(path: Path, table: Any, columns: Columns) -> Table:
+    names = [normalised(name) for name in table.column_names]
+    repeated = [name for name, count in Counter(names).items() if count > 1]
+    if repeated:
+        raise TableError(
+            f"{path.name} has {len(repeated)} column names more than once, such as "
+            f"{repeated[0]!r}; rename them"
+        )
+    by_name = dict(zip(names, table.columns, strict=True))
+    if columns.id is None:
+        raise TableError(f"the study names no id_column for {path.name}; name it")
+    label = columns.label if columns.has_label else None
+    if columns.has_label and label is None:
+        raise TableError(f"the study names no label_column for {path.name}; name it")
+    others = [n for n in names if n not in (columns.id, columns.label)]
+    features = others if columns.features is None else list(columns.features)
+    _check_columns(path, [columns.id, *([label] if label else []), *features], names)
+    cells = np.empty((table.num_rows, len(features)))
+    for number, name in enumerate(features):
+        cells[:, number] = _numbers(path, name, by_name[name])
+    return Table(
+        tuple(_id_text(value) for value in by_name[columns.id].to_pylist()),
+        tuple(features),
+        stored_densely(cells),
+        tuple(map(label_text, by_name[label].to_pylist())) if label else None,
+    )
+
+
+def _check_columns(path: Path, wanted: Sequence[str], names: Sequence[str]) -> None:
+    missing = [name for name in wanted if name not in names]
+    if missing:
+        raise TableError(
+            f"{path.name} has no column {', '.join(map(repr, missing))}; correct the "
+            "names in the study file or in the table"
+        )
+
+
+def _numbers(path: Path, name: str, column: Any) -> FloatArray:
+    """Return a column as floats, NaN where it is empty."""
+    if pa.types.is_dictionary(column.type):
+        column = column.combine_chunks().dictionary_decode()
+    kind = column.type
+    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    if not is_text:
+        try:
+            column = column.cast(pa.float64())
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            return _refuse(path, name, len(column) - column.null_count)
+        return np.asarray(column.fill_null(math.nan).to_numpy(), dtype=np.float64)
+    numbers = [_number(cell) for cell in column.to_pylist()]
+    n_bad = sum(number is None for number in numbers)
+    return _refuse(path, name, n_bad) if n_bad else np.array(numbers, dtype=np.float64)
+
+
+def _refuse(path: Path, name: str, n_cells: int) -> FloatArray:
+    raise TableError(
+        f"column {name!r} of {path.name} has {n_cells} cells that are no numbers; "
+        "correct them or leave the column out of the features"
+    )
+
+
+def _number(cell: str | None) -> float | None:
+    try:
+        return float(cell) if cell is not None and cell.strip() else math.nan
+    except ValueError:
+        return None
+
+
+# Tables with numbered columns
+
+
+def _read_libsvm(path: Path, columns: Columns) -> Table:
+    try:
+        cells, labels = load_svmlight_file(str(path), zero_based=False)
+    except ValueError:  # its message would quote the line
+        raise TableError(
+            f"{path.name} is no LIBSVM file; write lines of a label and index:value "
+            "pairs, indices from 1"
+        ) from None
+    return _numbered(path, sp.csr_array(cells), labels, None, columns)
+
+
+def _read_npz(path: Path, columns: Columns) -> Table:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+    except (ValueError, OSError, zipfile.BadZipFile):
+        raise TableError(
+            f"{path.name} is no NPZ file of plain arrays; save it again"
+        ) from None
+    try:
+        if arrays.keys() >= _CSR_PARTS:
+            parts = tuple(arrays[name] for name in ("data", "indices", "indptr"))
+            cells = sp.csr_array(parts, shape=tuple(arrays["shape"]), dtype=np.float64)
+        else:
+            cells = stored_densely(np.asarray(arrays["X"], dtype=np.float64))
+    except (KeyError, ValueError):
+        raise TableError(
+            f"{path.name} has no table of numbers; save it with an array X, or with "
+            "the data, indices, indptr and shape of a CSR matrix"
+        ) from None
+    return _numbered(path, cells, arrays.get("y"), arrays.get("ids"), columns)
+
+
+def _numbered(
+    path: Path,
+    cells: sp.csr_array,
+    labels: NDArray[Any] | None,
+    ids: NDArray[Any] | None,
+    columns: Columns,
+) -> Table:
+    """Name features f0, f1, ... and rows by number where they have no names."""
+    n_rows, n_features = cells.shape
+    if columns.has_label and labels is None:
+        raise TableError(f"{path.name} has no labels; save them as the array y")
+    if any(a is not None and np.shape(a) != (n_rows,) for a in (labels, ids)):
+        raise TableError(f"{path.name} has not one label and ID a row; save it again")
+    rows = range(n_rows) if ids is None else ids.tolist()
+    texts = tuple(map(label_text, labels.tolist())) if labels is not None else None
+    table = Table(
+        tuple(map(_id_text, rows)),
+        tuple(f"f{number}" for number in range(n_features)),
+        cells,
+        texts if columns.has_label else None,
+    )
+    if columns.features is None:
+        return table
+    _check_columns(path, columns.features, table.features)
+    chosen = [int(name[1:]) for name in columns.features]
+    return replace(table, features=columns.features, cells=cells[:, chosen])
+
+
+# Checks
+
+
+def _id_text(value: object) -> str:
+    return "" if value is None else normalised(value)
+
+
+def _check_ids(path: Path, ids: Sequence[str]) -> None:
+    if not ids:
+        raise TableError(f"the file {path.name} has no rows; give it some")
+    if "" in ids:
+        raise TableError(
+            f"{ids.count('')} rows of {path.name} have no ID; give each row one"
+        )
+    n_repeated = len(ids) - len(set(ids))
+    if n_repeated:
+        raise TableError(
+            f"{n_repeated} rows of {path.name} repeat the ID of another row; keep one "
+            "row an ID"
+        )
+
+
+def _check_cells(path: Path, table: Table) -> None:
+    if not table.features:
+        raise TableError(f"{path.name} has no feature columns; give it some")
+    if len(set(table.features)) < len(table.features):
+        raise TableError(f"features for {path.name} are named twice; name each once")
+    infinite = np.isinf(table.cells.data)
+    if infinite.any():
+        columns = np.unique(table.cells.indices[infinite])
+        raise TableError(
+            f"{path.name} has {infinite.sum()} infinite numbers, first in column "
+            f"{table.features[columns[0]]!r}; correct them or leave them empty"
+        )
+
+
+def _ending(path: Path) -> str:
+    suffixes: Iterable[str] = (s for s in path.suffixes if s not in (".gz", ".bz2"))
+    return ([s.lower() for s in suffixes] or [""])[-1]
+
+
+_READERS: dict[str, Callable[[Path, Columns], Table]] = {
+    ".csv": _read_csv,
+    ".parquet": _read_parquet,
+    ".libsvm": _read_libsvm,
+    ".svm": _read_libsvm,
+    ".npz": _read_npz,
+}
