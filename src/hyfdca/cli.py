@@ -76,19 +76,25 @@ def _options(
 def main() -> None:
     """Run the command line; bad input is one sentence and exit code 2."""
     try:
-        sys.exit(app(standalone_mode=False))
+        code = app(standalone_mode=False)
     except StudyError as error:
         _fail(str(error), _BAD_INPUT)
-    except (KeyboardInterrupt, typer.Abort):
-        _fail("Interrupted.", _INTERRUPTED)
     except _UsageError as error:
-        _fail(f"{_one_line(error)}; see hyfdca --help.", _BAD_INPUT)
+        _fail(_one_line(error), _BAD_INPUT)
+    except (KeyboardInterrupt, typer.Abort):
+        code = _INTERRUPTED
+    if code == _INTERRUPTED:
+        _fail("Interrupted.", _INTERRUPTED)
+    sys.exit(code)
 
 
 def _one_line(error: Any) -> str:
-    return " ".join(str(error.format_message()).split()).rstrip(".")
+    """Return a complaint as a sentence; without any argument, help said it all."""
+    what = " ".join(str(error.format_message()).split()).rstrip(".")
+    return f"{what}; see hyfdca --help." if what else ""
 
 
 def _fail(sentence: str, code: int) -> NoReturn:
-    typer.echo(sentence, err=True)
+    if sentence:
+        typer.echo(sentence, err=True)
     sys.exit(code)

@@ -1,0 +1,216 @@
+"""Readers of tables, and the sets of the paper as small files of the same form."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+import struct
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+import scipy.sparse as sp
+
+from hyfdca.datasets import MNIST_BIAS, load_covtype, load_mnist, load_news20
+from hyfdca.tables import Columns, TableError, label_text, normalised, read_table
+
+NAMED = Columns(id="id", label="y")
+
+
+def write(folder: Path, name: str, text: str) -> Path:
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+def test_csv(tmp_path):
+    """A CSV table keeps its IDs as text, its zeros, and its gaps as missing."""
+    path = write(tmp_path, "a.csv", "id,u,v,y\n007,0,1.5,1\n7, 2 ,,1.0\n")
+    table = read_table(path, NAMED)
+    assert table.ids == ("007", "7")
+    assert table.features == ("u", "v")
+    assert table.labels == ("1", "1")
+    assert table.cells.nnz == 4
+    np.testing.assert_array_equal(table.cells.toarray(), [[0.0, 1.5], [2.0, np.nan]])
+    assert table.n_missing == 1
+
+
+def test_names_are_trimmed_before_ids_are_read(tmp_path):
+    """An ID column with a blank in its name still keeps leading zeros."""
+    path = write(tmp_path, "a.csv", "id ,u,y\n007,1,a\n")
+    assert read_table(path, NAMED).ids == ("007",)
+
+
+def test_features_can_be_chosen(tmp_path):
+    """Listed features come in the order listed; a label that is not read is none."""
+    path = write(tmp_path, "a.csv", "id,u,v,y\na,1,2,1\n")
+    table = read_table(path, Columns("id", "y", ("v", "u"), has_label=False))
+    assert table.features == ("v", "u")
+    assert table.cells.toarray().tolist() == [[2.0, 1.0]]
+    assert table.labels is None
+    everything = read_table(path, Columns("id", "y", has_label=False))
+    assert everything.features == ("u", "v")
+
+
+def test_parquet(tmp_path):
+    """Parquet reads as the same table whatever the number types."""
+    columns = {
+        "id": [7, 8],
+        "u": pa.array([1, None], pa.int32()),
+        "v": pa.array(["1.5", " 2 "]).dictionary_encode(),
+        "y": [True, False],
+    }
+    path = tmp_path / "a.parquet"
+    pa.parquet.write_table(pa.table(columns), path)
+    table = read_table(path, NAMED)
+    assert table.ids == ("7", "8")
+    assert table.labels == ("True", "False")
+    np.testing.assert_array_equal(table.cells.toarray(), [[1.0, 1.5], [np.nan, 2.0]])
+
+
+def test_libsvm(tmp_path):
+    """LIBSVM rows and columns are numbered from 0, and stay sparse."""
+    path = write(tmp_path, "a.libsvm", "+1 1:2 3:4\n-1 2:5\n")
+    table = read_table(path, Columns())
+    assert table.ids == ("0", "1")
+    assert table.features == ("f0", "f1", "f2")
+    assert table.labels == ("1", "-1")
+    assert table.cells.nnz == 3
+    chosen = read_table(path, Columns(features=("f2", "f0")))
+    assert chosen.cells.toarray().tolist() == [[4.0, 2.0], [0.0, 0.0]]
+
+
+def test_npz_of_arrays(tmp_path):
+    """An NPZ file has X, y and IDs; a dense X stores its zeros."""
+    path = tmp_path / "a.npz"
+    np.savez(path, X=np.array([[0.0, 1.0], [2.0, 0.0]]), y=[0, 1], ids=["a", "b"])
+    table = read_table(path, Columns())
+    assert (table.ids, table.labels, table.cells.nnz) == (("a", "b"), ("0", "1"), 4)
+
+
+def test_npz_of_a_sparse_matrix(tmp_path):
+    """What scipy saves is read as it is, sparse and without labels."""
+    path = tmp_path / "a.npz"
+    sp.save_npz(path, sp.csr_array(np.eye(2)))
+    table = read_table(path, Columns(has_label=False))
+    assert (table.cells.nnz, table.labels) == (2, None)
+
+
+BAD_FILES = {
+    "no table": ("a.csv", "id,u,y\na,1\n", "no CSV table"),
+    "no rows": ("a.csv", "id,u,y\n", "no rows"),
+    "names twice": ("a.csv", "id,u,u,y\na,1,2,1\n", "'u'; rename"),
+    "no such column": ("a.csv", "id,u\na,1\n", "no column 'y'"),
+    "no features": ("a.csv", "id,y\na,1\n", "no feature columns"),
+    "text": ("a.csv", "id,u,y\na,secret,1\nb,2,1\n", "'u' of a.csv has 1 cells"),
+    "dates": ("a.csv", "id,u,y\na,2020-01-02,1\nb,,1\n", "has 1 cells"),
+    "infinite": ("a.csv", "id,u,y\na,inf,1\n", "1 infinite numbers.*'u'"),
+    "no ID": ("a.csv", "id,u,y\n,1,1\n", "1 rows of a.csv have no ID"),
+    "ID twice": ("a.csv", "id,u,y\na,1,1\na ,2,1\n", "1 rows of a.csv repeat"),
+    "no label": ("a.csv", "id,u,y\na,1,\n", "1 rows of a.csv have no label"),
+    "libsvm": ("a.libsvm", "1 0:secret\n", "no LIBSVM file"),
+    "npz": ("a.npz", "secret", "no NPZ file"),
+    "parquet": ("a.parquet", "secret", "no Parquet file"),
+    "ending": ("a.xlsx", "secret", "ends in .csv"),
+    "empty": ("a.csv", "", "is empty"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_FILES)
+def test_bad_files(tmp_path, case):
+    """A bad file is a sentence that names the file and quotes no cell."""
+    name, text, message = BAD_FILES[case]
+    with pytest.raises(TableError, match=message) as caught:
+        read_table(write(tmp_path, name, text), NAMED)
+    assert name in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"X": np.eye(2)}, "no labels"),
+        ({"X": np.eye(2), "y": [1]}, "not one label and ID a row"),
+        ({"y": [1]}, "no table of numbers"),
+        ({"X": [["a"]], "y": [1]}, "no table of numbers"),
+        ({"X": np.ones(3), "y": [1]}, "no table of numbers"),
+    ],
+)
+def test_bad_npz(tmp_path, arrays, message):
+    """An NPZ file without what it needs says what to save."""
+    np.savez(tmp_path / "a.npz", **arrays)
+    with pytest.raises(TableError, match=message):
+        read_table(tmp_path / "a.npz", Columns())
+
+
+def test_features_named_twice(tmp_path):
+    """A feature can be chosen once only."""
+    path = write(tmp_path, "a.csv", "id,u,y\na,1,1\n")
+    with pytest.raises(TableError, match="named twice"):
+        read_table(path, Columns("id", "y", ("u", "u")))
+
+
+def test_columns_that_the_study_does_not_name(tmp_path):
+    """A table with named columns needs to know which are ID and label."""
+    path = write(tmp_path, "a.csv", "id,u,y\na,1,1\n")
+    with pytest.raises(TableError, match="no id_column"):
+        read_table(path, Columns(label="y"))
+    with pytest.raises(TableError, match="no label_column"):
+        read_table(path, Columns(id="id"))
+
+
+def test_text_of_ids_and_labels():
+    """IDs keep zeros, labels are numbers where they can be."""
+    assert normalised(" e\u0301 ") == "\u00e9"
+    assert normalised("007") != normalised(7)
+    assert [label_text(v) for v in (1, 1.0, "1", True, 0.5, None, np.nan)] == [
+        *["1"] * 3,
+        "True",
+        "0.5",
+        "",
+        "",
+    ]
+
+
+def test_mnist(tmp_path):
+    """MNIST becomes pixels in [0, 1], a bias column and two classes of digits."""
+    images = np.zeros((3, 28, 28), np.uint8)
+    images[1, 0, 5] = 255
+    header = struct.pack(">HBB3I", 0, 8, 3, *images.shape)
+    (tmp_path / "mnist").mkdir()
+    path = tmp_path / "mnist" / "train-images-idx3-ubyte.gz"
+    path.write_bytes(gzip.compress(header + images.tobytes()))
+    labels = struct.pack(">HBBI", 0, 8, 1, 3) + bytes([0, 1, 2])
+    path = tmp_path / "mnist" / "train-labels-idx1-ubyte.gz"
+    path.write_bytes(gzip.compress(labels))
+    data = load_mnist(tmp_path)
+    assert data.X.shape == (3, 785)
+    assert data.X.indices.dtype == np.int32
+    assert data.X.nnz == 4
+    assert (data.X[1, 5], data.X[2, 784]) == (1.0, MNIST_BIAS)
+    assert data.y.tolist() == [1.0, -1.0, 1.0]
+    assert load_mnist(tmp_path / "mnist", [1]).y.tolist() == [-1.0, 1.0, -1.0]
+
+
+def test_no_idx_file(tmp_path):
+    """Something else than an idx file is refused."""
+    path = tmp_path / "train-images-idx3-ubyte.gz"
+    path.write_bytes(gzip.compress(b"something else"))
+    with pytest.raises(ValueError, match="no idx file"):
+        load_mnist(tmp_path)
+
+
+def test_news20_and_covtype(tmp_path):
+    """Both sets are read from their compressed text; an empty row stays a row."""
+    text = lzma.compress(b"+1 2:0.5\n-1\n")
+    (tmp_path / "news20.binary.xz").write_bytes(text)
+    news = load_news20(tmp_path)
+    assert (news.X.shape, news.y.tolist()) == ((2, 2), [1.0, -1.0])
+    text = bz2.compress(b"1 1:0.5\n2 54:1\n")
+    (tmp_path / "covtype.libsvm.binary.scale.bz2").write_bytes(text)
+    covtype = load_covtype(tmp_path)
+    assert (covtype.X.shape, covtype.y.tolist()) == ((2, 54), [-1.0, 1.0])
+    assert covtype.X.indptr.dtype == np.int32
