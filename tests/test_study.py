@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import json
+import re
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from rich.console import Console
 from sklearn.preprocessing import MaxAbsScaler, StandardScaler
 
 from hyfdca import HyFDCAClassifier
+from hyfdca.display import RoundsDisplay
+from hyfdca.figures import Convergence, draw_convergence
 from hyfdca.losses import make_loss
 from hyfdca.objective import Objective, reference_optimum
-from hyfdca.outcome import train, train_file
+from hyfdca.outcome import train, train_file, write_files
 from hyfdca.study import StudyError, load, prepare
 from tests.consortia import NAMES, held, make_files, pooled_table, scores
 
@@ -222,8 +227,42 @@ def test_standard_scaling_of_a_sparse_table(tmp_path):
         '[study]\nname = "s"\nscale = "standard"\n'
         '[[clients]]\nname = "a"\ndata = "a.libsvm"\n'
     )
-    with pytest.raises(StudyError, match="use scale='maxabs'"):
+    with pytest.raises(StudyError, match="'a' has a sparse table") as caught:
         run_of(tmp_path / "study.toml")
+    assert 'use scale = "maxabs"' in str(caught.value)
+
+
+def test_no_intercept(tmp_path):
+    """Without intercept there is no bias, and the model says zero."""
+    outcome = outcome_of(make_files(fit_intercept="false"), tmp_path)
+    assert outcome.weights.shape == (5, 1)
+    assert outcome.model()["intercept"] == [0.0]
+
+
+def test_failed_writing_leaves_nothing(tmp_path):
+    """If one file cannot be written, no part of the others stays."""
+    (tmp_path / "b").mkdir()
+    with pytest.raises(StudyError, match="Cannot write to"):
+        write_files(tmp_path, {"a/c": b"1", "b": b"2"})
+    with pytest.raises(StudyError, match="Cannot write to"):
+        write_files(tmp_path, {"b": b"2"})
+    assert [path.name for path in tmp_path.iterdir()] == ["b"]
+
+
+def test_a_figure_of_no_round():
+    """A run that diverged at once still has a figure."""
+    assert draw_convergence(Convergence("none", [], 0.0))[:4] == b"\x89PNG"
+
+
+@pytest.mark.parametrize("tol", ["1e-4", "0.99"])
+def test_the_bar_on_a_terminal(tmp_path, tol):
+    """On a terminal a bar with round and gap is drawn, full at the end."""
+    run = run_of(make_files(tol=tol).write(tmp_path))
+    console = Console(file=io.StringIO(), force_terminal=True, width=100)
+    with RoundsDisplay(console) as display:
+        outcome = train(run, display)
+    text = console.file.getvalue()
+    assert f"round {outcome.n_rounds:>5}" in re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text)
 
 
 def test_traffic_counts_everything(tmp_path):

@@ -130,10 +130,13 @@ def scaled_blocks(
     """
     partition = consortium.partition
     cells = [owned_cells(partition, k, t) for k, t in enumerate(consortium.tables)]
-    try:
-        clients = [ScalingClient(c, scale, missing, PlainSealer()) for c in cells]
-    except ValueError as error:
-        raise StudyError(str(error)) from None
+    for name, own in zip(consortium.names, cells, strict=True):
+        if scale == "standard" and not own.is_dense:
+            raise StudyError(
+                f'Organisation {name!r} has a sparse table, which scale = "standard" '
+                'would fill because it centres features; use scale = "maxabs".'
+            )
+    clients = [ScalingClient(c, scale, missing, PlainSealer()) for c in cells]
     sessions = {k: ClientSession(_TOKEN, c.phases) for k, c in enumerate(clients)}
     driver, session = InProcess(sessions), ServerSession(_TOKEN)
     server = ScalingServer(

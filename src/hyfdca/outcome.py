@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from hyfdca.algorithms.certificate import Certificate
 from hyfdca.consortium import StudyError
@@ -113,6 +115,7 @@ class Outcome:
         features, scaling = run.consortium.features, run.scaling
         weights = self.weights[: len(features)]
         bias = self.weights[-1] * study.intercept_scaling
+        none = np.zeros_like(bias)
         return {
             "study": study.name,
             "loss": study.loss,
@@ -120,7 +123,7 @@ class Outcome:
             "l2": study.l2,
             "classes": list(run.consortium.classes),
             "weights": dict(zip(features, weights.tolist(), strict=True)),
-            "intercept": (bias if study.fit_intercept else 0.0 * bias).tolist(),
+            "intercept": (bias if study.fit_intercept else none).tolist(),
             "scaling": {
                 "scale": study.scale,
                 "missing": study.missing,
@@ -193,13 +196,13 @@ def write_files(folder: Path, contents: Mapping[str, bytes]) -> None:
         for path, final in partial.items():
             path.replace(final)
     except OSError as error:
+        for path in partial:
+            with contextlib.suppress(OSError):
+                path.unlink()
         raise StudyError(
             f"Cannot write to {folder} ({error.strerror}); choose another folder with "
             "--out."
         ) from None
-    finally:
-        for path in partial:
-            path.unlink(missing_ok=True)
 
 
 def _as_json(content: dict[str, Any]) -> bytes:

@@ -149,7 +149,7 @@ def load(path: Path) -> StudyFile:
         file = msgspec.toml.decode(path.read_bytes(), type=StudyFile)
     except OSError:
         raise StudyError(
-            f"There is no study file {path}; give the path of one."
+            f"There is no study file {path} to read; give the path of one."
         ) from None
     except UnicodeDecodeError:
         raise StudyError(f"The study file {path} is not UTF-8; save it so.") from None

@@ -25,6 +25,7 @@ from sklearn.datasets import load_svmlight_file
 
 FloatArray = NDArray[np.float64]
 
+_LARGEST = 1e100  # squares of larger numbers soon overflow
 # What a scipy sparse matrix is made of in an NPZ file
 _CSR_PARTS = {"data", "indices", "indptr", "shape"}
 
@@ -95,7 +96,10 @@ def read_table(path: Path, columns: Columns) -> Table:
         raise TableError(f"there is no file {path}; correct its path")
     if path.stat().st_size == 0:
         raise TableError(f"the file {path.name} is empty; give it a table")
-    table = reader(path, columns)
+    try:
+        table = reader(path, columns)
+    except OSError:
+        raise TableError(f"cannot open {path.name}; see who may read it") from None
     _check_ids(path, table.ids)
     _check_cells(path, table)
     if table.labels is not None and "" in table.labels:
@@ -154,7 +158,7 @@ def _read_csv(path: Path, columns: Columns) -> Table:
 def _read_parquet(path: Path, columns: Columns) -> Table:
     try:
         table = pa.parquet.read_table(path)
-    except (pa.ArrowException, OSError):
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowKeyError):
         raise TableError(f"{path.name} is no Parquet file; save it again") from None
     return _from_arrow(path, table, columns)
 
@@ -318,12 +322,12 @@ def _check_cells(path: Path, table: Table) -> None:
         raise TableError(f"{path.name} has no feature columns; give it some")
     if len(set(table.features)) < len(table.features):
         raise TableError(f"features for {path.name} are named twice; name each once")
-    infinite = np.isinf(table.cells.data)
-    if infinite.any():
-        columns = np.unique(table.cells.indices[infinite])
+    too_large = np.abs(table.cells.data) > _LARGEST
+    if too_large.any():
+        columns = np.unique(table.cells.indices[too_large])
         raise TableError(
-            f"{path.name} has {infinite.sum()} infinite numbers, first in column "
-            f"{table.features[columns[0]]!r}; correct them or leave them empty"
+            f"{path.name} has {too_large.sum()} infinite numbers or beyond {_LARGEST}, "
+            f"first in column {table.features[columns[0]]!r}; correct them"
         )
 
 
