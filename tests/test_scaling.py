@@ -20,7 +20,13 @@ from hyfdca.crypto.plain import PlainAdder, PlainSealer
 from hyfdca.partition import from_holdings, grid, horizontal, vertical
 from hyfdca.protocol.client import ClientSession
 from hyfdca.protocol.codec import RemoteProtocolError, frame
-from hyfdca.protocol.messages import GridSpec, StatisticsRequest
+from hyfdca.protocol.messages import (
+    GridSpec,
+    Message,
+    ScalingNotice,
+    Sealed,
+    StatisticsRequest,
+)
 from hyfdca.protocol.server import ServerSession
 from hyfdca.runtimes.inprocess import InProcess, Traffic
 from hyfdca.seeds import stream
@@ -196,16 +202,55 @@ def test_largest_of_any_floats(numbers):
     assert 0.5 * max(numbers) < largest.unit() or max(numbers) == 0.0
 
 
-def test_client_needs_the_sum_of_the_exchange_before(table):
-    """A request without the sum it should bring is refused."""
+@pytest.fixture
+def session(table):
+    """Return a client of a standard scaling, not yet asked anything."""
     partition = PARTITIONS["vertical"]
     cells = owned_cells(partition, 0, stored(table[:, partition.holdings[0].features]))
-    client = ScalingClient(cells, "maxabs", "refuse", PlainSealer())
-    session = ClientSession(TOKEN, client.phases)
-    request = StatisticsRequest(None, GridSpec(0, 50))
-    session.handle("digits", frame(TOKEN, 1, request))
+    client = ScalingClient(cells, "standard", "refuse", PlainSealer())
+    return ClientSession(TOKEN, client.phases)
+
+
+FIRST = StatisticsRequest(None, GridSpec(40, 50))
+
+
+@pytest.mark.parametrize(
+    ("phase", "request_", "message"),
+    [
+        ("means", FIRST, "out of order"),
+        ("spread", FIRST, "out of order"),
+        ("scaling", ScalingNotice([]), "ends before"),
+        ("statistics", Message(), "not known yet"),
+        ("digits", StatisticsRequest([], GridSpec(40, 50)), "exchange before"),
+        ("digits", StatisticsRequest(None, GridSpec(48, 50)), "too fine"),
+    ],
+)
+def test_messages_out_of_order(session, phase, request_, message):
+    """A message that cannot come now is refused, and the right one still works."""
+    with pytest.raises(RemoteProtocolError, match=message):
+        session.handle(phase, frame(TOKEN, 1, request_))
+    assert session.handle("digits", frame(TOKEN, 2, FIRST))
+
+
+def test_client_needs_the_sum_of_the_exchange_before(session):
+    """A request without the sum it should bring, or with a wrong one, is refused."""
+    session.handle("digits", frame(TOKEN, 1, FIRST))
     with pytest.raises(RemoteProtocolError, match="exchange before"):
-        session.handle("digits", frame(TOKEN, 2, request))
+        session.handle("digits", frame(TOKEN, 2, FIRST))
+    short = StatisticsRequest([Sealed(40, memoryview(b"short"))], FIRST.grid)
+    with pytest.raises(RemoteProtocolError, match="does not open"):
+        session.handle("digits", frame(TOKEN, 3, short))
+
+
+def test_a_maximum_below_ones_own(session):
+    """A server that hides how large numbers are is found out, not believed."""
+    session.handle("digits", frame(TOKEN, 1, FIRST))
+    nothing = memoryview(bytes(2 * 16 * 8))  # two features, no digit counted
+    request = StatisticsRequest([Sealed(40, nothing)], FIRST.grid)
+    for number in (2, 3):
+        session.handle("digits", frame(TOKEN, number, request))
+    with pytest.raises(RemoteProtocolError, match="below this client's own"):
+        session.handle("means", frame(TOKEN, 4, request))
 
 
 def test_applying_does_not_store_zeros():

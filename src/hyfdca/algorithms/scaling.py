@@ -21,6 +21,7 @@ large for its grid: there is nothing to ask again on a coarser one.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -32,7 +33,7 @@ from hyfdca.algorithms.aggregation import CachedSum
 from hyfdca.algorithms.cells import Cells, n_stored
 from hyfdca.algorithms.largest import BASE, DIGITS, EXPONENT_DIGITS, Largest
 from hyfdca.crypto.base import Adder, Sealer
-from hyfdca.crypto.fixedpoint import Grid, decode, grid_for
+from hyfdca.crypto.fixedpoint import Grid, GridOverflowError, decode, grid_for
 from hyfdca.losses import FloatArray
 from hyfdca.partition import Axis, IntArray
 from hyfdca.protocol import messages as m
@@ -153,7 +154,9 @@ class ScalingClient:
         self._counts = np.zeros(n_features)
         self._means, self._variances = np.zeros(n_features), np.zeros(n_features)
         self._sizes, self._spread = Largest(n_features), Largest(n_features)
-        self._last = ""  # the phase whose sum comes with the next message
+        self._plan = [phase for phase, _ in exchanges(scale, missing)]
+        self._n_sent = 0  # exchanges so far; the sum of the last comes with the next
+        self._is_known = not self._plan
         self.phases: Mapping[str, Phase] = {
             "digits": Phase(m.StatisticsRequest, self._digits),
             "means": Phase(m.StatisticsRequest, self._sums),
@@ -183,32 +186,37 @@ class ScalingClient:
         return np.sqrt(np.where(self._variances > noise, self._variances, 0.0))
 
     def _digits(self, request: m.StatisticsRequest) -> m.Part:
-        self._take(request.known)
+        self._begin("digits", request)
         zeros = self._n_unstored() > 0
         largest = self._largest(np.abs(self._values), np.where(zeros, 0.0, -1.0))
-        return self._part("digits", self._sizes.next_digit(largest), request)
+        return self._part(self._sizes.next_digit(largest), request)
 
     def _sums(self, request: m.StatisticsRequest) -> m.Part:
-        self._take(request.known)
+        self._begin("means", request)
         counts = self._count_observed() + self._n_unstored()
         sums = self._sum(self._values / self._sizes.unit()[self._columns])
-        return self._part("means", np.column_stack([counts, sums]), request)
+        return self._part(np.column_stack([counts, sums]), request)
 
     def _spread_digits(self, request: m.StatisticsRequest) -> m.Part:
-        self._take(request.known)
+        self._begin("spread", request)
         none = np.full(len(self._means), -1.0)
         largest = self._largest(np.abs(self._distances()), none)
-        return self._part("spread", self._spread.next_digit(largest), request)
+        return self._part(self._spread.next_digit(largest), request)
 
     def _squares(self, request: m.StatisticsRequest) -> m.Part:
-        self._take(request.known)
+        self._begin("deviations", request)
         distances = self._distances() / self._spread.unit()[self._columns]
-        return self._part("deviations", self._sum(distances**2)[:, None], request)
+        return self._part(self._sum(distances**2)[:, None], request)
 
     def _finish(self, notice: m.ScalingNotice) -> None:
+        if self._n_sent < len(self._plan) or self._is_known:
+            raise RemoteProtocolError("scaling ends before its exchanges or twice")
         self._take(notice.known)
+        self._is_known = True
 
     def _release(self, _: m.Message) -> m.Statistics:
+        if not self._is_known:
+            raise RemoteProtocolError("the scaling is not known yet")
         scaling = self.scaling
         return m.Statistics(
             pack_reals(scaling.offset),
@@ -218,17 +226,26 @@ class ScalingClient:
 
     # Sums that come back
 
-    def _take(self, known: m.Sums | None) -> None:
-        """Note the sum over holders of what this client sent last."""
-        if (known is None) != (self._last == ""):
+    def _begin(self, phase: str, request: m.StatisticsRequest) -> None:
+        """Check that this is the next exchange and can be answered, then take part."""
+        if self._plan[self._n_sent : self._n_sent + 1] != [phase]:
+            raise RemoteProtocolError(f"phase {phase!r} is out of order")
+        if (request.known is None) != (self._n_sent == 0):
             raise RemoteProtocolError("the sum of the exchange before is missing")
-        if known is None:
-            return
-        if self._last == "digits":
+        reach = request.grid.limit_bits - request.grid.fraction_bits
+        if math.log2(_LARGEST * max(self._cells.stored.shape[0], 1)) > reach:
+            raise RemoteProtocolError("the grid is too fine for sums of these cells")
+        if request.known is not None:
+            self._take(request.known)
+
+    def _take(self, known: m.Sums) -> None:
+        """Note the sum over holders of what this client sent last."""
+        last = self._plan[self._n_sent - 1]
+        if last == "digits":
             self._sizes.take(self._opened(known, BASE))
-        elif self._last == "spread":
+        elif last == "spread":
             self._spread.take(self._opened(known, BASE))
-        elif self._last == "means":
+        elif last == "means":
             self._counts, sums = self._opened(known, 2).T
             self._means = sums / np.maximum(self._counts, 1.0) * self._sizes.unit()
         else:
@@ -249,13 +266,14 @@ class ScalingClient:
 
     # Sums of this client
 
-    def _part(
-        self, phase: str, values: FloatArray, request: m.StatisticsRequest
-    ) -> m.Part:
-        self._last = phase
-        spec = request.grid
-        numbers = Grid(spec.fraction_bits, spec.limit_bits).encode(values)
-        return m.Part(m.Sealed(spec.fraction_bits, self._sealer.seal(numbers)))
+    def _part(self, values: FloatArray, request: m.StatisticsRequest) -> m.Part:
+        grid = Grid(request.grid.fraction_bits, request.grid.limit_bits)
+        try:
+            sealed = self._sealer.seal(grid.encode(values))
+        except GridOverflowError:
+            raise RemoteProtocolError("a maximum is below this client's own") from None
+        self._n_sent += 1
+        return m.Part(m.Sealed(grid.fraction_bits, sealed))
 
     def _distances(self) -> FloatArray:
         distances: FloatArray = self._values - self._means[self._columns]
