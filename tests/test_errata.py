@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from hyfdca import partition as parts
 from hyfdca.objective import reference_optimum
-from tests.consortium import (
+from tests.small_runs import (
     classification,
     duals_of,
     make_training,

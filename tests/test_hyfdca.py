@@ -13,7 +13,7 @@ from hyfdca.objective import reference_optimum
 from hyfdca.participation import random_fraction
 from hyfdca.runtimes.inprocess import Traffic
 from hyfdca.training import split_blocks
-from tests.consortium import (
+from tests.small_runs import (
     PlainAlgorithm,
     classification,
     duals_of,

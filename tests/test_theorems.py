@@ -13,7 +13,7 @@ import pytest
 from hyfdca import partition as parts
 from hyfdca.objective import reference_optimum
 from hyfdca.participation import bernoulli, complete, cyclic
-from tests.consortium import (
+from tests.small_runs import (
     classification,
     make_training,
     pooled,

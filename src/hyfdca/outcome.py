@@ -72,13 +72,14 @@ class Outcome:
         )
 
     def traffic(self) -> Traffic:
-        """Return the cost of everything: scaling, set-up, rounds, measuring."""
+        """Return the cost of everything, from scaling to the model's release."""
         training = self.run.training
         total = replace(self.run.scaling_traffic)
         for name in _TRAFFIC:
             rounds = sum(r[name] + r[f"measuring_{name}"] for r in training.history)
-            set_up = getattr(training.set_up_traffic, name)
-            setattr(total, name, getattr(total, name) + set_up + rounds)
+            others = (training.set_up_traffic, training.release_traffic)
+            rounds += sum(getattr(other, name) for other in others)
+            setattr(total, name, getattr(total, name) + rounds)
         return total
 
     def result(self) -> dict[str, Any]:

@@ -100,6 +100,7 @@ class Training:
     stop_reason: StopReason | None = None
     history: list[dict[str, Any]] = field(default_factory=list)
     set_up_traffic: Traffic = field(default_factory=Traffic)
+    release_traffic: Traffic = field(default_factory=Traffic)
 
     def __post_init__(self) -> None:
         settings = self.settings
@@ -135,7 +136,7 @@ class Training:
     def rounds(self) -> Iterator[RoundReport]:
         """Train until the gap is small enough or the limit is reached."""
         self.driver.run(self.server.set_up(), self.set_up_traffic)
-        self._measure(Traffic())
+        self._measure(self.set_up_traffic)
         for round_number in range(1, self.settings.max_rounds + 1):
             try:
                 report = self._round(round_number)
@@ -158,7 +159,7 @@ class Training:
 
     def release(self) -> FloatArray:
         """Return the weights last measured, (n_features, n_outputs), bias last."""
-        return self.driver.run(release(self.server.coordinator), Traffic())
+        return self.driver.run(release(self.server.coordinator), self.release_traffic)
 
     def _round(self, round_number: int) -> RoundReport:
         participants = tuple(self.participation.of_round(round_number))

@@ -6,11 +6,14 @@ was made coarser still counts with its old part); it then travels as one vector 
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
-from hyfdca.crypto.base import Adder
+from hyfdca.crypto.base import Adder, Sealer
+from hyfdca.crypto.fixedpoint import decode
+from hyfdca.losses import FloatArray
 from hyfdca.partition import Axis, IntArray
 from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.messages import Sealed, Sums
@@ -120,6 +123,18 @@ def sum_of(parts: list[Sealed], shape: tuple[int, int], adder: Adder) -> Sums:
     for part in parts:
         adder.add(total, EVERYWHERE, load(adder, part, shape))
     return [Sealed(parts[0].fraction_bits, adder.dump(total))]
+
+
+def open_sum(sums: Sums, shape: tuple[int, int], sealer: Sealer) -> FloatArray:
+    """Return the reals of a sum over holders; an empty sum is zero."""
+    try:
+        parts = [
+            decode(sealer.open(vector.payload, shape), vector.fraction_bits)
+            for vector in sums
+        ]
+    except ValueError as error:
+        raise RemoteProtocolError(f"a sum does not open: {error}") from None
+    return reduce(np.add, parts) if parts else np.zeros(shape)
 
 
 def load(adder: Adder, part: Sealed, shape: tuple[int, int]) -> Any:

@@ -17,10 +17,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from hyfdca.algorithms.aggregation import CachedSum, RunningSum, sum_of
+from hyfdca.algorithms.aggregation import CachedSum, RunningSum, open_sum, sum_of
 from hyfdca.algorithms.problem import Problem
 from hyfdca.crypto.base import Adder
-from hyfdca.crypto.fixedpoint import EXACT_BITS, Grid, decode, grid_for
+from hyfdca.crypto.fixedpoint import EXACT_BITS, Grid, grid_for
 from hyfdca.crypto.plain import PlainAdder, PlainSealer
 from hyfdca.losses import FloatArray
 from hyfdca.partition import IntArray, Layout
@@ -80,10 +80,7 @@ class Coordinator:
         if self.problem.profile != "open":
             raise LocalProtocolError("only the open profile shows sums by feature")
         shape = (self.layout.features.n_items, self.problem.n_outputs)
-        read = np.zeros(shape)
-        for vector in total.take_all():
-            numbers = PlainSealer().open(vector.payload, shape)
-            read += decode(numbers, vector.fraction_bits)
+        read = open_sum(total.take_all(), shape, PlainSealer())
         return read / self.problem.l2_scale
 
     # Set-up

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hyfdca.algorithms.aggregation import EVERYWHERE
+from hyfdca.algorithms.aggregation import EVERYWHERE, open_sum
 from hyfdca.algorithms.certificate import Measuring, grid_step
 from hyfdca.algorithms.problem import Block, Problem
 from hyfdca.crypto.base import Sealer
@@ -176,15 +175,7 @@ class Holder:
         """Return the reals of a sum over holders; a width of -1 stands for outputs."""
         size, width = shape
         shape = (size, self.problem.n_outputs if width < 0 else width)
-        sealer = sealer or self._sealer
-        try:
-            parts = [
-                decode(sealer.open(vector.payload, shape), vector.fraction_bits)
-                for vector in sums
-            ]
-        except ValueError as error:
-            raise RemoteProtocolError(f"a sum does not open: {error}") from None
-        return reduce(np.add, parts) if parts else np.zeros(shape)
+        return open_sum(sums, shape, sealer or self._sealer)
 
     def opened_weights(self, sums: m.Sums) -> FloatArray:
         """Return what shares of this client's features add up to, over λN."""

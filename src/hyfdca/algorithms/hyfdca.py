@@ -81,8 +81,12 @@ class HyfdcaSettings:
         c_k of the theory variant: N_k/N, N_k/max N_j (E12), or 1 (Theorems 3 and 4).
     divide_by : {"active", "all"}
         Average over the holders present (E9) or over all holders, as printed.
-    refresh : {"drawn", "all"}
-        Which margins are summed anew each round.
+    refresh : {"auto", "drawn", "all"}
+        Which margins active clients send each round: those of drawn samples, as in
+        the paper's experiments, or all, as in Algorithm 2. With everybody present
+        both give the same duals; with few present, "drawn" leaves the cached margins
+        of other samples so old that the method can diverge. "auto" is the cheap one
+        under complete participation, else "all".
     second_inner_product : bool
         Algorithm 1 prints a SecureInnerProduct at the end of a round; the paper's
         experiments leave it out.
@@ -96,7 +100,7 @@ class HyfdcaSettings:
     aggregation: Literal["constant", "decreasing"] = "constant"
     cap: Literal["printed", "largest", "one"] = "largest"
     divide_by: Literal["active", "all"] = "active"
-    refresh: Literal["drawn", "all"] = "drawn"
+    refresh: Literal["auto", "drawn", "all"] = "auto"
     second_inner_product: bool = False
     seed: int = 0
 
@@ -163,7 +167,7 @@ class HyfdcaServer:
         else:
             yield from self.coordinator.send_weights(participants)
         self._previous = set(participants)
-        refreshes_all = not draw.is_shared or self.settings.refresh == "all"
+        refreshes_all = not draw.is_shared or self._refreshes_all
         is_hybrid = not self.coordinator.layout.is_horizontal
         self.coordinator.is_exact = self.is_complete and refreshes_all and is_hybrid
 
@@ -178,13 +182,19 @@ class HyfdcaServer:
         """Algorithm 2, of all samples or of those some client is about to update."""
         if self.coordinator.layout.is_horizontal:
             return
-        if self.settings.refresh == "all":
+        if self._refreshes_all:
             yield from self.coordinator.refresh_margins(clients)
         else:
             touched = [c for c in clients if c in draw.touched]
             yield from self.coordinator.refresh_margins(
                 touched, draw.touched.__getitem__
             )
+
+    @property
+    def _refreshes_all(self) -> bool:
+        if self.settings.refresh == "auto":
+            return not self.is_complete
+        return self.settings.refresh == "all"
 
     def local_dual_method(
         self, participants: Sequence[int], draw: Draw

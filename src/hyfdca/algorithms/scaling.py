@@ -29,11 +29,11 @@ from typing import Literal
 import numpy as np
 import scipy.sparse as sp
 
-from hyfdca.algorithms.aggregation import CachedSum
+from hyfdca.algorithms.aggregation import CachedSum, open_sum
 from hyfdca.algorithms.cells import Cells, n_stored
 from hyfdca.algorithms.largest import BASE, DIGITS, EXPONENT_DIGITS, Largest
 from hyfdca.crypto.base import Adder, Sealer
-from hyfdca.crypto.fixedpoint import Grid, GridOverflowError, decode, grid_for
+from hyfdca.crypto.fixedpoint import Grid, GridOverflowError, grid_for
 from hyfdca.losses import FloatArray
 from hyfdca.partition import Axis, IntArray
 from hyfdca.protocol import messages as m
@@ -254,15 +254,7 @@ class ScalingClient:
             self._variances = mean_square * self._spread.unit() ** 2
 
     def _opened(self, sums: m.Sums, width: int) -> FloatArray:
-        shape = (len(self._means), width)
-        total = np.zeros(shape)
-        for vector in sums:
-            try:
-                numbers = self._sealer.open(vector.payload, shape)
-            except ValueError as error:
-                raise RemoteProtocolError(f"a sum does not open: {error}") from None
-            total += decode(numbers, vector.fraction_bits)
-        return total
+        return open_sum(sums, (len(self._means), width), self._sealer)
 
     # Sums of this client
 

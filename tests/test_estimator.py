@@ -1,0 +1,266 @@
+"""The scikit-learn face: conventions, optima, certificates."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
+from sklearn.utils.estimator_checks import estimator_checks_generator
+
+from hyfdca import HyFDCAClassifier, HyFDCARegressor
+from hyfdca import partition as parts
+from hyfdca.losses import make_loss
+from hyfdca.objective import Objective
+from hyfdca.participation import cyclic
+
+# Set by an environment variable that nobody has; scikit-learn then skips it itself.
+SKIPPED = {"check_array_api_input"}
+
+
+@pytest.fixture(scope="module")
+def cancer():
+    X, y = load_breast_cancer(return_X_y=True)
+    return StandardScaler().fit_transform(X), y
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("estimator", [HyFDCAClassifier(), HyFDCARegressor()])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+def test_passes_scikit_learns_checks(estimator):
+    """Every check of scikit-learn's check_estimator passes with default arguments."""
+    n_checks = 0
+    for checked, check in estimator_checks_generator(estimator):
+        if check.func.__name__ not in SKIPPED:
+            check(checked)
+            n_checks += 1
+    assert n_checks > 40
+
+
+def biased(X):
+    """Return X with the constant column that stands for a penalised intercept."""
+    return np.hstack([X, np.ones((len(X), 1))])
+
+
+def test_hinge_agrees_with_linear_svc(cancer):
+    """The hinge optimum is LinearSVC's on the pooled data, bias penalised."""
+    X, y = cancer
+    C = 1.0 / (0.01 * len(y))
+    svc = LinearSVC(loss="hinge", C=C, fit_intercept=False, tol=1e-8, max_iter=10**6)
+    expected = svc.fit(biased(X), y).coef_.T
+    learnt = HyFDCAClassifier(l2=0.01, random_state=0).fit(X, y)
+    assert_same_primal(learnt, X, np.where(y, 1.0, -1.0), expected, l2=0.01)
+    assert np.mean(learnt.predict(X) == svc.predict(biased(X))) > 0.99
+
+
+def test_logistic_agrees_with_logistic_regression(cancer):
+    """The logistic optimum and its probabilities are LogisticRegression's."""
+    X, y = cancer
+    pooled = LogisticRegression(
+        C=1.0 / (1e-3 * len(y)), fit_intercept=False, tol=1e-10, max_iter=10**5
+    ).fit(biased(X), y)
+    learnt = HyFDCAClassifier(loss="logistic", tol=1e-6, random_state=0).fit(X, y)
+    assert_same_primal(learnt, X, np.where(y, 1.0, -1.0), pooled.coef_.T)
+    difference = learnt.predict_proba(X) - pooled.predict_proba(biased(X))
+    assert np.abs(difference).max() < 0.01
+
+
+def test_squared_agrees_with_ridge():
+    """The half squared optimum is Ridge's."""
+    X, y = load_diabetes(return_X_y=True)
+    X, y = StandardScaler().fit_transform(X), (y - y.mean()) / y.std()
+    pooled = Ridge(alpha=0.1 * len(y), fit_intercept=False).fit(biased(X), y)
+    learnt = HyFDCARegressor(l2=0.1, random_state=0).fit(X, y)
+    assert learnt.stop_reason_ == "tolerance"
+    expected = pooled.coef_.reshape(-1, 1)
+    assert_same_primal(learnt, X, y, expected, l2=0.1)
+    assert np.abs(learnt.predict(X) - pooled.predict(biased(X))).max() < 0.05
+
+
+def assert_same_primal(learnt, X, labels, expected, l2=1e-3):
+    """Check P of the model against P of the reference, within the certificate."""
+    objective = Objective(
+        sp.csr_array(biased(X)), labels.reshape(-1, 1), make_loss(learnt.loss), l2
+    )
+    weights = np.append(np.ravel(learnt.coef_), learnt.intercept_).reshape(-1, 1)
+    best = objective.primal(expected)
+    assert learnt.certificate_.relative_gap <= learnt.tol
+    assert learnt.certificate_.dual <= best * (1 + 1e-9)
+    assert objective.primal(weights) <= best * (1 + learnt.tol + 1e-9)
+    assert learnt.certificate_.primal == pytest.approx(objective.primal(weights))
+
+
+def test_history_has_a_record_a_round(cancer):
+    """After fit there is one complete record a round and the number of rounds."""
+    X, y = cancer
+    model = HyFDCAClassifier(l2=0.1, random_state=0).fit(X, y)
+    assert model.n_iter_ == len(model.history_) > 0
+    wanted = {"primal", "dual", "gap", "seconds", "bytes_up", "bytes_down"}
+    wanted |= {"round_trips", "participants"}
+    assert all(wanted <= set(record) for record in model.history_)
+    last = model.history_[-1]
+    assert (last["primal"], last["dual"]) == (
+        model.certificate_.primal,
+        model.certificate_.dual,
+    )
+    assert last["gap"] == model.certificate_.gap
+    assert all(r["bytes_up"] > 0 and r["seconds"] > 0 for r in model.history_)
+
+
+def test_rounds_that_are_not_measured_say_so(cancer):
+    """With measure_every the rounds between have no numbers, and the last one has."""
+    X, y = cancer
+    model = HyFDCAClassifier(l2=0.1, measure_every=7, random_state=0).fit(X, y)
+    measured = [np.isfinite(r["primal"]) for r in model.history_]
+    assert measured == [r["round"] % 7 == 0 for r in model.history_]
+    assert model.certificate_.relative_gap <= model.tol
+
+
+def test_not_converging_warns_and_stays_visible(cancer):
+    """Too few rounds warn with the gap reached, which the certificate shows too."""
+    X, y = cancer
+    with pytest.warns(ConvergenceWarning, match="raise max_rounds"):
+        model = HyFDCAClassifier(max_rounds=3, random_state=0).fit(X, y)
+    assert model.stop_reason_ == "round limit"
+    assert model.n_iter_ == 3
+    assert model.certificate_.relative_gap > model.tol
+    with pytest.warns(ConvergenceWarning):
+        assert HyFDCAClassifier(max_iter=2, random_state=0).fit(X, y).n_iter_ == 2
+
+
+def test_grid_is_clipped_and_takes_a_partition():
+    """A grid larger than the data is clipped; a Partition says who holds what."""
+    X, y = load_iris(return_X_y=True)
+    X, y = X[y < 2] - X.mean(axis=0), y[y < 2]
+    clipped = HyFDCAClassifier(grid=(500, 9), l2=1.0, random_state=0).fit(X, y)
+    assert len(clipped.history_[0]["participants"]) == 100 * 4
+    halves = parts.from_holdings(
+        100, 4, [(range(60), [0, 1, 2]), (range(40, 100), [1, 2, 3])]
+    )
+    own = HyFDCAClassifier(grid=halves, l2=1.0, random_state=0).fit(X, y)
+    assert own.history_[0]["participants"] == (0, 1)
+    assert own.stop_reason_ == clipped.stop_reason_ == "tolerance"
+
+
+def test_many_classes_are_learnt_in_one_run():
+    """One-vs-rest in one run equals one run a class: margins share messages."""
+    X, y = load_iris(return_X_y=True)
+    X = StandardScaler().fit_transform(X)
+    together = HyFDCAClassifier(l2=0.05, tol=1e-4, random_state=0).fit(X, y)
+    assert together.coef_.shape == (3, 4)
+    assert together.decision_function(X).shape == (150, 3)
+    for number, name in enumerate(together.classes_):
+        alone = HyFDCAClassifier(l2=0.05, tol=1e-5, random_state=0).fit(X, y == name)
+        objective = Objective(
+            sp.csr_array(biased(X)),
+            np.where(y == name, 1.0, -1.0)[:, None],
+            make_loss("hinge"),
+            0.05,
+        )
+        weights = np.append(together.coef_[number], together.intercept_[number])
+        primal = objective.primal(weights[:, None])
+        # The certificate is of the sum over classes.
+        assert primal - alone.certificate_.dual <= together.certificate_.gap + 1e-9
+    assert together.history_[0]["round_trips"] == alone.history_[0]["round_trips"]
+
+
+def test_probabilities_of_many_classes_sum_to_one():
+    """predict_proba is normalised over classes and absent without logistic loss."""
+    X, y = load_iris(return_X_y=True)
+    X = StandardScaler().fit_transform(X)
+    model = HyFDCAClassifier(loss="log_loss", l2=0.05, random_state=0).fit(X, y)
+    assert np.allclose(model.predict_proba(X).sum(axis=1), 1.0)
+    assert not hasattr(HyFDCAClassifier(), "predict_proba")
+
+
+def test_class_weight_counts_like_repeated_samples(cancer):
+    """class_weight={0: 3} gives the model of data with class 0 three times."""
+    X, y = cancer
+    weighted = HyFDCAClassifier(
+        l2=0.1, class_weight={0: 3.0, 1: 1.0}, tol=1e-4, random_state=0
+    ).fit(X, y)
+    repeats = np.where(y == 0, 3, 1)
+    # The mean is over samples, so the penalty weighs less by the same factor.
+    l2 = 0.1 * len(y) / repeats.sum()
+    repeated = HyFDCAClassifier(l2=l2, tol=1e-4, random_state=1)
+    repeated.fit(np.repeat(X, repeats, axis=0), np.repeat(y, repeats))
+    factor = repeats.sum() / len(y)
+    assert weighted.certificate_.primal == pytest.approx(
+        factor * repeated.certificate_.primal, rel=2e-4
+    )
+    assert np.mean(weighted.predict(X) == repeated.predict(np.asarray(X))) > 0.99
+
+
+def test_sparse_and_dense_data_give_the_same_model(cancer):
+    """CSR input is the same problem, to the last bit."""
+    X, y = cancer
+    dense, sparse = (
+        HyFDCAClassifier(l2=0.1, random_state=0).fit(table, y)
+        for table in (X, sp.csr_matrix(X))
+    )
+    assert np.array_equal(dense.coef_, sparse.coef_)
+
+
+def test_intercept_is_penalised_less_with_a_larger_scaling():
+    """intercept_scaling is the constant feature's value, as in LinearSVC."""
+    random = np.random.Generator(np.random.PCG64(0))
+    X, y = random.standard_normal((80, 3)), random.standard_normal(80) + 5.0
+    small, large = (
+        HyFDCARegressor(l2=0.1, intercept_scaling=s, random_state=0).fit(X, y)
+        for s in (1.0, 3.0)
+    )
+    without = HyFDCARegressor(l2=0.1, fit_intercept=False, random_state=0).fit(X, y)
+    assert without.intercept_ == 0.0
+    assert small.intercept_ < large.intercept_ < y.mean()
+    exact = Ridge(alpha=0.1 * 80, fit_intercept=False)
+    exact.fit(np.hstack([X, np.full((80, 1), 3.0)]), y)
+    assert large.intercept_ == pytest.approx(3.0 * exact.coef_[-1], rel=0.01)
+
+
+def test_participation_and_paper_settings_are_reachable(cancer):
+    """Partial participation, cyclic sets, IIC and both variants run from the face."""
+    X, y = cancer
+    for settings in (
+        {"participation": 0.5, "iic": 0.1, "step": "paper"},
+        {"participation": cyclic([[0, 1, 2], [3, 4, 5], [6, 7, 8]])},
+        {"variant": "theory"},
+        {"step": "safe", "local_fraction": 0.1, "profile": "open"},
+    ):
+        model = HyFDCAClassifier(max_rounds=5, random_state=0, **settings)
+        with pytest.warns(ConvergenceWarning):
+            model.fit(X, y)
+        assert model.certificate_.gap >= 0.0
+        assert model.certificate_.primal < 1.0  # P(0) of the hinge
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"loss": "nothing"}, "no loss"),
+        ({"loss": "huber"}, "regression"),
+        ({"l2": 0.0}, "l2"),
+        ({"l2": -1.0}, "l2"),
+        ({"tol": -1.0}, "tol"),
+        ({"max_rounds": 0}, "max_rounds"),
+        ({"measure_every": 0}, "measure_every"),
+        ({"step": "long"}, "step"),
+        ({"encryption": "rot13"}, "encryption"),
+        ({"algorithm": "magic"}, "algorithm"),
+        ({"profile": "shut"}, "profile"),
+        ({"variant": "poetic"}, "variant"),
+        ({"participation": 0.0}, "participation"),
+        ({"local_fraction": 0.0}, "local_fraction"),
+        ({"step": "line_search", "participation": 0.5}, "every client"),
+        ({"variant": "theory", "step": "safe"}, "step"),
+        ({"grid": (0, 3)}, "group"),
+        ({"grid": parts.grid(7, 7, (2, 2))}, "partition"),
+    ],
+)
+def test_bad_settings_are_refused_in_words(cancer, settings, message):
+    """A setting that cannot be is refused when fitting, with its name."""
+    X, y = cancer
+    with pytest.raises(ValueError, match=message):
+        HyFDCAClassifier(**settings).fit(X, y)
