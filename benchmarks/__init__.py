@@ -1,0 +1,1 @@
+"""Timings side by side, in one run; nothing here is asserted by a test."""

@@ -1,0 +1,33 @@
+"""Run the benchmarks: ``python -m benchmarks [names] [--data FOLDER]``."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from pathlib import Path
+
+NAMES = ("reference", "round", "memory")
+DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+def main() -> int:
+    """Run the benchmarks named, or all."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks")
+    parser.add_argument("names", nargs="*", help=f"some of {', '.join(NAMES)}")
+    parser.add_argument("--data", type=Path, default=DATA, help="the paper's data sets")
+    arguments = parser.parse_args()
+    unknown = set(arguments.names) - set(NAMES)
+    if unknown:
+        parser.error(f"there is no benchmark {', '.join(sorted(unknown))}")
+    if not arguments.data.is_dir():
+        print("The paper's data sets are not there; name their folder with --data.")
+        return 2
+    for name in arguments.names or NAMES:
+        print(f"== {name}", flush=True)
+        importlib.import_module(f"benchmarks.{name}").run(arguments.data)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
