@@ -1,0 +1,198 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hyfdca.algorithms.aggregation import CachedSum, RunningSum, sum_of
+from hyfdca.crypto.plain import PlainAdder, PlainSealer
+from hyfdca.partition import Axis
+from hyfdca.protocol.codec import RemoteProtocolError
+from hyfdca.protocol.messages import Sealed
+
+N_ITEMS = 7
+FINEST = 24  # all numbers of the oracle are multiples of 2**-FINEST
+
+
+def _sealed(numbers, bits):
+    """Return a vector as it comes off the wire."""
+    payload = bytearray(PlainSealer().seal(np.asarray(numbers, dtype=np.int64)))
+    return Sealed(bits, memoryview(payload))
+
+
+def _exact(numbers, bits):
+    """Return numbers on a grid as whole multiples of the finest step."""
+    return np.asarray(numbers, dtype=np.int64) << (FINEST - bits)
+
+
+def _opened(sums, n_items, n_outputs):
+    """Return a sum in finest steps; checks that it has those items and no others."""
+    total = np.zeros((n_items, n_outputs), dtype=np.int64)
+    bits = [vector.fraction_bits for vector in sums]
+    assert len(set(bits)) == len(bits)
+    for vector in sums:
+        assert len(vector.payload) == 8 * n_items * n_outputs
+        numbers = PlainSealer().open(vector.payload, (n_items, n_outputs))
+        total += _exact(numbers, vector.fraction_bits)
+    return total
+
+
+@st.composite
+def _axes(draw):
+    subsets = st.lists(st.sampled_from(range(N_ITEMS)), unique=True)
+    clients = draw(st.lists(subsets, min_size=1, max_size=4))
+    items = tuple(np.array(sorted(held), dtype=np.int64) for held in clients)
+    return Axis(N_ITEMS, items)
+
+
+def _some_positions(draw, axis, client):
+    """Draw none (all) or some of a client's positions."""
+    held = len(axis.items[client])
+    some = st.lists(st.sampled_from(range(held)), unique=True) if held else st.just([])
+    positions = draw(st.one_of(st.none(), some))
+    return None if positions is None else np.array(sorted(positions), dtype=np.int64)
+
+
+def _numbers(draw, n_items, n_outputs):
+    size = n_items * n_outputs
+    values = st.lists(st.integers(-(2**30), 2**30), min_size=size, max_size=size)
+    return np.array(draw(values), dtype=np.int64).reshape(n_items, n_outputs)
+
+
+class Dense:
+    """Each client's part in a table of its own; the sum is numpy's."""
+
+    def __init__(self, axis, n_outputs):
+        self.axis = axis
+        self.parts = np.zeros((len(axis.items), N_ITEMS, n_outputs), dtype=np.int64)
+
+    def items(self, client, positions):
+        """Return the items at some or all of a client's positions."""
+        held = self.axis.items[client]
+        return held if positions is None else held[positions]
+
+    def check(self, total, data, n_outputs):
+        """Compare what every client takes, at all and at some of its positions."""
+        for client in range(len(self.axis.items)):
+            for positions in (None, _some_positions(data.draw, self.axis, client)):
+                items = self.items(client, positions)
+                opened = _opened(total.take(client, positions), len(items), n_outputs)
+                np.testing.assert_array_equal(opened, self.parts.sum(axis=0)[items])
+
+
+@given(axis=_axes(), n_outputs=st.integers(1, 3), data=st.data())
+def test_a_running_sum_is_the_sum_of_all_changes(axis, n_outputs, data):
+    """Changes on several grids add up, and a client takes its own items only."""
+    total, dense = RunningSum(axis, n_outputs, PlainAdder()), Dense(axis, n_outputs)
+    dense.check(total, data, n_outputs)
+    for _ in range(data.draw(st.integers(0, 5))):
+        client = data.draw(st.sampled_from(range(len(axis.items))))
+        positions = _some_positions(data.draw, axis, client)
+        bits = data.draw(st.sampled_from([FINEST, 16, 3]))
+        items = dense.items(client, positions)
+        numbers = _numbers(data.draw, len(items), n_outputs)
+        total.add(client, _sealed(numbers, bits), positions)
+        dense.parts[client, items] += _exact(numbers, bits)
+    dense.check(total, data, n_outputs)
+
+
+@given(axis=_axes(), n_outputs=st.integers(1, 3), data=st.data())
+def test_a_cached_sum_is_the_sum_of_latest_parts(axis, n_outputs, data):
+    """Parts replace a client's old ones; those of absent clients stay."""
+    total, dense = CachedSum(axis, n_outputs, PlainAdder()), Dense(axis, n_outputs)
+    dense.check(total, data, n_outputs)
+    for _ in range(data.draw(st.integers(0, 6))):
+        client = data.draw(st.sampled_from(range(len(axis.items))))
+        positions = _some_positions(data.draw, axis, client)
+        bits = data.draw(st.sampled_from([FINEST, 16, 3]))
+        held = total.fraction_bits(client)
+        if positions is not None and held is not None:
+            bits = held  # a part stands on one grid
+        items = dense.items(client, positions)
+        numbers = _numbers(data.draw, len(items), n_outputs)
+        total.put(client, _sealed(numbers, bits), positions)
+        dense.parts[client, items] = _exact(numbers, bits)
+        assert total.fraction_bits(client) == bits
+        if data.draw(st.booleans()):  # what was taken before must not be remembered
+            dense.check(total, data, n_outputs)
+    dense.check(total, data, n_outputs)
+    whole = _opened(total.take_all(), N_ITEMS, n_outputs)
+    np.testing.assert_array_equal(whole, dense.parts.sum(axis=0))
+
+
+AXIS = Axis(4, (np.array([0, 1, 3]), np.array([1, 2]), np.array([], dtype=np.int64)))
+
+
+@pytest.mark.parametrize("kind", [RunningSum, CachedSum])
+def test_a_sum_without_parts_is_empty(kind):
+    """Before the first part there is no vector and no grid."""
+    total = kind(AXIS, 2, PlainAdder())
+    assert total.take(0, None) == []
+    assert total.take(0, np.array([1])) == []
+
+
+def test_a_client_without_part_has_no_grid():
+    """The grid of a part is known once there is a part."""
+    total = CachedSum(AXIS, 1, PlainAdder())
+    assert total.fraction_bits(0) is None
+    total.put(0, _sealed([[1], [2], [3]], 5))
+    assert total.fraction_bits(0) == 5
+    assert total.fraction_bits(1) is None
+
+
+def test_positions_never_sent_count_as_zero():
+    """A first part at some positions leaves the others at zero."""
+    total = CachedSum(AXIS, 1, PlainAdder())
+    total.put(0, _sealed([[7]], FINEST), np.array([2]))
+    assert _opened(total.take_all(), 4, 1).ravel().tolist() == [0, 0, 0, 7]
+
+
+def test_a_grid_nobody_uses_any_more_is_forgotten():
+    """A whole part on another grid leaves nothing on the old one."""
+    total = CachedSum(AXIS, 1, PlainAdder())
+    total.put(0, _sealed([[1], [2], [3]], 9))
+    total.put(0, _sealed([[1], [2], [3]], 4))
+    assert [vector.fraction_bits for vector in total.take_all()] == [4]
+
+
+BAD_SIZES = [0, 1, 8, 23, 25, 48]
+
+
+@pytest.mark.parametrize("n_bytes", BAD_SIZES)
+def test_malformed_parts_are_refused_and_change_nothing(n_bytes):
+    """A vector of another size than the client's raises RemoteProtocolError."""
+    bad = Sealed(9, memoryview(bytearray(n_bytes)))
+    good = _sealed([[1], [2], [3]], FINEST)
+    cached, running = (k(AXIS, 1, PlainAdder()) for k in (CachedSum, RunningSum))
+    cached.put(0, good)
+    running.add(0, good, None)
+    for send in (
+        lambda: cached.put(0, bad),
+        lambda: cached.put(0, Sealed(FINEST, bad.payload), np.array([0, 1])),
+        lambda: running.add(0, bad, None),
+        lambda: running.add(0, bad, np.array([0, 1])),
+    ):
+        with pytest.raises(RemoteProtocolError, match="does not load: expected"):
+            send()
+    assert cached.fraction_bits(0) == FINEST
+    for total in (cached, running):
+        assert _opened(total.take(0, None), 3, 1).ravel().tolist() == [1, 2, 3]
+
+
+@given(n_parts=st.integers(1, 5), data=st.data())
+def test_totals_add_up(n_parts, data):
+    """Vectors that every sender has in full are added place by place."""
+    shape = data.draw(st.tuples(st.integers(1, 4), st.integers(1, 3)))
+    parts = [_numbers(data.draw, *shape) for _ in range(n_parts)]
+    total = sum_of([_sealed(part, 11) for part in parts], shape, PlainAdder())
+    assert [vector.fraction_bits for vector in total] == [11]
+    np.testing.assert_array_equal(
+        _opened(total, *shape), _exact(np.sum(parts, axis=0), 11)
+    )
+
+
+@pytest.mark.parametrize("n_bytes", BAD_SIZES)
+def test_malformed_totals_are_refused(n_bytes):
+    """One vector of another size spoils the sum."""
+    parts = [_sealed([[1], [2], [3]], 9), Sealed(9, memoryview(bytearray(n_bytes)))]
+    with pytest.raises(RemoteProtocolError, match="does not load"):
+        sum_of(parts, (3, 1), PlainAdder())

@@ -1,0 +1,497 @@
+import inspect
+import math
+import struct
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hyfdca.protocol import messages
+from hyfdca.protocol.client import ClientSession, Phase
+from hyfdca.protocol.codec import (
+    LocalProtocolError,
+    RemoteProtocolError,
+    decode,
+    frame,
+    pack_indices,
+    pack_reals,
+    unframe,
+    unpack_counts,
+    unpack_indices,
+    unpack_reals,
+)
+from hyfdca.protocol.messages import Message, Opened, Released, Sealed
+from hyfdca.protocol.server import Ask, ClientsFailedError, Replies, ServerSession
+
+TOKEN = b"study--1"
+KINDS = [
+    kind
+    for _, kind in inspect.getmembers(messages, inspect.isclass)
+    if issubclass(kind, Message)
+]
+UNTAGGED = [kind for kind in KINDS if kind.__struct_config__.tag is None]
+
+
+def _values(info):
+    """Return a strategy for the values of one msgspec type."""
+    inspected = msgspec.inspect
+    if isinstance(info, inspected.StructType):
+        fields = {f.encode_name: _values(f.type) for f in info.fields}
+        return st.builds(info.cls, **fields)
+    if isinstance(info, inspected.UnionType):
+        return st.one_of([_values(t) for t in info.types])
+    if isinstance(info, inspected.ListType):
+        return st.lists(_values(info.item_type), max_size=3)
+    if isinstance(info, inspected.IntType):
+        return st.integers(info.ge, info.le)
+    return {
+        inspected.FloatType: st.floats(allow_nan=False),
+        inspected.BoolType: st.booleans(),
+        inspected.NoneType: st.none(),
+        inspected.MemoryViewType: st.binary(max_size=40).map(memoryview),
+    }[type(info)]
+
+
+def _message(kind):
+    return _values(msgspec.inspect.type_info(kind))
+
+
+def _decoded(payload, kind):
+    return decode(unframe(payload, TOKEN)[1], kind)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(data=st.data(), number=st.integers(0, 2**64 - 1))
+def test_messages_survive_the_wire(kind, data, number):
+    """Every message decodes to itself and keeps its number."""
+    message = data.draw(_message(kind))
+    payload = bytes(frame(TOKEN, number, message))
+    assert payload[:8] == TOKEN
+    assert unframe(payload, TOKEN)[0] == number
+    assert _decoded(payload, kind) == message
+
+
+@pytest.mark.parametrize("kind", UNTAGGED)
+@given(data=st.data(), number=st.integers(0, 2**64 - 1))
+def test_damaged_messages_are_refused_or_read(kind, data, number):
+    """Cut or bit-flipped bytes raise RemoteProtocolError and nothing else."""
+    payload = frame(TOKEN, number, data.draw(_message(kind)))
+    cut = data.draw(st.integers(0, len(payload) - 1))
+    with pytest.raises(RemoteProtocolError):
+        _decoded(bytes(payload[:cut]), kind)
+    bit = data.draw(st.integers(0, 8 * len(payload) - 1))
+    payload[bit // 8] ^= 1 << bit % 8
+    try:
+        message = _decoded(bytes(payload), kind)
+    except RemoteProtocolError:
+        return
+    assert isinstance(message, kind)
+
+
+@pytest.mark.parametrize("kind", UNTAGGED)
+@given(garbage=st.binary(max_size=60))
+def test_garbage_is_refused_or_read(kind, garbage):
+    """Random bytes raise RemoteProtocolError and nothing else."""
+    for payload in (garbage, bytes(frame(TOKEN, 1, Message())[:16]) + garbage):
+        try:
+            message = _decoded(payload, kind)
+        except RemoteProtocolError:
+            continue
+        assert isinstance(message, kind)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"\x91" * 100_000,  # nested without end
+        b"\xdd\xff\xff\xff\xff",  # an array of 2^32 items, none of them sent
+        b"\xc6\xff\xff\xff\xff",  # 2^32 bytes, none of them sent
+        b"\xc1",  # a byte that means nothing
+        b"\x80",  # a map
+        b"",
+    ],
+    ids=["nested", "long array", "long bytes", "reserved", "map", "empty"],
+)
+def test_hostile_bytes_are_refused(kind, body):
+    """Depth and lengths off the wire exhaust neither stack nor memory."""
+    with pytest.raises(RemoteProtocolError):
+        decode(memoryview(body), kind)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(data=st.data())
+def test_messages_with_more_than_their_fields_are_refused(kind, data):
+    """A field too many, or bytes after the end, is an error."""
+    message = data.draw(_message(kind))
+    fields = msgspec.msgpack.decode(msgspec.msgpack.encode(message))
+    for body in (
+        msgspec.msgpack.encode([*fields, 1]),
+        msgspec.msgpack.encode(message) + b"\x00",
+    ):
+        with pytest.raises(RemoteProtocolError, match="does not decode"):
+            decode(memoryview(body), kind)
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        (messages.Sealed, [901, b""]),
+        (messages.Sealed, [-901, b""]),
+        (messages.Sealed, [1.5, b""]),
+        (messages.Sealed, [1, "text"]),
+        (messages.Sealed, [1]),
+        (messages.GridSpec, [0, 0]),
+        (messages.GridSpec, [0, 63]),
+        (messages.GridSpec, [2**63, 10]),
+        (messages.OpenRequest, [[], [0]]),
+        (messages.OpenRequest, [[], [1_000_001]]),
+        (messages.Opened, [["1.0"]]),
+        (messages.Opened, [[None]]),
+        (messages.Bounds, [1.0, 2.0, 3.0]),
+        (messages.LossesRequest, [[], 1, [0, 10]]),
+        (messages.Part, ["image", [1, b""]]),
+        (messages.Part | messages.TooLarge, ["too small"]),
+    ],
+)
+def test_values_outside_their_range_are_refused(kind, fields):
+    """Types and ranges are checked while decoding, never converted."""
+    with pytest.raises(RemoteProtocolError, match="does not decode"):
+        decode(memoryview(msgspec.msgpack.encode(fields)), kind)
+
+
+@pytest.mark.parametrize("length", [0, 1, 15])
+def test_a_message_shorter_than_its_header_is_refused(length):
+    """There is no message without token and number."""
+    with pytest.raises(RemoteProtocolError, match="shorter than its header"):
+        unframe(b"x" * length, TOKEN)
+
+
+@given(st.lists(st.integers(0, 2**32 - 2), unique=True))
+def test_positions_survive_the_wire(positions):
+    """Sorted positions come back as they were."""
+    indices = np.array(sorted(positions), dtype=np.int64)
+    unpacked = unpack_indices(pack_indices(indices), 2**32 - 1)
+    assert unpacked.dtype == np.int64
+    np.testing.assert_array_equal(unpacked, indices)
+
+
+def test_no_positions_stay_none():
+    """None means all, and stays so."""
+    assert pack_indices(None) is None
+
+
+@pytest.mark.parametrize(
+    "positions", [[1, 0], [0, 0], [0, 2, 1], [3], [0, 1, 3], [2**32 - 1], [5, 1]]
+)
+def test_bad_positions_are_refused(positions):
+    """Positions are sorted, distinct and below the size of the receiver's table."""
+    payload = memoryview(np.array(positions, dtype="<u4").tobytes())
+    with pytest.raises(RemoteProtocolError, match="sorted and below 3"):
+        unpack_indices(payload, 3)
+
+
+@pytest.mark.parametrize("n_bytes", [1, 3, 5, 9])
+def test_odd_lengths_are_refused(n_bytes):
+    """Bytes that are no whole number of items are an error for every reader."""
+    payload = memoryview(bytes(n_bytes))
+    for read in (unpack_indices, unpack_counts, unpack_reals):
+        with pytest.raises(RemoteProtocolError, match=f"{n_bytes} bytes are no whole"):
+            read(payload, 1)
+
+
+def test_counts_survive_the_wire_or_are_refused():
+    """There are as many counts as expected, all of at least 1."""
+    payload = memoryview(np.array([1, 7, 2**32 - 1], dtype="<u4").tobytes())
+    assert unpack_counts(payload, 3).tolist() == [1, 7, 2**32 - 1]
+    assert unpack_counts(memoryview(b""), 0).tolist() == []
+    with pytest.raises(RemoteProtocolError, match="expected 4 items, got 3"):
+        unpack_counts(payload, 4)
+    zero = memoryview(np.array([1, 0], dtype="<u4").tobytes())
+    with pytest.raises(RemoteProtocolError, match="below 1"):
+        unpack_counts(zero, 2)
+
+
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False)))
+def test_reals_survive_the_wire(values):
+    """Finite reals come back bit for bit, in the number expected only."""
+    payload = pack_reals(np.array(values))
+    assert bytes(payload) == struct.pack(f"<{len(values)}d", *values)
+    unpacked = unpack_reals(payload, len(values))
+    assert unpacked.tobytes() == np.array(values).tobytes()
+    with pytest.raises(RemoteProtocolError, match=f"expected {len(values) + 1} items"):
+        unpack_reals(payload, len(values) + 1)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_reals_that_are_no_numbers_are_refused(bad):
+    """NaN and infinities do not pass."""
+    with pytest.raises(RemoteProtocolError, match="infinite or not a number"):
+        unpack_reals(pack_reals(np.array([1.0, bad])), 2)
+
+
+class Client:
+    """A client session that doubles numbers, takes notes and counts its calls."""
+
+    def __init__(self, token=TOKEN):
+        self.calls = []
+        phases = {
+            "double": Phase(Opened, self._double),
+            "note": Phase(Opened, self._note),
+        }
+        self.session = ClientSession(token, phases)
+
+    def _double(self, request):
+        self.calls.append(request.values)
+        if not request.values:
+            raise RuntimeError("nothing to double")
+        return Opened([2 * value for value in request.values])
+
+    def _note(self, request):
+        self.calls.append(request.values)
+
+    def ask(self, number, *values, phase="double", token=TOKEN):
+        """Send one request as bytes and return the bytes of the answer."""
+        request = bytes(frame(token, number, Opened(list(values))))
+        return bytes(self.session.handle(phase, request))
+
+    def works(self, number):
+        """Answer whether a fresh request is answered as if nothing had happened."""
+        reply = self.ask(number, 21.0)
+        return _decoded(reply, Opened).values == [42.0] and self.calls[-1] == [21.0]
+
+
+def test_a_client_answers_with_the_number_of_the_request():
+    """A reply carries study, number and the handler's answer."""
+    reply = Client().ask(5, 1.0, 2.5)
+    assert unframe(reply, TOKEN)[0] == 5
+    assert _decoded(reply, Opened).values == [2.0, 5.0]
+
+
+def test_a_notice_is_answered_with_an_empty_message():
+    """A handler without answer makes an empty one."""
+    reply = Client().ask(1, 1.0, phase="note")
+    assert _decoded(reply, Message) == Message()
+
+
+def test_a_retried_request_is_answered_with_the_same_bytes():
+    """The same number again does not call the handler again."""
+    client = Client()
+    first = client.ask(3, 1.0)
+    for _ in range(3):
+        assert client.ask(3, 1.0) == first
+    assert client.calls == [[1.0]]
+    assert client.works(4)
+
+
+def test_a_replayed_request_is_refused():
+    """An older number raises, calls nothing, and the retry of the last one works."""
+    client = Client()
+    client.ask(3, 1.0)
+    last = client.ask(7, 2.0)
+    for number in (0, 3, 5, 6):
+        with pytest.raises(RemoteProtocolError, match=f"request {number} was answered"):
+            client.ask(number, 9.0)
+    with pytest.raises(RemoteProtocolError, match="request 7 was answered"):
+        client.ask(7, 9.0, phase="note")
+    assert client.calls == [[1.0], [2.0]]
+    assert client.ask(7, 2.0) == last
+    assert client.works(8)
+
+
+@pytest.mark.parametrize(
+    "phase",
+    ["", "__class__", "phases", "_phases", "handle", "get", "Double", "double ", "ask"],
+)
+def test_an_unknown_phase_is_refused(phase):
+    """A phase is looked up in the table and nowhere else."""
+    client = Client()
+    with pytest.raises(RemoteProtocolError, match="there is no phase"):
+        client.ask(1, 1.0, phase=phase)
+    assert client.calls == []
+    assert client.works(1)
+
+
+@pytest.mark.parametrize("token", [b"study--2", b"\0" * 8, b"STUDY--1"])
+def test_a_request_of_another_study_is_refused(token):
+    """The token of the study must be the client's own."""
+    client = Client()
+    with pytest.raises(RemoteProtocolError, match="another study"):
+        client.ask(1, 1.0, token=token)
+    assert client.calls == []
+    assert client.works(1)
+
+
+@given(body=st.binary(max_size=30), is_framed=st.booleans())
+def test_garbage_changes_nothing_at_a_client(body, is_framed):
+    """Bytes that are no request raise RemoteProtocolError and leave no trace."""
+    client = Client()
+    before = client.ask(1, 1.0)
+    header = bytes(frame(TOKEN, 2, Message())[:16]) if is_framed else b""
+    try:
+        client.session.handle("note", header + body)
+    except RemoteProtocolError:
+        assert client.calls == [[1.0]]
+        assert client.ask(1, 1.0) == before
+        assert client.works(2)
+    else:
+        # Every now and then garbage is a request: a list of numbers.
+        assert client.calls[1:] == [_decoded(header + body, Opened).values]
+
+
+def test_a_request_whose_handler_failed_can_be_sent_again():
+    """A handler that raises has not used up the number."""
+    client = Client()
+    before = client.ask(1, 1.0)
+    with pytest.raises(RuntimeError):
+        client.ask(2)
+    assert client.ask(1, 1.0) == before
+    assert client.works(2)
+
+
+class Wire:
+    """Carries the bytes of a conversation, and may meddle with the answers."""
+
+    def __init__(self, n_clients=3, meddle=lambda client, reply: reply):
+        self.clients = {c: Client() for c in range(n_clients)}
+        self.asks = []
+        self._meddle = meddle
+
+    def run(self, conversation):
+        """Drive a conversation to its end and return its result."""
+        try:
+            ask = next(conversation)
+            while True:
+                self.asks.append(ask)
+                ask = conversation.send(self._replies(ask))
+        except StopIteration as end:
+            return end.value
+
+    def _replies(self, ask):
+        assert isinstance(ask, Ask)
+        ok, failed = {}, {}
+        for client, payload in ask.payloads.items():
+            reply = self.clients[client].session.handle(ask.phase, bytes(payload))
+            reply = self._meddle(client, bytes(reply))
+            if isinstance(reply, str):
+                failed[client] = reply
+            elif reply is not None:
+                ok[client] = reply
+        # Answers come in any order.
+        return Replies(dict(reversed(ok.items())), failed)
+
+
+def _requests(*clients):
+    return {client: Opened([float(client + 1)]) for client in clients}
+
+
+def test_answers_come_back_by_rank():
+    """The server gets each client's own answer, in order of rank."""
+    replies = Wire().run(ServerSession(TOKEN).ask("double", _requests(2, 0), Opened))
+    assert list(replies) == [0, 2]
+    assert {c: r.values for c, r in replies.items()} == {0: [2.0], 2: [6.0]}
+
+
+def test_requests_are_numbered_over_the_study():
+    """Each exchange has the next number, the same for all its clients."""
+    wire, session = Wire(), ServerSession(TOKEN)
+    wire.run(session.ask("double", _requests(0, 1), Opened))
+    wire.run(session.tell("note", _requests(1, 2)))
+    wire.run(session.ask("double", _requests(0, 2), Opened))
+    numbers = [
+        {unframe(bytes(p), TOKEN)[0] for p in ask.payloads.values()}
+        for ask in wire.asks
+    ]
+    assert numbers == [{1}, {2}, {3}]
+    assert [ask.wants_reply for ask in wire.asks] == [True, False, True]
+    assert wire.clients[2].calls == [[3.0], [3.0]]
+
+
+def test_asking_nobody_sends_nothing():
+    """Without requests there is no exchange and no number is used."""
+    wire, session = Wire(), ServerSession(TOKEN)
+    assert wire.run(session.ask("double", {}, Opened)) == {}
+    assert wire.run(session.tell("note", {})) is None
+    assert wire.asks == []
+    wire.run(session.ask("double", _requests(0), Opened))
+    assert unframe(bytes(wire.asks[0].payloads[0]), TOKEN)[0] == 1
+
+
+def _reply(token=TOKEN, number=1, message=None):
+    return bytes(frame(token, number, message or Opened([1.0])))
+
+
+@pytest.mark.parametrize(
+    ("reply", "message"),
+    [
+        (_reply(token=b"study--2"), "another study"),
+        (_reply(number=2), "it answers request 2, not 1"),
+        (_reply(number=0), "it answers request 0, not 1"),
+        (_reply()[:12], "shorter than its header"),
+        (_reply()[:-1], "does not decode"),
+        (_reply() + b"\0", "does not decode"),
+        (_reply(message=Sealed(1, memoryview(b"12345678"))), "does not decode"),
+        (b"", "shorter than its header"),
+    ],
+)
+def test_a_bad_answer_is_refused_by_name(reply, message):
+    """The error names the client, the phase and what is wrong with its answer."""
+    wire = Wire(meddle=lambda client, good: reply if client == 1 else good)
+    conversation = ServerSession(TOKEN).ask("double", _requests(0, 1, 2), Opened)
+    expected = rf"answer of client 1 to 'double': .*{message}"
+    with pytest.raises(RemoteProtocolError, match=expected):
+        wire.run(conversation)
+
+
+@given(garbage=st.binary(max_size=40), is_framed=st.booleans())
+def test_garbage_answers_are_refused_or_read(garbage, is_framed):
+    """Whatever a client answers, the server raises RemoteProtocolError only."""
+    garbage = _reply()[:16] * is_framed + garbage
+    wire = Wire(meddle=lambda client, good: garbage if client == 2 else good)
+    session = ServerSession(TOKEN)
+    try:
+        replies = wire.run(session.ask("double", _requests(0, 2), Opened))
+    except RemoteProtocolError:
+        # The server can go on with the next exchange.
+        later = wire.run(session.ask("double", _requests(0), Opened))
+        assert later[0].values == [2.0]
+    else:
+        assert isinstance(replies[2], Opened)
+
+
+def test_clients_that_failed_are_named_with_their_reasons():
+    """Missing answers raise ClientsFailedError with every client and reason."""
+    reasons = {0: "timed out", 2: "connection lost"}
+    wire = Wire(meddle=reasons.get)
+    conversation = ServerSession(TOKEN).ask("double", _requests(0, 1, 2), Opened)
+    with pytest.raises(ClientsFailedError) as caught:
+        wire.run(conversation)
+    text = str(caught.value)
+    assert "'double'" in text
+    assert "client 0: timed out" in text
+    assert "client 2: connection lost" in text
+    assert "client 1" not in text
+
+
+def test_answers_a_driver_lost_or_invented_are_our_own_fault():
+    """A driver must return an answer or a reason for each client asked."""
+    lost = Wire(meddle=lambda client, good: good if client else None)
+    with pytest.raises(LocalProtocolError, match="lost answers of phase 'double'"):
+        lost.run(ServerSession(TOKEN).ask("double", _requests(0, 1), Opened))
+    conversation = ServerSession(TOKEN).ask("double", _requests(0), Opened)
+    next(conversation)
+    with pytest.raises(LocalProtocolError):
+        conversation.send(Replies({0: _reply(), 1: _reply()}))
+
+
+def test_two_studies_on_one_wire_do_not_mix():
+    """A server of another study is refused by the clients."""
+    wire = Wire()
+    with pytest.raises(RemoteProtocolError, match="another study"):
+        wire.run(ServerSession(b"study--2").ask("double", _requests(0), Opened))
+    assert wire.clients[0].calls == []
+    released = ServerSession(TOKEN).ask("double", _requests(0), Released)
+    with pytest.raises(RemoteProtocolError, match="does not decode"):
+        wire.run(released)
