@@ -17,7 +17,7 @@ from hyfdca.seeds import stream
 # Derandomised: a failure is the same on every machine. Compiling takes longer than
 # any deadline.
 settings.register_profile(
-    "hyfdca", deadline=None, derandomize=True, database=None, max_examples=60
+    "hyfdca", deadline=None, derandomize=True, database=None, max_examples=50
 )
 settings.load_profile("hyfdca")
 

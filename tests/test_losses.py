@@ -364,8 +364,9 @@ def test_lipschitz_constant_holds_and_is_attained(case):
     if math.isinf(case.lipschitz):
         assert slopes.max() > 400
     else:
-        pairs = np.abs(np.subtract.outer(values[0], values[0]))
-        distances = np.abs(np.subtract.outer(far, far))
+        some, apart = values[0, ::8], far[::8]
+        pairs = np.abs(np.subtract.outer(some, some))
+        distances = np.abs(np.subtract.outer(apart, apart))
         assert np.all(pairs <= case.lipschitz * distances + 1e-9)
         assert slopes.max() == pytest.approx(case.lipschitz)
 
