@@ -196,3 +196,32 @@ def test_malformed_totals_are_refused(n_bytes):
     parts = [_sealed([[1], [2], [3]], 9), Sealed(9, memoryview(bytearray(n_bytes)))]
     with pytest.raises(RemoteProtocolError, match="does not load"):
         sum_of(parts, (3, 1), PlainAdder())
+
+
+def _sealed(values, bits):
+    payload = PlainSealer().seal(np.array(values).reshape(-1, 1))
+    return Sealed(bits, memoryview(bytes(payload)))
+
+
+def test_a_part_of_a_whole_part_can_be_replaced():
+    """A part that came as read-only bytes can be replaced at some positions."""
+    axis = Axis(3, (np.array([0, 1, 2]),))
+    total = CachedSum(axis, 1, PlainAdder())
+    whole = _sealed([1, 2, 3], 5)
+    total.put(0, whole)
+    total.put(0, _sealed([9], 5), np.array([1]))
+    assert np.frombuffer(total.take(0)[0].payload, "<i8").tolist() == [1, 9, 3]
+    assert np.frombuffer(whole.payload, "<i8").tolist() == [1, 2, 3]
+
+
+def test_parts_on_different_grids_do_not_mix():
+    """A part at some positions on another grid is refused, as are mixed totals."""
+    axis = Axis(3, (np.array([0, 1, 2]),))
+    total = CachedSum(axis, 1, PlainAdder())
+    total.put(0, _sealed([1], 5), np.array([0]))
+    with pytest.raises(RemoteProtocolError):
+        total.put(0, _sealed([8], 8), np.array([1]))
+    with pytest.raises(RemoteProtocolError):
+        sum_of([_sealed([1], 5), _sealed([8], 8)], (1, 1), PlainAdder())
+    with pytest.raises(RemoteProtocolError):
+        sum_of([], (1, 1), PlainAdder())

@@ -164,14 +164,15 @@ def test_round_trips_are_those_of_the_paper():
             X, y, PARTITIONS["grid"], participation=participation, local_steps=4
         )
     )
-    previous: set[int] = set()
+    seen = []
     for round_number in range(1, 20):
         active = participation.of_round(round_number)
+        # Where nobody present has missed a dual, nobody has to be brought up to date.
+        behind = any(map(partial.server.coordinator.has_news, active))
         trips = run_round(partial, active).round_trips
-        # Nobody has missed a dual in the first round, or where nobody returns.
-        returns = bool(set(active) - previous) and round_number > 1
-        assert trips == (4.5 if returns else 3.5)
-        previous = set(active)
+        assert trips == (4.5 if behind else 3.5)
+        seen.append(trips)
+    assert seen.count(4.5) > 10
 
 
 def test_cost_follows_the_work_drawn():

@@ -31,7 +31,6 @@ KINDS = [
     for _, kind in inspect.getmembers(messages, inspect.isclass)
     if issubclass(kind, Message)
 ]
-UNTAGGED = [kind for kind in KINDS if kind.__struct_config__.tag is None]
 
 
 def _values(info):
@@ -46,8 +45,9 @@ def _values(info):
         return st.lists(_values(info.item_type), max_size=3)
     if isinstance(info, inspected.IntType):
         return st.integers(info.ge, info.le)
+    if isinstance(info, inspected.FloatType):
+        return st.floats(info.ge, info.le, allow_nan=False)
     return {
-        inspected.FloatType: st.floats(allow_nan=False),
         inspected.BoolType: st.booleans(),
         inspected.NoneType: st.none(),
         inspected.MemoryViewType: st.binary(max_size=40).map(memoryview),
@@ -73,7 +73,7 @@ def test_messages_survive_the_wire(kind, data, number):
     assert _decoded(payload, kind) == message
 
 
-@pytest.mark.parametrize("kind", UNTAGGED)
+@pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data(), number=st.integers(0, 2**64 - 1))
 def test_damaged_messages_are_refused_or_read(kind, data, number):
     """Cut or bit-flipped bytes raise RemoteProtocolError and nothing else."""
@@ -90,7 +90,7 @@ def test_damaged_messages_are_refused_or_read(kind, data, number):
     assert isinstance(message, kind)
 
 
-@pytest.mark.parametrize("kind", UNTAGGED)
+@pytest.mark.parametrize("kind", KINDS)
 @given(garbage=st.binary(max_size=60))
 def test_garbage_is_refused_or_read(kind, garbage):
     """Random bytes raise RemoteProtocolError and nothing else."""
@@ -495,3 +495,15 @@ def test_two_studies_on_one_wire_do_not_mix():
     released = ServerSession(TOKEN).ask("double", _requests(0), Released)
     with pytest.raises(RemoteProtocolError, match="does not decode"):
         wire.run(released)
+
+
+def test_a_tag_that_is_no_text_is_refused():
+    """A tag of invalid UTF-8 raises RemoteProtocolError."""
+    with pytest.raises(RemoteProtocolError):
+        decode(memoryview(b"\x92\xa1\xff\x00"), messages.Part | messages.TooLarge)
+
+
+def test_request_zero_of_no_phase_is_refused():
+    """A fresh client has answered nothing yet."""
+    with pytest.raises(RemoteProtocolError):
+        ClientSession(TOKEN, {}).handle("", frame(TOKEN, 0, Message()))

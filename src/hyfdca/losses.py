@@ -136,7 +136,11 @@ def dual_step(  # type: ignore[no-untyped-def]
     if is_logistic:
         return sign * (_logistic_dual(b, m, curvature) - b)
     pull = curvature * b + (1.0 if signed else label) - m
-    return sign * (_best_dual(pull, curvature + s, e, low, high) - b)
+    change = _best_dual(pull, curvature + s, e, low, high) - b
+    # The difference of two floats is rounded; the sum must not leave the domain.
+    if b + change > high or b + change < low:
+        change = np.nextafter(change, 0.0)
+    return sign * change
 
 
 @njit(cache=True, nogil=True)

@@ -57,6 +57,9 @@ def bernoulli(n_clients: int, probability: float, seed: int) -> Participation:
             f"The probability must be above 0 and at most 1: {probability}."
         )
 
+    if probability == 1.0:
+        return complete(n_clients)
+
     def of_round(round_number: int) -> Sequence[int]:
         random = stream(seed, "participation", round_number)
         return tuple(np.flatnonzero(random.random(n_clients) < probability).tolist())
@@ -66,7 +69,7 @@ def bernoulli(n_clients: int, probability: float, seed: int) -> Participation:
 
 def cyclic(sets: Sequence[Sequence[int]]) -> Participation:
     """Take the sets in turn, as in Theorem 4."""
-    turns = [tuple(sorted(members)) for members in sets]
+    turns = [tuple(sorted(set(members))) for members in sets]
     if not turns:
         raise ValueError("A cycle needs at least one set of clients.")
     return Participation(lambda round_number: turns[(round_number - 1) % len(turns)])

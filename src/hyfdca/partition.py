@@ -7,6 +7,7 @@ is zero, a feature nobody holds gets the weight zero, a sample nobody holds is r
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -106,6 +107,8 @@ class Partition:
     cell_owners : array (stored values,), optional
         The client of each stored value of one particular matrix, in CSR order, where
         a client's cells are no rectangle (``deal_nonzeros``).
+    pattern : int
+        Checksum of where that matrix has its stored values.
     """
 
     n_samples: int
@@ -113,6 +116,7 @@ class Partition:
     holdings: tuple[Holding, ...]
     is_disjoint: bool = False
     cell_owners: IntArray | None = None
+    pattern: int = 0
 
     @property
     def n_clients(self) -> int:
@@ -140,7 +144,7 @@ class Partition:
                 f"{self.n_features} features, but X is {X.shape[0]} by {X.shape[1]}."
             )
         if self.cell_owners is not None:
-            blocks = _split_cells(X, self.holdings, self.cell_owners)
+            blocks = _split_cells(X, self.holdings, self.cell_owners, self.pattern)
         else:
             blocks = [X[h.samples][:, h.features] for h in self.holdings]
             blocks = [self.owned(client, block) for client, block in enumerate(blocks)]
@@ -217,6 +221,11 @@ def layout_of(
     labelled = (
         tuple(labelled) if labelled is not None else (True,) * partition.n_clients
     )
+    if len(labelled) != partition.n_clients:
+        raise ValueError(
+            f"There are {partition.n_clients} clients, but {len(labelled)} were said "
+            "to have labels or not."
+        )
     layout = Layout(partition.samples, partition.features, labelled)
     unlabelled = int(np.sum(layout.sample_designees < 0))
     if unlabelled:
@@ -355,16 +364,16 @@ def deal_nonzeros(
         for number, rows in enumerate(samples)
         for q in range(n_columns)
     )
-    return Partition(n_samples, n_features, holdings, True, owners)
+    return Partition(n_samples, n_features, holdings, True, owners, _pattern(X))
 
 
 def _split_cells(
-    X: sp.csr_array, holdings: Sequence[Holding], owners: IntArray
+    X: sp.csr_array, holdings: Sequence[Holding], owners: IntArray, pattern: int
 ) -> list[sp.csr_array]:
-    if len(owners) != X.nnz:
+    if pattern != _pattern(X):
         raise ValueError(
-            "The non-zeros of this partition were dealt from another matrix: it had "
-            f"{len(owners)} stored values, X has {X.nnz}."
+            "The non-zeros of this partition were dealt from another matrix, with "
+            "other stored values; deal those of this one."
         )
     blocks = []
     for client, holding in enumerate(holdings):
@@ -378,6 +387,12 @@ def _split_cells(
         shape = (len(holding.samples), len(holding.features))
         blocks.append(sp.csr_array((rows.data, columns, rows.indptr), shape=shape))
     return blocks
+
+
+def _pattern(X: sp.csr_array) -> int:
+    """Return a checksum of where the stored values of a table are."""
+    small = with_small_indices(X)
+    return zlib.crc32(small.indices.tobytes(), zlib.crc32(small.indptr.tobytes()))
 
 
 def with_small_indices(X: sp.csr_array) -> sp.csr_array:

@@ -17,6 +17,9 @@ def stream(base_seed: int, *names: str | int) -> np.random.Generator:
     names : str or int
         What the randomness is for, such as ``"draw", round_number, client``.
     """
-    words = [zlib.crc32(n.encode()) if isinstance(n, str) else n for n in names]
-    # The length keeps ("a", 0) and ("a",) apart.
-    return np.random.default_rng([base_seed, len(words), *words])
+    # The kind keeps a text and the number that is its checksum apart.
+    words = [
+        (1, zlib.crc32(n.encode())) if isinstance(n, str) else (0, n) for n in names
+    ]
+    key = tuple(number for word in words for number in word)
+    return np.random.default_rng(np.random.SeedSequence(base_seed, spawn_key=key))

@@ -56,6 +56,7 @@ class CachedSum:
     def __init__(self, axis: Axis, n_outputs: int, adder: Adder) -> None:
         self._axis, self._n_outputs, self._adder = axis, n_outputs, adder
         self._parts: dict[int, tuple[int, Any]] = {}
+        self._borrowed: set[int] = set()  # whose part is the message it came in
         self._totals: dict[int, Any] | None = None
 
     def fraction_bits(self, client: int) -> int | None:
@@ -70,10 +71,23 @@ class CachedSum:
         vector = load(self._adder, part, (size, self._n_outputs))
         if positions is None:
             self._parts[client] = (part.fraction_bits, vector)
+            self._borrowed.add(client)
             return
-        whole = self._adder.zeros((len(self._axis.items[client]), self._n_outputs))
-        _, held = self._parts.setdefault(client, (part.fraction_bits, whole))
+        bits, held = self._parts.get(client, (part.fraction_bits, None))
+        if bits != part.fraction_bits:
+            raise RemoteProtocolError("a part on two grids cannot be added")
+        if held is None or client in self._borrowed:
+            held = self._own_copy(client, held)
+            self._parts[client] = (bits, held)
+            self._borrowed.discard(client)
         self._adder.put(held, positions, vector)
+
+    def _own_copy(self, client: int, held: Any) -> Any:
+        """Return a part that may be changed, which a received message may not."""
+        copy = self._adder.zeros((len(self._axis.items[client]), self._n_outputs))
+        if held is not None:
+            self._adder.add(copy, EVERYWHERE, held)
+        return copy
 
     def take(self, client: int, positions: IntArray | None = None) -> Sums:
         """Return the sum at a client's positions, and at no others.
@@ -119,6 +133,8 @@ class CachedSum:
 
 def sum_of(parts: list[Sealed], shape: tuple[int, int], adder: Adder) -> Sums:
     """Add up vectors that every sender has in full, such as totals."""
+    if len({part.fraction_bits for part in parts}) != 1:
+        raise RemoteProtocolError("parts of one sum stand on different grids")
     total = adder.zeros(shape)
     for part in parts:
         adder.add(total, EVERYWHERE, load(adder, part, shape))

@@ -263,9 +263,19 @@ class Coordinator:
                 phase, requests, either
             )
             if not any(isinstance(reply, m.TooLarge) for reply in replies.values()):
+                for client, reply in replies.items():
+                    self._check_grids(client, reply, grids)
                 return replies
             for grid in grids:
                 self._coarsen(grid)
+
+    def _check_grids(self, client: int, reply: m.Message, grids: Sequence[str]) -> None:
+        """Refuse a reply whose vectors are not on the grids asked for, in order."""
+        vectors = [getattr(reply, name) for name in reply.__struct_fields__]
+        for vector, grid in zip(vectors, grids, strict=False):
+            wanted = self.grids[grid].fraction_bits
+            if vector is not None and vector.fraction_bits != wanted:
+                raise RemoteProtocolError(f"client {client} answers on another grid")
 
     def _coarsen(self, name: str) -> None:
         coarser = self.grids[name].coarser()

@@ -20,6 +20,7 @@ IntArray = NDArray[np.int64]
 
 SUM_BITS = 58  # a sum stays below 2^58: inside int64 and inside a 60-bit plaintext
 EXACT_BITS = 52  # whole numbers up to 2^52 are exact as floats, and so are their sums
+FINEST_BITS = 800  # where a bound is tiny; 2**800 is still a float
 COARSER_BITS = 8  # one step of a grid that turned out too fine
 
 
@@ -106,6 +107,10 @@ def decode(numbers: IntArray, fraction_bits: int) -> FloatArray:
 
 def grid_for(bound: float, n_summands: int, bits: int = SUM_BITS) -> Grid:
     """Return the finest grid on which ``n_summands`` values up to ``bound`` add up."""
+    if not math.isfinite(bound):
+        raise ValueError(f"no grid has room for numbers up to {bound}")
     limit_bits = bits - (max(n_summands, 1) - 1).bit_length()
+    if limit_bits < 1:
+        raise ValueError(f"{n_summands} summands leave no bits for their values")
     magnitude = math.frexp(bound)[1] if bound > 0 else 0
-    return Grid(limit_bits - magnitude, limit_bits)
+    return Grid(min(limit_bits - magnitude, FINEST_BITS), limit_bits)

@@ -35,7 +35,8 @@ class ClientSession:
             If the request is not one this client can be asked now. Nothing changed.
         """
         number, body = unframe(payload, self._token)
-        if number == self._last_number and phase == self._last_phase:
+        is_retry = number == self._last_number and phase == self._last_phase
+        if is_retry and self._last_reply:
             return self._last_reply
         if number <= self._last_number:
             raise RemoteProtocolError(f"request {number} was answered long ago")

@@ -64,7 +64,7 @@ def decode(body: memoryview, kind: type[T]) -> T:
         decoder = _decoders[kind] = msgspec.msgpack.Decoder(kind)
     try:
         message: T = decoder.decode(body)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise RemoteProtocolError(f"the message does not decode: {error}") from None
     return message
 

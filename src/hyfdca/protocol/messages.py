@@ -12,6 +12,9 @@ from typing import Annotated
 import msgspec
 
 # Exponents beyond these stand for no real data and would overflow a float.
+NonNegative = Annotated[float, msgspec.Meta(ge=0.0, le=1e300)]  # and no NaN
+Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
+Finite = Annotated[float, msgspec.Meta(ge=-1e300, le=1e300)]
 FractionBits = Annotated[int, msgspec.Meta(ge=-900, le=900)]
 
 
@@ -49,10 +52,10 @@ class GridSpec(Message, frozen=True):
 class Bounds(Message, frozen=True):
     """A client's public bounds, from which the grids are chosen."""
 
-    row_norm: float  # largest ||x_{k,i}||²
-    column_sum: float  # largest Σ_i v_i |x_{k,i,m}| of a feature
-    slope_at_zero: float  # largest |l_i'(0)|
-    loss_at_zero: float  # Σ v_i l_i(0) over the samples it is designated for
+    row_norm: NonNegative  # largest ||x_{k,i}||²
+    column_sum: NonNegative  # largest Σ_i v_i |x_{k,i,m}| of a feature
+    slope_at_zero: NonNegative  # largest |l_i'(0)|
+    loss_at_zero: NonNegative  # Σ v_i l_i(0) over the samples it is designated for
 
 
 class GridRequest(Message, frozen=True):
@@ -109,9 +112,9 @@ class StepRequest(Message, frozen=True):
     weights: Sums | None
     divisors: memoryview | None  # uint32; none: all holders with a label
     is_alone: bool  # nobody else changes these duals
-    factor: float  # of the curvature
-    aggregation_step: float  # γ_t
-    cap: float | None  # c_k of the theory variant
+    factor: NonNegative  # of the curvature
+    aggregation_step: Share  # γ_t
+    cap: Share | None  # c_k of the theory variant
     grid: GridSpec
 
 
@@ -120,7 +123,7 @@ class DirectionRequest(Message, frozen=True):
 
     drawn: memoryview | None
     margins: Sums
-    trial_steps: list[float]
+    trial_steps: list[Share]
     grid: GridSpec
     totals_grid: GridSpec
     direction_grid: GridSpec | None  # given to those whose direction others need
@@ -152,7 +155,7 @@ class ProductsRequest(Message, frozen=True):
 class MoveRequest(Message, frozen=True):
     """Line search: the step chosen for each output down, the new share up."""
 
-    steps: list[float]
+    steps: list[Share]
     duals_grid: GridSpec
     grid: GridSpec
 
@@ -162,7 +165,7 @@ class ProbeRequest(Message, frozen=True):
 
     start: memoryview | None  # float64
     weights: Sums
-    scale: float
+    scale: NonNegative
     grid: GridSpec
 
 
@@ -192,7 +195,7 @@ class OpenRequest(Message, frozen=True):
 class Opened(Message, frozen=True):
     """Numbers that the server may see."""
 
-    values: list[float]
+    values: list[Finite]
 
 
 class Released(Message, frozen=True):
