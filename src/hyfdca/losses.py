@@ -122,6 +122,18 @@ def _conjugate(dual, label, is_logistic, signed, s, e, low, high):  # type: igno
     return -target * b + e * abs(b) + 0.5 * s * b * b
 
 
+@njit(cache=True, inline="always")
+def _quadratic_step(dual, margin, label, curvature, signed, s, e, low, high):  # type: ignore[no-untyped-def]
+    sign = label if signed else 1.0
+    b = sign * dual
+    pull = curvature * b + (1.0 if signed else label) - sign * margin
+    change = _best_dual(pull, curvature + s, e, low, high) - b
+    # The difference of two floats is rounded; the sum must not leave the domain.
+    if b + change > high or b + change < low:
+        change = np.nextafter(change, 0.0)
+    return sign * change
+
+
 @vectorize([float64(float64, float64, float64, float64, *_CONSTANTS)], cache=True)
 def dual_step(  # type: ignore[no-untyped-def]
     dual, margin, label, curvature, is_logistic, signed, s, e, low, high
@@ -130,24 +142,27 @@ def dual_step(  # type: ignore[no-untyped-def]
 
     For arrays and, inside kernels, for single numbers.
     """
-    sign = label if signed else 1.0
-    b = sign * dual
-    m = sign * margin
     if is_logistic:
-        return sign * (_logistic_dual(b, m, curvature) - b)
-    pull = curvature * b + (1.0 if signed else label) - m
-    change = _best_dual(pull, curvature + s, e, low, high) - b
-    # The difference of two floats is rounded; the sum must not leave the domain.
-    if b + change > high or b + change < low:
-        change = np.nextafter(change, 0.0)
-    return sign * change
+        sign = label if signed else 1.0
+        b = sign * dual
+        return sign * (_logistic_dual(b, sign * margin, curvature) - b)
+    return _quadratic_step(dual, margin, label, curvature, signed, s, e, low, high)
 
 
 @njit(cache=True, nogil=True)
 def _dual_steps(duals, margins, labels, curvatures, constants, out):  # type: ignore[no-untyped-def]
     """Set ``out`` to the steps; with constants hoisted, 5 times the ufunc's speed."""
+    if constants[0]:
+        for i in range(out.size):
+            out[i] = dual_step(
+                duals[i], margins[i], labels[i], curvatures[i], *constants
+            )
+        return
+    _, signed, s, e, low, high = constants
     for i in range(out.size):
-        out[i] = dual_step(duals[i], margins[i], labels[i], curvatures[i], *constants)
+        out[i] = _quadratic_step(
+            duals[i], margins[i], labels[i], curvatures[i], signed, s, e, low, high
+        )
 
 
 @dataclass(frozen=True)

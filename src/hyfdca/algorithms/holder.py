@@ -105,9 +105,12 @@ class Holder:
         return self.feature_part(self.share, request.grid)
 
     def set_duals(self, rows: Rows, duals: FloatArray) -> None:
-        """Change some duals, and with them the share."""
+        """Change some duals, and with them the share; keeps the array given."""
         if self.count(rows) > _ANEW * len(self.duals):
-            self.duals[rows] = duals
+            if isinstance(rows, slice):
+                self.duals = duals
+            else:
+                self.duals[rows] = duals
             self.share = self.combine(EVERYWHERE, self.weighted(self.duals))
             return
         change = self.weighted(duals - self.duals[rows], rows)

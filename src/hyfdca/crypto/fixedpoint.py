@@ -58,6 +58,12 @@ def _upwards(values, scale, limit, out):  # type: ignore[no-untyped-def]
     return fits
 
 
+@njit(cache=True, nogil=True)
+def _to_reals(numbers, step, out):  # type: ignore[no-untyped-def]
+    for i in range(out.size):
+        out[i] = numbers[i] * step
+
+
 Rounding = Literal["nearest", "to zero", "up"]
 
 _ROUNDINGS: dict[Rounding, Any] = {
@@ -102,7 +108,10 @@ class Grid:
 
 def decode(numbers: IntArray, fraction_bits: int) -> FloatArray:
     """Return the reals that whole numbers of steps of 2**-fraction_bits stand for."""
-    return numbers.astype(np.float64) * math.ldexp(1.0, -fraction_bits)
+    reals = np.empty(numbers.shape)
+    flat = np.ascontiguousarray(numbers).reshape(-1)
+    _to_reals(flat, math.ldexp(1.0, -fraction_bits), reals.reshape(-1))
+    return reals
 
 
 def grid_for(bound: float, n_summands: int, bits: int = SUM_BITS) -> Grid:
