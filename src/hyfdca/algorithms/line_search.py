@@ -131,14 +131,14 @@ class LineSearchServer:
         self, client: int, drawn: IntArray | None
     ) -> m.DirectionRequest:
         coordinator = self.coordinator
-        lends = not all(coordinator.layout.labelled)
         return m.DirectionRequest(
             drawn=pack_indices(drawn),
             margins=coordinator.margins.take(client, drawn),
             trial_steps=TRIAL_STEPS.tolist(),
             grid=coordinator.spec("shares"),
             totals_grid=coordinator.spec("totals"),
-            direction_grid=coordinator.spec("duals") if lends else None,
+            duals_grid=coordinator.spec("duals"),
+            is_lent=not all(coordinator.layout.labelled),
         )
 
     def _lend(
@@ -229,15 +229,14 @@ class LineSearchClient(Holder):
         change = self.problem.loss.dual_step(
             duals, margins, labels, self.curvatures[rows]
         )
-        self._rows, self._direction = rows, change
         counted = self.block.counts_sample[rows]
         try:
-            direction = None
-            if request.direction_grid is not None:
-                # Everybody goes where the holders without labels can follow.
-                self._direction = self.on_grid(change, request.direction_grid)
-                lent = np.where(counted[:, None], self._direction, 0.0)
-                direction = self.sealed(lent, request.direction_grid)
+            # On the grid, so that holders without labels can go exactly as far.
+            self._rows, self._direction = rows, self.on_grid(change, request.duals_grid)
+            lent = np.where(counted[:, None], self._direction, 0.0)
+            direction = (
+                self.sealed(lent, request.duals_grid) if request.is_lent else None
+            )
             image = self.combine(rows, self.weighted(self._direction, rows))
             return m.Image(
                 self.sealed(image, request.grid, sealer=self.feature_sealer),

@@ -126,7 +126,8 @@ class DirectionRequest(Message, frozen=True):
     trial_steps: list[Share]
     grid: GridSpec
     totals_grid: GridSpec
-    direction_grid: GridSpec | None  # given to those whose direction others need
+    duals_grid: GridSpec  # on which the direction is rounded, towards zero
+    is_lent: bool  # whether holders without labels need the direction
 
 
 class AdoptRequest(Message, frozen=True):
