@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import numbers
+import operator
 import warnings
 from collections.abc import Mapping
 from typing import Any, Literal, Self
@@ -22,7 +24,9 @@ from hyfdca.algorithms.problem import Profile
 from hyfdca.losses import FloatArray, Loss, make_loss
 from hyfdca.participation import Participation, random_fraction
 from hyfdca.partition import Partition, grid, layout_of
-from hyfdca.training import Training, TrainingSettings, split_blocks
+from hyfdca.training import ADVICE, Training, TrainingSettings, split_blocks
+
+_LARGEST = 1e100  # of settings and data: squares must stay numbers
 
 
 class _FederatedLinearModel(BaseEstimator):
@@ -61,6 +65,11 @@ class _FederatedLinearModel(BaseEstimator):
         """Split the data over clients, train, and set the fitted attributes."""
         settings = self._settings()
         table = sp.csr_array(X)
+        largest = max(
+            np.abs(table.data).max(initial=0.0), np.abs(labels).max(initial=0.0)
+        )
+        if largest > _LARGEST:
+            raise ValueError(f"A number of {largest:.1g} is too large; scale the data.")
         partition = self._partition(table.shape, settings.hyfdca.seed)
         layout = layout_of(partition, bias=self.fit_intercept)
         bias = float(self.intercept_scaling) if self.fit_intercept else None
@@ -89,16 +98,20 @@ class _FederatedLinearModel(BaseEstimator):
         _check_choice("profile", self.profile, ("open", "sealed"))
         for name in ("l2", "local_fraction", "intercept_scaling"):
             _check_positive(name, getattr(self, name))
+        if self.iic is not None:
+            _check_positive("iic", self.iic)
+        if self.local_fraction > 1:
+            raise ValueError(f"local_fraction is at most 1, got {self.local_fraction}.")
         if self.tol < 0 or math.isnan(self.tol):
             raise ValueError(f"tol must not be negative, got {self.tol}.")
         max_rounds = self.max_rounds if self.max_iter is None else self.max_iter
-        _check_at_least_one("max_rounds", max_rounds)
-        _check_at_least_one("measure_every", self.measure_every)
+        _check_count("max_rounds", max_rounds)
+        _check_count("measure_every", self.measure_every)
         seed = int(check_random_state(self.random_state).randint(2**31))
         hyfdca = HyfdcaSettings(
             variant=self.variant,
             step=self.step,
-            local_fraction=min(float(self.local_fraction), 1.0),
+            local_fraction=float(self.local_fraction),
             iic=self.iic,
             seed=seed,
         )
@@ -121,7 +134,13 @@ class _FederatedLinearModel(BaseEstimator):
     def _partition(self, shape: tuple[int, int], seed: int) -> Partition:
         if isinstance(self.grid, Partition):
             return self.grid
-        n_rows, n_columns = self.grid
+        try:
+            n_rows, n_columns = (operator.index(n) for n in self.grid)
+        except (TypeError, ValueError):
+            raise ValueError(
+                "grid must be two whole numbers (sample groups, feature groups) or a "
+                f"Partition, got {self.grid!r}."
+            ) from None
         clipped = (min(n_rows, shape[0]), min(n_columns, shape[1]))
         return grid(*shape, clipped, seed)
 
@@ -136,8 +155,8 @@ class _FederatedLinearModel(BaseEstimator):
         gap = self.certificate_.relative_gap if self.certificate_ else math.nan
         warnings.warn(
             f"Stopped ({self.stop_reason_}) after {self.n_iter_} rounds at a certified "
-            f"relative gap of {gap:.2g}, above tol={self.tol:g}: raise max_rounds, or "
-            "scale the features, or use a larger l2.",
+            f"relative gap of {gap:.2g}, above tol={self.tol:g}: "
+            f"{ADVICE[self.stop_reason_]}.",
             ConvergenceWarning,
             stacklevel=4,
         )
@@ -277,6 +296,8 @@ class HyFDCAClassifier(ClassifierMixin, _FederatedLinearModel):  # noqa: D101
         if self.class_weight is None:
             return None
         weight = compute_class_weight(self.class_weight, classes=self.classes_, y=y)
+        if not np.all((weight >= 0) & (weight <= _LARGEST)):
+            raise ValueError(f"class_weight must not be negative: {self.class_weight}.")
         return np.repeat(weight[codes][:, None], labels.shape[1], axis=1)
 
     def decision_function(self, X: ArrayLike) -> FloatArray:
@@ -353,11 +374,11 @@ def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
         raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}.")
 
 
-def _check_at_least_one(name: str, value: int) -> None:
-    if value < 1:
-        raise ValueError(f"{name} must be at least 1, got {value}.")
+def _check_count(name: str, value: Any) -> None:
+    if not isinstance(value, numbers.Integral) or value < 1:
+        raise ValueError(f"{name} must be a whole number from 1, got {value!r}.")
 
 
-def _check_positive(name: str, value: float) -> None:
-    if not 0 < value < math.inf:
+def _check_positive(name: str, value: Any) -> None:
+    if not isinstance(value, numbers.Real) or not 0 < value <= _LARGEST:
         raise ValueError(f"{name} must be a positive number, got {value!r}.")

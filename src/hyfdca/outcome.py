@@ -19,7 +19,7 @@ from hyfdca.figures import Convergence, draw_convergence
 from hyfdca.losses import FloatArray
 from hyfdca.runtimes.inprocess import Traffic
 from hyfdca.study import Run, load, prepare
-from hyfdca.training import RoundReport
+from hyfdca.training import ADVICE, RoundReport
 
 Watcher = Callable[[Run, RoundReport], None]
 
@@ -67,8 +67,8 @@ class Outcome:
         return (
             f"Not converged: stopped ({training.stop_reason}) after {self.n_rounds} "
             f"rounds at a certified relative gap of "
-            f"{self.certificate.relative_gap:.2g}, above tol = {tolerance:g}; raise "
-            "max_rounds, scale the features or use a larger l2."
+            f"{self.certificate.relative_gap:.2g}, above tol = {tolerance:g}; "
+            f"{ADVICE[training.stop_reason]}."
         )
 
     def traffic(self) -> Traffic:

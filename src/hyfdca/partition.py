@@ -196,6 +196,14 @@ class Layout:
         """Return who counts each feature's weight: its lowest-ranked holder."""
         return self.features.first_holders([True] * self.n_clients)
 
+    @cached_property
+    def label_counts(self) -> IntArray:
+        """How many clients with labels hold each sample; at least 1."""
+        counts = np.zeros(self.samples.n_items, np.int64)
+        for items, has_labels in zip(self.samples.items, self.labelled, strict=True):
+            counts[items] += has_labels
+        return np.maximum(counts, 1)
+
     def counts_samples(self, client: int) -> BoolArray:
         """Return which of its samples a client is designated for."""
         return np.equal(self.sample_designees[self.samples.items[client]], client)

@@ -28,6 +28,13 @@ from hyfdca.runtimes.inprocess import InProcess, Traffic
 StopReason = Literal["tolerance", "round limit", "diverged"]
 
 
+# What to do about a run that stopped for another reason than its tolerance.
+ADVICE: dict[str | None, str] = {
+    "round limit": "raise max_rounds, scale the features or use a larger l2",
+    "diverged": "use step='auto', or draw fewer samples a round",
+}
+
+
 class ServerHalf(Protocol):
     """What a training run needs of an algorithm."""
 
@@ -50,7 +57,7 @@ class TrainingSettings:
     l2_strength: float
     hyfdca: HyfdcaSettings = field(default_factory=HyfdcaSettings)
     profile: Profile = "sealed"
-    max_rounds: int = 2000
+    max_rounds: int = 1000
     tolerance: float = 1e-3
     measure_every: int = 1
 
@@ -134,10 +141,14 @@ class Training:
         )
 
     def rounds(self) -> Iterator[RoundReport]:
-        """Train until the gap is small enough or the limit is reached."""
-        self.driver.run(self.server.set_up(), self.set_up_traffic)
-        self._measure(self.set_up_traffic)
-        for round_number in range(1, self.settings.max_rounds + 1):
+        """Train until the gap is small enough or the limit is reached.
+
+        Whoever stops listening may ask again and goes on where it was.
+        """
+        if self.certificate is None:
+            self.driver.run(self.server.set_up(), self.set_up_traffic)
+            self._measure(self.set_up_traffic)
+        for round_number in range(len(self.history) + 1, self.settings.max_rounds + 1):
             try:
                 report = self._round(round_number)
             except DivergenceError:
@@ -162,7 +173,12 @@ class Training:
         return self.driver.run(release(self.server.coordinator), self.release_traffic)
 
     def _round(self, round_number: int) -> RoundReport:
+        n_clients = self.layout.n_clients
         participants = tuple(self.participation.of_round(round_number))
+        if participants and not 0 <= min(participants) <= max(participants) < n_clients:
+            raise ValueError(
+                f"Round {round_number} names others than the {n_clients} clients."
+            )
         traffic, measuring = Traffic(), Traffic()
         started = time.perf_counter()
         self.driver.run(self.server.round(participants), traffic)

@@ -4,7 +4,7 @@
 |-----------------|------------------------------------|--------------------------|
 | measure shares  | duals a client missed, sealed      | Σ α_i x_{k,i}            |
 | measure margins | weights                            | x_{k,i}·w, sealed        |
-| losses          | margins of all samples, sealed     | totals, sealed           |
+| losses          | margins of samples counted, sealed | totals, sealed           |
 | open            | grand totals, to one client        | P and D, open            |
 | release         | -                                  | weights, open            |
 
@@ -22,6 +22,7 @@ import numpy as np
 from hyfdca.algorithms.aggregation import EVERYWHERE, CachedSum
 from hyfdca.losses import FloatArray
 from hyfdca.objective import relative_gap
+from hyfdca.partition import IntArray
 from hyfdca.protocol import messages as m
 from hyfdca.protocol.client import Phase
 from hyfdca.protocol.codec import pack_reals, unpack_reals
@@ -67,7 +68,9 @@ def certify(coordinator: Coordinator) -> Conversation[Certificate]:
         coordinator.everyone,
         ["totals"],
         lambda client: m.LossesRequest(
-            margins.take(client), is_current, coordinator.spec("totals")
+            margins.take(client, _counted(coordinator, client)),
+            is_current,
+            coordinator.spec("totals"),
         ),
         m.Part,
     )
@@ -81,31 +84,29 @@ def certify(coordinator: Coordinator) -> Conversation[Certificate]:
     )
 
 
+def _counted(coordinator: Coordinator, client: int) -> IntArray | None:
+    """Return the positions whose loss a client counts: no others' margins are sent."""
+    counted = coordinator.layout.counts_samples(client)
+    return None if counted.all() else np.flatnonzero(counted)
+
+
 def _margins_on_the_side(coordinator: Coordinator) -> Conversation[CachedSum]:
     """Sum shares, then margins, of everybody with the present duals."""
     missed = [coordinator.pending(client) for client in coordinator.everyone]
-    parts = yield from coordinator.gather(
+    shares = yield from coordinator.gather_sum(
         "measure shares",
-        coordinator.everyone,
         ["shares"],
         lambda client: coordinator.shares_request(client, missed[client]),
-        m.Part,
+        coordinator.feature_sum(),
     )
-    shares = coordinator.feature_sum()
-    for client, part in parts.items():
-        shares.put(client, part.vector)
-    parts = yield from coordinator.gather(
+    margins = yield from coordinator.gather_sum(
         "measure margins",
-        coordinator.everyone,
         ["margins"],
         lambda client: m.MarginsRequest(
             shares.take(client), None, coordinator.spec("margins")
         ),
-        m.Part,
+        coordinator.sample_sum(),
     )
-    margins = coordinator.sample_sum()
-    for client, part in parts.items():
-        margins.put(client, part.vector)
     return margins
 
 
@@ -130,6 +131,7 @@ class Measuring:
         self._holder = holder
         self._duals, self._weights = holder.duals, holder.weights
         self._weights_step = 0.0
+        self._certified = holder.weights  # those whose losses were last reported
         self.phases = {
             "measure shares": Phase(m.SharesRequest, self._shares),
             "measure margins": Phase(m.MarginsRequest, self._margins),
@@ -171,13 +173,16 @@ class Measuring:
         error = holders * self._weights_step / 2 / problem.l2_scale
         totals[2] = 0.5 * problem.l2_strength * (sizes**2).sum(axis=0)
         totals[3] = 0.5 * problem.l2_strength * ((sizes + error) ** 2).sum(axis=0)
-        return holder.part(totals, request.grid, "up")
+        part = holder.part(totals, request.grid, "up")
+        if isinstance(part, m.Part):
+            self._certified = self._weights
+        return part
 
     def _loss_totals(self, sums: m.Sums, labels: FloatArray) -> FloatArray:
         """Return mean loss and mean conjugate over the samples counted here."""
         holder, loss = self._holder, self._holder.problem.loss
         counted = holder.block.counts_sample
-        margins = holder.opened(sums, (len(holder.duals), -1))[counted]
+        margins = holder.opened(sums, (int(counted.sum()), -1))
         error = holder.sample_holders[counted, None] * grid_step(sums) / 2
         above, below = (
             loss.value(margins + sign * error, labels[counted]) for sign in (1, -1)
@@ -189,7 +194,8 @@ class Measuring:
 
     def _release(self, _: m.Message) -> m.Released:
         """Give away the measured weights of the features this client answers for."""
-        return m.Released(pack_reals(self._weights[self._holder.block.counts_feature]))
+        counted = self._holder.block.counts_feature
+        return m.Released(pack_reals(self._certified[counted]))
 
 
 def grid_step(sums: m.Sums) -> float:

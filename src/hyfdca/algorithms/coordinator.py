@@ -34,6 +34,7 @@ from hyfdca.protocol.server import Conversation, ServerSession
 
 _MARGIN_HEADROOM = 64.0  # over the largest margin of any point that is not worse than 0
 _DUAL_HEADROOM = 64.0  # over the steepest slope at 0, where duals are unbounded
+_NEWS_KEPT = 64  # lists of changed duals that wait for an absent client, then joined
 _COARSEST_BITS = 128  # a grid may get coarser by; beyond it, a run has diverged
 
 
@@ -91,16 +92,12 @@ class Coordinator:
             "bounds", dict.fromkeys(self.everyone, m.Message()), m.Bounds
         )
         self._choose_grids(list(bounds.values()))
-        norms = self.sample_sum(1)
-        parts = yield from self.gather(
+        norms = yield from self.gather_sum(
             "norms",
-            self.everyone,
             ["norms"],
             lambda _: m.GridRequest(self.spec("norms")),
-            m.Part,
+            self.sample_sum(1),
         )
-        for client, part in parts.items():
-            norms.put(client, part.vector)
         yield from self.session.tell(
             "prepare", {c: self._prepare(c, norms) for c in self.everyone}
         )
@@ -108,20 +105,13 @@ class Coordinator:
     def _prepare(self, client: int, norms: CachedSum) -> m.Prepare:
         samples, features = self.layout.samples, self.layout.features
         held = samples.items[client]
-        label_holders = np.maximum(self._label_holders()[held], 1)
+        label_holders = self.layout.label_counts[held]
         return m.Prepare(
             norms.take(client),
             _packed(samples.counts[held]),
             _packed(label_holders),
             _packed(features.counts[features.items[client]]),
         )
-
-    def _label_holders(self) -> IntArray:
-        counts = np.zeros(self.layout.samples.n_items, np.int64)
-        for client in self.everyone:
-            if self.layout.labelled[client]:
-                counts[self.layout.samples.items[client]] += 1
-        return counts
 
     def _choose_grids(self, bounds: list[m.Bounds]) -> None:
         """Set the grids from public numbers so that no sum can overflow.
@@ -135,7 +125,8 @@ class Coordinator:
         feature_holders = int(layout.features.counts.max(initial=1))
         row_norm = sum(b.row_norm for b in bounds)
         loss_at_zero = sum(b.loss_at_zero for b in bounds) / problem.n_samples
-        largest_dual = problem.loss.lipschitz
+        # A change can be as large as the domain is wide.
+        largest_dual = problem.loss.shape.high - problem.loss.shape.low
         if math.isinf(largest_dual):
             largest_dual = _DUAL_HEADROOM * max(b.slope_at_zero for b in bounds)
         reach = math.sqrt(2 * loss_at_zero / problem.l2_strength * row_norm)
@@ -146,7 +137,7 @@ class Coordinator:
             "duals": grid_for(largest_dual, holders, EXACT_BITS),
             "margins": grid_for(_MARGIN_HEADROOM * reach, holders),
             "shares": grid_for(largest_dual * column_sum, feature_holders),
-            "totals": grid_for(_MARGIN_HEADROOM * max(loss_at_zero, 1.0), n_clients),
+            "totals": grid_for(_MARGIN_HEADROOM * loss_at_zero, n_clients),
         }
 
     # The two primitives
@@ -216,6 +207,8 @@ class Coordinator:
         """Note for every holder, absent or not, whose duals it must hear of."""
         for client, rows in positions.items():
             self._news[client].append(rows)
+            if len(self._news[client]) > _NEWS_KEPT:
+                self._news[client] = [self.pending(client)]
 
     def has_news(self, client: int) -> bool:
         """Return whether duals changed since the client last heard of them."""
@@ -268,6 +261,19 @@ class Coordinator:
                 return replies
             for grid in grids:
                 self._coarsen(grid)
+
+    def gather_sum(
+        self,
+        phase: str,
+        grids: Sequence[str],
+        request: Callable[[int], m.Message],
+        total: CachedSum,
+    ) -> Conversation[CachedSum]:
+        """Ask everybody for parts of a sum and return it with them put in."""
+        parts = yield from self.gather(phase, self.everyone, grids, request, m.Part)
+        for client, part in parts.items():
+            total.put(client, part.vector)
+        return total
 
     def _check_grids(self, client: int, reply: m.Message, grids: Sequence[str]) -> None:
         """Refuse a reply whose vectors are not on the grids asked for, in order."""

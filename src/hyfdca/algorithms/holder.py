@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -64,7 +65,10 @@ class Holder:
     # Set-up
 
     def _bounds(self, _: m.Message) -> m.Bounds:
-        """Return public bounds on this client's numbers, for choosing grids."""
+        """Return public bounds on this client's numbers, for choosing grids.
+
+        Powers of two: for the squared losses the steepest slope itself is a label.
+        """
         loss_at_zero = slope = 0.0
         if self.block.labels is not None and len(self.duals):
             zero = np.zeros_like(self.block.labels)
@@ -76,10 +80,10 @@ class Holder:
         counts = self.weighted(np.ones_like(self.duals))
         columns = np.asarray(abs(self.block.X).T @ counts)
         return m.Bounds(
-            row_norm=float(self._partial_norms().max(initial=0.0)),
-            column_sum=float(columns.max(initial=0.0)),
-            slope_at_zero=slope,
-            loss_at_zero=loss_at_zero,
+            row_norm=_power_above(float(self._partial_norms().max(initial=0.0))),
+            column_sum=_power_above(float(columns.max(initial=0.0))),
+            slope_at_zero=_power_above(slope),
+            loss_at_zero=_power_above(loss_at_zero),
         )
 
     def _norms(self, request: m.GridRequest) -> m.Message:
@@ -123,9 +127,9 @@ class Holder:
 
     def _margins(self, request: m.MarginsRequest) -> m.Message:
         """SecureInnerProduct: return x_{k,i}·w_k of the samples asked for."""
+        rows = self.unpack_rows(request.positions)
         if request.weights is not None:
             self._weights(m.WeightsNotice(request.weights))
-        rows = self.unpack_rows(request.positions)
         return self.part(self.products(rows, self.weights), request.grid)
 
     # Totals
@@ -224,3 +228,8 @@ class Holder:
     def _partial_norms(self) -> FloatArray:
         X = self.block.X
         return np.asarray(X.multiply(X).sum(axis=1), dtype=np.float64).reshape(-1, 1)
+
+
+def _power_above(value: float) -> float:
+    """Return the power of two just above a number; 0 for 0."""
+    return math.ldexp(1.0, math.frexp(value)[1]) if value > 0 else 0.0

@@ -80,7 +80,8 @@ class HyfdcaSettings:
     cap : {"printed", "largest", "one"}
         c_k of the theory variant: N_k/N, N_k/max N_j (E12), or 1 (Theorems 3 and 4).
     divide_by : {"active", "all"}
-        Average over the holders present (E9) or over all holders, as printed.
+        Average over the holders present (E9) or over all holders, as printed. The
+        safe step always averages over all.
     refresh : {"auto", "drawn", "all"}
         Which margins active clients send each round: those of drawn samples, as in
         the paper's experiments, or all, as in Algorithm 2. With everybody present
@@ -167,9 +168,9 @@ class HyfdcaServer:
         else:
             yield from self.coordinator.send_weights(participants)
         self._previous = set(participants)
-        refreshes_all = not draw.is_shared or self._refreshes_all
+        # Only where all is sent anew: a share kept up to date gathers rounding.
         is_hybrid = not self.coordinator.layout.is_horizontal
-        self.coordinator.is_exact = self.is_complete and refreshes_all and is_hybrid
+        self.coordinator.is_exact = is_hybrid and not draw.is_shared
 
     def primal_aggregation(self, clients: Sequence[int]) -> Conversation[None]:
         """Algorithm 4, after sending the duals that changed (Algorithm 1)."""
@@ -215,10 +216,7 @@ class HyfdcaServer:
     ) -> m.StepRequest:
         coordinator, drawn = self.coordinator, draw.drawn[client]
         is_horizontal = coordinator.layout.is_horizontal
-        divides_all = self.is_complete or self.settings.divide_by == "all"
-        divisors = (
-            None if divides_all else self._active_holders(client, participants, drawn)
-        )
+        divisors = self._divisors(client, participants, drawn)
         is_decreasing = self.settings.aggregation == "decreasing"
         return m.StepRequest(
             drawn=pack_indices(drawn),
@@ -249,10 +247,17 @@ class HyfdcaServer:
             return len(items[client]) / self.coordinator.problem.n_samples
         return len(items[client]) / max(len(held) for held in items)
 
-    def _active_holders(
+    def _divisors(
         self, client: int, participants: Sequence[int], drawn: IntArray | None
-    ) -> IntArray:
-        """Count the participants that could have drawn each of a client's samples."""
+    ) -> IntArray | None:
+        """Count the participants that may have drawn each sample; None: all holders.
+
+        The safe step divides by all: where holders are absent their shares lack what
+        changes now, and those who come later would go the same way again.
+        """
+        is_safe = self.settings.step != "paper" and self.settings.variant == "practical"
+        if self.is_complete or is_safe or self.settings.divide_by == "all":
+            return None
         layout = self.coordinator.layout
         items = layout.samples.items[client]
         items = items if drawn is None else items[drawn]
@@ -289,10 +294,8 @@ class HyfdcaServer:
             counted = layout.counts_samples(client)
             if counted.any():
                 drawn[client] = None if counted.all() else np.flatnonzero(counted)
-        items = enumerate(layout.samples.items)
-        touched: dict[int, IntArray | None] = {
-            k: None for k, held in items if len(held)
-        }
+        # Everybody, also those without samples: they must get the weights to measure.
+        touched: dict[int, IntArray | None] = dict.fromkeys(self.coordinator.everyone)
         return Draw(drawn, touched, layout.samples.n_items, is_shared=False)
 
     def _local_steps(self, client: int) -> int:
@@ -363,11 +366,11 @@ class HyfdcaClient(Holder):
 
     def _margins_of(self, rows: Rows, request: m.StepRequest) -> FloatArray:
         """Return x_i·w: summed over holders, or computed by a sample's only holder."""
+        if request.margins is not None:
+            return self.opened(request.margins, (self.count(rows), -1))
         if request.weights is not None:
             self._weights(m.WeightsNotice(request.weights))
-        if request.margins is None:
-            return self.products(rows, self.weights)
-        return self.opened(request.margins, (self.count(rows), -1))
+        return self.products(rows, self.weights)
 
     def _divisors(self, rows: Rows, request: m.StepRequest) -> IntArray:
         if request.is_alone:

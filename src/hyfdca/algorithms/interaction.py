@@ -91,22 +91,19 @@ def _probe_margins(
     coordinator: Coordinator, start: FloatArray, shares: CachedSum | None, scale: float
 ) -> Conversation[CachedSum]:
     features = coordinator.layout.features
-    parts = yield from coordinator.gather(
-        "probe margins",
-        coordinator.everyone,
-        ["probe margins"],
-        lambda client: m.ProbeRequest(
-            None if shares else pack_reals(start[features.items[client]]),
-            shares.take(client) if shares else [],
-            scale,
-            coordinator.spec("probe margins"),
-        ),
-        m.Part,
+    return (
+        yield from coordinator.gather_sum(
+            "probe margins",
+            ["probe margins"],
+            lambda client: m.ProbeRequest(
+                None if shares else pack_reals(start[features.items[client]]),
+                shares.take(client) if shares else [],
+                scale,
+                coordinator.spec("probe margins"),
+            ),
+            coordinator.sample_sum(1),
+        )
     )
-    margins = coordinator.sample_sum(1)
-    for client, part in parts.items():
-        margins.put(client, part.vector)
-    return margins
 
 
 def _probe_shares(

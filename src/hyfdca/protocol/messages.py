@@ -179,7 +179,7 @@ class ProbeSharesRequest(Message, frozen=True):
 
 
 class LossesRequest(Message, frozen=True):
-    """Measuring: margins of all samples down, sealed totals up."""
+    """Measuring: margins of the samples a client counts down, sealed totals up."""
 
     margins: Sums
     is_current: bool  # the training state is what is measured
