@@ -117,7 +117,7 @@ BAD = {
     ),
     "no name": (lambda f: f.settings.pop("name"), "missing key `name`"),
     "wrong type": (setting(l2='"much"'), "at study.l2: expected `float`"),
-    "wrong range": (setting(l2="-1"), "at study.l2: expected `float` > 0"),
+    "wrong range": (setting(l2="-1"), "at study.l2: expected `float` >= "),
     "not finite": (setting(l2="inf"), "at study.l2"),
     "wrong choice": (setting(scale='"minmax"'), "at study.scale: invalid enum value"),
     "encryption": (setting(encryption='"rot13"'), "at study.encryption"),
@@ -242,6 +242,17 @@ def test_not_converging_is_a_warning(tmp_path, hyfdca):
     result = json.loads((tmp_path / "out" / "result.json").read_text())
     assert list(result) == [*KEYS, "warning"]
     assert "round limit" in result["warning"]
+
+
+def test_names_are_text(tmp_path, hyfdca):
+    """Signs that a terminal or a figure would read as markup are shown as they are."""
+    files = make_files()
+    files.settings["name"] = '"[/x] $x_$ 50 %"'
+    path = files.write(tmp_path)
+    code, output, errors = hyfdca("train", path, "--out", tmp_path / "[bold]out")
+    assert (code, errors) == (0, "")
+    assert "[/x] $x_$ 50 %" in output
+    assert "[bold]out" in output
 
 
 def test_demo(tmp_path, hyfdca):

@@ -129,6 +129,12 @@ def test_bad_files(tmp_path, case):
     assert "secret" not in str(caught.value)
 
 
+def csr_parts(**changes):
+    """Return what a sparse NPZ file has, with some of it spoiled."""
+    parts = {"data": [1.0, 2.0], "indices": [0, 1], "indptr": [0, 1, 2]}
+    return {**parts, "shape": [2, 2], "y": [1, 2], **changes}
+
+
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
@@ -137,6 +143,10 @@ def test_bad_files(tmp_path, case):
         ({"y": [1]}, "no table of numbers"),
         ({"X": [["a"]], "y": [1]}, "no table of numbers"),
         ({"X": np.ones(3), "y": [1]}, "no table of numbers"),
+        ({"X": 1j * np.eye(2), "y": [1, 2]}, "no table of numbers"),
+        (csr_parts(indices=[0, 7]), "no table of numbers"),
+        (csr_parts(indices=[0, -1]), "no table of numbers"),
+        (csr_parts(indptr=[0, 9, 2]), "no table of numbers"),
     ],
 )
 def test_bad_npz(tmp_path, arrays, message):
@@ -144,6 +154,43 @@ def test_bad_npz(tmp_path, arrays, message):
     np.savez(tmp_path / "a.npz", **arrays)
     with pytest.raises(TableError, match=message):
         read_table(tmp_path / "a.npz", Columns())
+
+
+def test_cells_stored_twice_are_added(tmp_path):
+    """A sparse file may repeat a cell; its values add up, as in SciPy."""
+    arrays = csr_parts(data=[1.0, 2.0], indices=[1, 1], indptr=[0, 2, 2])
+    np.savez(tmp_path / "a.npz", **arrays)
+    table = read_table(tmp_path / "a.npz", Columns())
+    assert table.cells.toarray().tolist() == [[0.0, 3.0], [0.0, 0.0]]
+    assert table.cells.nnz == 1
+
+
+def test_other_bytes_in_an_npz(tmp_path):
+    """An array of its own, or a broken archive, is refused in words."""
+    np.save(tmp_path / "b.npy", np.eye(2))
+    (tmp_path / "b.npy").rename(tmp_path / "b.npz")
+    np.savez_compressed(tmp_path / "a.npz", X=np.eye(50), y=np.ones(50))
+    broken = bytearray((tmp_path / "a.npz").read_bytes())
+    broken[60:80] = bytes(20)
+    (tmp_path / "a.npz").write_bytes(broken)
+    for name in ("a.npz", "b.npz"):
+        with pytest.raises(TableError, match="no NPZ file"):
+            read_table(tmp_path / name, Columns())
+
+
+def test_a_feature_number_beyond_reason(tmp_path):
+    """One huge index does not make billions of features."""
+    path = write(tmp_path, "a.libsvm", "1 1:2 2000000000:1\n-1 1:1\n")
+    with pytest.raises(TableError, match="without gaps"):
+        read_table(path, Columns())
+
+
+def test_tables_show_no_cells(tmp_path):
+    """The repr of a table tells no ID, label or cell."""
+    path = write(tmp_path, "a.csv", "id,u,y\nsecret,1,hidden\n")
+    shown = repr(read_table(path, NAMED))
+    assert "secret" not in shown
+    assert "hidden" not in shown
 
 
 def test_features_named_twice(tmp_path):

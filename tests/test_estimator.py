@@ -1,5 +1,7 @@
 """The scikit-learn face: conventions, optima, certificates."""
 
+from copy import deepcopy
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -14,7 +16,7 @@ from hyfdca import HyFDCAClassifier, HyFDCARegressor
 from hyfdca import partition as parts
 from hyfdca.losses import make_loss
 from hyfdca.objective import Objective
-from hyfdca.participation import cyclic
+from hyfdca.participation import cyclic, random_fraction
 
 
 @pytest.fixture(scope="module")
@@ -223,6 +225,7 @@ def test_participation_and_paper_settings_are_reachable(cancer):
         {"participation": cyclic([[0, 1, 2], [3, 4, 5], [6, 7, 8]])},
         {"variant": "theory"},
         {"step": "safe", "local_fraction": 0.1, "profile": "open"},
+        {"step": "paper", "paper_settings": {"local_steps": 2, "refresh": "all"}},
     ):
         model = HyFDCAClassifier(max_rounds=5, random_state=0, **settings)
         with pytest.warns(ConvergenceWarning):
@@ -251,6 +254,18 @@ def test_participation_and_paper_settings_are_reachable(cancer):
         ({"step": "line_search", "participation": 0.5}, "every client"),
         ({"variant": "theory", "step": "safe"}, "step"),
         ({"grid": (0, 3)}, "group"),
+        ({"grid": 3}, "grid"),
+        ({"grid": (2.5, 2)}, "grid"),
+        ({"iic": 0.0}, "iic"),
+        ({"iic": float("nan")}, "iic"),
+        ({"local_fraction": 5.0}, "local_fraction"),
+        ({"max_rounds": 2.5}, "max_rounds"),
+        ({"intercept_scaling": 1e200}, "intercept_scaling"),
+        ({"class_weight": {0: -1.0, 1: 1.0}}, "class_weight"),
+        ({"participation": cyclic([[0, 99]])}, "clients"),
+        ({"paper_settings": {"colour": 3}}, "colour"),
+        ({"paper_settings": {"cap": "none"}}, "cap"),
+        ({"paper_settings": {"local_steps": 0}}, "local_steps"),
         ({"grid": parts.grid(7, 7, (2, 2))}, "partition"),
     ],
 )
@@ -259,3 +274,25 @@ def test_bad_settings_are_refused_in_words(cancer, settings, message):
     X, y = cancer
     with pytest.raises(ValueError, match=message):
         HyFDCAClassifier(**settings).fit(X, y)
+
+
+def test_huge_numbers_are_refused_in_words(cancer):
+    """Data whose squares are no numbers are refused before anything is sent."""
+    X, y = cancer
+    with pytest.raises(ValueError, match="scale the data"):
+        HyFDCAClassifier().fit(1e160 * X, y)
+    with pytest.raises(ValueError, match="scale the data"):
+        HyFDCARegressor().fit(X, 1e160 * y)
+
+
+def test_a_fitted_model_can_be_copied_with_its_participation(cancer):
+    """Estimators with a participation of their own go through joblib and back."""
+    X, y = cancer
+    model = HyFDCAClassifier(
+        participation=random_fraction(9, 0.9, seed=1), l2=1.0, max_rounds=2
+    )
+    with pytest.warns(ConvergenceWarning):
+        model.fit(X, y)
+    copy = deepcopy(model)
+    assert np.array_equal(copy.predict(X), model.predict(X))
+    assert copy.participation.of_round(3) == model.participation.of_round(3)

@@ -275,3 +275,20 @@ def test_traffic_counts_everything(tmp_path):
     before = 9.5 + training.set_up_traffic.round_trips
     before += training.release_traffic.round_trips
     assert outcome.traffic().round_trips == rounds + before
+
+
+def test_participation_and_settings_of_the_paper(tmp_path):
+    """Bernoulli and cyclic participation and HyFDCA's own settings are reachable."""
+    for participation, expected in (
+        ('{kind = "cyclic", sets = [["north"], ["city", "coast"]]}', [(0,), (1, 2)]),
+        ('{kind = "bernoulli", probability = 1.0}', [(0, 1, 2)] * 2),
+    ):
+        files = make_files()
+        files.settings |= {"participation": participation, "max_rounds": "2"}
+        files.settings["paper_settings"] = '{local_steps = 3, refresh = "all"}'
+        training = outcome_of(files, tmp_path).run.training
+        assert [r["participants"] for r in training.history] == expected
+        assert training.settings.hyfdca.local_steps == 3
+    files.settings["participation"] = '{kind = "cyclic", sets = [["nowhere"]]}'
+    with pytest.raises(StudyError, match="'nowhere'"):
+        outcome_of(files, tmp_path)

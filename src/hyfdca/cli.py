@@ -36,7 +36,7 @@ def demo(out: Out = None) -> None:
     with RoundsDisplay(console) as display:
         outcome = run_demo(folder, display)
     show(console, outcome)
-    console.print(f"Written to {folder}", soft_wrap=True)
+    console.print(f"Written to {folder}", soft_wrap=True, markup=False)
 
 
 @app.command()
@@ -49,7 +49,7 @@ def train(
     with RoundsDisplay(console) as display:
         outcome = train_file(study, folder, display)
     show(console, outcome)
-    console.print(f"Written to {folder}", soft_wrap=True)
+    console.print(f"Written to {folder}", soft_wrap=True, markup=False)
 
 
 def _print_version(wanted: bool) -> None:

@@ -7,7 +7,7 @@ IDs are compared as they are.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -72,10 +72,10 @@ class Consortium:
 
     names: tuple[str, ...]
     features: tuple[str, ...]
-    partition: Partition
+    partition: Partition = field(repr=False)
     labelled: tuple[bool, ...]
-    tables: tuple[sp.csr_array, ...]
-    labels: tuple[FloatArray | None, ...]
+    tables: tuple[sp.csr_array, ...] = field(repr=False)
+    labels: tuple[FloatArray | None, ...] = field(repr=False)
     classes: tuple[str, ...]
 
     def layout(self, bias: bool) -> Layout:

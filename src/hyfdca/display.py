@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Self
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -85,7 +86,8 @@ def show(console: Console, outcome: Outcome) -> None:
 
 def _results(outcome: Outcome) -> Table:
     result = outcome.result()
-    table = Table(title=outcome.run.study.name, title_justify="left", show_header=False)
+    title = escape(outcome.run.study.name)
+    table = Table(title=title, title_justify="left", show_header=False)
     table.add_column(style="bold")
     table.add_column(justify="right")
     if outcome.relative_loss is not None:
@@ -101,7 +103,7 @@ def _results(outcome: Outcome) -> Table:
     table.add_row("encryption", result["encryption"])
     table.add_row("seconds", f"{result['seconds']:.2f}")
     if outcome.warning:
-        table.caption, table.caption_style = outcome.warning, "bold yellow"
+        table.caption, table.caption_style = escape(outcome.warning), "bold yellow"
     return table
 
 
@@ -115,7 +117,7 @@ def _holders(outcome: Outcome) -> Table:
     table.add_column("labels")
     for client, holding in enumerate(partition.holdings):
         table.add_row(
-            consortium.names[client],
+            escape(consortium.names[client]),
             f"{len(holding.samples):,}",
             f"{(partition.samples.counts[holding.samples] > 1).sum():,}",
             f"{len(holding.features):,}",

@@ -26,7 +26,15 @@ from hyfdca.participation import Participation, random_fraction
 from hyfdca.partition import Partition, grid, layout_of
 from hyfdca.training import ADVICE, Training, TrainingSettings, split_blocks
 
-_LARGEST = 1e100  # of settings and data: squares must stay numbers
+PAPER_SETTINGS = {
+    "local_steps",
+    "aggregation",
+    "cap",
+    "divide_by",
+    "refresh",
+    "second_inner_product",
+}
+_LARGEST = 1e100  # of settings and data: squares and inverses must stay numbers
 
 
 class _FederatedLinearModel(BaseEstimator):
@@ -44,6 +52,7 @@ class _FederatedLinearModel(BaseEstimator):
     participation: float | Participation
     local_fraction: float
     iic: float | None
+    paper_settings: Mapping[str, Any] | None
     profile: Profile
     encryption: Literal["none"]
     fit_intercept: bool
@@ -93,8 +102,6 @@ class _FederatedLinearModel(BaseEstimator):
     def _settings(self) -> TrainingSettings:
         _check_choice("algorithm", self.algorithm, ("hyfdca",))
         _check_choice("encryption", self.encryption, ("none",))
-        _check_choice("variant", self.variant, ("practical", "theory"))
-        _check_choice("step", self.step, ("auto", "paper", "safe", "line_search"))
         _check_choice("profile", self.profile, ("open", "sealed"))
         for name in ("l2", "local_fraction", "intercept_scaling"):
             _check_positive(name, getattr(self, name))
@@ -108,12 +115,20 @@ class _FederatedLinearModel(BaseEstimator):
         _check_count("max_rounds", max_rounds)
         _check_count("measure_every", self.measure_every)
         seed = int(check_random_state(self.random_state).randint(2**31))
+        more = dict(self.paper_settings or {})
+        unknown = set(more) - PAPER_SETTINGS
+        if unknown:
+            raise ValueError(
+                f"paper_settings has no {', '.join(sorted(unknown))}; it takes "
+                f"{', '.join(sorted(PAPER_SETTINGS))}."
+            )
         hyfdca = HyfdcaSettings(
             variant=self.variant,
             step=self.step,
             local_fraction=float(self.local_fraction),
             iic=self.iic,
             seed=seed,
+            **more,
         )
         return TrainingSettings(
             loss=self._loss(),
@@ -195,6 +210,10 @@ _PARAMETERS = """
         Share of its samples that a client updates in a round.
     iic : float, optional
         The paper's inner iterations constant, instead of ``local_fraction``.
+    paper_settings : mapping, optional
+        Further settings of the paper's algorithm by name: ``local_steps``,
+        ``aggregation``, ``cap``, ``divide_by``, ``refresh``, ``second_inner_product``,
+        documented at ``hyfdca.algorithms.hyfdca.HyfdcaSettings``.
     profile : {"sealed", "open"}
         Whether the server may see the weights during training.
     encryption : {"none"}
@@ -256,6 +275,7 @@ class HyFDCAClassifier(ClassifierMixin, _FederatedLinearModel):  # noqa: D101
         participation: float | Participation = 1.0,
         local_fraction: float = 1.0,
         iic: float | None = None,
+        paper_settings: Mapping[str, Any] | None = None,
         profile: Profile = "sealed",
         encryption: Literal["none"] = "none",
         fit_intercept: bool = True,
@@ -343,6 +363,7 @@ class HyFDCARegressor(RegressorMixin, _FederatedLinearModel):  # noqa: D101
         participation: float | Participation = 1.0,
         local_fraction: float = 1.0,
         iic: float | None = None,
+        paper_settings: Mapping[str, Any] | None = None,
         profile: Profile = "sealed",
         encryption: Literal["none"] = "none",
         fit_intercept: bool = True,
@@ -380,5 +401,8 @@ def _check_count(name: str, value: Any) -> None:
 
 
 def _check_positive(name: str, value: Any) -> None:
-    if not isinstance(value, numbers.Real) or not 0 < value <= _LARGEST:
+    if (
+        not isinstance(value, numbers.Real)
+        or not 1 / _LARGEST <= float(value) <= _LARGEST
+    ):
         raise ValueError(f"{name} must be a positive number, got {value!r}.")

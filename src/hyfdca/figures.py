@@ -47,7 +47,8 @@ def draw_convergence(run: Convergence) -> bytes:
     figure = Figure(figsize=(10.0, 4.2), layout="constrained")
     FigureCanvasAgg(figure)
     left, right = figure.subplots(1, 2)
-    figure.suptitle(run.title, fontsize=13, color=_INK)
+    # A study's name is text, whatever signs of mathematics are in it.
+    figure.suptitle(run.title, fontsize=13, color=_INK, parse_math=False)
     _draw_objectives(left, run)
     _draw_gap(right, run)
     for axes in (left, right):

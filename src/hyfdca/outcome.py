@@ -190,6 +190,12 @@ def check_folder(folder: Path) -> None:
 def write_files(folder: Path, contents: Mapping[str, bytes]) -> None:
     """Write files so that none is ever seen half-written."""
     partial = {folder / f".{name}.part": folder / name for name in contents}
+    taken = [final.name for final in partial.values() if final.is_dir()]
+    if taken:
+        raise StudyError(
+            f"Cannot write to {folder}, which has a folder {taken[0]} where the file "
+            "goes; choose another folder with --out."
+        )
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for path, content in zip(partial, contents.values(), strict=True):

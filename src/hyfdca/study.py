@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
@@ -33,7 +33,12 @@ from hyfdca.algorithms.problem import Block, Profile
 from hyfdca.algorithms.scaling import Missing, Scale, Scaling
 from hyfdca.consortium import Consortium, Member, StudyError, align, scaled_blocks
 from hyfdca.losses import FloatArray, Loss, make_loss
-from hyfdca.participation import random_fraction
+from hyfdca.participation import (
+    Participation,
+    bernoulli,
+    cyclic,
+    random_fraction,
+)
 from hyfdca.runtimes.inprocess import Traffic
 from hyfdca.tables import Columns, TableError, label_text, normalised, read_table
 from hyfdca.training import Training, TrainingSettings
@@ -42,10 +47,45 @@ __all__ = ["Client", "Run", "Study", "StudyError", "StudyFile", "load", "prepare
 
 T = TypeVar("T")
 
-_LARGEST = 1e300
-Positive = Annotated[float, msgspec.Meta(gt=0, le=_LARGEST)]
+_LARGEST = 1e100  # squares and inverses of settings must stay numbers
+Positive = Annotated[float, msgspec.Meta(ge=1.0 / _LARGEST, le=_LARGEST)]
 Fraction = Annotated[float, msgspec.Meta(gt=0, le=1)]
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class PaperSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Further settings of HyFDCA, documented at ``HyfdcaSettings``."""
+
+    local_steps: AtLeastOne | None = None
+    aggregation: Literal["constant", "decreasing"] = "constant"
+    cap: Literal["printed", "largest", "one"] = "largest"
+    divide_by: Literal["active", "all"] = "active"
+    refresh: Literal["auto", "drawn", "all"] = "auto"
+    second_inner_product: bool = False
+
+
+class Bernoulli(
+    msgspec.Struct,
+    frozen=True,
+    forbid_unknown_fields=True,
+    tag_field="kind",
+    tag=str.lower,
+):
+    """Each organisation takes part with this probability, by itself."""
+
+    probability: Fraction
+
+
+class Cyclic(
+    msgspec.Struct,
+    frozen=True,
+    forbid_unknown_fields=True,
+    tag_field="kind",
+    tag=str.lower,
+):
+    """Sets of organisations, by name, take part in turn."""
+
+    sets: Annotated[list[list[str]], msgspec.Meta(min_length=1)]
 
 
 class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -60,9 +100,10 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     step: Step = "auto"
     profile: Profile = "sealed"
     encryption: Literal["none"] = "none"
-    participation: Fraction = 1.0
+    participation: Fraction | Bernoulli | Cyclic = 1.0
     local_fraction: Fraction = 1.0
     iic: Positive | None = None
+    paper_settings: PaperSettings = PaperSettings()
     scale: Scale = "none"
     missing: Missing = "refuse"
     fit_intercept: bool = True
@@ -191,10 +232,26 @@ def prepare(file: StudyFile, folder: Path) -> Run:
             _settings(study, loss),
             consortium.layout(study.fit_intercept),
             blocks,
-            random_fraction(len(members), study.participation, study.seed),
+            _participation(study, consortium.names),
         )
     )
     return Run(study, consortium, blocks, scaling, traffic, training)
+
+
+def _participation(study: Study, names: Sequence[str]) -> Participation:
+    """Return who takes part when, with organisations by rank."""
+    given = study.participation
+    if isinstance(given, Bernoulli):
+        return bernoulli(len(names), given.probability, study.seed)
+    if isinstance(given, Cyclic):
+        strangers = {name for members in given.sets for name in members} - set(names)
+        if strangers:
+            raise ValueError(
+                f"The participation names {sorted(strangers)[0]!r}, which is none of "
+                "the study's organisations; correct it."
+            )
+        return cyclic([[names.index(n) for n in members] for members in given.sets])
+    return random_fraction(len(names), given, study.seed)
 
 
 def _settings(study: Study, loss: Loss) -> TrainingSettings:
@@ -207,6 +264,7 @@ def _settings(study: Study, loss: Loss) -> TrainingSettings:
             local_fraction=study.local_fraction,
             iic=study.iic,
             seed=study.seed,
+            **msgspec.structs.asdict(study.paper_settings),
         ),
         profile=study.profile,
         max_rounds=study.max_rounds,

@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 import unicodedata
 import zipfile
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ from sklearn.datasets import load_svmlight_file
 FloatArray = NDArray[np.float64]
 
 _LARGEST = 1e100  # squares of larger numbers soon overflow
+_MOST_FEATURES = 20_000_000
+_BAD_ZIP = (zipfile.BadZipFile, zlib.error)
 # What a scipy sparse matrix is made of in an NPZ file
 _CSR_PARTS = {"data", "indices", "indptr", "shape"}
 
@@ -70,10 +73,10 @@ class Table:
         As text, numbers in their shortest form.
     """
 
-    ids: tuple[str, ...]
+    ids: tuple[str, ...] = field(repr=False)
     features: tuple[str, ...]
-    cells: sp.csr_array
-    labels: tuple[str, ...] | None
+    cells: sp.csr_array = field(repr=False)
+    labels: tuple[str, ...] | None = field(repr=False)
 
     @property
     def n_missing(self) -> int:
@@ -249,22 +252,33 @@ def _read_npz(path: Path, columns: Columns) -> Table:
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
-    except (ValueError, OSError, zipfile.BadZipFile):
+    except (AttributeError, EOFError, TypeError, ValueError, OSError, *_BAD_ZIP):
         raise TableError(
             f"{path.name} is no NPZ file of plain arrays; save it again"
         ) from None
     try:
-        if arrays.keys() >= _CSR_PARTS:
-            parts = tuple(arrays[name] for name in ("data", "indices", "indptr"))
-            cells = sp.csr_array(parts, shape=tuple(arrays["shape"]), dtype=np.float64)
-        else:
-            cells = stored_densely(np.asarray(arrays["X"], dtype=np.float64))
-    except (KeyError, ValueError):
+        cells = _cells_of(arrays)
+    except (KeyError, TypeError, ValueError):
         raise TableError(
             f"{path.name} has no table of numbers; save it with an array X, or with "
             "the data, indices, indptr and shape of a CSR matrix"
         ) from None
     return _numbered(path, cells, arrays.get("y"), arrays.get("ids"), columns)
+
+
+def _cells_of(arrays: dict[str, NDArray[Any]]) -> sp.csr_array:
+    """Return the table in an NPZ file's arrays; raises where they make none."""
+    if any(np.iscomplexobj(array) for array in arrays.values()):
+        raise TypeError("complex numbers")
+    if not arrays.keys() >= _CSR_PARTS:
+        return stored_densely(np.asarray(arrays["X"], dtype=np.float64))
+    parts = (arrays["data"], arrays["indices"], arrays["indptr"])
+    n_rows, n_columns = (int(size) for size in arrays["shape"])
+    cells = sp.csr_array(parts, shape=(n_rows, n_columns), dtype=np.float64)
+    # Kernels trust indices, so a file's must be looked at one by one.
+    cells.check_format(full_check=True)
+    cells.sum_duplicates()
+    return cells
 
 
 def _numbered(
@@ -276,6 +290,11 @@ def _numbered(
 ) -> Table:
     """Name features f0, f1, ... and rows by number where they have no names."""
     n_rows, n_features = cells.shape
+    if n_features > _MOST_FEATURES:
+        raise TableError(
+            f"{path.name} has a feature number {n_features}, beyond {_MOST_FEATURES}; "
+            "number features without gaps"
+        )
     if columns.has_label and labels is None:
         raise TableError(f"{path.name} has no labels; save them as the array y")
     if any(a is not None and np.shape(a) != (n_rows,) for a in (labels, ids)):

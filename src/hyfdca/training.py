@@ -89,7 +89,7 @@ class RoundReport:
         }
 
 
-@dataclass
+@dataclass(repr=False)
 class Training:
     """A run that whoever iterates over it drives.
 
@@ -148,18 +148,18 @@ class Training:
         if self.certificate is None:
             self.driver.run(self.server.set_up(), self.set_up_traffic)
             self._measure(self.set_up_traffic)
-        for round_number in range(len(self.history) + 1, self.settings.max_rounds + 1):
+        while not self._is_reached():
+            if len(self.history) == self.settings.max_rounds:
+                self.stop_reason = "round limit"
+                return
             try:
-                report = self._round(round_number)
+                report = self._round(len(self.history) + 1)
             except DivergenceError:
                 self.stop_reason = "diverged"
                 return
             self.history.append(report.as_record())
             yield report
-            if self._is_reached():
-                self.stop_reason = "tolerance"
-                return
-        self.stop_reason = "round limit"
+        self.stop_reason = "tolerance"
 
     def finish(self) -> FloatArray:
         """Run the rounds that are left and return the weights."""

@@ -25,7 +25,7 @@ from hyfdca.objective import relative_gap
 from hyfdca.partition import IntArray
 from hyfdca.protocol import messages as m
 from hyfdca.protocol.client import Phase
-from hyfdca.protocol.codec import pack_reals, unpack_reals
+from hyfdca.protocol.codec import RemoteProtocolError, pack_reals, unpack_reals
 from hyfdca.protocol.server import Conversation
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ class Certificate:
 
 def certify(coordinator: Coordinator) -> Conversation[Certificate]:
     """Measure P and D of the present duals and of the weights they give."""
+    number = coordinator.n_measured + 1
     margins = coordinator.margins
     is_current = coordinator.is_exact
     if not is_current:
@@ -70,6 +71,7 @@ def certify(coordinator: Coordinator) -> Conversation[Certificate]:
         lambda client: m.LossesRequest(
             margins.take(client, _counted(coordinator, client)),
             is_current,
+            number,
             coordinator.spec("totals"),
         ),
         m.Part,
@@ -77,6 +79,7 @@ def certify(coordinator: Coordinator) -> Conversation[Certificate]:
     sealed = [part.vector for part in parts.values()]
     shape = (_N_TOTALS, coordinator.problem.n_outputs)
     [totals] = yield from coordinator.open_totals([sealed], [shape])
+    coordinator.n_measured = number
     loss, conjugate, norm, norm_above = totals.sum(axis=1).tolist()
     return Certificate(
         primal=(loss + norm) * (1 + _SLACK),
@@ -111,9 +114,10 @@ def _margins_on_the_side(coordinator: Coordinator) -> Conversation[CachedSum]:
 
 
 def release(coordinator: Coordinator) -> Conversation[FloatArray]:
-    """Return the weights last measured, (n_features, n_outputs)."""
+    """Return the weights of the last certificate, (n_features, n_outputs)."""
+    request = m.ReleaseRequest(coordinator.n_measured)
     replies = yield from coordinator.session.ask(
-        "release", dict.fromkeys(coordinator.everyone, m.Message()), m.Released
+        "release", dict.fromkeys(coordinator.everyone, request), m.Released
     )
     layout, n_outputs = coordinator.layout, coordinator.problem.n_outputs
     weights = np.zeros((layout.features.n_items, n_outputs))
@@ -131,12 +135,13 @@ class Measuring:
         self._holder = holder
         self._duals, self._weights = holder.duals, holder.weights
         self._weights_step = 0.0
-        self._certified = holder.weights  # those whose losses were last reported
+        # By measurement: the last one may not have been finished by everybody.
+        self._certified: dict[int, FloatArray] = {}
         self.phases = {
             "measure shares": Phase(m.SharesRequest, self._shares),
             "measure margins": Phase(m.MarginsRequest, self._margins),
             "losses": Phase(m.LossesRequest, self._losses),
-            "release": Phase(m.Message, self._release),
+            "release": Phase(m.ReleaseRequest, self._release),
         }
 
     def _shares(self, request: m.SharesRequest) -> m.Message:
@@ -173,10 +178,9 @@ class Measuring:
         error = holders * self._weights_step / 2 / problem.l2_scale
         totals[2] = 0.5 * problem.l2_strength * (sizes**2).sum(axis=0)
         totals[3] = 0.5 * problem.l2_strength * ((sizes + error) ** 2).sum(axis=0)
-        part = holder.part(totals, request.grid, "up")
-        if isinstance(part, m.Part):
-            self._certified = self._weights
-        return part
+        last = {n: w for n, w in self._certified.items() if n == request.number - 1}
+        self._certified = {**last, request.number: self._weights}
+        return holder.part(totals, request.grid, "up")
 
     def _loss_totals(self, sums: m.Sums, labels: FloatArray) -> FloatArray:
         """Return mean loss and mean conjugate over the samples counted here."""
@@ -192,10 +196,12 @@ class Measuring:
         sums_of = [holder.weighted(values, counted).sum(axis=0) for values in both]
         return np.stack(sums_of) / holder.problem.n_samples
 
-    def _release(self, _: m.Message) -> m.Released:
+    def _release(self, request: m.ReleaseRequest) -> m.Released:
         """Give away the measured weights of the features this client answers for."""
+        if request.number not in self._certified:
+            raise RemoteProtocolError("there is no such measurement to release")
         counted = self._holder.block.counts_feature
-        return m.Released(pack_reals(self._certified[counted]))
+        return m.Released(pack_reals(self._certified[request.number][counted]))
 
 
 def grid_step(sums: m.Sums) -> float:

@@ -63,6 +63,7 @@ class Coordinator:
         # Positions whose dual changed since the client last heard of it; None for all.
         self._news: list[list[IntArray | None]] = [[] for _ in self.everyone]
         self._informed: set[int] = set()  # who has the present weights
+        self.n_measured = 0
         # Whether shares and margins of all samples are those of the present duals.
         self.is_exact = True
 

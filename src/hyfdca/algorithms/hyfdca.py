@@ -56,6 +56,16 @@ from hyfdca.seeds import stream
 Step = Literal["auto", "paper", "safe", "line_search"]
 
 
+_CHOICES = {
+    "variant": ("practical", "theory"),
+    "step": ("auto", "paper", "safe", "line_search"),
+    "aggregation": ("constant", "decreasing"),
+    "cap": ("printed", "largest", "one"),
+    "divide_by": ("active", "all"),
+    "refresh": ("auto", "drawn", "all"),
+}
+
+
 @dataclass(frozen=True)
 class HyfdcaSettings:
     """How HyFDCA runs.
@@ -104,6 +114,17 @@ class HyfdcaSettings:
     refresh: Literal["auto", "drawn", "all"] = "auto"
     second_inner_product: bool = False
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse what no round could be run with."""
+        for name, choices in _CHOICES.items():
+            if getattr(self, name) not in choices:
+                raise ValueError(
+                    f"{name} must be one of {', '.join(choices)}, "
+                    f"got {getattr(self, name)!r}."
+                )
+        if self.local_steps is not None and self.local_steps < 1:
+            raise ValueError(f"local_steps must be at least 1, got {self.local_steps}.")
 
 
 @dataclass(frozen=True)
@@ -235,7 +256,11 @@ class HyfdcaServer:
         if self.settings.variant == "theory":
             return float(self.coordinator.problem.n_samples)  # Algorithm 3: ||x_i||²/λ
         if self.settings.step != "paper" and not self.is_complete:
-            return float(draw.n_distinct)  # E4 (i)
+            # E4 (i) counts the samples changed at once. Where holders may be absent,
+            # what they missed is not in the weights yet: as if all changed at once.
+            is_horizontal = self.coordinator.layout.is_horizontal
+            n_samples = self.coordinator.problem.n_samples
+            return float(draw.n_distinct if is_horizontal else n_samples)
         return 1.0  # as printed, or each client has its factors of E4 (ii)
 
     def _cap(self, client: int) -> float:

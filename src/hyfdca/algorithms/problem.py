@@ -41,9 +41,11 @@ class Problem:
         return self.l2_strength * self.n_samples
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Block:
     """A client's own data: its samples by its features, owned cells only.
+
+    Without a repr: what is in it is nobody else's business.
 
     Parameters
     ----------

@@ -13,6 +13,7 @@ import msgspec
 
 # Exponents beyond these stand for no real data and would overflow a float.
 NonNegative = Annotated[float, msgspec.Meta(ge=0.0, le=1e300)]  # and no NaN
+Number = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 Finite = Annotated[float, msgspec.Meta(ge=-1e300, le=1e300)]
 FractionBits = Annotated[int, msgspec.Meta(ge=-900, le=900)]
@@ -183,6 +184,7 @@ class LossesRequest(Message, frozen=True):
 
     margins: Sums
     is_current: bool  # the training state is what is measured
+    number: Number  # of the measurement
     grid: GridSpec
 
 
@@ -197,6 +199,12 @@ class Opened(Message, frozen=True):
     """Numbers that the server may see."""
 
     values: list[Finite]
+
+
+class ReleaseRequest(Message, frozen=True):
+    """Ask for the weights of a measurement, in the clear."""
+
+    number: Number
 
 
 class Released(Message, frozen=True):
