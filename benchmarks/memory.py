@@ -9,11 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
-from hyfdca.algorithms.hyfdca import HyfdcaSettings
+from hyfdca.algorithms.draws import HyfdcaSettings
 from hyfdca.datasets import load_news20
+from hyfdca.layout import layout_of
 from hyfdca.losses import make_loss
 from hyfdca.participation import complete
-from hyfdca.partition import deal_nonzeros, layout_of
+from hyfdca.partition import deal_nonzeros
 from hyfdca.training import Training, TrainingSettings, split_blocks
 
 L2 = 1e-5

@@ -9,11 +9,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from hyfdca.algorithms.certificate import Certificate, certify
-from hyfdca.algorithms.hyfdca import HyfdcaSettings
+from hyfdca.algorithms.draws import HyfdcaSettings
+from hyfdca.layout import layout_of
 from hyfdca.losses import Loss, make_loss
 from hyfdca.objective import Objective
 from hyfdca.participation import Participation, complete
-from hyfdca.partition import Partition, layout_of
+from hyfdca.partition import Partition
 from hyfdca.runtimes.inprocess import Traffic
 from hyfdca.training import Training, TrainingSettings, split_blocks
 

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hyfdca.algorithms.aggregation import CachedSum, RunningSum, sum_of
+from hyfdca.axis import Axis
 from hyfdca.crypto.plain import PlainAdder, PlainSealer
-from hyfdca.partition import Axis
 from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.messages import Sealed
 

@@ -63,7 +63,7 @@ def test_a_run_with_too_fine_grids_is_the_same_run(name, refresh):
     )
     for round_number in range(1, 50):
         active = participation.of_round(round_number)
-        plain.round(active, training.server.draw(round_number, active).drawn)
+        plain.round(active, training.server.draws.of_round(round_number, active).drawn)
         run_round(training, active)
     assert training.server.coordinator.grids[name].fraction_bits < before
     assert np.abs(server_duals(training)[:, 0] - plain.duals).max() <= 1e-10

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from hyfdca import partition as parts
 from hyfdca.algorithms.interaction import SAFETY, estimate_interaction
+from hyfdca.layout import layout_of
 from hyfdca.losses import LOSSES, make_loss
 from hyfdca.objective import reference_optimum
 from hyfdca.participation import random_fraction
@@ -52,7 +53,7 @@ def test_equals_theta_weighted_minibatch_sdca(name, local_steps):
     training = set_up(make_training(X, y, partition, local_steps=local_steps))
     objective, duals = pooled(_owned_table(X, partition), y), np.zeros((N, 1))
     for round_number in range(1, 40):
-        draw = training.server.draw(round_number, range(partition.n_clients))
+        draw = training.server.draws.of_round(round_number, range(partition.n_clients))
         theta = _theta(partition, draw)
         margins = objective.margins(objective.weights_from(duals))
         step = objective.loss.dual_step(duals, margins, y, objective.curvatures)
@@ -105,7 +106,7 @@ def test_equals_plain_algorithm_under_partial_participation(name, refresh, divid
     plain.curvatures = pooled(_owned_table(X, partition), y).curvatures[:, 0]
     for round_number in range(1, 60):
         active = participation.of_round(round_number)
-        draw = training.server.draw(round_number, active)
+        draw = training.server.draws.of_round(round_number, active)
         if not draw.drawn:
             continue
         plain.round(active, draw.drawn)
@@ -391,7 +392,7 @@ def test_inner_iterations_constant_is_the_papers():
     X, y = classification(N, M)
     for iic, expected in ((0.1, 2), (1.0, 14), (3.0, 40), (5.0, 40)):
         training = make_training(X, y, PARTITIONS["grid"], iic=iic, step="safe")
-        draw = training.server.draw(1, range(9))
+        draw = training.server.draws.of_round(1, range(9))
         sizes = {40 if rows is None else len(rows) for rows in draw.drawn.values()}
         assert sizes == {expected}
 
@@ -401,7 +402,7 @@ def test_weights_of_samples_equal_repeated_rows():
     X, y = classification(40, 6, noise=0.5)
     repeats = np.where(np.arange(40) % 4 == 0, 3, 1)
     partition = parts.grid(40, 6, (2, 2), seed=0)
-    layout = parts.layout_of(partition)
+    layout = layout_of(partition)
     weights = repeats[:, None] * 40 / repeats.sum()
     blocks = split_blocks(X, y, partition, layout, sample_weights=weights)
     training = make_training(

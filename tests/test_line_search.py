@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from hyfdca import partition as parts
 from hyfdca.algorithms.line_search import TRIAL_STEPS, best_step
+from hyfdca.layout import layout_of
 from hyfdca.losses import LOSSES, make_loss
 from hyfdca.objective import Objective, reference_optimum
 from hyfdca.training import split_blocks
@@ -120,9 +121,7 @@ def test_weighted_samples_are_searched_with_their_weights():
     X, y = classification(50, 7, noise=0.5)
     weights = np.where(y > 0, 4.0, 0.5)
     partition = parts.grid(50, 7, (2, 2), seed=0)
-    blocks = split_blocks(
-        X, y, partition, parts.layout_of(partition), sample_weights=weights
-    )
+    blocks = split_blocks(X, y, partition, layout_of(partition), sample_weights=weights)
     training = make_training(
         X,
         y,

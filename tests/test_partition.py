@@ -4,16 +4,15 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hyfdca.axis import Axis
+from hyfdca.layout import append_bias, layout_of
 from hyfdca.partition import (
-    Axis,
     Partition,
-    append_bias,
     deal_nonzeros,
     from_holdings,
     grid,
     horizontal,
     image_quadrants,
-    layout_of,
     vertical,
 )
 from hyfdca.seeds import stream

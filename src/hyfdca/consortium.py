@@ -22,16 +22,11 @@ from hyfdca.algorithms.scaling import (
     ScalingClient,
     ScalingServer,
 )
+from hyfdca.axis import IntArray
 from hyfdca.crypto.plain import PlainAdder, PlainSealer
+from hyfdca.layout import Layout, append_bias, layout_of
 from hyfdca.losses import FloatArray
-from hyfdca.partition import (
-    IntArray,
-    Layout,
-    Partition,
-    append_bias,
-    from_holdings,
-    layout_of,
-)
+from hyfdca.partition import Partition, from_holdings
 from hyfdca.protocol.client import ClientSession
 from hyfdca.protocol.server import ServerSession
 from hyfdca.runtimes.inprocess import InProcess, Traffic

@@ -11,9 +11,9 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.datasets import load_breast_cancer
 
+from hyfdca.axis import IntArray
 from hyfdca.objective import Objective, reference_optimum
 from hyfdca.outcome import Outcome, Watcher, check_folder, train, write_files
-from hyfdca.partition import IntArray
 from hyfdca.seeds import stream
 from hyfdca.study import Run, load, prepare
 

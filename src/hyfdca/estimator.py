@@ -19,11 +19,12 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from hyfdca.algorithms.hyfdca import HyfdcaSettings, Step
+from hyfdca.algorithms.draws import HyfdcaSettings, Step
 from hyfdca.algorithms.problem import Profile
+from hyfdca.layout import layout_of
 from hyfdca.losses import FloatArray, Loss, make_loss
 from hyfdca.participation import Participation, random_fraction
-from hyfdca.partition import Partition, grid, layout_of
+from hyfdca.partition import Partition, grid
 from hyfdca.training import ADVICE, Training, TrainingSettings, split_blocks
 
 PAPER_SETTINGS = {
@@ -213,7 +214,7 @@ _PARAMETERS = """
     paper_settings : mapping, optional
         Further settings of the paper's algorithm by name: ``local_steps``,
         ``aggregation``, ``cap``, ``divide_by``, ``refresh``, ``second_inner_product``,
-        documented at ``hyfdca.algorithms.hyfdca.HyfdcaSettings``.
+        documented at ``hyfdca.algorithms.draws.HyfdcaSettings``.
     profile : {"sealed", "open"}
         Whether the server may see the weights during training.
     encryption : {"none"}

@@ -14,12 +14,10 @@ from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from hyfdca.axis import Axis, IntArray
 from hyfdca.seeds import stream
-
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
 
 QUADRANTS = 4
 
@@ -30,68 +28,6 @@ class Holding:
 
     samples: IntArray
     features: IntArray
-
-
-@dataclass(frozen=True)
-class Axis:
-    """The items (samples, or features) of a table and which clients hold each.
-
-    ``items[k]`` are the sorted items of client k; a *position* is a place in it.
-    """
-
-    n_items: int
-    items: tuple[IntArray, ...]
-
-    @cached_property
-    def _pairs(self) -> tuple[IntArray, IntArray, IntArray]:
-        """All (client, position) pairs by item then client, and where items start."""
-        sizes = [len(items) for items in self.items]
-        every = np.concatenate([*self.items, np.empty(0, np.int64)])
-        clients = np.repeat(np.arange(len(sizes)), sizes)
-        positions = np.concatenate([np.arange(n) for n in [*sizes, 0]])
-        order = np.argsort(every, kind="stable")
-        starts = np.concatenate([[0], np.cumsum(self.counts)])
-        return starts, clients[order], positions[order]
-
-    @cached_property
-    def counts(self) -> IntArray:
-        """How many clients hold each item."""
-        every = np.concatenate([*self.items, np.empty(0, np.int64)])
-        return np.bincount(every, minlength=self.n_items)
-
-    @cached_property
-    def places(self) -> tuple[slice | IntArray, ...]:
-        """Where each client's items are on the axis: a slice where they are one run."""
-        return tuple(_as_slice(items) for items in self.items)
-
-    def positions_of(self, items: IntArray) -> dict[int, IntArray]:
-        """Return, for each client that holds some of ``items``, where it has them.
-
-        The cost follows the number of items asked for, not the size of the axis.
-        """
-        clients, positions = self.holders_of(items)[1:]
-        order = np.lexsort((positions, clients))
-        clients, positions = clients[order], positions[order]
-        found, first = np.unique(clients, return_index=True)
-        parts = np.split(positions, first)[1:]
-        return dict(zip(found.tolist(), parts, strict=True))
-
-    def holders_of(self, items: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-        """Return (index into ``items``, client, position) of every holder of each."""
-        starts, clients, positions = self._pairs
-        sizes = self.counts[items]
-        which = np.repeat(np.arange(len(items)), sizes)
-        within = np.arange(len(which)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        pairs = starts[items][which] + within
-        return which, clients[pairs], positions[pairs]
-
-    def first_holders(self, eligible: Sequence[bool]) -> IntArray:
-        """Return each item's lowest-ranked eligible client, or -1."""
-        first = np.full(self.n_items, -1)
-        for client in reversed(range(len(self.items))):
-            if eligible[client]:
-                first[self.items[client]] = client
-        return first
 
 
 @dataclass(frozen=True)
@@ -163,103 +99,6 @@ class Partition:
             keep &= ~(rows[cells.row] & columns[cells.col])
         kept = (cells.data[keep], (cells.row[keep], cells.col[keep]))
         return sp.csr_array(kept, shape=block.shape)
-
-
-@dataclass(frozen=True)
-class Layout:
-    """What is known of the whole consortium: the two axes and who has labels.
-
-    The feature axis may have one more item than the data has columns: the bias.
-    """
-
-    samples: Axis
-    features: Axis
-    labelled: tuple[bool, ...]
-
-    @property
-    def n_clients(self) -> int:
-        """How many clients there are."""
-        return len(self.labelled)
-
-    @cached_property
-    def is_horizontal(self) -> bool:
-        """Whether every sample has one holder, which then knows its margin alone."""
-        return bool(np.all(self.samples.counts == 1))
-
-    @cached_property
-    def sample_designees(self) -> IntArray:
-        """Return who counts each sample's loss: its lowest-ranked labelled holder."""
-        return self.samples.first_holders(self.labelled)
-
-    @cached_property
-    def feature_designees(self) -> IntArray:
-        """Return who counts each feature's weight: its lowest-ranked holder."""
-        return self.features.first_holders([True] * self.n_clients)
-
-    @cached_property
-    def label_counts(self) -> IntArray:
-        """How many clients with labels hold each sample; at least 1."""
-        counts = np.zeros(self.samples.n_items, np.int64)
-        for items, has_labels in zip(self.samples.items, self.labelled, strict=True):
-            counts[items] += has_labels
-        return np.maximum(counts, 1)
-
-    def counts_samples(self, client: int) -> BoolArray:
-        """Return which of its samples a client is designated for."""
-        return np.equal(self.sample_designees[self.samples.items[client]], client)
-
-    def counts_features(self, client: int) -> BoolArray:
-        """Return which of its features a client is designated for."""
-        return np.equal(self.feature_designees[self.features.items[client]], client)
-
-
-def layout_of(
-    partition: Partition, labelled: Sequence[bool] | None = None, bias: bool = False
-) -> Layout:
-    """Return the layout of a partition.
-
-    Parameters
-    ----------
-    labelled : sequence of bool, optional
-        Which clients have the labels of their samples; by default all.
-    bias : bool
-        Add the bias as the last feature. Its cell of a sample belongs to the sample's
-        designated holder.
-    """
-    labelled = (
-        tuple(labelled) if labelled is not None else (True,) * partition.n_clients
-    )
-    if len(labelled) != partition.n_clients:
-        raise ValueError(
-            f"There are {partition.n_clients} clients, but {len(labelled)} were said "
-            "to have labels or not."
-        )
-    layout = Layout(partition.samples, partition.features, labelled)
-    unlabelled = int(np.sum(layout.sample_designees < 0))
-    if unlabelled:
-        raise ValueError(
-            f"{unlabelled} of {partition.n_samples} samples have no holder with a "
-            "label; give some holder of each sample its label."
-        )
-    if not bias:
-        return layout
-    last = partition.n_features
-    features = tuple(
-        np.append(items, last) if layout.counts_samples(client).any() else items
-        for client, items in enumerate(partition.features.items)
-    )
-    return Layout(partition.samples, Axis(last + 1, features), labelled)
-
-
-def append_bias(
-    block: sp.csr_array, layout: Layout, client: int, value: float
-) -> sp.csr_array:
-    """Return a client's block with its bias cells as one more column, if it has any."""
-    counted = layout.counts_samples(client)
-    if not counted.any():
-        return block
-    column = sp.csr_array(np.where(counted, value, 0.0).reshape(-1, 1))
-    return sp.csr_array(sp.hstack([block, column], format="csr"))
 
 
 def from_holdings(
@@ -418,12 +257,6 @@ def _groups(n_items: int, n_groups: int, seed: int | None, what: str) -> list[In
         np.arange(n_items) if seed is None else stream(seed, what).permutation(n_items)
     )
     return [np.sort(part) for part in np.array_split(order, n_groups)]
-
-
-def _as_slice(items: IntArray) -> slice | IntArray:
-    if len(items) and items[-1] - items[0] == len(items) - 1:
-        return slice(int(items[0]), int(items[-1]) + 1)
-    return items
 
 
 def _indices(values: ArrayLike, size: int, what: str) -> IntArray:

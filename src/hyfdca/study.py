@@ -28,7 +28,7 @@ from typing import Annotated, Literal, TypeVar
 import msgspec
 import numpy as np
 
-from hyfdca.algorithms.hyfdca import HyfdcaSettings, Step
+from hyfdca.algorithms.draws import HyfdcaSettings, Step
 from hyfdca.algorithms.problem import Block, Profile
 from hyfdca.algorithms.scaling import Missing, Scale, Scaling
 from hyfdca.consortium import Consortium, Member, StudyError, align, scaled_blocks

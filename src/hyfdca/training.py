@@ -13,13 +13,15 @@ import scipy.sparse as sp
 
 from hyfdca.algorithms.certificate import Certificate, certify, release
 from hyfdca.algorithms.coordinator import Coordinator, DivergenceError
-from hyfdca.algorithms.hyfdca import HyfdcaClient, HyfdcaServer, HyfdcaSettings
+from hyfdca.algorithms.draws import HyfdcaSettings
+from hyfdca.algorithms.hyfdca import HyfdcaClient, HyfdcaServer
 from hyfdca.algorithms.line_search import LineSearchClient, LineSearchServer
 from hyfdca.algorithms.problem import Block, Problem, Profile
 from hyfdca.crypto.plain import PlainAdder, PlainSealer
+from hyfdca.layout import Layout, append_bias
 from hyfdca.losses import FloatArray, Loss
 from hyfdca.participation import Participation
-from hyfdca.partition import Layout, Partition, append_bias
+from hyfdca.partition import Partition
 from hyfdca.protocol.client import ClientSession
 from hyfdca.protocol.codec import TOKEN_BYTES
 from hyfdca.protocol.server import Conversation, ServerSession

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from hyfdca.axis import Axis, IntArray
 from hyfdca.crypto.base import Adder, Sealer
 from hyfdca.crypto.fixedpoint import decode
 from hyfdca.losses import FloatArray
-from hyfdca.partition import Axis, IntArray
 from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.messages import Sealed, Sums
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from hyfdca.partition import BoolArray, IntArray, Partition
+from hyfdca.axis import BoolArray, IntArray
+from hyfdca.partition import Partition
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hyfdca.algorithms.aggregation import EVERYWHERE, CachedSum
+from hyfdca.axis import IntArray
 from hyfdca.losses import FloatArray
 from hyfdca.objective import relative_gap
-from hyfdca.partition import IntArray
 from hyfdca.protocol import messages as m
 from hyfdca.protocol.client import Phase
 from hyfdca.protocol.codec import RemoteProtocolError, pack_reals, unpack_reals

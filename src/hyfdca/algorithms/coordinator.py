@@ -19,11 +19,12 @@ import numpy as np
 
 from hyfdca.algorithms.aggregation import CachedSum, RunningSum, open_sum, sum_of
 from hyfdca.algorithms.problem import Problem
+from hyfdca.axis import IntArray
 from hyfdca.crypto.base import Adder
 from hyfdca.crypto.fixedpoint import EXACT_BITS, Grid, grid_for
 from hyfdca.crypto.plain import PlainAdder, PlainSealer
+from hyfdca.layout import Layout
 from hyfdca.losses import FloatArray
-from hyfdca.partition import IntArray, Layout
 from hyfdca.protocol import messages as m
 from hyfdca.protocol.codec import (
     LocalProtocolError,

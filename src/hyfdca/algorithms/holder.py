@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from hyfdca.algorithms.aggregation import EVERYWHERE, open_sum
 from hyfdca.algorithms.certificate import Measuring, grid_step
 from hyfdca.algorithms.problem import Block, Problem
+from hyfdca.axis import BoolArray, IntArray
 from hyfdca.crypto.base import Sealer
 from hyfdca.crypto.fixedpoint import Grid, GridOverflowError, Rounding, decode
 from hyfdca.crypto.plain import PlainSealer
 from hyfdca.kernels import add_row_combination, row_products, unsigned
 from hyfdca.losses import FloatArray
-from hyfdca.partition import BoolArray, IntArray
 from hyfdca.protocol import messages as m
 from hyfdca.protocol.client import Phase
 from hyfdca.protocol.codec import (

@@ -21,15 +21,14 @@ participation and 2 where moreover every sample has one holder (no margins excha
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 
 from hyfdca.algorithms.coordinator import Coordinator
+from hyfdca.algorithms.draws import Draw, Draws, HyfdcaSettings
 from hyfdca.algorithms.holder import Holder, Rows
 from hyfdca.algorithms.interaction import (
     SAFETY,
@@ -38,9 +37,9 @@ from hyfdca.algorithms.interaction import (
     safe_factors,
 )
 from hyfdca.algorithms.problem import Block, Problem
+from hyfdca.axis import IntArray
 from hyfdca.crypto.base import Sealer
 from hyfdca.losses import FloatArray
-from hyfdca.partition import IntArray, Layout
 from hyfdca.protocol import messages as m
 from hyfdca.protocol.client import Phase
 from hyfdca.protocol.codec import (
@@ -51,95 +50,6 @@ from hyfdca.protocol.codec import (
     unpack_reals,
 )
 from hyfdca.protocol.server import Conversation
-from hyfdca.seeds import stream
-
-Step = Literal["auto", "paper", "safe", "line_search"]
-
-
-_CHOICES = {
-    "variant": ("practical", "theory"),
-    "step": ("auto", "paper", "safe", "line_search"),
-    "aggregation": ("constant", "decreasing"),
-    "cap": ("printed", "largest", "one"),
-    "divide_by": ("active", "all"),
-    "refresh": ("auto", "drawn", "all"),
-}
-
-
-@dataclass(frozen=True)
-class HyfdcaSettings:
-    """How HyFDCA runs.
-
-    Parameters
-    ----------
-    variant : {"practical", "theory"}
-        Algorithm 5 or Algorithm 3 as the local dual method.
-    step : {"auto", "paper", "safe", "line_search"}
-        Curvature of a coordinate: as printed, or enlarged so that changes of several
-        samples at once cannot overshoot (E4); or the printed one with an exact line
-        search (``line_search.py``, complete participation only).
-    local_fraction : float
-        Share of its samples that a client draws a round.
-    iic : float, optional
-        The paper's inner iterations constant, H = ceil(IIC N / n_clients); overrides
-        ``local_fraction``.
-    local_steps : int, optional
-        H itself; overrides both.
-    aggregation : {"constant", "decreasing"}
-        γ_t = 1, or 1/t (Theorem 4).
-    cap : {"printed", "largest", "one"}
-        c_k of the theory variant: N_k/N, N_k/max N_j (E12), or 1 (Theorems 3 and 4).
-    divide_by : {"active", "all"}
-        Average over the holders present (E9) or over all holders, as printed. The
-        safe step always averages over all.
-    refresh : {"auto", "drawn", "all"}
-        Which margins active clients send each round: those of drawn samples, as in
-        the paper's experiments, or all, as in Algorithm 2. With everybody present
-        both give the same duals; with few present, "drawn" leaves the cached margins
-        of other samples so old that the method can diverge. "auto" is the cheap one
-        under complete participation, else "all".
-    second_inner_product : bool
-        Algorithm 1 prints a SecureInnerProduct at the end of a round; the paper's
-        experiments leave it out.
-    """
-
-    variant: Literal["practical", "theory"] = "practical"
-    step: Step = "auto"
-    local_fraction: float = 1.0
-    iic: float | None = None
-    local_steps: int | None = None
-    aggregation: Literal["constant", "decreasing"] = "constant"
-    cap: Literal["printed", "largest", "one"] = "largest"
-    divide_by: Literal["active", "all"] = "active"
-    refresh: Literal["auto", "drawn", "all"] = "auto"
-    second_inner_product: bool = False
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        """Refuse what no round could be run with."""
-        for name, choices in _CHOICES.items():
-            if getattr(self, name) not in choices:
-                raise ValueError(
-                    f"{name} must be one of {', '.join(choices)}, "
-                    f"got {getattr(self, name)!r}."
-                )
-        if self.local_steps is not None and self.local_steps < 1:
-            raise ValueError(f"local_steps must be at least 1, got {self.local_steps}.")
-
-
-@dataclass(frozen=True)
-class Draw:
-    """Who updates which samples in a round.
-
-    ``drawn`` has the positions each client draws, ``touched`` the positions of all
-    drawn samples at every holder; None stands for all samples held. Where
-    ``is_shared`` is false every sample is drawn by one client alone.
-    """
-
-    drawn: dict[int, IntArray | None]
-    touched: dict[int, IntArray | None]
-    n_distinct: int
-    is_shared: bool = True
 
 
 @dataclass
@@ -151,6 +61,11 @@ class HyfdcaServer:
     is_complete: bool  # whether every client takes part in every round
     round_number: int = 0
     _previous: set[int] = field(default_factory=set)
+
+    @cached_property
+    def draws(self) -> Draws:
+        """Who updates which samples in which round."""
+        return Draws(self.settings, self.coordinator.layout, self.is_complete)
 
     def set_up(self) -> Conversation[None]:
         """Sum what rounds need; for the safe step, see how samples interact."""
@@ -166,7 +81,7 @@ class HyfdcaServer:
     def send_factors(self, interaction: float) -> Conversation[None]:
         """Tell clients the factors of E4 (ii) for this Λ."""
         layout, session = self.coordinator.layout, self.coordinator.session
-        factors = safe_factors(layout, self._local_steps, interaction)
+        factors = safe_factors(layout, self.draws.local_steps, interaction)
         items = enumerate(layout.samples.items)
         notices = {k: m.FactorsNotice(pack_reals(factors[held])) for k, held in items}
         yield from session.tell("factors", notices)
@@ -175,14 +90,14 @@ class HyfdcaServer:
         """Run one pass of Algorithm 1's outer loop with these clients."""
         self.round_number += 1
         returning = [c for c in participants if c not in self._previous]
-        draw = self.draw(self.round_number, participants)
+        draw = self.draws.of_round(self.round_number, participants)
         if not self.is_complete:
             yield from self.primal_aggregation(returning)
             yield from self.secure_inner_product(participants, draw)
         yield from self.local_dual_method(participants, draw)
         yield from self.primal_aggregation(participants)
         if self.is_complete:
-            upcoming = self.draw(self.round_number + 1, participants)
+            upcoming = self.draws.of_round(self.round_number + 1, participants)
             yield from self.secure_inner_product(participants, upcoming)
         elif self.settings.second_inner_product:
             yield from self.secure_inner_product(participants, draw)
@@ -291,60 +206,6 @@ class HyfdcaServer:
         draws[list(participants)] = True
         draws &= layout.labelled
         return np.bincount(which[draws[holders]], minlength=len(items))
-
-    def draw(self, round_number: int, participants: Sequence[int]) -> Draw:
-        """Draw each labelled participant's samples, without replacement."""
-        layout = self.coordinator.layout
-        items = layout.samples.items
-        drawn: dict[int, IntArray | None] = {}
-        for client in participants:
-            if layout.labelled[client] and len(items[client]):
-                drawn[client] = self._draw_of(client, round_number)
-        if self.is_complete and all(rows is None for rows in drawn.values()):
-            return self._everything
-        parts = [items[c] if r is None else items[c][r] for c, r in drawn.items()]
-        distinct = np.unique(np.concatenate([*parts, np.empty(0, np.int64)]))
-        return Draw(drawn, dict(layout.samples.positions_of(distinct)), len(distinct))
-
-    @cached_property
-    def _everything(self) -> Draw:
-        """Have each sample's designated holder change it.
-
-        All holders would compute the same change and the mean of it (E5); one of
-        them is enough, and the others need not learn the margin.
-        """
-        layout = self.coordinator.layout
-        drawn = {}
-        for client in self.coordinator.everyone:
-            counted = layout.counts_samples(client)
-            if counted.any():
-                drawn[client] = None if counted.all() else np.flatnonzero(counted)
-        # Everybody, also those without samples: they must get the weights to measure.
-        touched: dict[int, IntArray | None] = dict.fromkeys(self.coordinator.everyone)
-        return Draw(drawn, touched, layout.samples.n_items, is_shared=False)
-
-    def _local_steps(self, client: int) -> int:
-        return local_steps(self.settings, self.coordinator.layout, client)
-
-    def _draw_of(self, client: int, round_number: int) -> IntArray | None:
-        n_held = len(self.coordinator.layout.samples.items[client])
-        steps = self._local_steps(client)
-        if steps == n_held:
-            return None
-        random = stream(self.settings.seed, "draw", round_number, client)
-        return np.sort(random.choice(n_held, steps, replace=False, shuffle=False))
-
-
-def local_steps(settings: HyfdcaSettings, layout: Layout, client: int) -> int:
-    """Return H, at most the number of samples the client has."""
-    n_held = len(layout.samples.items[client])
-    if settings.local_steps is not None:
-        wanted = settings.local_steps
-    elif settings.iic is not None:
-        wanted = math.ceil(settings.iic * layout.samples.n_items / layout.n_clients)
-    else:
-        wanted = math.ceil(settings.local_fraction * n_held)
-    return min(wanted, n_held)
 
 
 class HyfdcaClient(Holder):

@@ -16,8 +16,8 @@ from hyfdca.algorithms.aggregation import EVERYWHERE, CachedSum
 from hyfdca.algorithms.coordinator import Coordinator
 from hyfdca.algorithms.holder import Holder
 from hyfdca.crypto.fixedpoint import GridOverflowError, grid_for
+from hyfdca.layout import Layout
 from hyfdca.losses import FloatArray
-from hyfdca.partition import Layout
 from hyfdca.protocol import messages as m
 from hyfdca.protocol.client import Phase
 from hyfdca.protocol.codec import pack_reals, unpack_reals

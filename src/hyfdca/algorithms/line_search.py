@@ -25,13 +25,13 @@ import numpy as np
 
 from hyfdca.algorithms.aggregation import EVERYWHERE, CachedSum, RunningSum
 from hyfdca.algorithms.coordinator import Coordinator
+from hyfdca.algorithms.draws import HyfdcaSettings, local_steps
 from hyfdca.algorithms.holder import Holder, Rows
-from hyfdca.algorithms.hyfdca import HyfdcaSettings, local_steps
 from hyfdca.algorithms.problem import Block, Problem
+from hyfdca.axis import BoolArray, IntArray
 from hyfdca.crypto.base import Sealer
 from hyfdca.crypto.fixedpoint import GridOverflowError
 from hyfdca.losses import FloatArray
-from hyfdca.partition import BoolArray, IntArray
 from hyfdca.protocol import messages as m
 from hyfdca.protocol.client import Phase
 from hyfdca.protocol.codec import RemoteProtocolError, pack_indices

@@ -7,8 +7,8 @@ from typing import Literal
 
 import scipy.sparse as sp
 
+from hyfdca.axis import BoolArray
 from hyfdca.losses import FloatArray, Loss
-from hyfdca.partition import BoolArray
 
 Profile = Literal["open", "sealed"]
 

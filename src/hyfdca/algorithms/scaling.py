@@ -32,10 +32,10 @@ import scipy.sparse as sp
 from hyfdca.algorithms.aggregation import CachedSum, open_sum
 from hyfdca.algorithms.cells import Cells, n_stored
 from hyfdca.algorithms.largest import BASE, DIGITS, EXPONENT_DIGITS, Largest
+from hyfdca.axis import Axis, IntArray
 from hyfdca.crypto.base import Adder, Sealer
 from hyfdca.crypto.fixedpoint import Grid, GridOverflowError, grid_for
 from hyfdca.losses import FloatArray
-from hyfdca.partition import Axis, IntArray
 from hyfdca.protocol import messages as m
 from hyfdca.protocol.client import Phase
 from hyfdca.protocol.codec import RemoteProtocolError, pack_reals, unpack_reals

@@ -1,0 +1,81 @@
+"""The samples, or the features, of a table and which clients hold each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """The items (samples, or features) of a table and which clients hold each.
+
+    ``items[k]`` are the sorted items of client k; a *position* is a place in it.
+    """
+
+    n_items: int
+    items: tuple[IntArray, ...]
+
+    @cached_property
+    def _pairs(self) -> tuple[IntArray, IntArray, IntArray]:
+        """All (client, position) pairs by item then client, and where items start."""
+        sizes = [len(items) for items in self.items]
+        every = np.concatenate([*self.items, np.empty(0, np.int64)])
+        clients = np.repeat(np.arange(len(sizes)), sizes)
+        positions = np.concatenate([np.arange(n) for n in [*sizes, 0]])
+        order = np.argsort(every, kind="stable")
+        starts = np.concatenate([[0], np.cumsum(self.counts)])
+        return starts, clients[order], positions[order]
+
+    @cached_property
+    def counts(self) -> IntArray:
+        """How many clients hold each item."""
+        every = np.concatenate([*self.items, np.empty(0, np.int64)])
+        return np.bincount(every, minlength=self.n_items)
+
+    @cached_property
+    def places(self) -> tuple[slice | IntArray, ...]:
+        """Where each client's items are on the axis: a slice where they are one run."""
+        return tuple(_as_slice(items) for items in self.items)
+
+    def positions_of(self, items: IntArray) -> dict[int, IntArray]:
+        """Return, for each client that holds some of ``items``, where it has them.
+
+        The cost follows the number of items asked for, not the size of the axis.
+        """
+        clients, positions = self.holders_of(items)[1:]
+        order = np.lexsort((positions, clients))
+        clients, positions = clients[order], positions[order]
+        found, first = np.unique(clients, return_index=True)
+        parts = np.split(positions, first)[1:]
+        return dict(zip(found.tolist(), parts, strict=True))
+
+    def holders_of(self, items: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+        """Return (index into ``items``, client, position) of every holder of each."""
+        starts, clients, positions = self._pairs
+        sizes = self.counts[items]
+        which = np.repeat(np.arange(len(items)), sizes)
+        within = np.arange(len(which)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        pairs = starts[items][which] + within
+        return which, clients[pairs], positions[pairs]
+
+    def first_holders(self, eligible: Sequence[bool]) -> IntArray:
+        """Return each item's lowest-ranked eligible client, or -1."""
+        first = np.full(self.n_items, -1)
+        for client in reversed(range(len(self.items))):
+            if eligible[client]:
+                first[self.items[client]] = client
+        return first
+
+
+def _as_slice(items: IntArray) -> slice | IntArray:
+    if len(items) and items[-1] - items[0] == len(items) - 1:
+        return slice(int(items[0]), int(items[-1]) + 1)
+    return items
