@@ -1,0 +1,262 @@
+"""What the estimators share: checked settings, training, the fitted attributes."""
+
+from __future__ import annotations
+
+import math
+import numbers
+import operator
+import warnings
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from hyfdca.algorithms.draws import HyfdcaSettings, Step
+from hyfdca.algorithms.problem import Profile
+from hyfdca.layout import layout_of
+from hyfdca.losses import FloatArray, Loss, make_loss
+from hyfdca.participation import Participation, random_fraction
+from hyfdca.partition import Partition, grid
+from hyfdca.training import ADVICE, Training, TrainingSettings, split_blocks
+
+PAPER_SETTINGS = {
+    "local_steps",
+    "aggregation",
+    "cap",
+    "divide_by",
+    "refresh",
+    "second_inner_product",
+}
+LARGEST = 1e100  # of settings and data: squares and inverses must stay numbers
+
+
+class FederatedLinearModel(BaseEstimator):
+    """What the classifier and the regressor share; parameters are documented there."""
+
+    _task: Literal["classification", "regression"]
+
+    loss: str
+    loss_parameter: float | None
+    l2: float
+    algorithm: Literal["hyfdca"]
+    variant: Literal["practical", "theory"]
+    step: Step
+    grid: tuple[int, int] | Partition
+    participation: float | Participation
+    local_fraction: float
+    iic: float | None
+    paper_settings: Mapping[str, Any] | None
+    profile: Profile
+    encryption: Literal["none"]
+    fit_intercept: bool
+    intercept_scaling: float
+    max_rounds: int
+    max_iter: int | None
+    tol: float
+    measure_every: int
+    random_state: Any
+
+    def _store(self, arguments: Mapping[str, Any]) -> None:
+        """Set the constructor's arguments as attributes, as scikit-learn wants them."""
+        for name in self._get_param_names():
+            setattr(self, name, arguments[name])
+
+    def _train(
+        self, X: Any, labels: FloatArray, sample_weights: FloatArray | None = None
+    ) -> None:
+        """Split the data over clients, train, and set the fitted attributes."""
+        settings = self._settings()
+        table = sp.csr_array(X)
+        largest = max(
+            np.abs(table.data).max(initial=0.0), np.abs(labels).max(initial=0.0)
+        )
+        if largest > LARGEST:
+            raise ValueError(f"A number of {largest:.1g} is too large; scale the data.")
+        partition = self._partition(table.shape, settings.hyfdca.seed)
+        layout = layout_of(partition, bias=self.fit_intercept)
+        bias = float(self.intercept_scaling) if self.fit_intercept else None
+        training = Training(
+            settings,
+            layout,
+            split_blocks(table, labels, partition, layout, bias, sample_weights),
+            self._participation(partition.n_clients, settings.hyfdca.seed),
+        )
+        weights = training.finish()
+        self.coef_ = np.ascontiguousarray(weights[: table.shape[1]].T)
+        self.intercept_: Any = np.zeros(labels.shape[1])
+        if self.fit_intercept:
+            self.intercept_ = weights[-1] * self.intercept_scaling
+        self.certificate_ = training.certificate
+        self.history_ = training.history
+        self.stop_reason_ = training.stop_reason
+        self.n_iter_ = len(training.history)
+        self._warn_unless_converged()
+
+    def _settings(self) -> TrainingSettings:
+        _check_choice("algorithm", self.algorithm, ("hyfdca",))
+        _check_choice("encryption", self.encryption, ("none",))
+        _check_choice("profile", self.profile, ("open", "sealed"))
+        for name in ("l2", "local_fraction", "intercept_scaling"):
+            _check_positive(name, getattr(self, name))
+        if self.iic is not None:
+            _check_positive("iic", self.iic)
+        if self.local_fraction > 1:
+            raise ValueError(f"local_fraction is at most 1, got {self.local_fraction}.")
+        if self.tol < 0 or math.isnan(self.tol):
+            raise ValueError(f"tol must not be negative, got {self.tol}.")
+        max_rounds = self.max_rounds if self.max_iter is None else self.max_iter
+        _check_count("max_rounds", max_rounds)
+        _check_count("measure_every", self.measure_every)
+        seed = int(check_random_state(self.random_state).randint(2**31))
+        more = dict(self.paper_settings or {})
+        unknown = set(more) - PAPER_SETTINGS
+        if unknown:
+            raise ValueError(
+                f"paper_settings has no {', '.join(sorted(unknown))}; it takes "
+                f"{', '.join(sorted(PAPER_SETTINGS))}."
+            )
+        hyfdca = HyfdcaSettings(
+            variant=self.variant,
+            step=self.step,
+            local_fraction=float(self.local_fraction),
+            iic=self.iic,
+            seed=seed,
+            **more,
+        )
+        return TrainingSettings(
+            loss=self._loss(),
+            l2_strength=float(self.l2),
+            hyfdca=hyfdca,
+            profile=self.profile,
+            max_rounds=max_rounds,
+            tolerance=float(self.tol),
+            measure_every=self.measure_every,
+        )
+
+    def _loss(self) -> Loss:
+        loss = make_loss(self.loss, self.loss_parameter)
+        if loss.task != self._task:
+            raise ValueError(f"The loss {self.loss!r} is for {loss.task}.")
+        return loss
+
+    def _partition(self, shape: tuple[int, int], seed: int) -> Partition:
+        if isinstance(self.grid, Partition):
+            return self.grid
+        try:
+            n_rows, n_columns = (operator.index(n) for n in self.grid)
+        except (TypeError, ValueError):
+            raise ValueError(
+                "grid must be two whole numbers (sample groups, feature groups) or a "
+                f"Partition, got {self.grid!r}."
+            ) from None
+        clipped = (min(n_rows, shape[0]), min(n_columns, shape[1]))
+        return grid(*shape, clipped, seed)
+
+    def _participation(self, n_clients: int, seed: int) -> Participation:
+        if isinstance(self.participation, Participation):
+            return self.participation
+        return random_fraction(n_clients, float(self.participation), seed)
+
+    def _warn_unless_converged(self) -> None:
+        if self.stop_reason_ == "tolerance":
+            return
+        gap = self.certificate_.relative_gap if self.certificate_ else math.nan
+        warnings.warn(
+            f"Stopped ({self.stop_reason_}) after {self.n_iter_} rounds at a certified "
+            f"relative gap of {gap:.2g}, above tol={self.tol:g}: "
+            f"{ADVICE[self.stop_reason_]}.",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
+
+    def _margins(self, X: Any) -> FloatArray:
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+        return np.asarray(X @ self.coef_.T + self.intercept_)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+PARAMETERS = """
+    Parameters
+    ----------
+    loss : str
+        One of ``hyfdca.losses.LOSSES`` for this task.
+    loss_parameter : float, optional
+        The smoothing, epsilon, kappa or tau of a loss that has one.
+    l2 : float
+        The strength λ of the penalty λ/2 ||w||² beside the mean loss.
+    algorithm : {"hyfdca"}
+    variant : {"practical", "theory"}
+        The paper's Algorithm 5 or its Algorithm 3.
+    step : {"auto", "paper", "safe", "line_search"}
+        "auto" never diverges: a line search under complete participation, else "safe".
+    grid : (int, int) or Partition
+        Sample groups by feature groups, clipped to the size of the data; or who holds
+        what.
+    participation : float or Participation
+        Share of the clients that take part in a round.
+    local_fraction : float
+        Share of its samples that a client updates in a round.
+    iic : float, optional
+        The paper's inner iterations constant, instead of ``local_fraction``.
+    paper_settings : mapping, optional
+        Further settings of the paper's algorithm by name: ``local_steps``,
+        ``aggregation``, ``cap``, ``divide_by``, ``refresh``, ``second_inner_product``,
+        documented at ``hyfdca.algorithms.draws.HyfdcaSettings``.
+    profile : {"sealed", "open"}
+        Whether the server may see the weights during training.
+    encryption : {"none"}
+    fit_intercept : bool
+        Add a constant feature; its weight is penalised like the others.
+    intercept_scaling : float
+        The value of that feature: the larger, the less the intercept is penalised.
+    max_rounds : int
+        Most rounds to run.
+    max_iter : int, optional
+        scikit-learn's name for ``max_rounds``; overrides it if given.
+    tol : float
+        Stop when the certified relative gap (P - D) / P is at most this.
+    measure_every : int
+        Rounds between two measurements of the gap.
+    random_state : int, RandomState or None
+        Seed of the partition, the participants and the drawn samples.
+
+    Attributes
+    ----------
+    coef_, intercept_ : arrays
+    certificate_ : Certificate
+        ``primal``, ``dual``, ``gap`` and ``relative_gap`` of the model.
+    history_ : list of dict
+        One record a round: primal, dual, gap, seconds, bytes, round trips and
+        participants.
+    n_iter_ : int
+        Rounds run.
+    stop_reason_ : {"tolerance", "round limit", "diverged"}
+"""
+
+
+def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}.")
+
+
+def _check_count(name: str, value: Any) -> None:
+    if not isinstance(value, numbers.Integral) or value < 1:
+        raise ValueError(f"{name} must be a whole number from 1, got {value!r}.")
+
+
+def _check_positive(name: str, value: Any) -> None:
+    if (
+        not isinstance(value, numbers.Real)
+        or not 1 / LARGEST <= float(value) <= LARGEST
+    ):
+        raise ValueError(f"{name} must be a positive number, got {value!r}.")
