@@ -111,7 +111,7 @@ def test_default_step_never_diverges(data, iic):
 @pytest.mark.parametrize("data", [breast_cancer, digits])
 @pytest.mark.parametrize(("share", "local_steps"), [(0.5, 2), (0.1, 1)])
 def test_partial_participation_makes_steady_progress(data, share, local_steps):
-    """With part of the clients and few samples D rises and P comes down."""
+    """With part of the clients and few samples D rises from stage to stage."""
     X, y = data()
     optimum = reference_optimum(pooled(X, y, l2=L2), 1e-6).primal
     _, history = train(
@@ -125,9 +125,11 @@ def test_partial_participation_makes_steady_progress(data, share, local_steps):
     measured = [r for r in history.values() if np.isfinite(r["primal"])]
     duals = np.array([r["dual"] for r in measured])
     losses = np.array([r["primal"] for r in measured]) - optimum
-    assert np.all(np.diff(duals.reshape(4, -1).mean(axis=1)) > 0)
-    # P of a method that looks at D alone swings; its trend is what counts.
-    assert losses[-10:].mean() < 0.6 * losses[:10].mean()
+    stages = duals.reshape(4, -1).mean(axis=1)
+    assert np.all(np.diff(stages) > 0)
+    assert stages[-1] > 2 * stages[0]
+    # P of a method that looks at D alone swings, but far below where it started.
+    assert losses[20:].max() < 0.5 * (1.0 - optimum)
 
 
 def test_refreshing_only_drawn_margins_can_diverge_with_few_clients():
