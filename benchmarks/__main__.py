@@ -7,7 +7,7 @@ import importlib
 import sys
 from pathlib import Path
 
-NAMES = ("reference", "round", "memory")
+NAMES = ("convergence", "reference", "round", "memory")
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 

@@ -10,18 +10,18 @@ classes) are columns; P and D sum over them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from hyfdca.kernels import ascent_epoch
+from hyfdca.kernels import ascent_epoch, unsigned
 from hyfdca.losses import FloatArray, Loss
 from hyfdca.seeds import stream
 
-_STREAMS = 1024  # measured on covtype: as few epochs as a permutation, a third the time
+_RUN = 32  # rows read in a run: enough for the memory, few enough to stay random
 
 
 def relative_gap(primal: float, dual: float) -> float:
@@ -56,6 +56,16 @@ class Objective:
     def l2_scale(self) -> float:
         """λN."""
         return self.l2_strength * float(self.labels.shape[0])
+
+    def of_rows(self, rows: NDArray[np.int64]) -> Objective:
+        """Return the same problem with its samples in another order."""
+        weights = self.sample_weights
+        return replace(
+            self,
+            X=self.X[rows],
+            labels=self.labels[rows],
+            sample_weights=None if weights is None else weights[rows],
+        )
 
     def margins(self, weights: FloatArray) -> FloatArray:
         """Return X w, (n_samples, n_outputs)."""
@@ -124,21 +134,27 @@ def reference_optimum(
     Not reaching ``tolerance`` within ``max_epochs`` shows in the gap returned.
     """
     n_samples, n_outputs = objective.labels.shape
-    duals = np.zeros((n_samples, n_outputs))
     random = stream(seed, "reference")
-    optimum = _certified(objective, duals, 0)
+    # Shuffled once, rows can then be read in runs: four times as fast an epoch on
+    # covtype as jumping about in the table.
+    order = random.permutation(n_samples)
+    shuffled = objective.of_rows(order)
+    duals = np.zeros((n_samples, n_outputs))
+    optimum = _certified(shuffled, duals, 0)
     while optimum.relative_gap > tolerance and optimum.n_epochs < max_epochs:
-        order = visiting_order(n_samples, random)
+        rows = visiting_order(n_samples, random)
         for output in range(n_outputs):
-            _ascend(objective, output, order, duals, optimum.weights)
-        optimum = _certified(objective, duals, optimum.n_epochs + 1)
-    return optimum
+            _ascend(shuffled, output, rows, duals, optimum.weights)
+        optimum = _certified(shuffled, duals, optimum.n_epochs + 1)
+    in_place = np.empty_like(duals)
+    in_place[order] = duals
+    return replace(optimum, duals=in_place)
 
 
 def _ascend(
     objective: Objective,
     output: int,
-    order: NDArray[np.int32],
+    order: NDArray[np.uint32],
     duals: FloatArray,
     start: FloatArray,
 ) -> None:
@@ -147,8 +163,8 @@ def _ascend(
     ones = np.ones(objective.labels.shape)
     column = duals[:, output].copy()
     ascent_epoch(
-        X.indptr,
-        X.indices,
+        unsigned(X.indptr),
+        unsigned(X.indices),
         X.data,
         order,
         objective.labels[:, output].copy(),
@@ -167,16 +183,9 @@ def _certified(objective: Objective, duals: FloatArray, n_epochs: int) -> Optimu
     return Optimum(weights, duals, primal, dual, n_epochs)
 
 
-def visiting_order(n_samples: int, random: np.random.Generator) -> NDArray[np.int32]:
-    """Return a random order of the rows that reads memory in long runs.
-
-    Rows far apart follow each other, as in a permutation, but each of some thousand
-    places of the table is read forwards, which is several times faster on large data.
-    """
-    if n_samples < 64 * _STREAMS:
-        return random.permutation(n_samples).astype(np.int32)
-    length = -(-n_samples // _STREAMS)
-    starts = random.permutation(_STREAMS) * length
-    turns = random.integers(length, size=_STREAMS)
-    rows = starts + (np.arange(length)[:, None] + turns) % length
-    return rows[rows < n_samples].astype(np.int32)
+def visiting_order(n_samples: int, random: np.random.Generator) -> NDArray[np.uint32]:
+    """Return a random order of the rows, of short runs where there are many rows."""
+    run = 1 if n_samples < 1024 * _RUN else _RUN
+    starts = random.permutation(-(-n_samples // run)).astype(np.uint32) * np.uint32(run)
+    rows = (starts[:, None] + np.arange(run, dtype=np.uint32)).ravel()
+    return rows[rows < np.uint32(n_samples)].astype(np.uint32, copy=False)
