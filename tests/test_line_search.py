@@ -138,3 +138,26 @@ def test_weighted_samples_are_searched_with_their_weights():
     assert training.stop_reason == "tolerance"
     assert training.certificate.dual <= optimum <= training.certificate.primal + 1e-9
     assert measure(training) == training.certificate
+
+
+def test_round_trips_of_the_search_are_counted_apart():
+    """A round is HyFDCA's three trips; the search takes one more, or two sealed."""
+    X, y = classification(60, 8)
+    for profile, labelled, search in (
+        ("open", None, 1.0),
+        ("sealed", None, 2.0),
+        ("sealed", [True, False, True, False], 3.0),
+    ):
+        training = set_up(
+            make_training(
+                X,
+                y,
+                parts.grid(60, 8, (2, 2), seed=0),
+                step="line_search",
+                profile=profile,
+                labelled=labelled,
+            )
+        )
+        run_round(training)
+        traffic = run_round(training)
+        assert (traffic.round_trips, traffic.search_round_trips) == (3.0, search)

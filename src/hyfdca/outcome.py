@@ -23,7 +23,7 @@ from hyfdca.training import ADVICE, RoundReport
 
 Watcher = Callable[[Run, RoundReport], None]
 
-_TRAFFIC = ("round_trips", "bytes_up", "bytes_down")
+_TRAFFIC = ("round_trips", "search_round_trips", "bytes_up", "bytes_down")
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class Outcome:
             "accuracy": self.run.accuracy(self.weights),
             "bytes_up": traffic.bytes_up,
             "bytes_down": traffic.bytes_down,
-            "round_trips": traffic.round_trips,
+            "round_trips": traffic.round_trips + traffic.search_round_trips,
             "seconds": self.seconds,
         }
         return result if self.warning is None else {**result, "warning": self.warning}

@@ -219,7 +219,10 @@ class Coordinator:
     # Totals
 
     def open_totals(
-        self, totals: list[list[m.Sealed]], shapes: list[tuple[int, int]]
+        self,
+        totals: list[list[m.Sealed]],
+        shapes: list[tuple[int, int]],
+        phase: str = "open",
     ) -> Conversation[list[FloatArray]]:
         """Add up sealed totals and have the lowest-ranked client open the sums.
 
@@ -229,7 +232,7 @@ class Coordinator:
             [sum_of(p, s, self.adder) for p, s in zip(totals, shapes, strict=True)],
             [height * width for height, width in shapes],
         )
-        replies = yield from self.session.ask("open", {0: request}, m.Opened)
+        replies = yield from self.session.ask(phase, {0: request}, m.Opened)
         numbers = np.array(replies[0].values)
         if numbers.size != sum(request.counts):
             raise RemoteProtocolError("client 0 opened another number of totals")

@@ -11,7 +11,7 @@ the γ in [0, 1] that maximises it: D never falls, whatever the number of sample
 | direction | margins of drawn samples, sealed     | share of v; conjugate totals  |
 | adopt     | Δα, sealed, to those without labels  | share of v                    |
 | products  | v by feature (sealed profile only)   | totals of w·v and v·v, sealed |
-| open      | grand totals, to one client          | totals, open                  |
+| open step | grand totals, to one client          | totals, open                  |
 | move      | γ                                    | new share                     |
 | margins   | weights                              | partial margins, sealed       |
 """
@@ -37,6 +37,9 @@ from hyfdca.protocol.client import Phase
 from hyfdca.protocol.codec import RemoteProtocolError, pack_indices
 from hyfdca.protocol.server import Conversation
 from hyfdca.seeds import stream
+
+# What a round takes beyond HyFDCA's three trips, to find its step.
+SEARCH_PHASES = frozenset({"adopt", "products", "open step"})
 
 # Powers of two: the best step can be far below 1 where many samples are alike.
 TRIAL_STEPS = np.concatenate([[0.0], 0.5 ** np.arange(16, -1, -1)])
@@ -177,7 +180,9 @@ class LineSearchServer:
         shape = (TRIAL_STEPS.size, problem.n_outputs)
         if problem.profile == "open":
             products = self._open_products(image)
-            [totals] = yield from coordinator.open_totals([conjugates], [shape])
+            [totals] = yield from coordinator.open_totals(
+                [conjugates], [shape], "open step"
+            )
         else:
             parts = yield from coordinator.gather(
                 "products",
@@ -190,7 +195,7 @@ class LineSearchServer:
             )
             sealed = [part.vector for part in parts.values()]
             totals, products = yield from coordinator.open_totals(
-                [conjugates, sealed], [shape, (2, shape[1])]
+                [conjugates, sealed], [shape, (2, shape[1])], "open step"
             )
         along, squared = products
         quadratic = np.outer(TRIAL_STEPS, along) + np.outer(TRIAL_STEPS**2, squared) / 2
@@ -217,6 +222,7 @@ class LineSearchClient(Holder):
             "adopt": Phase(m.AdoptRequest, self._adopt),
             "products": Phase(m.ProductsRequest, self._products),
             "move": Phase(m.MoveRequest, self._move),
+            "open step": self.phases["open"],
         }
 
     def _find_direction(self, request: m.DirectionRequest) -> m.Message:

@@ -6,19 +6,32 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
+from hyfdca.algorithms.line_search import SEARCH_PHASES
 from hyfdca.protocol.client import ClientSession
-from hyfdca.protocol.server import Conversation, Replies
+from hyfdca.protocol.server import Ask, Conversation, Replies
 
 T = TypeVar("T")
 
 
 @dataclass
 class Traffic:
-    """What a conversation cost; a notice is half a round trip."""
+    """What a conversation cost; a notice is half a round trip.
+
+    The trips of a line search are counted apart from those of the round it is in.
+    """
 
     round_trips: float = 0.0
+    search_round_trips: float = 0.0
     bytes_up: int = 0
     bytes_down: int = 0
+
+    def add_trip(self, ask: Ask) -> None:
+        """Count an exchange, or half of one."""
+        trips = 1.0 if ask.wants_reply else 0.5
+        if ask.phase in SEARCH_PHASES:
+            self.search_round_trips += trips
+        else:
+            self.round_trips += trips
 
 
 class InProcess:
@@ -38,7 +51,7 @@ class InProcess:
                     ok[client] = self._clients[client].handle(ask.phase, payload)
                     if ask.wants_reply:
                         traffic.bytes_up += len(ok[client])
-                traffic.round_trips += 1.0 if ask.wants_reply else 0.5
+                traffic.add_trip(ask)
                 ask = conversation.send(Replies(ok))
         except StopIteration as end:
             result: T = end.value
