@@ -14,7 +14,7 @@ from hyfdca.layout import layout_of
 from hyfdca.losses import Loss, make_loss
 from hyfdca.objective import Objective
 from hyfdca.participation import Participation, complete
-from hyfdca.partition import Partition
+from hyfdca.partition import Partition, grid
 from hyfdca.runtimes.inprocess import Traffic
 from hyfdca.training import Training, TrainingSettings, split_blocks
 
@@ -60,6 +60,27 @@ def make_training(
     blocks = blocks or split_blocks(X, labels, partition, layout, bias)
     participation = participation or complete(partition.n_clients)
     return Training(settings, layout, blocks, participation)
+
+
+def alike_rows():
+    """Return rows so much alike that the printed step blows up, and targets."""
+    random = np.random.Generator(np.random.PCG64(0))
+    X = sp.csr_array(1.0 + 0.01 * random.standard_normal((200, 4)))
+    return X, random.standard_normal((200, 1))
+
+
+def diverging_run(**settings: object) -> Training:
+    """Return a run with the printed step on rows that are much alike."""
+    X, y = alike_rows()
+    return make_training(
+        X,
+        y,
+        grid(200, 4, (2, 2), seed=0),
+        loss="half_squared",
+        l2=1e-4,
+        max_rounds=3000,
+        **settings,
+    )
 
 
 def set_up(training: Training) -> Training:

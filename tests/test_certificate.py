@@ -13,7 +13,9 @@ from hyfdca.protocol import messages as m
 from hyfdca.protocol.client import Phase
 from hyfdca.runtimes.inprocess import Traffic
 from tests.small_runs import (
+    alike_rows,
     classification,
+    diverging_run,
     make_training,
     measure,
     pooled,
@@ -86,17 +88,8 @@ def test_bounds_tell_no_label():
 
 def test_weights_after_a_divergence_are_those_of_the_certificate():
     """The model released is the one last certified, whoever got further."""
-    random = np.random.Generator(np.random.PCG64(0))
-    X = sp.csr_array(1.0 + 0.01 * random.standard_normal((200, 4)))
-    y = random.standard_normal((200, 1))
-    training = make_training(
-        X,
-        y,
-        parts.grid(200, 4, (2, 2), seed=0),
-        loss="half_squared",
-        l2=1e-4,
-        max_rounds=3000,
-    )
+    training = diverging_run()
+    X, y = alike_rows()
     weights = training.finish()
     objective = Objective(X, y, make_loss("half_squared"), 1e-4)
     assert training.stop_reason == "diverged"

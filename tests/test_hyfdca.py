@@ -17,6 +17,7 @@ from hyfdca.training import split_blocks
 from tests.small_runs import (
     PlainAlgorithm,
     classification,
+    diverging_run,
     duals_of,
     make_training,
     measure,
@@ -420,19 +421,7 @@ def test_weights_of_samples_equal_repeated_rows():
 
 def test_a_diverging_run_stops_with_its_reason():
     """Where the printed step blows numbers up, the run ends with a reason."""
-    random = np.random.Generator(np.random.PCG64(0))
-    X = sp.csr_array(1.0 + 0.01 * random.standard_normal((200, 4)))
-    y = random.standard_normal((200, 1))
-    training = make_training(
-        X,
-        y,
-        parts.grid(200, 4, (2, 2), seed=0),
-        loss="half_squared",
-        l2=1e-4,
-        step="paper",
-        max_rounds=3000,
-        measure_every=50,
-    )
+    training = diverging_run(measure_every=50)
     training.finish()
     assert training.stop_reason == "diverged"
     assert training.certificate.relative_gap > 0.5

@@ -289,6 +289,13 @@ def test_participation_and_settings_of_the_paper(tmp_path):
         training = outcome_of(files, tmp_path).run.training
         assert [r["participants"] for r in training.history] == expected
         assert training.settings.hyfdca.local_steps == 3
+    files.settings["paper_settings"] = '{local_steps = "three"}'
+    with pytest.raises(StudyError, match="local_steps"):
+        outcome_of(files, tmp_path)
+    files.settings["paper_settings"] = "{colour = 3}"
+    with pytest.raises(StudyError, match="colour"):
+        outcome_of(files, tmp_path)
+    files.settings["paper_settings"] = "{}"
     files.settings["participation"] = '{kind = "cyclic", sets = [["nowhere"]]}'
     with pytest.raises(StudyError, match="'nowhere'"):
         outcome_of(files, tmp_path)

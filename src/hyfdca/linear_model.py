@@ -24,14 +24,6 @@ from hyfdca.participation import Participation, random_fraction
 from hyfdca.partition import Partition, grid
 from hyfdca.training import ADVICE, Training, TrainingSettings, split_blocks
 
-PAPER_SETTINGS = {
-    "local_steps",
-    "aggregation",
-    "cap",
-    "divide_by",
-    "refresh",
-    "second_inner_product",
-}
 LARGEST = 1e100  # of settings and data: squares and inverses must stay numbers
 
 
@@ -113,21 +105,13 @@ class FederatedLinearModel(BaseEstimator):
         _check_count("max_rounds", max_rounds)
         _check_count("measure_every", self.measure_every)
         seed = int(check_random_state(self.random_state).randint(2**31))
-        more = dict(self.paper_settings or {})
-        unknown = set(more) - PAPER_SETTINGS
-        if unknown:
-            raise ValueError(
-                f"paper_settings has no {', '.join(sorted(unknown))}; it takes "
-                f"{', '.join(sorted(PAPER_SETTINGS))}."
-            )
         hyfdca = HyfdcaSettings(
             variant=self.variant,
             step=self.step,
             local_fraction=float(self.local_fraction),
             iic=self.iic,
             seed=seed,
-            **more,
-        )
+        ).with_more(self.paper_settings or {})
         return TrainingSettings(
             loss=self._loss(),
             l2_strength=float(self.l2),

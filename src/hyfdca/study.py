@@ -53,17 +53,6 @@ Fraction = Annotated[float, msgspec.Meta(gt=0, le=1)]
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
 
 
-class PaperSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Further settings of HyFDCA, documented at ``HyfdcaSettings``."""
-
-    local_steps: AtLeastOne | None = None
-    aggregation: Literal["constant", "decreasing"] = "constant"
-    cap: Literal["printed", "largest", "one"] = "largest"
-    divide_by: Literal["active", "all"] = "active"
-    refresh: Literal["auto", "drawn", "all"] = "auto"
-    second_inner_product: bool = False
-
-
 class Bernoulli(
     msgspec.Struct,
     frozen=True,
@@ -103,7 +92,7 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     participation: Fraction | Bernoulli | Cyclic = 1.0
     local_fraction: Fraction = 1.0
     iic: Positive | None = None
-    paper_settings: PaperSettings = PaperSettings()
+    paper_settings: dict[str, bool | int | str] = {}
     scale: Scale = "none"
     missing: Missing = "refuse"
     fit_intercept: bool = True
@@ -264,8 +253,7 @@ def _settings(study: Study, loss: Loss) -> TrainingSettings:
             local_fraction=study.local_fraction,
             iic=study.iic,
             seed=study.seed,
-            **msgspec.structs.asdict(study.paper_settings),
-        ),
+        ).with_more(study.paper_settings),
         profile=study.profile,
         max_rounds=study.max_rounds,
         tolerance=study.tol,

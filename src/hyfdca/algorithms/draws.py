@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from numbers import Integral
+from typing import Any, Literal
 
 import numpy as np
 
@@ -17,6 +18,16 @@ from hyfdca.seeds import stream
 Step = Literal["auto", "paper", "safe", "line_search"]
 
 
+PAPER_SETTINGS = frozenset(
+    {
+        "local_steps",
+        "aggregation",
+        "cap",
+        "divide_by",
+        "refresh",
+        "second_inner_product",
+    }
+)
 _CHOICES = {
     "variant": ("practical", "theory"),
     "step": ("auto", "paper", "safe", "line_search"),
@@ -84,8 +95,23 @@ class HyfdcaSettings:
                     f"{name} must be one of {', '.join(choices)}, "
                     f"got {getattr(self, name)!r}."
                 )
-        if self.local_steps is not None and self.local_steps < 1:
-            raise ValueError(f"local_steps must be at least 1, got {self.local_steps}.")
+        steps = self.local_steps
+        if steps is not None and (not isinstance(steps, Integral) or steps < 1):
+            raise ValueError(
+                f"local_steps must be a whole number from 1, got {steps!r}."
+            )
+        if not isinstance(self.second_inner_product, bool):
+            raise ValueError("second_inner_product must be true or false.")
+
+    def with_more(self, more: Mapping[str, Any]) -> HyfdcaSettings:
+        """Return the settings with those that only readers of the paper set."""
+        unknown = set(more) - PAPER_SETTINGS
+        if unknown:
+            raise ValueError(
+                f"paper_settings has no {', '.join(sorted(unknown))}; it takes "
+                f"{', '.join(sorted(PAPER_SETTINGS))}."
+            )
+        return replace(self, **more)
 
 
 def local_steps(settings: HyfdcaSettings, layout: Layout, client: int) -> int:
