@@ -95,7 +95,7 @@ class HyfdcaSettings:
                     f"{name} must be one of {', '.join(choices)}, "
                     f"got {getattr(self, name)!r}."
                 )
-        steps = self.local_steps
+        steps: Any = self.local_steps
         if steps is not None and (not isinstance(steps, Integral) or steps < 1):
             raise ValueError(
                 f"local_steps must be a whole number from 1, got {steps!r}."
