@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import scipy.sparse as sp
 
-from hyfdca.algorithms.certificate import Certificate, certify
+from hyfdca.algorithms.certificate import Certificate
 from hyfdca.algorithms.draws import HyfdcaSettings
 from hyfdca.layout import layout_of
 from hyfdca.losses import Loss, make_loss
@@ -99,7 +99,7 @@ def run_round(training: Training, participants: Sequence[int] | None = None) -> 
 
 def measure(training: Training) -> Certificate:
     """Return the certificate of the present state."""
-    return training.driver.run(certify(training.server.coordinator), Traffic())
+    return training.driver.run(training.server.certify(), Traffic())
 
 
 def duals_of(training: Training) -> np.ndarray:

@@ -5,7 +5,6 @@ import pytest
 import scipy.sparse as sp
 
 from hyfdca import partition as parts
-from hyfdca.algorithms.certificate import release
 from hyfdca.losses import make_loss
 from hyfdca.objective import Objective, reference_optimum
 from hyfdca.participation import random_fraction
@@ -157,7 +156,7 @@ def test_weights_of_no_measurement_are_not_given_away():
     X, y = classification(30, 4)
     training = set_up(make_training(X, y, parts.grid(30, 4, (2, 2), seed=0)))
     with pytest.raises(Exception, match="no such measurement"):
-        training.driver.run(release(training.server.coordinator), Traffic())
+        training.driver.run(training.server.release(), Traffic())
 
 
 @pytest.mark.parametrize("loss", ["huber", "scaled_huber", "pinball"])

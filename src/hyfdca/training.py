@@ -7,16 +7,15 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import scipy.sparse as sp
 
-from hyfdca.algorithms.certificate import Certificate, certify, release
-from hyfdca.algorithms.coordinator import Coordinator, DivergenceError
+from hyfdca.algorithms.certificate import Certificate
+from hyfdca.algorithms.coordinator import DivergenceError
 from hyfdca.algorithms.draws import HyfdcaSettings
-from hyfdca.algorithms.hyfdca import HyfdcaClient, HyfdcaServer
-from hyfdca.algorithms.line_search import LineSearchClient, LineSearchServer
 from hyfdca.algorithms.problem import Block, Problem, Profile
+from hyfdca.algorithms.table import Parties, paper_algorithm
 from hyfdca.crypto.plain import PlainAdder, PlainSealer
 from hyfdca.layout import Layout, append_bias
 from hyfdca.losses import FloatArray, Loss
@@ -24,7 +23,7 @@ from hyfdca.participation import Participation
 from hyfdca.partition import Partition
 from hyfdca.protocol.client import ClientSession
 from hyfdca.protocol.codec import TOKEN_BYTES
-from hyfdca.protocol.server import Conversation, ServerSession
+from hyfdca.protocol.server import ServerSession
 from hyfdca.runtimes.inprocess import InProcess, Traffic
 
 StopReason = Literal["tolerance", "round limit", "diverged"]
@@ -35,20 +34,6 @@ ADVICE: dict[str | None, str] = {
     "round limit": "raise max_rounds, scale the features or use a larger l2",
     "diverged": "use step='auto', or draw fewer samples a round",
 }
-
-
-class ServerHalf(Protocol):
-    """What a training run needs of an algorithm."""
-
-    coordinator: Coordinator
-
-    def set_up(self) -> Conversation[None]:
-        """Exchange what every round needs."""
-        ...
-
-    def round(self, participants: Sequence[int]) -> Conversation[None]:
-        """Run one round."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -121,24 +106,20 @@ class Training:
             settings.profile,
         )
         token = _token(settings, self.layout)
-        coordinator = Coordinator(
-            problem, self.layout, PlainAdder(), ServerSession(token)
-        )
-        self.step = resolve_step(settings.hyfdca, self.participation)
-        searches = self.step == "line_search"
-        half = LineSearchClient if searches else HyfdcaClient
-        self.clients = [half(problem, block, PlainSealer()) for block in self.blocks]
+        is_complete = self.participation.is_complete
+        algorithm = paper_algorithm(settings.hyfdca, is_complete)
+        self.clients = [
+            algorithm.client(problem, block, PlainSealer()) for block in self.blocks
+        ]
         self.driver = InProcess(
             {
                 k: ClientSession(token, client.phases)
                 for k, client in enumerate(self.clients)
             }
         )
-        self.server: ServerHalf = (
-            LineSearchServer(coordinator, settings.hyfdca)
-            if searches
-            else HyfdcaServer(
-                coordinator, settings.hyfdca, self.participation.is_complete
+        self.server = algorithm.server(
+            Parties(
+                problem, self.layout, PlainAdder(), ServerSession(token), is_complete
             )
         )
 
@@ -172,7 +153,7 @@ class Training:
 
     def release(self) -> FloatArray:
         """Return the weights last measured, (n_features, n_outputs), bias last."""
-        return self.driver.run(release(self.server.coordinator), self.release_traffic)
+        return self.driver.run(self.server.release(), self.release_traffic)
 
     def _round(self, round_number: int) -> RoundReport:
         n_clients = self.layout.n_clients
@@ -195,8 +176,7 @@ class Training:
         )
 
     def _measure(self, traffic: Traffic) -> None:
-        measuring = certify(self.server.coordinator)
-        self.certificate = self.driver.run(measuring, traffic)
+        self.certificate = self.driver.run(self.server.certify(), traffic)
 
     def _is_reached(self) -> bool:
         gap = self.certificate.relative_gap if self.certificate else math.inf
@@ -225,28 +205,6 @@ def split_blocks(
             )
         )
     return blocks
-
-
-def resolve_step(
-    settings: HyfdcaSettings, participation: Participation
-) -> Literal["paper", "safe", "line_search"]:
-    """Return the step to take where the settings leave it open.
-
-    ``auto`` never diverges: an exact line search where everybody takes part in every
-    round, else the safe factor.
-    """
-    if settings.variant == "theory":
-        if settings.step not in ("auto", "paper"):
-            raise ValueError("variant='theory' brings its own step; use step='auto'.")
-        return "paper"
-    if settings.step == "auto":
-        return "line_search" if participation.is_complete else "safe"
-    if settings.step == "line_search" and not participation.is_complete:
-        raise ValueError(
-            "step='line_search' needs every client in every round; use step='safe' "
-            "or 'paper' under partial participation."
-        )
-    return settings.step
 
 
 def _n_outputs(blocks: Sequence[Block]) -> int:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hyfdca.algorithms.aggregation import EVERYWHERE, CachedSum
+from hyfdca.algorithms.aggregation import EVERYWHERE, CachedSum, sum_of
 from hyfdca.axis import IntArray
 from hyfdca.losses import FloatArray
 from hyfdca.objective import relative_gap
@@ -30,7 +30,8 @@ from hyfdca.protocol.server import Conversation
 
 if TYPE_CHECKING:
     from hyfdca.algorithms.coordinator import Coordinator
-    from hyfdca.algorithms.holder import Holder
+    from hyfdca.algorithms.dual_coordinator import DualCoordinator
+    from hyfdca.algorithms.dual_holder import DualHolder
 
 _SLACK = 1e-12  # covers the rounding of floating-point sums
 _N_TOTALS = 4  # loss, conjugate, λ/2||w||² for P and for D
@@ -57,7 +58,7 @@ class Certificate:
         return relative_gap(self.primal, self.dual)
 
 
-def certify(coordinator: Coordinator) -> Conversation[Certificate]:
+def certify(coordinator: DualCoordinator) -> Conversation[Certificate]:
     """Measure P and D of the present duals and of the weights they give."""
     number = coordinator.n_measured + 1
     margins = coordinator.margins
@@ -78,7 +79,8 @@ def certify(coordinator: Coordinator) -> Conversation[Certificate]:
     )
     sealed = [part.vector for part in parts.values()]
     shape = (_N_TOTALS, coordinator.problem.n_outputs)
-    [totals] = yield from coordinator.open_totals([sealed], [shape])
+    total = sum_of(sealed, shape, coordinator.adder)
+    [totals] = yield from coordinator.open_totals([total], [shape])
     coordinator.n_measured = number
     loss, conjugate, norm, norm_above = totals.sum(axis=1).tolist()
     return Certificate(
@@ -87,13 +89,13 @@ def certify(coordinator: Coordinator) -> Conversation[Certificate]:
     )
 
 
-def _counted(coordinator: Coordinator, client: int) -> IntArray | None:
+def _counted(coordinator: DualCoordinator, client: int) -> IntArray | None:
     """Return the positions whose loss a client counts: no others' margins are sent."""
     counted = coordinator.layout.counts_samples(client)
     return None if counted.all() else np.flatnonzero(counted)
 
 
-def _margins_on_the_side(coordinator: Coordinator) -> Conversation[CachedSum]:
+def _margins_on_the_side(coordinator: DualCoordinator) -> Conversation[CachedSum]:
     """Sum shares, then margins, of everybody with the present duals."""
     missed = [coordinator.pending(client) for client in coordinator.everyone]
     shares = yield from coordinator.gather_sum(
@@ -113,9 +115,8 @@ def _margins_on_the_side(coordinator: Coordinator) -> Conversation[CachedSum]:
     return margins
 
 
-def release(coordinator: Coordinator) -> Conversation[FloatArray]:
-    """Return the weights of the last certificate, (n_features, n_outputs)."""
-    request = m.ReleaseRequest(coordinator.n_measured)
+def release(coordinator: Coordinator, request: m.Message) -> Conversation[FloatArray]:
+    """Ask everybody for the weights it counts; return (n_features, n_outputs)."""
     replies = yield from coordinator.session.ask(
         "release", dict.fromkeys(coordinator.everyone, request), m.Released
     )
@@ -128,10 +129,26 @@ def release(coordinator: Coordinator) -> Conversation[FloatArray]:
     return weights
 
 
+@dataclass
+class DualServer:
+    """A server half that measures by exchanges of its own and releases what it did."""
+
+    coordinator: DualCoordinator
+
+    def certify(self) -> Conversation[Certificate]:
+        """Measure P and D."""
+        return certify(self.coordinator)
+
+    def release(self) -> Conversation[FloatArray]:
+        """Return the weights of the last certificate."""
+        request = m.ReleaseRequest(self.coordinator.n_measured)
+        return release(self.coordinator, request)
+
+
 class Measuring:
     """A client's half: what it measures is not its training state."""
 
-    def __init__(self, holder: Holder) -> None:
+    def __init__(self, holder: DualHolder) -> None:
         self._holder = holder
         self._duals, self._weights = holder.duals, holder.weights
         self._weights_step = 0.0

@@ -1,11 +1,9 @@
-"""What every server half does: set-up, the two primitives, sealed totals.
+"""What every server half does: set-up, asking on a grid, sealed totals.
 
 | exchange       | down                        | up                        |
 |----------------|-----------------------------|---------------------------|
 | bounds         | -                           | public bounds, open       |
 | norms, prepare | sums of ||x_i||², counts    | parts of ||x_i||², sealed |
-| shares         | duals that changed, sealed  | Σ α_i x_{k,i}, by profile |
-| margins        | weights, by profile         | x_{k,i}·w, sealed         |
 | open           | grand totals, to one client | totals, open              |
 """
 
@@ -17,17 +15,16 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from hyfdca.algorithms.aggregation import CachedSum, RunningSum, open_sum, sum_of
+from hyfdca.algorithms.aggregation import CachedSum
 from hyfdca.algorithms.problem import Problem
 from hyfdca.axis import IntArray
 from hyfdca.crypto.base import Adder
 from hyfdca.crypto.fixedpoint import EXACT_BITS, Grid, grid_for
-from hyfdca.crypto.plain import PlainAdder, PlainSealer
+from hyfdca.crypto.plain import PlainAdder
 from hyfdca.layout import Layout
 from hyfdca.losses import FloatArray
 from hyfdca.protocol import messages as m
 from hyfdca.protocol.codec import (
-    LocalProtocolError,
     RemoteProtocolError,
     pack_indices,
 )
@@ -35,7 +32,6 @@ from hyfdca.protocol.server import Conversation, ServerSession
 
 _MARGIN_HEADROOM = 64.0  # over the largest margin of any point that is not worse than 0
 _DUAL_HEADROOM = 64.0  # over the steepest slope at 0, where duals are unbounded
-_NEWS_KEPT = 64  # lists of changed duals that wait for an absent client, then joined
 _COARSEST_BITS = 128  # a grid may get coarser by; beyond it, a run has diverged
 
 
@@ -58,15 +54,6 @@ class Coordinator:
         self.everyone = list(range(layout.n_clients))
         self.grids: dict[str, Grid] = {}
         self._finest: dict[str, int] = {}
-        self.duals = RunningSum(layout.samples, problem.n_outputs, adder)
-        self.margins = self.sample_sum()
-        self.shares = self.feature_sum()
-        # Positions whose dual changed since the client last heard of it; None for all.
-        self._news: list[list[IntArray | None]] = [[] for _ in self.everyone]
-        self._informed: set[int] = set()  # who has the present weights
-        self.n_measured = 0
-        # Whether shares and margins of all samples are those of the present duals.
-        self.is_exact = True
 
     def sample_sum(self, n_outputs: int | None = None) -> CachedSum:
         """Return an empty sum by sample."""
@@ -77,14 +64,6 @@ class Coordinator:
         """Return an empty sum by feature, readable as the profile says."""
         width = n_outputs or self.problem.n_outputs
         return CachedSum(self.layout.features, width, self._feature_adder)
-
-    def read_features(self, total: CachedSum) -> FloatArray:
-        """Return a sum by feature over λN; only the open profile shows it."""
-        if self.problem.profile != "open":
-            raise LocalProtocolError("only the open profile shows sums by feature")
-        shape = (self.layout.features.n_items, self.problem.n_outputs)
-        read = open_sum(total.take_all(), shape, PlainSealer())
-        return read / self.problem.l2_scale
 
     # Set-up
 
@@ -142,96 +121,16 @@ class Coordinator:
             "totals": grid_for(_MARGIN_HEADROOM * loss_at_zero, n_clients),
         }
 
-    # The two primitives
-
-    def refresh_shares(self, clients: Iterable[int]) -> Conversation[None]:
-        """PrimalAggregation: duals that changed down, shares up; w is their sum."""
-        positions = {client: self._take_news(client) for client in clients}
-        parts = yield from self.gather(
-            "shares",
-            positions,
-            ["shares"],
-            lambda client: self.shares_request(client, positions[client]),
-            m.Part,
-        )
-        self.put_shares(parts)
-
-    def put_shares(self, parts: dict[int, m.Part]) -> None:
-        """Take new shares; nobody has the new weights yet."""
-        for client, part in parts.items():
-            self.shares.put(client, part.vector)
-        if parts:
-            self._informed.clear()
-
-    def refresh_margins(
-        self,
-        clients: Iterable[int],
-        positions: Callable[[int], IntArray | None] = lambda _: None,
-    ) -> Conversation[None]:
-        """SecureInnerProduct: weights down, margins (of some samples) up."""
-
-        def wanted(client: int) -> IntArray | None:
-            # A part stands on one grid: after a change of grid all of it is sent.
-            held = self.margins.fraction_bits(client)
-            same_grid = held in (None, self.grids["margins"].fraction_bits)
-            return positions(client) if same_grid else None
-
-        parts = yield from self.gather(
-            "margins",
-            clients,
-            ["margins"],
-            lambda client: m.MarginsRequest(
-                self.weights_for(client),
-                pack_indices(wanted(client)),
-                self.spec("margins"),
-            ),
-            m.Part,
-        )
-        for client, part in parts.items():
-            self.margins.put(client, part.vector, wanted(client))
-        self._informed.update(parts)
-
-    def send_weights(self, clients: Iterable[int]) -> Conversation[None]:
-        """Tell the present weights to those who do not have them."""
-        new = [client for client in clients if client not in self._informed]
-        notices = {c: m.WeightsNotice(self.shares.take(c)) for c in new}
-        yield from self.session.tell("weights", notices)
-        self._informed.update(new)
-
-    def add_dual_changes(
-        self, parts: dict[int, m.Part], drawn: dict[int, IntArray | None]
-    ) -> None:
-        """Add changes of drawn duals to the sealed duals."""
-        for client, part in parts.items():
-            self.duals.add(client, part.vector, drawn[client])
-
-    def announce(self, positions: dict[int, IntArray | None]) -> None:
-        """Note for every holder, absent or not, whose duals it must hear of."""
-        for client, rows in positions.items():
-            self._news[client].append(rows)
-            if len(self._news[client]) > _NEWS_KEPT:
-                self._news[client] = [self.pending(client)]
-
-    def has_news(self, client: int) -> bool:
-        """Return whether duals changed since the client last heard of them."""
-        return bool(self._news[client])
-
     # Totals
 
     def open_totals(
         self,
-        totals: list[list[m.Sealed]],
+        totals: list[m.Sums],
         shapes: list[tuple[int, int]],
         phase: str = "open",
     ) -> Conversation[list[FloatArray]]:
-        """Add up sealed totals and have the lowest-ranked client open the sums.
-
-        Each list has the parts of one kind of totals.
-        """
-        request = m.OpenRequest(
-            [sum_of(p, s, self.adder) for p, s in zip(totals, shapes, strict=True)],
-            [height * width for height, width in shapes],
-        )
+        """Have the lowest-ranked client open sealed grand totals."""
+        request = m.OpenRequest(totals, [height * width for height, width in shapes])
         replies = yield from self.session.ask(phase, {0: request}, m.Opened)
         numbers = np.array(replies[0].values)
         if numbers.size != sum(request.counts):
@@ -298,29 +197,6 @@ class Coordinator:
     def spec(self, grid: str) -> m.GridSpec:
         """Return the present grid of a kind of vector as it travels."""
         return m.GridSpec(self.grids[grid].fraction_bits, self.grids[grid].limit_bits)
-
-    def shares_request(self, client: int, rows: IntArray | None) -> m.SharesRequest:
-        """Return the request for a share, with the duals of some rows."""
-        duals = self.duals.take(client, rows)
-        return m.SharesRequest(duals, pack_indices(rows), self.spec("shares"))
-
-    def weights_for(self, client: int) -> m.Sums | None:
-        """Return the weights for a client, or none if it has them."""
-        return None if client in self._informed else self.shares.take(client)
-
-    def pending(self, client: int) -> IntArray | None:
-        """Return the positions whose dual the client has not heard of; None for all."""
-        known = [rows for rows in self._news[client] if rows is not None]
-        if len(known) < len(self._news[client]):
-            return None
-        if len(known) == 1:
-            return known[0]
-        return np.unique(np.concatenate([*known, np.empty(0, np.int64)]))
-
-    def _take_news(self, client: int) -> IntArray | None:
-        news = self.pending(client)
-        self._news[client].clear()
-        return news
 
 
 def _packed(counts: IntArray) -> memoryview:

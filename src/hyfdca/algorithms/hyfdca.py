@@ -27,9 +27,10 @@ from functools import cached_property
 
 import numpy as np
 
-from hyfdca.algorithms.coordinator import Coordinator
+from hyfdca.algorithms.certificate import DualServer
 from hyfdca.algorithms.draws import Draw, Draws, HyfdcaSettings
-from hyfdca.algorithms.holder import Holder, Rows
+from hyfdca.algorithms.dual_holder import DualHolder
+from hyfdca.algorithms.holder import Rows
 from hyfdca.algorithms.interaction import (
     SAFETY,
     InteractionProbe,
@@ -53,10 +54,9 @@ from hyfdca.protocol.server import Conversation
 
 
 @dataclass
-class HyfdcaServer:
+class HyfdcaServer(DualServer):
     """The server's half: Algorithm 1."""
 
-    coordinator: Coordinator
     settings: HyfdcaSettings
     is_complete: bool  # whether every client takes part in every round
     round_number: int = 0
@@ -208,7 +208,7 @@ class HyfdcaServer:
         return np.bincount(which[draws[holders]], minlength=len(items))
 
 
-class HyfdcaClient(Holder):
+class HyfdcaClient(DualHolder):
     """A client's half: Algorithms 3 and 5."""
 
     def __init__(self, problem: Problem, block: Block, sealer: Sealer) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from hyfdca.algorithms.aggregation import EVERYWHERE, CachedSum
+from hyfdca.algorithms.aggregation import EVERYWHERE, CachedSum, sum_of
 from hyfdca.algorithms.coordinator import Coordinator
 from hyfdca.algorithms.holder import Holder
 from hyfdca.crypto.fixedpoint import GridOverflowError, grid_for
@@ -123,9 +123,9 @@ def _probe_shares(
     shares = coordinator.feature_sum(1)
     for client, reply in replies.items():
         shares.put(client, reply.vector)
-    [square] = yield from coordinator.open_totals(
-        [[reply.totals for reply in replies.values()]], [(1, 1)]
-    )
+    parts = [reply.totals for reply in replies.values()]
+    total = sum_of(parts, (1, 1), coordinator.adder)
+    [square] = yield from coordinator.open_totals([total], [(1, 1)])
     return shares, float(np.sqrt(square[0, 0]))
 
 
@@ -154,7 +154,7 @@ class InteractionProbe:
     def _shares(self, request: m.ProbeSharesRequest) -> m.Message:
         """Return this client's part of Σ v_i x_i / ||x_i|| and of Σ v_i²."""
         holder = self._holder
-        values = holder.opened(request.margins, (len(holder.duals), 1))
+        values = holder.opened(request.margins, (holder.n_held, 1))
         share = holder.combine(EVERYWHERE, values * self._inverse_norms())
         square = np.array([[float((values[holder.block.counts_sample] ** 2).sum())]])
         try:

@@ -23,10 +23,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hyfdca.algorithms.aggregation import EVERYWHERE, CachedSum, RunningSum
-from hyfdca.algorithms.coordinator import Coordinator
+from hyfdca.algorithms.aggregation import EVERYWHERE, CachedSum, RunningSum, sum_of
+from hyfdca.algorithms.certificate import DualServer
 from hyfdca.algorithms.draws import HyfdcaSettings, local_steps
-from hyfdca.algorithms.holder import Holder, Rows
+from hyfdca.algorithms.dual_holder import DualHolder
+from hyfdca.algorithms.holder import Rows
 from hyfdca.algorithms.problem import Block, Problem
 from hyfdca.axis import BoolArray, IntArray
 from hyfdca.crypto.base import Sealer
@@ -65,10 +66,9 @@ def best_step(values: FloatArray) -> float:
 
 
 @dataclass
-class LineSearchServer:
+class LineSearchServer(DualServer):
     """The server's half."""
 
-    coordinator: Coordinator
     settings: HyfdcaSettings
     round_number: int = 0
 
@@ -178,11 +178,10 @@ class LineSearchServer:
         """Return the best step of each output."""
         coordinator, problem = self.coordinator, self.coordinator.problem
         shape = (TRIAL_STEPS.size, problem.n_outputs)
+        total = sum_of(conjugates, shape, coordinator.adder)
         if problem.profile == "open":
             products = self._open_products(image)
-            [totals] = yield from coordinator.open_totals(
-                [conjugates], [shape], "open step"
-            )
+            [totals] = yield from coordinator.open_totals([total], [shape], "open step")
         else:
             parts = yield from coordinator.gather(
                 "products",
@@ -194,8 +193,9 @@ class LineSearchServer:
                 m.Part,
             )
             sealed = [part.vector for part in parts.values()]
+            sealed_products = sum_of(sealed, (2, shape[1]), coordinator.adder)
             totals, products = yield from coordinator.open_totals(
-                [conjugates, sealed], [shape, (2, shape[1])], "open step"
+                [total, sealed_products], [shape, (2, shape[1])], "open step"
             )
         along, squared = products
         quadratic = np.outer(TRIAL_STEPS, along) + np.outer(TRIAL_STEPS**2, squared) / 2
@@ -209,7 +209,7 @@ class LineSearchServer:
         return np.stack([(weights * change).sum(axis=0), (change**2).sum(axis=0)])
 
 
-class LineSearchClient(Holder):
+class LineSearchClient(DualHolder):
     """A client's half."""
 
     def __init__(self, problem: Problem, block: Block, sealer: Sealer) -> None:
