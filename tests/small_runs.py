@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import scipy.sparse as sp
 
+from hyfdca.algorithms.bundle import BundleSettings
 from hyfdca.algorithms.certificate import Certificate
 from hyfdca.algorithms.draws import HyfdcaSettings
 from hyfdca.layout import layout_of
@@ -44,18 +45,23 @@ def make_training(
     tolerance: float = 0.0,
     measure_every: int = 1,
     blocks=None,
+    algorithm: str = "hyfdca",
+    bundle: BundleSettings | None = None,
     **hyfdca: object,
 ) -> Training:
     """Return a run on a table that is split as the partition says."""
     layout = layout_of(partition, labelled, bias is not None)
+    printed = {"step": "paper"} if algorithm == "hyfdca" else {}
     settings = TrainingSettings(
         make_loss(loss) if isinstance(loss, str) else loss,
         l2,
-        HyfdcaSettings(**{"step": "paper", **hyfdca}),
+        HyfdcaSettings(**{**printed, **hyfdca}),
         profile,
         max_rounds,
         tolerance,
         measure_every,
+        algorithm,
+        bundle or BundleSettings(),
     )
     blocks = blocks or split_blocks(X, labels, partition, layout, bias)
     participation = participation or complete(partition.n_clients)

@@ -17,6 +17,7 @@ from tests.consortia import make_files
 
 KEYS = [
     "algorithm",
+    "algorithm_reason",
     "encryption",
     "rounds",
     "primal",

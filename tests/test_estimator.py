@@ -217,12 +217,15 @@ def test_intercept_is_penalised_less_with_a_larger_scaling():
     assert large.intercept_ == pytest.approx(3.0 * exact.coef_[-1], rel=0.01)
 
 
+_IN_TURN = cyclic([[0, 1, 2], [3, 4, 5], [6, 7, 8]])
+
+
 def test_participation_and_paper_settings_are_reachable(cancer):
     """Partial participation, cyclic sets, IIC and both variants run from the face."""
     X, y = cancer
     for settings in (
         {"participation": 0.5, "iic": 0.1, "step": "paper"},
-        {"participation": cyclic([[0, 1, 2], [3, 4, 5], [6, 7, 8]])},
+        {"participation": _IN_TURN, "algorithm": "hyfdca"},
         {"variant": "theory"},
         {"step": "safe", "local_fraction": 0.1, "profile": "open"},
         {"step": "paper", "paper_settings": {"local_steps": 2, "refresh": "all"}},

@@ -96,6 +96,8 @@ def _results(outcome: Outcome) -> Table:
     if result["accuracy"] is not None:
         table.add_row("accuracy on the training rows", f"{result['accuracy']:.1%}")
     table.add_row("loss P(w)", f"{result['primal']:.6g}")
+    algorithm = f"{result['algorithm']} ({result['algorithm_reason']})"
+    table.add_row("algorithm", escape(algorithm))
     table.add_row("rounds", f"{result['rounds']:,}")
     table.add_row("round trips", f"{result['round_trips']:,.0f}")
     table.add_row("sent to the server", _size(result["bytes_up"]))

@@ -15,6 +15,7 @@ from sklearn.utils.validation import validate_data
 
 from hyfdca.algorithms.draws import Step
 from hyfdca.algorithms.problem import Profile
+from hyfdca.algorithms.table import AlgorithmName
 from hyfdca.linear_model import LARGEST, PARAMETERS, FederatedLinearModel
 from hyfdca.losses import FloatArray
 from hyfdca.participation import Participation
@@ -43,7 +44,7 @@ class HyFDCAClassifier(ClassifierMixin, FederatedLinearModel):  # noqa: D101
         *,
         loss_parameter: float | None = None,
         l2: float = 1e-3,
-        algorithm: Literal["hyfdca"] = "hyfdca",
+        algorithm: AlgorithmName = "auto",
         variant: Literal["practical", "theory"] = "practical",
         step: Step = "auto",
         grid: tuple[int, int] | Partition = (3, 3),
@@ -51,6 +52,7 @@ class HyFDCAClassifier(ClassifierMixin, FederatedLinearModel):  # noqa: D101
         local_fraction: float = 1.0,
         iic: float | None = None,
         paper_settings: Mapping[str, Any] | None = None,
+        bundle_settings: Mapping[str, Any] | None = None,
         profile: Profile = "sealed",
         encryption: Literal["none"] = "none",
         fit_intercept: bool = True,
@@ -131,7 +133,7 @@ class HyFDCARegressor(RegressorMixin, FederatedLinearModel):  # noqa: D101
         *,
         loss_parameter: float | None = None,
         l2: float = 1e-3,
-        algorithm: Literal["hyfdca"] = "hyfdca",
+        algorithm: AlgorithmName = "auto",
         variant: Literal["practical", "theory"] = "practical",
         step: Step = "auto",
         grid: tuple[int, int] | Partition = (3, 3),
@@ -139,6 +141,7 @@ class HyFDCARegressor(RegressorMixin, FederatedLinearModel):  # noqa: D101
         local_fraction: float = 1.0,
         iic: float | None = None,
         paper_settings: Mapping[str, Any] | None = None,
+        bundle_settings: Mapping[str, Any] | None = None,
         profile: Profile = "sealed",
         encryption: Literal["none"] = "none",
         fit_intercept: bool = True,

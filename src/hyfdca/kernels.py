@@ -51,6 +51,35 @@ def add_row_combination(  # type: ignore[no-untyped-def]
 
 
 @_compiled
+def add_bucket_combinations(  # type: ignore[no-untyped-def]
+    indptr, indices, data, buckets, coefficients, out
+):
+    """Add ``coefficients[j, k] X[j]`` to ``out[buckets[j], :, k]``, for all k at once.
+
+    Changes ``out`` only.
+    """
+    width = coefficients.shape[1]
+    for j in range(buckets.size):
+        slopes = out[buckets[j]]
+        for p in range(indptr[j], indptr[j + 1]):
+            value = data[p]
+            feature = indices[p]
+            for k in range(width):
+                slopes[feature, k] += coefficients[j, k] * value
+
+
+@_compiled
+def add_weighted(parts, weights, total):  # type: ignore[no-untyped-def]
+    """Add ``sum_s weights[s, c] parts[s, :, c]``, in order; changes ``total`` only."""
+    for s in range(parts.shape[0]):
+        for c in range(parts.shape[2]):
+            weight = weights[s, c]
+            if weight != 0.0:
+                for f in range(parts.shape[1]):
+                    total[f, c] += weight * parts[s, f, c]
+
+
+@_compiled
 def ascent_epoch(  # type: ignore[no-untyped-def]
     indptr, indices, data, order, labels, curvatures, scales, constants, duals, weights
 ):

@@ -16,8 +16,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from hyfdca.algorithms.bundle import bundle_settings
 from hyfdca.algorithms.draws import HyfdcaSettings, Step
 from hyfdca.algorithms.problem import Profile
+from hyfdca.algorithms.table import ALGORITHMS, AlgorithmName
 from hyfdca.layout import layout_of
 from hyfdca.losses import FloatArray, Loss, make_loss
 from hyfdca.participation import Participation, random_fraction
@@ -35,7 +37,7 @@ class FederatedLinearModel(BaseEstimator):
     loss: str
     loss_parameter: float | None
     l2: float
-    algorithm: Literal["hyfdca"]
+    algorithm: AlgorithmName
     variant: Literal["practical", "theory"]
     step: Step
     grid: tuple[int, int] | Partition
@@ -43,6 +45,7 @@ class FederatedLinearModel(BaseEstimator):
     local_fraction: float
     iic: float | None
     paper_settings: Mapping[str, Any] | None
+    bundle_settings: Mapping[str, Any] | None
     profile: Profile
     encryption: Literal["none"]
     fit_intercept: bool
@@ -84,13 +87,14 @@ class FederatedLinearModel(BaseEstimator):
         if self.fit_intercept:
             self.intercept_ = weights[-1] * self.intercept_scaling
         self.certificate_ = training.certificate
+        self.algorithm_, self.algorithm_reason_ = training.algorithm
         self.history_ = training.history
         self.stop_reason_ = training.stop_reason
         self.n_iter_ = len(training.history)
         self._warn_unless_converged()
 
     def _settings(self) -> TrainingSettings:
-        _check_choice("algorithm", self.algorithm, ("hyfdca",))
+        _check_choice("algorithm", self.algorithm, ("auto", *ALGORITHMS))
         _check_choice("encryption", self.encryption, ("none",))
         _check_choice("profile", self.profile, ("open", "sealed"))
         for name in ("l2", "local_fraction", "intercept_scaling"):
@@ -120,6 +124,8 @@ class FederatedLinearModel(BaseEstimator):
             max_rounds=max_rounds,
             tolerance=float(self.tol),
             measure_every=self.measure_every,
+            algorithm=self.algorithm,
+            bundle=bundle_settings(self.bundle_settings or {}),
         )
 
     def _loss(self) -> Loss:
@@ -178,7 +184,9 @@ PARAMETERS = """
         The smoothing, epsilon, kappa or tau of a loss that has one.
     l2 : float
         The strength λ of the penalty λ/2 ||w||² beside the mean loss.
-    algorithm : {"hyfdca"}
+    algorithm : {"auto", "bundle", "lbfgs", "hyfdca"}
+        "auto": the bundle method, L-BFGS where that needs fewer rounds, the paper's
+        method where one of its settings (the next five) is given.
     variant : {"practical", "theory"}
         The paper's Algorithm 5 or its Algorithm 3.
     step : {"auto", "paper", "safe", "line_search"}
@@ -196,6 +204,10 @@ PARAMETERS = """
         Further settings of the paper's algorithm by name: ``local_steps``,
         ``aggregation``, ``cap``, ``divide_by``, ``refresh``, ``second_inner_product``,
         documented at ``hyfdca.algorithms.draws.HyfdcaSettings``.
+    bundle_settings : mapping, optional
+        Settings of the bundle method by name: ``min_contributors``, ``sub_groups``,
+        ``min_group_size``, documented at
+        ``hyfdca.algorithms.bundle.BundleSettings``.
     profile : {"sealed", "open"}
         Whether the server may see the weights during training.
     encryption : {"none"}
@@ -222,6 +234,8 @@ PARAMETERS = """
     history_ : list of dict
         One record a round: primal, dual, gap, seconds, bytes, round trips and
         participants.
+    algorithm_, algorithm_reason_ : str
+        The algorithm that was run, and why.
     n_iter_ : int
         Rounds run.
     stop_reason_ : {"tolerance", "round limit", "diverged"}

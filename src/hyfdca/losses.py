@@ -47,24 +47,28 @@ def _soft_threshold(value: float, threshold: float) -> float:
 
 
 @njit(cache=True, inline="always")
-def _best_dual(
+def best_dual(
     pull: float, stiffness: float, insensitivity: float, low: float, high: float
 ) -> float:
     """Maximise ``a pull - e|a| - stiffness a^2 / 2`` over the domain."""
     rest = _soft_threshold(pull, insensitivity)
     if stiffness == 0.0:
-        if rest == 0.0:
-            return 0.0
-        return high if rest > 0.0 else low
+        return (high if rest > 0.0 else 0.0) + (low if rest < 0.0 else 0.0)
     return min(max(rest / stiffness, low), high)
 
 
 @njit(cache=True, inline="always")
-def _sigma(x: float) -> float:
+def sigmoid(x: float) -> float:
     """Return 1 / (1 + exp(-x)) without overflow and without cancellation."""
     if x >= 0.0:
         return 1.0 / (1.0 + math.exp(-x))
     return math.exp(x) / (1.0 + math.exp(x))
+
+
+@njit(cache=True, inline="always")
+def softplus(x: float) -> float:
+    """Return log(1 + exp(x)) without overflow."""
+    return math.log1p(math.exp(-abs(x))) + max(x, 0.0)
 
 
 @njit(cache=True, inline="always")
@@ -79,12 +83,12 @@ def _logistic_dual(dual: float, margin: float, curvature: float) -> float:
     x = min(max(0.0, low), high)
     accuracy = 1e-13 * (1.0 + curvature + abs(margin))
     for _ in range(_NEWTON_STEPS):
-        sigma = _sigma(x)
+        sigma = sigmoid(x)
         value = x + margin + curvature * (sigma - dual)
         if abs(value) <= accuracy:
             break
         x = min(max(x - value / (1 + curvature * sigma * (1 - sigma)), low), high)
-    return _sigma(x)
+    return sigmoid(x)
 
 
 _CONSTANTS = (float64,) * len(Shape._fields)
@@ -94,10 +98,9 @@ _CONSTANTS = (float64,) * len(Shape._fields)
 def _value(margin, label, is_logistic, signed, s, e, low, high):  # type: ignore[no-untyped-def]
     sign = label if signed else 1.0
     if is_logistic:
-        m = sign * margin
-        return math.log1p(math.exp(-m)) if m > 0 else math.log1p(math.exp(m)) - m
+        return softplus(-sign * margin)
     pull = 1.0 - sign * margin if signed else label - margin
-    a = _best_dual(pull, s, e, low, high)
+    a = best_dual(pull, s, e, low, high)
     return a * pull - e * abs(a) - 0.5 * s * a * a
 
 
@@ -105,13 +108,14 @@ def _value(margin, label, is_logistic, signed, s, e, low, high):  # type: ignore
 def _derivative(margin, label, is_logistic, signed, s, e, low, high):  # type: ignore[no-untyped-def]
     sign = label if signed else 1.0
     if is_logistic:
-        return -sign * _sigma(-sign * margin)
+        return -sign * sigmoid(-sign * margin)
     pull = 1.0 - sign * margin if signed else label - margin
-    return -sign * _best_dual(pull, s, e, low, high)
+    return -sign * best_dual(pull, s, e, low, high)
 
 
-@vectorize([float64(float64, float64, *_CONSTANTS)], cache=True)
-def _conjugate(dual, label, is_logistic, signed, s, e, low, high):  # type: ignore[no-untyped-def]
+@njit(cache=True, inline="always")
+def loss_conjugate(dual, label, is_logistic, signed, s, e, low, high):  # type: ignore[no-untyped-def]
+    """Return l*(-a) of one sample, for kernels."""
     b = label * dual if signed else dual
     if not (low <= b <= high):
         return math.inf
@@ -122,12 +126,17 @@ def _conjugate(dual, label, is_logistic, signed, s, e, low, high):  # type: igno
     return -target * b + e * abs(b) + 0.5 * s * b * b
 
 
+@vectorize([float64(float64, float64, *_CONSTANTS)], cache=True)
+def _conjugate(dual, label, is_logistic, signed, s, e, low, high):  # type: ignore[no-untyped-def]
+    return loss_conjugate(dual, label, is_logistic, signed, s, e, low, high)
+
+
 @njit(cache=True, inline="always")
 def _quadratic_step(dual, margin, label, curvature, signed, s, e, low, high):  # type: ignore[no-untyped-def]
     sign = label if signed else 1.0
     b = sign * dual
     pull = curvature * b + (1.0 if signed else label) - sign * margin
-    change = _best_dual(pull, curvature + s, e, low, high) - b
+    change = best_dual(pull, curvature + s, e, low, high) - b
     # The difference of two floats is rounded; the sum must not leave the domain.
     if b + change > high or b + change < low:
         change = np.nextafter(change, 0.0)
@@ -207,6 +216,25 @@ class Loss:
     def conjugate(self, duals: FloatArray, labels: FloatArray) -> FloatArray:
         """Return l*(-a); infinite outside the domain."""
         return _array(_conjugate(duals, labels, *self.shape))
+
+    def into_domain(self, duals: FloatArray, labels: FloatArray) -> FloatArray:
+        """Return duals, off by rounding, inside the domain of the conjugate."""
+        signs = labels if self.shape.is_classification else np.ones_like(labels)
+        return signs * np.clip(signs * duals, self.shape.low, self.shape.high)
+
+    def above(
+        self, sums: FloatArray, errors: FloatArray, weights: FloatArray
+    ) -> FloatArray:
+        """Bound Σ v_i l(z_i + d_i), all |d_i| <= e_i, where Σ v_i l(z_i) is ``sums``.
+
+        Weights are (samples, outputs), sums end in outputs. A smooth loss has
+        l'² <= 2 l / smoothing, so l(z + d) is at most (√l + |d| / √(2 smoothing))²,
+        and Minkowski's inequality adds that up.
+        """
+        if math.isfinite(self.lipschitz):
+            return sums + self.lipschitz * (errors @ weights)
+        more = np.sqrt(errors**2 @ weights / (2 * self.shape.smoothing))
+        return _array((np.sqrt(sums) + more) ** 2)
 
     def dual_step(
         self,

@@ -90,7 +90,8 @@ class Outcome:
         """
         study, traffic = self.run.study, self.traffic()
         result = {
-            "algorithm": study.algorithm,
+            "algorithm": self.run.training.algorithm.name,
+            "algorithm_reason": self.run.training.algorithm.reason,
             "encryption": study.encryption,
             "rounds": self.n_rounds,
             "primal": self.certificate.primal,

@@ -28,9 +28,11 @@ from typing import Annotated, Literal, TypeVar
 import msgspec
 import numpy as np
 
+from hyfdca.algorithms.bundle import bundle_settings
 from hyfdca.algorithms.draws import HyfdcaSettings, Step
 from hyfdca.algorithms.problem import Block, Profile
 from hyfdca.algorithms.scaling import Missing, Scale, Scaling
+from hyfdca.algorithms.table import AlgorithmName
 from hyfdca.consortium import Consortium, Member, StudyError, align, scaled_blocks
 from hyfdca.losses import FloatArray, Loss, make_loss
 from hyfdca.participation import (
@@ -84,7 +86,7 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     loss: str = "logistic"
     loss_parameter: float | None = None
     l2: Positive = 1e-3
-    algorithm: Literal["hyfdca"] = "hyfdca"
+    algorithm: AlgorithmName = "auto"
     variant: Literal["practical", "theory"] = "practical"
     step: Step = "auto"
     profile: Profile = "sealed"
@@ -93,6 +95,7 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     local_fraction: Fraction = 1.0
     iic: Positive | None = None
     paper_settings: dict[str, bool | int | str] = {}
+    bundle_settings: dict[str, int] = {}
     scale: Scale = "none"
     missing: Missing = "refuse"
     fit_intercept: bool = True
@@ -258,6 +261,8 @@ def _settings(study: Study, loss: Loss) -> TrainingSettings:
         max_rounds=study.max_rounds,
         tolerance=study.tol,
         measure_every=study.measure_every,
+        algorithm=study.algorithm,
+        bundle=bundle_settings(study.bundle_settings),
     )
 
 

@@ -11,11 +11,18 @@ from typing import Any, Literal
 
 import scipy.sparse as sp
 
+from hyfdca.algorithms.bundle import BundleSettings
 from hyfdca.algorithms.certificate import Certificate
 from hyfdca.algorithms.coordinator import DivergenceError
 from hyfdca.algorithms.draws import HyfdcaSettings
 from hyfdca.algorithms.problem import Block, Problem, Profile
-from hyfdca.algorithms.table import Parties, paper_algorithm
+from hyfdca.algorithms.table import (
+    ALGORITHMS,
+    AlgorithmName,
+    Parties,
+    Settings,
+    choose_algorithm,
+)
 from hyfdca.crypto.plain import PlainAdder, PlainSealer
 from hyfdca.layout import Layout, append_bias
 from hyfdca.losses import FloatArray, Loss
@@ -47,6 +54,8 @@ class TrainingSettings:
     max_rounds: int = 1000
     tolerance: float = 1e-3
     measure_every: int = 1
+    algorithm: AlgorithmName = "auto"
+    bundle: BundleSettings = field(default_factory=BundleSettings)
 
 
 @dataclass(frozen=True)
@@ -107,21 +116,23 @@ class Training:
         )
         token = _token(settings, self.layout)
         is_complete = self.participation.is_complete
-        algorithm = paper_algorithm(settings.hyfdca, is_complete)
-        self.clients = [
-            algorithm.client(problem, block, PlainSealer()) for block in self.blocks
-        ]
+        own = Settings(settings.hyfdca, settings.bundle)
+        self.algorithm = choose_algorithm(
+            settings.algorithm, own, settings.loss, settings.tolerance, is_complete
+        )
+        algorithm = ALGORITHMS[self.algorithm.name]
+        client = algorithm.client(own, is_complete)
+        self.clients = [client(problem, block, PlainSealer()) for block in self.blocks]
         self.driver = InProcess(
             {
                 k: ClientSession(token, client.phases)
                 for k, client in enumerate(self.clients)
             }
         )
-        self.server = algorithm.server(
-            Parties(
-                problem, self.layout, PlainAdder(), ServerSession(token), is_complete
-            )
+        parties = Parties(
+            problem, self.layout, PlainAdder(), ServerSession(token), is_complete
         )
+        self.server = algorithm.server(own, parties)
 
     def rounds(self) -> Iterator[RoundReport]:
         """Train until the gap is small enough or the limit is reached.

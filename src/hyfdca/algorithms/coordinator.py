@@ -17,7 +17,6 @@ import numpy as np
 
 from hyfdca.algorithms.aggregation import CachedSum
 from hyfdca.algorithms.problem import Problem
-from hyfdca.axis import IntArray
 from hyfdca.crypto.base import Adder
 from hyfdca.crypto.fixedpoint import EXACT_BITS, Grid, grid_for
 from hyfdca.crypto.plain import PlainAdder
@@ -27,6 +26,7 @@ from hyfdca.protocol import messages as m
 from hyfdca.protocol.codec import (
     RemoteProtocolError,
     pack_indices,
+    unpack_reals,
 )
 from hyfdca.protocol.server import Conversation, ServerSession
 
@@ -50,7 +50,7 @@ class Coordinator:
     ) -> None:
         self.problem, self.layout, self.session = problem, layout, session
         self.adder = adder
-        self._feature_adder = PlainAdder() if problem.profile == "open" else adder
+        self.feature_adder = PlainAdder() if problem.profile == "open" else adder
         self.everyone = list(range(layout.n_clients))
         self.grids: dict[str, Grid] = {}
         self._finest: dict[str, int] = {}
@@ -63,7 +63,7 @@ class Coordinator:
     def feature_sum(self, n_outputs: int | None = None) -> CachedSum:
         """Return an empty sum by feature, readable as the profile says."""
         width = n_outputs or self.problem.n_outputs
-        return CachedSum(self.layout.features, width, self._feature_adder)
+        return CachedSum(self.layout.features, width, self.feature_adder)
 
     # Set-up
 
@@ -89,9 +89,9 @@ class Coordinator:
         label_holders = self.layout.label_counts[held]
         return m.Prepare(
             norms.take(client),
-            _packed(samples.counts[held]),
-            _packed(label_holders),
-            _packed(features.counts[features.items[client]]),
+            pack_indices(samples.counts[held]),
+            pack_indices(label_holders),
+            pack_indices(features.counts[features.items[client]]),
         )
 
     def _choose_grids(self, bounds: list[m.Bounds]) -> None:
@@ -108,8 +108,9 @@ class Coordinator:
         loss_at_zero = sum(b.loss_at_zero for b in bounds) / problem.n_samples
         # A change can be as large as the domain is wide.
         largest_dual = problem.loss.shape.high - problem.loss.shape.low
+        slope = max(b.slope_at_zero for b in bounds)
         if math.isinf(largest_dual):
-            largest_dual = _DUAL_HEADROOM * max(b.slope_at_zero for b in bounds)
+            largest_dual = _DUAL_HEADROOM * slope
         reach = math.sqrt(2 * loss_at_zero / problem.l2_strength * row_norm)
         column_sum = max(b.column_sum for b in bounds)
         n_clients = layout.n_clients
@@ -119,6 +120,9 @@ class Coordinator:
             "margins": grid_for(_MARGIN_HEADROOM * reach, holders),
             "shares": grid_for(largest_dual * column_sum, feature_holders),
             "totals": grid_for(_MARGIN_HEADROOM * loss_at_zero, n_clients),
+            "offsets": grid_for(_MARGIN_HEADROOM * loss_at_zero, n_clients),
+            # σ·σ'/(λN²) of the first planes, whose duals are the slopes at 0
+            "gram": grid_for(slope**2 * row_norm / problem.l2_strength, n_clients),
         }
 
     # Totals
@@ -129,12 +133,11 @@ class Coordinator:
         shapes: list[tuple[int, int]],
         phase: str = "open",
     ) -> Conversation[list[FloatArray]]:
-        """Have the lowest-ranked client open sealed grand totals."""
+        """Have the lowest-ranked client that is present open sealed grand totals."""
+        opener = min(self.session.present or self.everyone)
         request = m.OpenRequest(totals, [height * width for height, width in shapes])
-        replies = yield from self.session.ask(phase, {0: request}, m.Opened)
-        numbers = np.array(replies[0].values)
-        if numbers.size != sum(request.counts):
-            raise RemoteProtocolError("client 0 opened another number of totals")
+        replies = yield from self.session.ask(phase, {opener: request}, m.Opened)
+        numbers = unpack_reals(replies[opener].values, sum(request.counts))
         parts = np.split(numbers, np.cumsum(request.counts)[:-1])
         return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
 
@@ -184,7 +187,8 @@ class Coordinator:
         vectors = [getattr(reply, name) for name in reply.__struct_fields__]
         for vector, grid in zip(vectors, grids, strict=False):
             wanted = self.grids[grid].fraction_bits
-            if vector is not None and vector.fraction_bits != wanted:
+            several = vector if isinstance(vector, list) else [vector]
+            if any(v is not None and v.fraction_bits != wanted for v in several):
                 raise RemoteProtocolError(f"client {client} answers on another grid")
 
     def _coarsen(self, name: str) -> None:
@@ -194,12 +198,10 @@ class Coordinator:
             raise DivergenceError(f"The {name} outgrew every grid; take shorter steps.")
         self.grids[name] = coarser
 
+    def grid_step(self, name: str) -> float:
+        """Return the width of the present grid of a kind of vector."""
+        return math.ldexp(1.0, -self.grids[name].fraction_bits)
+
     def spec(self, grid: str) -> m.GridSpec:
         """Return the present grid of a kind of vector as it travels."""
         return m.GridSpec(self.grids[grid].fraction_bits, self.grids[grid].limit_bits)
-
-
-def _packed(counts: IntArray) -> memoryview:
-    packed = pack_indices(counts)
-    assert packed is not None  # noqa: S101  # for the type checker
-    return packed

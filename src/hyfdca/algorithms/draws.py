@@ -103,6 +103,11 @@ class HyfdcaSettings:
         if not isinstance(self.second_inner_product, bool):
             raise ValueError("second_inner_product must be true or false.")
 
+    def changed(self) -> set[str]:
+        """Return the names of settings that are not the usual ones."""
+        usual = vars(HyfdcaSettings(seed=self.seed))
+        return {name for name, value in vars(self).items() if value != usual[name]}
+
     def with_more(self, more: Mapping[str, Any]) -> HyfdcaSettings:
         """Return the settings with those that only readers of the paper set."""
         unknown = set(more) - PAPER_SETTINGS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,7 @@ from hyfdca.protocol import messages as m
 from hyfdca.protocol.client import Phase
 from hyfdca.protocol.codec import (
     RemoteProtocolError,
+    pack_reals,
     unpack_counts,
     unpack_indices,
 )
@@ -90,7 +92,7 @@ class Holder:
             raise RemoteProtocolError("totals and their counts do not match")
         pairs = zip(request.totals, request.counts, strict=True)
         opened = [self.opened(totals, (count, 1)) for totals, count in pairs]
-        return m.Opened(np.concatenate(opened).ravel().tolist())
+        return m.Opened(pack_reals(np.concatenate(opened).ravel()))
 
     # Vectors on the grid
 
@@ -144,6 +146,11 @@ class Holder:
     def count(self, rows: Rows) -> int:
         """Return how many rows these are."""
         return self.n_held if isinstance(rows, slice) else len(rows)
+
+    @property
+    def csr(self) -> Any:
+        """The block as kernels take it: indptr, indices, data."""
+        return self._csr
 
     def products(self, rows: Rows, weights: FloatArray) -> FloatArray:
         """Return x_{k,i}·w of some rows."""

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Literal, Protocol
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, Protocol
 
+from hyfdca.algorithms.async_bundle import AsyncBundleServer
+from hyfdca.algorithms.bundle import BundleServer, BundleSettings
+from hyfdca.algorithms.bundle_client import BundleClient
 from hyfdca.algorithms.certificate import Certificate
 from hyfdca.algorithms.coordinator import Coordinator
 from hyfdca.algorithms.draws import HyfdcaSettings
 from hyfdca.algorithms.dual_coordinator import DualCoordinator
 from hyfdca.algorithms.holder import Holder
 from hyfdca.algorithms.hyfdca import HyfdcaClient, HyfdcaServer
+from hyfdca.algorithms.lbfgs import LbfgsServer
 from hyfdca.algorithms.line_search import LineSearchClient, LineSearchServer
 from hyfdca.algorithms.problem import Problem
 from hyfdca.crypto.base import Adder
 from hyfdca.layout import Layout
-from hyfdca.losses import FloatArray
+from hyfdca.losses import FloatArray, Loss
 from hyfdca.protocol.server import Conversation, ServerSession
 
 
@@ -57,26 +62,95 @@ class Parties:
 
 
 @dataclass(frozen=True)
-class Algorithm:
-    """An entry of the table."""
+class Settings:
+    """The settings of all algorithms; each reads its own."""
 
-    client: type[Holder]
-    server: Callable[[Parties], ServerHalf]
+    hyfdca: HyfdcaSettings = field(default_factory=HyfdcaSettings)
+    bundle: BundleSettings = field(default_factory=BundleSettings)
 
 
-def paper_algorithm(settings: HyfdcaSettings, is_complete: bool) -> Algorithm:
-    """Return the paper's method with the step that the settings ask for."""
-    searches = resolve_step(settings, is_complete) == "line_search"
+class Algorithm(NamedTuple):
+    """An entry of the table: how to make the halves of an algorithm."""
 
-    def server(parties: Parties) -> ServerHalf:
-        coordinator = DualCoordinator(
-            parties.problem, parties.layout, parties.adder, parties.session
+    client: Callable[[Settings, bool], type[Holder]]
+    server: Callable[[Settings, Parties], ServerHalf]
+
+
+def _hyfdca_client(settings: Settings, is_complete: bool) -> type[Holder]:
+    searches = resolve_step(settings.hyfdca, is_complete) == "line_search"
+    return LineSearchClient if searches else HyfdcaClient
+
+
+def _hyfdca_server(settings: Settings, parties: Parties) -> ServerHalf:
+    coordinator = DualCoordinator(
+        parties.problem, parties.layout, parties.adder, parties.session
+    )
+    if resolve_step(settings.hyfdca, parties.is_complete) == "line_search":
+        return LineSearchServer(coordinator, settings.hyfdca)
+    return HyfdcaServer(coordinator, settings.hyfdca, parties.is_complete)
+
+
+def _bundle_server(settings: Settings, parties: Parties) -> ServerHalf:
+    # Where slopes are sealed every plane needs everybody: nothing is gained by visits.
+    waits = parties.is_complete or parties.problem.profile == "sealed"
+    half = BundleServer if waits else AsyncBundleServer
+    return half(_coordinator(parties), settings.bundle)
+
+
+def _lbfgs_server(settings: Settings, parties: Parties) -> ServerHalf:
+    loss = parties.problem.loss
+    if math.isinf(loss.smoothness):
+        raise ValueError(
+            f"algorithm='lbfgs' needs a smooth loss, which {loss.name!r} is not; use "
+            "algorithm='bundle'."
         )
-        if searches:
-            return LineSearchServer(coordinator, settings)
-        return HyfdcaServer(coordinator, settings, is_complete)
+    return LbfgsServer(_coordinator(parties), settings.bundle)
 
-    return Algorithm(LineSearchClient if searches else HyfdcaClient, server)
+
+def _coordinator(parties: Parties) -> Coordinator:
+    return Coordinator(parties.problem, parties.layout, parties.adder, parties.session)
+
+
+AlgorithmName = Literal["auto", "bundle", "lbfgs", "hyfdca"]
+
+ALGORITHMS: dict[str, Algorithm] = {
+    "bundle": Algorithm(lambda *_: BundleClient, _bundle_server),
+    "lbfgs": Algorithm(lambda *_: BundleClient, _lbfgs_server),
+    "hyfdca": Algorithm(_hyfdca_client, _hyfdca_server),
+}
+
+
+class Choice(NamedTuple):
+    """An algorithm's name, and why it is that one."""
+
+    name: str
+    reason: str
+
+
+# Below this relative gap L-BFGS needs about half the rounds where it was measured
+# (docs/acceleration.md), on smooth losses of residuals; elsewhere the bundle wins.
+_VERY_SMALL = 1e-5
+
+
+def choose_algorithm(
+    wanted: str, settings: Settings, loss: Loss, tolerance: float, is_complete: bool
+) -> Choice:
+    """Return the algorithm to run, with the reason where the study leaves it open."""
+    paper = sorted(settings.hyfdca.changed())
+    if wanted not in ("auto", "hyfdca") and paper:
+        raise ValueError(
+            f"{paper[0]} is a setting of algorithm='hyfdca', not of {wanted!r}."
+        )
+    if wanted != "auto":
+        return Choice(wanted, "as set")
+    if paper:
+        return Choice("hyfdca", f"{paper[0]} is a setting of the paper's method")
+    is_smooth_regression = math.isfinite(loss.smoothness) and loss.task == "regression"
+    if is_smooth_regression and is_complete and tolerance < _VERY_SMALL:
+        return Choice(
+            "lbfgs", f"fewest rounds to {tolerance:g} for a smooth regression loss"
+        )
+    return Choice("bundle", f"fewest rounds to {tolerance:g} for the {loss.name} loss")
 
 
 def resolve_step(

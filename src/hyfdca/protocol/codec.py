@@ -7,7 +7,7 @@ wrong size, an index outside the table raises ``RemoteProtocolError``.
 from __future__ import annotations
 
 import struct
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 import msgspec
 import numpy as np
@@ -69,6 +69,14 @@ def decode(body: memoryview, kind: type[T]) -> T:
     return message
 
 
+@overload
+def pack_indices(indices: NDArray[Any]) -> memoryview: ...
+
+
+@overload
+def pack_indices(indices: NDArray[Any] | None) -> memoryview | None: ...
+
+
 def pack_indices(indices: NDArray[Any] | None) -> memoryview | None:
     """Return positions or counts as bytes; none stays none."""
     return None if indices is None else raw_bytes(indices.astype(_INDEX))
@@ -80,6 +88,14 @@ def unpack_indices(payload: memoryview, size: int) -> NDArray[np.int64]:
     if len(indices) and (indices[-1] >= size or np.any(np.diff(indices) <= 0)):
         raise RemoteProtocolError(f"positions must be sorted and below {size}")
     return indices
+
+
+def unpack_places(payload: memoryview, size: int, n_places: int) -> NDArray[np.int64]:
+    """Return ``size`` numbers below ``n_places``."""
+    places = _sized(_array(payload, _INDEX), size).astype(np.int64)
+    if len(places) and places.max() >= n_places:
+        raise RemoteProtocolError(f"places must be below {n_places}")
+    return places
 
 
 def unpack_counts(payload: memoryview, size: int) -> NDArray[np.int64]:

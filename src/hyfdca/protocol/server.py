@@ -8,7 +8,7 @@ retry (same number: it answers with the same bytes) from a replay (lower number)
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -39,8 +39,22 @@ class Replies:
     failed: Mapping[int, str] = field(default_factory=dict)
 
 
+# What a conversation yields when it cannot go on without clients that are absent.
+PAUSE = Ask("pause", {})
+
 T = TypeVar("T")
 Conversation = Generator[Ask, Replies, T]
+
+
+def until_pause(conversation: Conversation[None]) -> Conversation[bool]:
+    """Carry a conversation on with those present; return whether it came to its end."""
+    try:
+        ask = next(conversation)
+        while ask is not PAUSE:
+            ask = conversation.send((yield ask))
+    except StopIteration:
+        return True
+    return False
 
 
 class ClientsFailedError(Exception):
@@ -48,18 +62,40 @@ class ClientsFailedError(Exception):
 
 
 class ServerSession:
-    """Frames requests, checks replies."""
+    """Frames requests, checks replies.
+
+    ``present`` are the clients that can be asked now; none stands for everybody.
+    A conversation that needs others too yields ``PAUSE``, and goes on with whoever is
+    present when it is resumed.
+    """
 
     def __init__(self, token: bytes) -> None:
         self._token = token
         self._number = 0
+        self.present: Set[int] | None = None
 
     def ask(
         self, phase: str, requests: Mapping[int, Message], kind: type[T]
     ) -> Conversation[dict[int, T]]:
         """Send requests and return the decoded replies, by client in rank order."""
-        if not requests:
-            return {}
+        waiting = dict(requests)
+        replies: dict[int, T] = {}
+        while waiting:
+            now = self._now(waiting)
+            if now:
+                replies.update((yield from self._ask(phase, now, kind)))
+            if waiting:
+                yield PAUSE
+        return {client: replies[client] for client in sorted(replies)}
+
+    def _now(self, waiting: dict[int, Message]) -> dict[int, Message]:
+        """Take the requests to those who are present out of all that are waiting."""
+        here = [c for c in waiting if self.present is None or c in self.present]
+        return {client: waiting.pop(client) for client in here}
+
+    def _ask(
+        self, phase: str, requests: Mapping[int, Message], kind: type[T]
+    ) -> Conversation[dict[int, T]]:
         number = self._next_number()
         replies = yield Ask(phase, self._framed(number, requests))
         if replies.failed:
@@ -76,8 +112,13 @@ class ServerSession:
 
     def tell(self, phase: str, notices: Mapping[int, Message]) -> Conversation[None]:
         """Send notices that nobody answers."""
-        if notices:
-            yield Ask(phase, self._framed(self._next_number(), notices), False)
+        waiting = dict(notices)
+        while waiting:
+            now = self._now(waiting)
+            if now:
+                yield Ask(phase, self._framed(self._next_number(), now), False)
+            if waiting:
+                yield PAUSE
 
     def _next_number(self) -> int:
         self._number += 1

@@ -1,0 +1,365 @@
+"""The bundle method under partial participation: asynchronous by bucket.
+
+A plane of one bucket is valid by itself. So each bucket is given a point, its holders'
+margins there are collected as they come by, then their slopes; nobody waits for other
+buckets. Whoever never comes back freezes only its buckets, whose planes stay valid.
+
+The point w moves towards the model's best point by little, the more buckets brought
+new planes the further. New planes touch the loss at the bucket's new margins and
+beyond, in the direction it has moved in: that costs bytes, but no visit.
+
+| phase        | down                                         | up                    |
+|--------------|----------------------------------------------|-----------------------|
+| visit        | points; for which buckets                    | their margins, sealed |
+| visit planes | margins of these buckets, sealed             | slopes, offsets       |
+| adopt visit  | duals, sealed, to those without labels       | slopes                |
+
+P is measured, and with it the certificate, as in ``bundle.py``: along the way from
+the best point so far to w, by exchanges that each wait for everybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from hyfdca.algorithms.aggregation import RunningSum, open_sum
+from hyfdca.algorithms.bundle import (
+    TRIAL_STEPS,
+    BundleServer,
+    by_plane,
+    lent_duals,
+)
+from hyfdca.axis import Axis, IntArray
+from hyfdca.crypto.plain import PlainSealer
+from hyfdca.losses import FloatArray
+from hyfdca.protocol import messages as m
+from hyfdca.protocol.codec import RemoteProtocolError, pack_indices, pack_reals
+from hyfdca.protocol.server import Conversation, until_pause
+
+# Where new planes touch: from the last margins (0) to the new ones (1) and beyond.
+VISIT_PLACES = (1.0, 2.0, 4.0, 8.0)
+
+_SHARE_OF_WAY = 0.2  # to the model's best point, when all buckets brought planes
+
+
+@dataclass
+class Owed:
+    """New planes of a bucket, for which some holders have yet to give slopes."""
+
+    number: int
+    margins: RunningSum | None  # none at w = 0, where all margins are 0
+    places: tuple[float, ...]
+    slopes: RunningSum
+    conjugates: FloatArray
+    lent: RunningSum | None
+    given: set[int] = field(default_factory=set)
+
+
+@dataclass
+class Bucket:
+    """One bucket's state: whose margins and slopes are there."""
+
+    holders: list[int]
+    labelled: frozenset[int]
+    axis: Axis
+    point: FloatArray | None = None  # where margins are being collected
+    margins: RunningSum | None = None
+    given: set[int] = field(default_factory=set)
+    owed: Owed | None = None
+    number: int = 0
+    last_point: FloatArray | None = None
+
+    def can_owe(self, client: int, places: tuple[float, ...]) -> bool:
+        """Return whether a client could now give slopes of planes at these places."""
+        owed = self.owed
+        if owed is None or owed.places != places or client in owed.given:
+            return False
+        return client in self.labelled or self.labelled <= owed.given
+
+
+class AsyncBundleServer(BundleServer):
+    """The server's half, open profile."""
+
+    def __post_init__(self) -> None:
+        """Start at w = 0 with nothing asked."""
+        super().__post_init__()
+        shape = (
+            self.coordinator.layout.features.n_items,
+            self.coordinator.problem.n_outputs,
+        )
+        self.point = np.zeros(shape)
+
+    @cached_property
+    def states(self) -> list[Bucket]:
+        """Return every bucket, owing the planes at w = 0."""
+        layout, buckets = self.coordinator.layout, self.buckets
+        states = []
+        for bucket in range(buckets.n_buckets):
+            samples = np.flatnonzero(buckets.of_sample == bucket)
+            holders = [
+                c for c in self.coordinator.everyone if bucket in buckets.of_client[c]
+            ]
+            held = (np.isin(samples, layout.samples.items[c]) for c in holders)
+            axis = Axis(len(samples), tuple(map(np.flatnonzero, held)))
+            labelled = frozenset(c for c in holders if layout.labelled[c])
+            state = Bucket(holders, labelled, axis)
+            self._owe(state, None, (1.0,))
+            states.append(state)
+        return states
+
+    def round(self, participants: Sequence[int]) -> Conversation[None]:
+        """Collect what those present can give; move the point; go on certifying."""
+        self.round_number += 1
+        session = self.coordinator.session
+        session.present = present = frozenset(participants)
+        self._give_points()
+        n_new = yield from self._collect_slopes(present)
+        yield from self._collect_margins(present)
+        n_new += yield from self._collect_slopes(present)
+        if n_new:
+            self._move_point(n_new / len(self.states))
+        self._steps = self._steps or self.step()
+        if (yield from until_pause(self._steps)):
+            self._steps = None
+        session.present = None
+
+    def step(self) -> Conversation[None]:
+        """Measure P along the way to the point, and go where it is lowest."""
+        margins = yield from self._try_point(self.point)
+        primals = yield from self._primals_along(margins, TRIAL_STEPS)
+        self.primals = primals.min(axis=0)
+        self.moved_by(TRIAL_STEPS[primals.argmin(axis=0)])
+
+    # The point
+
+    def _move_point(self, share: float) -> None:
+        """Solve with the new planes, and go part of the way to the model's point."""
+        self.model.solve(self._tolerances(), share)
+        self.note_bound()
+        target = self._weights()
+        assert target is not None  # noqa: S101  # the open profile shows it
+        self.point = self.point + _SHARE_OF_WAY * share * (target - self.point)
+        self.model.forget()
+
+    def _give_points(self) -> None:
+        """Give the present point to buckets that wait for one."""
+        for state in self.states:
+            if state.point is None and state.last_point is not self.point:
+                state.point = state.last_point = self.point
+                n_outputs = self.coordinator.problem.n_outputs
+                adder = self.coordinator.adder
+                state.margins = RunningSum(state.axis, n_outputs, adder)
+                state.given = set()
+
+    # Margins
+
+    def _collect_margins(self, present: Iterable[int]) -> Conversation[None]:
+        """Have those present give margins at their buckets' points."""
+        coordinator = self.coordinator
+        wanted = self._wanted(
+            present, lambda s, c: s.point is not None and c not in s.given
+        )
+        replies = yield from coordinator.gather(
+            "visit",
+            wanted,
+            ["margins"],
+            lambda client: self._visit_request(client, wanted[client]),
+            m.Parts,
+        )
+        for client, reply in replies.items():
+            self._check_length(client, reply.vectors, wanted[client])
+            for bucket, part in zip(wanted[client], reply.vectors, strict=True):
+                state = self.states[bucket]
+                assert state.margins is not None  # noqa: S101  # there is a point
+                state.margins.add(state.holders.index(client), part, None)
+                state.given.add(client)
+        for state in self.states:
+            is_complete = len(state.given) == len(state.holders)
+            # Slopes that are still owed come first.
+            if state.point is not None and is_complete and state.owed is None:
+                self._owe(state, state.margins, VISIT_PLACES)
+                state.point = None
+
+    def _visit_request(self, client: int, buckets: list[int]) -> m.VisitRequest:
+        coordinator = self.coordinator
+        own = coordinator.layout.features.items[client]
+        points = [self.states[bucket].point for bucket in buckets]
+        distinct = {id(point): point for point in points if point is not None}
+        order = {key: place for place, key in enumerate(distinct)}
+        return m.VisitRequest(
+            pack_reals(np.stack([point[own] for point in distinct.values()])),
+            self._places(client, buckets),
+            pack_indices(np.array([order[id(point)] for point in points])),
+            coordinator.spec("margins"),
+        )
+
+    # Slopes
+
+    def _owe(
+        self, state: Bucket, margins: RunningSum | None, places: tuple[float, ...]
+    ) -> None:
+        """Start to collect slopes of the planes that touch at new margins."""
+        coordinator = self.coordinator
+        width = len(places) * coordinator.problem.n_outputs
+        is_lent = len(state.labelled) < len(state.holders)
+        state.number += 1
+        state.owed = Owed(
+            state.number,
+            margins,
+            places,
+            RunningSum(coordinator.layout.features, width, coordinator.feature_adder),
+            np.zeros((1, width)),
+            RunningSum(state.axis, width, coordinator.adder) if is_lent else None,
+        )
+
+    def _collect_slopes(self, present: Iterable[int]) -> Conversation[int]:
+        """Have those present give the slopes they owe; return how many are complete."""
+        for places in ((1.0,), VISIT_PLACES):
+            owing = self._owing(present, places, labelled=True)
+            yield from self._collect_from_labelled(owing, places)
+            owing = self._owing(present, places, labelled=False)
+            yield from self._collect_from_others(owing, places)
+        complete = [
+            (bucket, state.owed)
+            for bucket, state in enumerate(self.states)
+            if state.owed and len(state.owed.given) == len(state.holders)
+        ]
+        for bucket, owed in complete:
+            self._add_planes(bucket, owed)
+            self.states[bucket].owed = None
+        return len(complete)
+
+    def _owing(
+        self, present: Iterable[int], places: tuple[float, ...], labelled: bool
+    ) -> dict[int, list[int]]:
+        """Return the buckets whose slopes each client, with labels or not, owes now."""
+        of = self.coordinator.layout.labelled
+        return self._wanted(
+            [client for client in present if of[client] == labelled],
+            lambda state, client: state.can_owe(client, places),
+        )
+
+    def _collect_from_labelled(
+        self, wanted: dict[int, list[int]], places: tuple[float, ...]
+    ) -> Conversation[None]:
+        coordinator = self.coordinator
+        replies = yield from coordinator.gather(
+            "visit planes",
+            wanted,
+            ["shares", "offsets", "duals"],
+            lambda client: self._planes_request(client, wanted[client], places),
+            m.Planes,
+        )
+        for client, reply in replies.items():
+            buckets = wanted[client]
+            self._check_length(client, reply.slopes, buckets)
+            shape = (len(buckets), len(places) * coordinator.problem.n_outputs)
+            conjugates = open_sum([reply.offsets], shape, PlainSealer())
+            for place, bucket in enumerate(buckets):
+                state = self.states[bucket]
+                assert state.owed is not None  # noqa: S101  # it was asked for
+                self._take_slope(state.owed, client, reply.slopes[place])
+                state.owed.conjugates += conjugates[place]
+                if state.owed.lent is not None:
+                    duals = lent_duals(client, reply, len(buckets))[place]
+                    state.owed.lent.add(state.holders.index(client), duals, None)
+
+    def _collect_from_others(
+        self, wanted: dict[int, list[int]], places: tuple[float, ...]
+    ) -> Conversation[None]:
+        """Lend duals to those without labels; take their slopes."""
+        coordinator = self.coordinator
+        replies = yield from coordinator.gather(
+            "adopt visit",
+            wanted,
+            ["shares"],
+            lambda client: m.AdoptVisitRequest(
+                self._places(client, wanted[client]),
+                [self._lent(client, bucket) for bucket in wanted[client]],
+                len(places),
+                coordinator.spec("shares"),
+            ),
+            m.Parts,
+        )
+        for client, reply in replies.items():
+            self._check_length(client, reply.vectors, wanted[client])
+            for bucket, part in zip(wanted[client], reply.vectors, strict=True):
+                owed = self.states[bucket].owed
+                assert owed is not None  # noqa: S101  # it was asked for
+                self._take_slope(owed, client, part)
+
+    def _take_slope(self, owed: Owed, client: int, part: m.Sealed) -> None:
+        owed.slopes.add(client, part, None)
+        owed.given.add(client)
+        self._coarsest = min(self._coarsest, part.fraction_bits)
+
+    def _lent(self, client: int, bucket: int) -> m.Sums:
+        state = self.states[bucket]
+        assert state.owed is not None  # noqa: S101  # it is about to be asked for
+        assert state.owed.lent is not None  # noqa: S101  # somebody has no labels
+        return state.owed.lent.take(state.holders.index(client), None)
+
+    def _planes_request(
+        self, client: int, buckets: list[int], places: tuple[float, ...]
+    ) -> m.VisitPlanesRequest:
+        coordinator = self.coordinator
+        numbers, margins = [], []
+        for bucket in buckets:
+            state = self.states[bucket]
+            assert state.owed is not None  # noqa: S101  # it is about to be asked for
+            numbers.append(state.owed.number)
+            collected = state.owed.margins
+            place = state.holders.index(client)
+            margins.append(collected.take(place, None) if collected else [])
+        return m.VisitPlanesRequest(
+            self._places(client, buckets),
+            numbers,
+            margins,
+            list(places),
+            coordinator.spec("shares"),
+            coordinator.spec("offsets"),
+            coordinator.spec("duals"),
+            not all(coordinator.layout.labelled),
+        )
+
+    def _add_planes(self, bucket: int, owed: Owed) -> None:
+        """Put a bucket's complete planes into the model."""
+        model, coordinator = self.model, self.coordinator
+        n_outputs, n_planes = coordinator.problem.n_outputs, len(owed.places)
+        shape = (coordinator.layout.features.n_items, n_planes * n_outputs)
+        slopes = by_plane(
+            open_sum(owed.slopes.take_all(), shape, PlainSealer()), n_outputs
+        )
+        gram = self.remember_slopes(slopes)
+        offsets = -owed.conjugates.reshape(n_planes, n_outputs)
+        model.add(np.full(n_planes, bucket), offsets, gram)
+
+    # Who is asked what
+
+    def _wanted(
+        self, present: Iterable[int], wants: Callable[[Bucket, int], bool]
+    ) -> dict[int, list[int]]:
+        """Return the buckets for which something is wanted of each client."""
+        wanted = {
+            client: [
+                bucket
+                for bucket in self.buckets.of_client[client].tolist()
+                if wants(self.states[bucket], client)
+            ]
+            for client in present
+        }
+        return {client: buckets for client, buckets in wanted.items() if buckets}
+
+    def _places(self, client: int, buckets: list[int]) -> memoryview:
+        """Return buckets as places in the client's own list of them."""
+        own: IntArray = self.buckets.of_client[client]
+        return pack_indices(np.searchsorted(own, buckets))
+
+    @staticmethod
+    def _check_length(client: int, parts: list[m.Sealed], buckets: list[int]) -> None:
+        if len(parts) != len(buckets):
+            raise RemoteProtocolError(f"client {client} answers for other buckets")

@@ -1,0 +1,116 @@
+"""Buckets of samples: what gets its own cutting plane in a bundle method.
+
+The finer the buckets, the fewer the rounds. What limits them is what a slope shows:
+in the open profile the server sees each client's part of it, in the sealed profile a
+holder of a feature sees the sum over the clients that contribute to the bucket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from hyfdca.axis import Axis, IntArray
+from hyfdca.layout import Layout
+
+MAX_BUCKETS = 125  # more make the server's programme slow and save few rounds
+
+
+@dataclass(frozen=True)
+class Buckets:
+    """A bucket for every sample; ``of_client[k]`` are those client k has samples in."""
+
+    of_sample: IntArray
+    of_client: tuple[IntArray, ...]
+    n_buckets: int
+
+    def local(self, samples: Axis, client: int) -> IntArray:
+        """Return the bucket of each sample held, as a place in ``of_client``."""
+        held = self.of_sample[samples.items[client]]
+        return np.searchsorted(self.of_client[client], held)
+
+    def contributors(self, layout: Layout) -> IntArray:
+        """Return, by feature, how many (client, bucket) pairs add to its slopes."""
+        counts = np.zeros(layout.features.n_items, np.int64)
+        for items, buckets in zip(layout.features.items, self.of_client, strict=True):
+            counts[items] += len(buckets)
+        return counts
+
+
+def owner_groups(samples: Axis) -> IntArray:
+    """Return the number of each sample's owner group, ordered by their holders."""
+    groups = np.zeros(samples.n_items, np.int64)
+    n_groups = 1
+    for items in samples.items:
+        found, place = np.unique(groups[items], return_inverse=True)
+        groups[items] = n_groups + place
+        n_groups += len(found)
+    return np.unique(groups, return_inverse=True)[1]
+
+
+def one_bucket(layout: Layout) -> Buckets:
+    """Return one bucket with all samples."""
+    return _buckets(layout, np.zeros(layout.samples.n_items, np.int64))
+
+
+def open_buckets(layout: Layout, sub_groups: int, min_size: int) -> Buckets:
+    """Return a bucket an owner group, or an equal part of one of ``min_size`` samples.
+
+    Beyond ``MAX_BUCKETS`` neighbouring groups are put together.
+    """
+    groups = owner_groups(layout.samples)
+    sizes = np.bincount(groups)
+    parts = np.clip(sizes // min_size, 1, sub_groups)
+    # Dealt one by one, so that parts are alike even where the order means something.
+    order = np.argsort(groups, kind="stable")
+    turn = np.empty_like(groups)
+    starts = np.cumsum(sizes) - sizes
+    turn[order] = np.arange(len(groups)) - starts[groups[order]]
+    first = np.cumsum(parts) - parts
+    return _buckets(layout, _joined(first[groups] + turn % parts[groups]))
+
+
+def sealed_buckets(layout: Layout, min_contributors: int) -> Buckets:
+    """Return unions of owner groups in which enough clients contribute to a feature.
+
+    Enough: ``min_contributors``, or all that have the feature if they are fewer.
+    """
+    groups = owner_groups(layout.samples)
+    holders = layout.features.counts
+    enough = np.minimum(holders, min_contributors)
+    bucket_of = np.zeros(int(groups.max(initial=0)) + 1, np.int64)
+    inside: set[int] = set()
+    missing, n_full = enough.copy(), 0
+    for group, clients in enumerate(_clients_of_groups(layout.samples, groups)):
+        bucket_of[group] = n_full
+        for client in set(clients) - inside:
+            inside.add(client)
+            missing[layout.features.items[client]] -= 1
+        if missing.max(initial=0) <= 0:
+            inside, missing, n_full = set(), enough.copy(), n_full + 1
+    # What is left over is too little for a bucket of its own.
+    bucket_of = np.minimum(bucket_of, max(n_full - 1, 0))
+    return _buckets(layout, _joined(bucket_of[groups]))
+
+
+def _clients_of_groups(samples: Axis, groups: IntArray) -> Iterable[list[int]]:
+    first = np.unique(groups, return_index=True)[1]
+    which, clients, _ = samples.holders_of(first)
+    return (clients[which == group].tolist() for group in range(len(first)))
+
+
+def _joined(numbers: IntArray) -> IntArray:
+    """Put neighbours together until there are no more than ``MAX_BUCKETS``."""
+    sizes = np.bincount(numbers)
+    if len(sizes) <= MAX_BUCKETS:
+        return numbers
+    before = np.cumsum(sizes) - sizes
+    joined = before * MAX_BUCKETS // sizes.sum()
+    return np.unique(joined[numbers], return_inverse=True)[1]
+
+
+def _buckets(layout: Layout, of_sample: IntArray) -> Buckets:
+    of_client = tuple(np.unique(of_sample[items]) for items in layout.samples.items)
+    return Buckets(of_sample, of_client, int(of_sample.max(initial=0)) + 1)

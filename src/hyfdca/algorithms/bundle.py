@@ -1,0 +1,473 @@
+"""The dual bundle method: certified training in tens of rounds (docs/acceleration.md).
+
+A round collects cutting planes at the last points, solves for the point that is best
+by all planes so far, and goes towards it as far as P falls (Franc and Sonnenburg's
+line search). The planes bound the optimum from below, the search measures P: the
+certificate is free. No dual travels but to holders without labels.
+
+| phase        | down                                    | up                          |
+|--------------|-----------------------------------------|-----------------------------|
+| buckets      | the bucket of each sample held          | -                           |
+| planes       | the last step; where new planes touch   | slopes by bucket, offsets   |
+| adopt planes | duals, sealed, to those without labels  | slopes by bucket            |
+| gram         | new slopes (sealed profile only)        | totals of σ·σ', sealed      |
+| open planes  | grand totals, to one client             | offsets and σ·σ', open      |
+| trial        | weights, or weights of planes           | partial margins, sealed     |
+| search       | margins of the samples held, sealed     | P along the way, sealed     |
+| open search  | grand totals, to one client             | P along the way, open       |
+
+In the open profile the server reads slopes and offsets itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+
+from hyfdca.algorithms.aggregation import RunningSum, open_sum, sum_of
+from hyfdca.algorithms.buckets import Buckets, open_buckets, sealed_buckets
+from hyfdca.algorithms.certificate import Certificate, release
+from hyfdca.algorithms.coordinator import Coordinator
+from hyfdca.algorithms.planes import CuttingModel, Slopes
+from hyfdca.axis import Axis
+from hyfdca.crypto.fixedpoint import grid_for
+from hyfdca.crypto.plain import PlainSealer
+from hyfdca.losses import FloatArray
+from hyfdca.protocol import messages as m
+from hyfdca.protocol.codec import (
+    RemoteProtocolError,
+    pack_indices,
+    pack_reals,
+)
+from hyfdca.protocol.server import Conversation, until_pause
+
+# Where between the best point (0) and the trial point (1) new planes touch the loss.
+PLACES = (0.0, 0.1, 0.3, 1.0)
+
+# On wide data vertices are poor: rows share few features, and each has its own dual to
+# find. There half of the planes are coordinate steps from the present duals.
+WIDE_PLACES = (1.0, 0.1)
+WIDE_CANDIDATES = (m.Candidate(0.2, 2.0), m.Candidate(0.5, 5.0))
+
+# Steps from the best point; beyond the trial point, since w often falls short.
+TRIAL_STEPS = np.concatenate(
+    [[0.0], 2.0 ** np.arange(-8, -2), np.arange(0.2, 1.0, 0.1), [1.0, 1.2, 1.5, 2.0]]
+)
+
+_ROOM = 4.0  # times the largest Gram entry so far
+# The programme is solved to this share of the gap. Stopped early, an interior point is
+# more central, which saves rounds; candidates need to know the present duals well.
+_INNER, _WIDE_INNER = 0.1, 0.01
+_FACTOR_PLANES = 16  # planes a bucket from which on slopes beat their Gram matrix
+
+
+@dataclass(frozen=True)
+class BundleSettings:
+    """How finely samples are put in buckets; see ``buckets.py``.
+
+    Parameters
+    ----------
+    min_contributors : int
+        Sealed profile: clients that add up to a slope which a holder sees.
+    sub_groups : int
+        Open profile: parts of an owner group, each with a plane of its own.
+    min_group_size : int
+        Open profile: samples in such a part at least.
+    """
+
+    min_contributors: int = 3
+    sub_groups: int = 1
+    min_group_size: int = 20
+
+    def __post_init__(self) -> None:
+        """Refuse what no bucket could be made with."""
+        for own in fields(self):
+            value: Any = getattr(self, own.name)
+            if not isinstance(value, Integral) or value < 1:
+                raise ValueError(
+                    f"{own.name} must be a whole number from 1, got {value!r}."
+                )
+
+
+def bundle_settings(given: Mapping[str, Any]) -> BundleSettings:
+    """Return the settings by name, as estimators and studies give them."""
+    known = {own.name for own in fields(BundleSettings)}
+    unknown = sorted(set(given) - known)
+    if unknown:
+        raise ValueError(
+            f"bundle_settings has no {', '.join(unknown)}; it takes "
+            f"{', '.join(sorted(known))}."
+        )
+    return BundleSettings(**given)
+
+
+@dataclass
+class BundleServer:
+    """The server's half."""
+
+    coordinator: Coordinator
+    settings: BundleSettings = field(default_factory=BundleSettings)
+    round_number: int = 0
+
+    def __post_init__(self) -> None:
+        """Start at w = 0, which nobody has measured yet."""
+        layout = self.coordinator.layout
+        is_wide = layout.features.n_items > layout.samples.n_items
+        self.places: tuple[float, ...] = WIDE_PLACES if is_wide else PLACES
+        self.candidates: tuple[m.Candidate, ...] = WIDE_CANDIDATES if is_wide else ()
+        self._inner = _WIDE_INNER if is_wide else _INNER
+        n_outputs = self.coordinator.problem.n_outputs
+        self.primals = np.full(n_outputs, np.inf)
+        self.bounds = np.zeros(n_outputs)
+        self._move = m.Move(0, [0.0] * n_outputs)
+        self._coarsest = np.inf
+        self._steps: Conversation[None] | None = None
+        self._n_measured = 0
+
+    @property
+    def n_planes(self) -> int:
+        """How many planes a bucket gets in a round."""
+        return len(self.places) + len(self.candidates)
+
+    @cached_property
+    def buckets(self) -> Buckets:
+        """Who is in which bucket."""
+        layout, settings = self.coordinator.layout, self.settings
+        if self.coordinator.problem.profile == "sealed":
+            return sealed_buckets(layout, settings.min_contributors)
+        return open_buckets(layout, settings.sub_groups, settings.min_group_size)
+
+    @cached_property
+    def model(self) -> CuttingModel:
+        """The planes so far."""
+        problem, n_buckets = self.coordinator.problem, self.buckets.n_buckets
+        n_features = self.coordinator.layout.features.n_items
+        is_open = problem.profile == "open"
+        return CuttingModel(
+            n_buckets,
+            problem.n_outputs,
+            problem.l2_scale * problem.n_samples,
+            Slopes(n_features, problem.n_outputs) if is_open else None,
+            keeps_gram=not is_open or n_features > _FACTOR_PLANES * n_buckets,
+        )
+
+    def set_up(self) -> Conversation[None]:
+        """Choose grids and buckets, and measure P at w = 0."""
+        coordinator = self.coordinator
+        yield from coordinator.set_up()
+        samples = coordinator.layout.samples
+        notices = {
+            client: m.BucketsNotice(
+                len(self.buckets.of_client[client]),
+                pack_indices(self.buckets.local(samples, client)),
+            )
+            for client in coordinator.everyone
+        }
+        yield from coordinator.session.tell("buckets", notices)
+        nowhere: dict[int, m.Sums] = {c: [] for c in coordinator.everyone}
+        self.primals = (yield from self._primals_along(nowhere, np.zeros(1)))[0]
+
+    def round(self, participants: Sequence[int]) -> Conversation[None]:
+        """Take part of a step, or all of it where nobody is missing.
+
+        Each exchange of a step waits until every client was present once.
+        """
+        self.round_number += 1
+        session = self.coordinator.session
+        session.present = frozenset(participants)
+        self._steps = self._steps or self.step()
+        if (yield from until_pause(self._steps)):
+            self._steps = None
+        session.present = None
+
+    def step(self) -> Conversation[None]:
+        """Add planes, solve for a new point, go towards it."""
+        yield from self._collect_planes()
+        self.choose_point()
+        margins = yield from self._try_point(self._weights())
+        primals = yield from self._primals_along(margins, TRIAL_STEPS)
+        self.primals = primals.min(axis=0)
+        self.go(TRIAL_STEPS[primals.argmin(axis=0)])
+
+    def choose_point(self) -> None:
+        """Find the plane weights of the trial point, and the bound they give."""
+        self.model.solve(self._tolerances())
+        self.note_bound()
+
+    def go(self, steps: FloatArray) -> None:
+        """Go that far to the trial point, as clients will when they are told."""
+        self.moved_by(steps)
+        self.model.forget()
+
+    def moved_by(self, steps: FloatArray) -> None:
+        """Note the step that clients are told next time."""
+        self._n_measured += 1
+        self._move = m.Move(self._n_measured, steps.tolist())
+
+    def certify(self) -> Conversation[Certificate]:
+        """Return what the rounds measured; nothing is exchanged."""
+        yield from ()  # nothing is said
+        return Certificate(float(self.primals.sum()), float(self.bounds.sum()))
+
+    def release(self) -> Conversation[FloatArray]:
+        """Return the weights of the best point."""
+        return release(self.coordinator, m.MovedRelease(self._move))
+
+    # New planes
+
+    def _collect_planes(self) -> Conversation[None]:
+        """Have every holder form the same new duals; learn what planes they give."""
+        coordinator = self.coordinator
+        n_atoms = self.n_planes
+        slopes, offsets = yield from self._slopes_and_offsets()
+        buckets = np.repeat(np.arange(self.buckets.n_buckets), n_atoms)
+        shape = (self.buckets.n_buckets, n_atoms * coordinator.problem.n_outputs)
+        if coordinator.problem.profile == "open":
+            conjugates, gram_error = open_sum(offsets, shape, PlainSealer()), 0.0
+            gram = self._read_slopes(slopes)
+        else:
+            conjugates, gram = yield from self._told_gram(slopes, offsets, shape)
+            gram_error = (
+                coordinator.layout.n_clients * coordinator.grid_step("gram") / 2
+            )
+        by_plane = -conjugates.reshape(len(buckets), coordinator.problem.n_outputs)
+        self.model.add(buckets, by_plane, gram, gram_error)
+
+    def _slopes_and_offsets(self) -> Conversation[tuple[list[RunningSum], m.Sums]]:
+        coordinator, layout = self.coordinator, self.coordinator.layout
+        problem = coordinator.problem
+        is_lent = not all(layout.labelled)
+        mixture = self._mixtures()
+        of_round = self.n_planes * self.buckets.n_buckets
+        number = (self.model.next_number - self.buckets.n_buckets) // of_round
+        width = self.n_planes * problem.n_outputs
+        replies = yield from coordinator.gather(
+            "planes",
+            [client for client in coordinator.everyone if layout.labelled[client]],
+            ["shares", "offsets", "duals"],
+            lambda client: m.PlanesRequest(
+                number,
+                self._move,
+                list(self.places),
+                list(self.candidates),
+                mixture(client),
+                coordinator.spec("shares"),
+                coordinator.spec("offsets"),
+                coordinator.spec("duals"),
+                is_lent,
+            ),
+            m.Planes,
+        )
+        axis = Axis(self.buckets.n_buckets, self.buckets.of_client)
+        offsets = RunningSum(axis, width, coordinator.feature_adder)
+        slopes = [
+            RunningSum(layout.features, width, coordinator.feature_adder)
+            for _ in range(self.buckets.n_buckets)
+        ]
+        for client, reply in replies.items():
+            offsets.add(client, reply.offsets, None)
+            self._add_slopes(slopes, client, reply.slopes)
+        if is_lent:
+            yield from self._lend(replies, slopes)
+        return slopes, offsets.take_all()
+
+    def _mixtures(self) -> Callable[[int], m.Mixture | None]:
+        """Return what tells a client the present duals, where candidates need them."""
+        if not self.candidates:
+            return lambda _: None
+        shape = (
+            self.buckets.n_buckets,
+            self.n_planes,
+            self.coordinator.problem.n_outputs,
+        )
+        size = shape[0] * shape[1]
+        places = self.model.sloped - self.buckets.n_buckets
+        deliveries = np.unique(places // size)
+        weights = np.zeros((len(deliveries), size, shape[2]))
+        row = np.searchsorted(deliveries, places // size)
+        weights[row, places % size] = self.model.weights[self.buckets.n_buckets :]
+        by_bucket = weights.reshape(len(deliveries), *shape)
+        return lambda client: m.Mixture(
+            deliveries.tolist(),
+            pack_reals(by_bucket[:, self.buckets.of_client[client]]),
+        )
+
+    def _add_slopes(
+        self, slopes: list[RunningSum], client: int, parts: list[m.Sealed]
+    ) -> None:
+        buckets = self.buckets.of_client[client].tolist()
+        if len(parts) != len(buckets):
+            raise RemoteProtocolError(f"client {client} has slopes of other buckets")
+        for bucket, part in zip(buckets, parts, strict=True):
+            slopes[bucket].add(client, part, None)
+        self._coarsest = min([self._coarsest, *(p.fraction_bits for p in parts)])
+
+    def _lend(
+        self, replies: dict[int, m.Planes], slopes: list[RunningSum]
+    ) -> Conversation[None]:
+        """Pass the designated holders' duals on to the holders without labels."""
+        coordinator, layout = self.coordinator, self.coordinator.layout
+        width = self.n_planes * coordinator.problem.n_outputs
+        lent = RunningSum(layout.samples, width, coordinator.adder)
+        for client, reply in replies.items():
+            lent.add(client, lent_duals(client, reply, 1)[0], None)
+        adopted = yield from coordinator.gather(
+            "adopt planes",
+            [c for c in coordinator.everyone if not layout.labelled[c]],
+            ["shares"],
+            lambda client: m.AdoptPlanesRequest(
+                lent.take(client, None), self.n_planes, coordinator.spec("shares")
+            ),
+            m.Parts,
+        )
+        for client, part in adopted.items():
+            self._add_slopes(slopes, client, part.vectors)
+
+    def _read_slopes(self, slopes: list[RunningSum]) -> FloatArray | None:
+        """Keep what the open profile shows; return the Gram entries if wanted."""
+        n_outputs = self.coordinator.problem.n_outputs
+        shape = (self.coordinator.layout.features.n_items, self.n_planes * n_outputs)
+        new = [
+            by_plane(open_sum(s.take_all(), shape, PlainSealer()), n_outputs)
+            for s in slopes
+        ]
+        return self.remember_slopes(np.concatenate(new))
+
+    def remember_slopes(self, new: FloatArray) -> FloatArray | None:
+        """Keep the slopes of new planes; return their Gram entries if wanted."""
+        model = self.model
+        assert model.slopes is not None  # noqa: S101  # the open profile shows them
+        model.slopes.append(model.next_number, new)
+        if not model.keeps_gram:
+            return None
+        return model.slopes.products(len(new), slice(None)) / model.scale
+
+    def _told_gram(
+        self, slopes: list[RunningSum], offsets: m.Sums, shape: tuple[int, int]
+    ) -> Conversation[tuple[FloatArray, FloatArray]]:
+        """Show holders the slopes on their features; return what they add up to."""
+        coordinator, model = self.coordinator, self.model
+        if len(model.sloped):  # on a grid with room for planes up to twice as steep
+            longest = _ROOM * model.longest()
+            coordinator.grids["gram"] = grid_for(longest, coordinator.layout.n_clients)
+        kept = pack_indices(model.sloped)
+        n_new = self.buckets.n_buckets * self.n_planes
+        n_outputs = coordinator.problem.n_outputs
+        parts = yield from coordinator.gather(
+            "gram",
+            coordinator.everyone,
+            ["gram"],
+            lambda client: m.GramRequest(
+                kept,
+                model.next_number,
+                [slope.take(client, None) for slope in slopes],
+                self.n_planes,
+                coordinator.spec("gram"),
+            ),
+            m.Part,
+        )
+        entries = (n_new * (len(model.sloped) + n_new), n_outputs)
+        sealed = [part.vector for part in parts.values()]
+        conjugates, gram = yield from coordinator.open_totals(
+            [offsets, sum_of(sealed, entries, coordinator.adder)],
+            [shape, entries],
+            "open planes",
+        )
+        return conjugates, gram.reshape(n_new, -1, n_outputs)
+
+    # A new point
+
+    def _tolerances(self) -> FloatArray:
+        """Return how well to solve for each output, by what there is to gain."""
+        gaps = self.primals - self.bounds
+        return np.asarray(self._inner * np.maximum(gaps, 0.1 * gaps.mean()))
+
+    def _try_point(self, weights: FloatArray | None) -> Conversation[dict[int, m.Sums]]:
+        """Tell the trial point; return the sums of margins there.
+
+        Without weights, it is told by the weights of planes.
+        """
+        coordinator, model = self.coordinator, self.model
+        features = coordinator.layout.features
+        sloped = model.weights[self.buckets.n_buckets :]
+
+        def request(client: int) -> m.TrialRequest:
+            own = None if weights is None else weights[features.items[client]]
+            return m.TrialRequest(
+                self._move,
+                None if own is None else pack_reals(own),
+                pack_reals(sloped) if own is None else None,
+                coordinator.spec("margins"),
+            )
+
+        margins = coordinator.sample_sum()
+        parts = yield from coordinator.gather(
+            "trial", coordinator.everyone, ["margins"], request, m.Part
+        )
+        for client, part in parts.items():
+            margins.put(client, part.vector)
+        labelled = coordinator.layout.labelled
+        return {
+            client: margins.take(client) if labelled[client] else []
+            for client in coordinator.everyone
+        }
+
+    def _weights(self) -> FloatArray | None:
+        """Return w of the plane weights, where the server may see it."""
+        if self.model.slopes is None:
+            return None
+        sloped = self.model.weights[self.buckets.n_buckets :]
+        return self.model.slopes.combine(sloped) / self.coordinator.problem.l2_scale
+
+    def note_bound(self) -> None:
+        """Raise the lower bounds to those of the plane weights, if these are higher."""
+        weights = self._weights()
+        coordinator, model = self.coordinator, self.model
+        problem = coordinator.problem
+        if weights is None:
+            squares = model.squared_norms()
+        else:
+            squares = problem.l2_strength * (weights**2).sum(axis=0)
+        # Each part of a slope was rounded to its grid; weights of a bucket add up to 1.
+        contributors = self.buckets.contributors(coordinator.layout)
+        error = float(np.linalg.norm(contributors)) * 2.0**-self._coarsest / 2
+        error /= np.sqrt(problem.l2_strength) * problem.n_samples
+        self.bounds = np.maximum(self.bounds, model.bound(squares, error))
+
+    def _primals_along(
+        self, margins: dict[int, m.Sums], steps: FloatArray
+    ) -> Conversation[FloatArray]:
+        """Return P at some steps from the best point to the trial point, rounded up."""
+        coordinator = self.coordinator
+        parts = yield from coordinator.gather(
+            "search",
+            coordinator.everyone,
+            ["totals"],
+            lambda client: m.SearchRequest(
+                margins[client], steps.tolist(), coordinator.spec("totals")
+            ),
+            m.Part,
+        )
+        shape = (len(steps), coordinator.problem.n_outputs)
+        sealed = [part.vector for part in parts.values()]
+        total = sum_of(sealed, shape, coordinator.adder)
+        [primals] = yield from coordinator.open_totals([total], [shape], "open search")
+        return primals
+
+
+def lent_duals(client: int, reply: m.Planes, n_vectors: int) -> list[m.Sealed]:
+    """Return the duals of a reply, which must be there."""
+    if reply.duals is None or len(reply.duals) != n_vectors:
+        raise RemoteProtocolError(f"client {client} kept its duals")
+    return reply.duals
+
+
+def by_plane(columns: FloatArray, n_outputs: int) -> FloatArray:
+    """Return (items, planes * outputs) as (planes, items, outputs)."""
+    apart = columns.reshape(len(columns), -1, n_outputs)
+    return np.ascontiguousarray(apart.transpose(1, 0, 2))

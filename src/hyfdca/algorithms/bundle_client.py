@@ -1,0 +1,273 @@
+"""A client's half of the bundle method: duals, slopes and losses of its own block."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from hyfdca.algorithms.aggregation import EVERYWHERE
+from hyfdca.algorithms.bundle import by_plane
+from hyfdca.algorithms.certificate import grid_step
+from hyfdca.algorithms.holder import Holder, Rows
+from hyfdca.algorithms.planes import Slopes
+from hyfdca.algorithms.problem import Block, Problem
+from hyfdca.algorithms.visiting import Visiting
+from hyfdca.crypto.base import Sealer
+from hyfdca.crypto.fixedpoint import GridOverflowError
+from hyfdca.kernels import add_bucket_combinations
+from hyfdca.loss_kernels import conjugate_totals, sums_along, touching_duals
+from hyfdca.losses import FloatArray
+from hyfdca.protocol import messages as m
+from hyfdca.protocol.client import Phase
+from hyfdca.protocol.codec import (
+    RemoteProtocolError,
+    pack_reals,
+    unpack_indices,
+    unpack_places,
+    unpack_reals,
+)
+
+_FLOAT_ERROR = 1e-15  # of a margin that is moved along, as a share of its size
+_SLACK = 1e-12  # covers the rounding of floating-point sums
+
+
+class BundleClient(Holder):
+    """State: margins and weights at the best point and at the trial point.
+
+    Margins are those of its samples, if it has labels; weights those of its features.
+    """
+
+    def __init__(self, problem: Problem, block: Block, sealer: Sealer) -> None:
+        super().__init__(problem, block, sealer)
+        by_sample = (self.n_held, problem.n_outputs)
+        by_feature = (self.n_features, problem.n_outputs)
+        if block.labels is not None:
+            self.best_margins, self.margins = np.zeros(by_sample), np.zeros(by_sample)
+        self.best_weights, self.weights = np.zeros(by_feature), np.zeros(by_feature)
+        self._best_step = self._step = 0.0  # widths of the grids of the margins' sums
+        self._moved = 0
+        self._slopes = Slopes(*by_feature)
+        counted = block.counts_sample[:, None] * np.ones(by_sample)
+        self.counted = self.weighted(counted)  # zero where others count
+        self.buckets = np.zeros(self.n_held, np.uint32)
+        self.n_buckets = 1
+        self._delivered: dict[int, FloatArray] = {}  # duals, for candidates
+        self.phases = {
+            **self.phases,
+            "buckets": Phase(m.BucketsNotice, self._take_buckets),
+            "planes": Phase(m.PlanesRequest, self._planes),
+            "adopt planes": Phase(m.AdoptPlanesRequest, self._adopt),
+            "gram": Phase(m.GramRequest, self._gram),
+            "trial": Phase(m.TrialRequest, self._trial),
+            "search": Phase(m.SearchRequest, self._search),
+            "release": Phase(m.MovedRelease, self._release),
+            "open planes": self.phases["open"],
+            "open search": self.phases["open"],
+            **Visiting(self).phases,
+        }
+
+    def _take_buckets(self, notice: m.BucketsNotice) -> None:
+        self.n_buckets = notice.n_buckets
+        places = unpack_places(notice.buckets, self.n_held, notice.n_buckets)
+        self.buckets = places.astype(np.uint32)
+
+    # New planes
+
+    def _planes(self, request: m.PlanesRequest) -> m.Message:
+        """Form duals where the loss is touched; return the planes they give."""
+        if self.block.labels is None:
+            raise RemoteProtocolError("this client has no labels to make planes of")
+        self._go(request.move)
+        duals = touching_duals(
+            self.problem.loss,
+            self.best_margins,
+            self.margins,
+            self.block.labels,
+            np.array(request.places),
+        )
+        if request.mixture is not None:
+            present = self._present_duals(request.mixture)
+            steps = [
+                self._candidate(present, c, self.block.labels)
+                for c in request.candidates
+            ]
+            duals = np.hstack([duals, *steps])
+            self._delivered[request.number] = duals
+        try:
+            if request.is_lent:
+                # On the grid, so that holders without labels have exactly the same.
+                duals = self.on_grid(duals, request.duals_grid)
+            counted = self.block.counts_sample[:, None]
+            return m.Planes(
+                self._slope_parts(duals, request.grid),
+                self.sealed(
+                    self._conjugates(duals, self.block.labels),
+                    request.offsets_grid,
+                    "up",
+                    self.feature_sealer,
+                ),
+                [self.sealed(np.where(counted, duals, 0.0), request.duals_grid)]
+                if request.is_lent
+                else None,
+            )
+        except GridOverflowError:
+            return m.TooLarge()
+
+    def _present_duals(self, mixture: m.Mixture) -> FloatArray:
+        """Return the mixture of the duals of planes that the server's programme chose.
+
+        Forgets the duals that are no part of it any more.
+        """
+        if not set(mixture.deliveries) <= set(self._delivered):
+            raise RemoteProtocolError("these planes were never delivered")
+        self._delivered = {d: self._delivered[d] for d in mixture.deliveries}
+        n_outputs = self.problem.n_outputs
+        total = np.zeros((self.n_held, n_outputs))
+        if not self._delivered:
+            return total
+        width = next(iter(self._delivered.values())).shape[1]
+        shape = (len(mixture.deliveries), self.n_buckets, width)
+        weights = unpack_reals(mixture.weights, math.prod(shape)).reshape(shape)
+        for duals, of_bucket in zip(self._delivered.values(), weights, strict=True):
+            parts = of_bucket[self.buckets] * duals
+            total += parts.reshape(self.n_held, -1, n_outputs).sum(axis=1)
+        return total
+
+    def _candidate(
+        self, duals: FloatArray, candidate: m.Candidate, labels: FloatArray
+    ) -> FloatArray:
+        """Return duals after a step of Algorithm 5 each, with another curvature."""
+        change = self.margins - self.best_margins
+        margins = self.best_margins + candidate.place * change
+        # A row of zeros has no curvature: its best dual is where its plane touches.
+        curvatures = np.where(self.squared_norms > 0, candidate.curvature, 0.0)
+        loss = self.problem.loss
+        moved = duals + loss.dual_step(duals, margins, labels, curvatures)
+        return loss.into_domain(moved, labels)
+
+    def _slope_parts(self, duals: FloatArray, grid: m.GridSpec) -> list[m.Sealed]:
+        """Return Σ v_i α_i x_{k,i} over each bucket, as the profile says."""
+        slopes = np.zeros((self.n_buckets, self.n_features, duals.shape[1]))
+        coefficients = self.weigh_planes(duals)
+        indptr, indices, data = self.csr
+        add_bucket_combinations(
+            indptr, indices, data, self.buckets, coefficients, slopes
+        )
+        return [self.sealed(s, grid, sealer=self.feature_sealer) for s in slopes]
+
+    def weigh_planes(self, duals: FloatArray, rows: Rows = EVERYWHERE) -> FloatArray:
+        """Return the duals of planes (of some rows) times the weights of samples."""
+        weights = self.block.sample_weights
+        if weights is None:
+            return duals
+        return duals * np.tile(weights[rows], duals.shape[1] // weights.shape[1])
+
+    @staticmethod
+    def above(totals: FloatArray) -> FloatArray:
+        """Return totals that are no lower for the rounding of their sums."""
+        return totals + _SLACK * np.abs(totals)
+
+    def _conjugates(self, duals: FloatArray, labels: FloatArray) -> FloatArray:
+        """Return 1/N Σ v_i l_i*(-α_i) over the samples counted here, by bucket."""
+        totals = conjugate_totals(
+            self.problem.loss,
+            duals,
+            labels,
+            self.counted,
+            self.buckets,
+            self.n_buckets,
+        )
+        return self.above(totals) / self.problem.n_samples
+
+    def _adopt(self, request: m.AdoptPlanesRequest) -> m.Message:
+        """Take the duals of new planes from the samples' designated holders."""
+        width = request.n_planes * self.problem.n_outputs
+        duals = self.opened(request.duals, (self.n_held, width))
+        try:
+            return m.Parts(self._slope_parts(duals, request.grid))
+        except GridOverflowError:
+            return m.TooLarge()
+
+    def _gram(self, request: m.GramRequest) -> m.Message:
+        """Take new slopes; return their products with all slopes, σ·σ'/(λN²)."""
+        problem = self.problem
+        shape = (self.n_features, request.n_planes * problem.n_outputs)
+        n_new = len(request.slopes) * request.n_planes
+        if request.first not in self._slopes.numbers:  # else it is asked again
+            self._slopes.keep(unpack_indices(request.kept, request.first))
+            new = [
+                by_plane(self.opened(s, shape, self.feature_sealer), problem.n_outputs)
+                for s in request.slopes
+            ]
+            self._slopes.append(request.first, np.concatenate(new))
+        products = self._slopes.products(n_new, self.block.counts_feature)
+        entries = products.reshape(-1, problem.n_outputs)
+        return self.part(entries / (problem.l2_scale * problem.n_samples), request.grid)
+
+    # A new point
+
+    def _trial(self, request: m.TrialRequest) -> m.Message:
+        """Take the trial point; return x_{k,i}·w_k."""
+        self._go(request.move)
+        problem = self.problem
+        if request.weights is not None:
+            size = self.n_features * problem.n_outputs
+            weights = unpack_reals(request.weights, size).reshape(self.weights.shape)
+        else:
+            n_planes = len(self._slopes.numbers)
+            given = unpack_reals(
+                request.plane_weights or memoryview(b""), n_planes * problem.n_outputs
+            )
+            combined = self._slopes.combine(given.reshape(n_planes, -1))
+            weights = combined / problem.l2_scale
+        self.weights = weights
+        return self.part(self.products(slice(None), weights), request.grid)
+
+    def _search(self, request: m.SearchRequest) -> m.Message:
+        """Return this client's part of P at some steps to the trial point, above."""
+        problem = self.problem
+        steps = np.array(request.steps)
+        change = self.weights - self.best_weights
+        counted = self.block.counts_feature
+        along = self.best_weights[counted] + steps[:, None, None] * change[counted]
+        totals = 0.5 * problem.l2_strength * (along**2).sum(axis=1)
+        if self.block.labels is not None:
+            self.margins = self.opened(request.margins, (self.n_held, -1))
+            self._step = grid_step(request.margins)
+            totals += self._losses_along(steps, self.block.labels)
+        # A step where P does not fit is never taken: P(0) fits.
+        largest = math.ldexp(1.0, request.grid.limit_bits - request.grid.fraction_bits)
+        return self.part(np.minimum(totals * (1 + _SLACK), largest), request.grid, "up")
+
+    def _losses_along(self, steps: FloatArray, labels: FloatArray) -> FloatArray:
+        """Return mean losses of the samples counted here, at worst, by step."""
+        problem, start, end = self.problem, self.best_margins, self.margins
+        sums = sums_along(problem.loss, start, end, labels, self.counted, steps)
+        # |1 - s| of one error and s of the other, at steps s up to 2
+        error = (self._best_step + 2 * self._step) / 2
+        size = np.abs(start).max(initial=0.0) + np.abs(end).max(initial=0.0)
+        errors = self.sample_holders * error + _FLOAT_ERROR * size
+        return problem.loss.above(sums, errors, self.counted) / problem.n_samples
+
+    def _go(self, move: m.Move) -> None:
+        """Move the best point towards the trial point, once a search."""
+        if move.number == self._moved:
+            return
+        steps = np.array(move.steps)
+        if move.number < self._moved or len(steps) != self.problem.n_outputs:
+            raise RemoteProtocolError("this step is not the next one")
+        self.best_weights = self.best_weights + steps * (
+            self.weights - self.best_weights
+        )
+        if self.block.labels is not None:
+            change = self.margins - self.best_margins
+            self.best_margins = self.best_margins + steps * change
+            errors = np.abs(1 - steps) * self._best_step + steps * self._step
+            self._best_step = float(errors.max())
+        self._moved = move.number
+
+    def _release(self, request: m.MovedRelease) -> m.Released:
+        """Give away the best weights of the features this client answers for."""
+        self._go(request.move)
+        return m.Released(pack_reals(self.best_weights[self.block.counts_feature]))

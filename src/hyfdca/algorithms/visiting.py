@@ -1,0 +1,152 @@
+"""A client's half of the asynchronous bundle method: what it gives on a visit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hyfdca.axis import IntArray
+from hyfdca.crypto.fixedpoint import GridOverflowError
+from hyfdca.loss_kernels import conjugate_totals, touching_duals
+from hyfdca.losses import FloatArray
+from hyfdca.protocol import messages as m
+from hyfdca.protocol.client import Phase
+from hyfdca.protocol.codec import (
+    RemoteProtocolError,
+    unpack_indices,
+    unpack_places,
+    unpack_reals,
+)
+
+if TYPE_CHECKING:
+    from hyfdca.algorithms.bundle_client import BundleClient
+
+
+class Visiting:
+    """State: margins of each bucket's samples at its last two points."""
+
+    def __init__(self, client: BundleClient) -> None:
+        self._client = client
+        shape = (client.n_held, client.problem.n_outputs)
+        if client.block.labels is not None:
+            self._before, self._now = np.zeros(shape), np.zeros(shape)
+        self._numbers: dict[int, int] = {}  # of the visits these belong to
+        self._rows: dict[int, IntArray] = {}
+        self.phases = {
+            "visit": Phase(m.VisitRequest, self._margins),
+            "visit planes": Phase(m.VisitPlanesRequest, self._planes),
+            "adopt visit": Phase(m.AdoptVisitRequest, self._adopt),
+        }
+
+    def _margins(self, request: m.VisitRequest) -> m.Message:
+        """Return x_{k,i}·w of some buckets' samples, each at its bucket's point."""
+        client = self._client
+        buckets = self._buckets(request.buckets)
+        size = client.n_features * client.problem.n_outputs
+        n_points = len(request.points) // (8 * size) if size else 0
+        points = unpack_reals(request.points, n_points * size)
+        points = points.reshape(n_points, client.n_features, client.problem.n_outputs)
+        which = unpack_places(request.point_of, len(buckets), n_points)
+        try:
+            parts = []
+            for bucket, point in zip(buckets, which.tolist(), strict=True):
+                products = client.products(self._rows_of(bucket), points[point])
+                parts.append(client.sealed(products, request.grid))
+            return m.Parts(parts)
+        except GridOverflowError:
+            return m.TooLarge()
+
+    def _planes(self, request: m.VisitPlanesRequest) -> m.Message:
+        """Take the summed margins of some buckets; return planes that touch there."""
+        client, labels = self._client, self._client.block.labels
+        if labels is None:
+            raise RemoteProtocolError("this client has no labels to make planes of")
+        buckets = self._buckets(request.buckets)
+        if not len(buckets) == len(request.numbers) == len(request.margins):
+            raise RemoteProtocolError("buckets, visits and margins do not match")
+        places = np.array(request.places)
+        slopes, offsets, duals_of = [], [], []
+        try:
+            for bucket, number, sums in zip(
+                buckets, request.numbers, request.margins, strict=True
+            ):
+                rows = self._take_margins(bucket, number, sums)
+                duals = touching_duals(
+                    client.problem.loss,
+                    self._before[rows],
+                    self._now[rows],
+                    labels[rows],
+                    places,
+                )
+                if request.is_lent:
+                    duals = client.on_grid(duals, request.duals_grid)
+                    counted = client.block.counts_sample[rows, None]
+                    lent = np.where(counted, duals, 0.0)
+                    duals_of.append(client.sealed(lent, request.duals_grid))
+                slopes.append(self._slope(rows, duals, request.grid))
+                offsets.append(self._conjugates(rows, duals, labels))
+            sealed = client.sealed(
+                np.concatenate(offsets),
+                request.offsets_grid,
+                "up",
+                client.feature_sealer,
+            )
+        except GridOverflowError:
+            return m.TooLarge()
+        return m.Planes(slopes, sealed, duals_of if request.is_lent else None)
+
+    def _take_margins(self, bucket: int, number: int, sums: m.Sums) -> IntArray:
+        """Note a bucket's new margins, once a visit; return its rows."""
+        rows = self._rows_of(bucket)
+        if self._numbers.get(bucket) != number:
+            self._before[rows] = self._now[rows]
+            self._now[rows] = self._client.opened(sums, (len(rows), -1))
+            self._numbers[bucket] = number
+        return rows
+
+    def _adopt(self, request: m.AdoptVisitRequest) -> m.Message:
+        """Take the duals of some buckets from the samples' designated holders."""
+        client = self._client
+        buckets = self._buckets(request.buckets)
+        if len(buckets) != len(request.duals):
+            raise RemoteProtocolError("buckets and duals do not match")
+        width = request.n_planes * client.problem.n_outputs
+        try:
+            slopes = []
+            for bucket, sums in zip(buckets, request.duals, strict=True):
+                rows = self._rows_of(bucket)
+                duals = client.opened(sums, (len(rows), width))
+                slopes.append(self._slope(rows, duals, request.grid))
+            return m.Parts(slopes)
+        except GridOverflowError:
+            return m.TooLarge()
+
+    def _slope(self, rows: IntArray, duals: FloatArray, grid: m.GridSpec) -> m.Sealed:
+        """Return Σ v_i α_i x_{k,i} over some rows."""
+        client = self._client
+        slope = client.combine(rows, client.weigh_planes(duals, rows))
+        return client.sealed(slope, grid, sealer=client.feature_sealer)
+
+    def _conjugates(
+        self, rows: IntArray, duals: FloatArray, labels: FloatArray
+    ) -> FloatArray:
+        client = self._client
+        totals = conjugate_totals(
+            client.problem.loss,
+            duals,
+            labels[rows],
+            client.counted[rows],
+            np.zeros(len(rows), np.uint32),
+            1,
+        )
+        return client.above(totals) / client.problem.n_samples
+
+    def _buckets(self, payload: memoryview) -> list[int]:
+        buckets: list[int] = unpack_indices(payload, self._client.n_buckets).tolist()
+        return buckets
+
+    def _rows_of(self, bucket: int) -> IntArray:
+        if bucket not in self._rows:
+            self._rows[bucket] = np.flatnonzero(self._client.buckets == bucket)
+        return self._rows[bucket]
