@@ -25,7 +25,6 @@ def cancer():
     return StandardScaler().fit_transform(X), y
 
 
-@pytest.mark.slow
 @parametrize_with_checks([HyFDCAClassifier(), HyFDCARegressor()])
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_passes_scikit_learns_checks(estimator, check):

@@ -67,8 +67,9 @@ def test_the_model_is_that_of_the_pooled_table(tmp_path, scale, scaler, profile)
 def test_the_model_is_that_of_the_estimator(tmp_path):
     """The estimator on the same partition of the scaled table takes the same path."""
     outcome = outcome_of(make_files(positive_label='"ill"'), tmp_path)
+    partition = outcome.run.consortium.partition
     estimator = HyFDCAClassifier(
-        "logistic", l2=0.05, tol=1e-4, grid=outcome.run.consortium.partition
+        "logistic", l2=0.05, tol=1e-4, grid=partition, profile="sealed"
     ).fit(scaled(StandardScaler()), binary())
     assert estimator.n_iter_ == outcome.n_rounds
     np.testing.assert_allclose(outcome.weights[:-1, 0], estimator.coef_[0], rtol=1e-6)

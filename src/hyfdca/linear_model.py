@@ -208,8 +208,10 @@ PARAMETERS = """
         Settings of the bundle method by name: ``min_contributors``, ``sub_groups``,
         ``min_group_size``, documented at
         ``hyfdca.algorithms.bundle.BundleSettings``.
-    profile : {"sealed", "open"}
-        Whether the server may see the weights during training.
+    profile : {"open", "sealed"}
+        Whether the server may see the weights during training. An estimator has all
+        parties in one process and nothing to hide, so its default is "open", which
+        needs the fewest rounds; that of a study is "sealed".
     encryption : {"none"}
     fit_intercept : bool
         Add a constant feature; its weight is penalised like the others.

@@ -27,12 +27,8 @@ from functools import cached_property
 import numpy as np
 
 from hyfdca.algorithms.aggregation import RunningSum, open_sum
-from hyfdca.algorithms.bundle import (
-    TRIAL_STEPS,
-    BundleServer,
-    by_plane,
-    lent_duals,
-)
+from hyfdca.algorithms.bundle import TRIAL_STEPS, BundleServer
+from hyfdca.algorithms.collecting import by_plane, lent_duals
 from hyfdca.axis import Axis, IntArray
 from hyfdca.crypto.plain import PlainSealer
 from hyfdca.losses import FloatArray
@@ -43,6 +39,7 @@ from hyfdca.protocol.server import Conversation, until_pause
 # Where new planes touch: from the last margins (0) to the new ones (1) and beyond.
 VISIT_PLACES = (1.0, 2.0, 4.0, 8.0)
 
+_GRID = "visit margins"  # measuring has margins of its own, at the same time
 _SHARE_OF_WAY = 0.2  # to the model's best point, when all buckets brought planes
 
 
@@ -163,10 +160,13 @@ class AsyncBundleServer(BundleServer):
         wanted = self._wanted(
             present, lambda s, c: s.point is not None and c not in s.given
         )
+        points = [s.point for s in self.states if s.point is not None]
+        squares = [self._squared_norms(point).max() for point in points]
+        coordinator.fit_margins(_GRID, np.array([*squares, 0.0]))
         replies = yield from coordinator.gather(
             "visit",
             wanted,
-            ["margins"],
+            [_GRID],
             lambda client: self._visit_request(client, wanted[client]),
             m.Parts,
         )
@@ -194,7 +194,7 @@ class AsyncBundleServer(BundleServer):
             pack_reals(np.stack([point[own] for point in distinct.values()])),
             self._places(client, buckets),
             pack_indices(np.array([order[id(point)] for point in points])),
-            coordinator.spec("margins"),
+            coordinator.spec(_GRID),
         )
 
     # Slopes
@@ -295,7 +295,7 @@ class AsyncBundleServer(BundleServer):
     def _take_slope(self, owed: Owed, client: int, part: m.Sealed) -> None:
         owed.slopes.add(client, part, None)
         owed.given.add(client)
-        self._coarsest = min(self._coarsest, part.fraction_bits)
+        self.model.note_step(part.fraction_bits)
 
     def _lent(self, client: int, bucket: int) -> m.Sums:
         state = self.states[bucket]
@@ -334,9 +334,8 @@ class AsyncBundleServer(BundleServer):
         slopes = by_plane(
             open_sum(owed.slopes.take_all(), shape, PlainSealer()), n_outputs
         )
-        gram = self.remember_slopes(slopes)
         offsets = -owed.conjugates.reshape(n_planes, n_outputs)
-        model.add(np.full(n_planes, bucket), offsets, gram)
+        model.add(np.full(n_planes, bucket), offsets, model.remember(slopes))
 
     # Who is asked what
 

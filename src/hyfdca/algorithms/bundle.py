@@ -5,23 +5,18 @@ by all planes so far, and goes towards it as far as P falls (Franc and Sonnenbur
 line search). The planes bound the optimum from below, the search measures P: the
 certificate is free. No dual travels but to holders without labels.
 
-| phase        | down                                    | up                          |
-|--------------|-----------------------------------------|-----------------------------|
-| buckets      | the bucket of each sample held          | -                           |
-| planes       | the last step; where new planes touch   | slopes by bucket, offsets   |
-| adopt planes | duals, sealed, to those without labels  | slopes by bucket            |
-| gram         | new slopes (sealed profile only)        | totals of σ·σ', sealed      |
-| open planes  | grand totals, to one client             | offsets and σ·σ', open      |
-| trial        | weights, or weights of planes           | partial margins, sealed     |
-| search       | margins of the samples held, sealed     | P along the way, sealed     |
-| open search  | grand totals, to one client             | P along the way, open       |
-
-In the open profile the server reads slopes and offsets itself.
+| phase       | down                                | up                           |
+|-------------|-------------------------------------|------------------------------|
+| buckets     | the bucket of each sample held      | -                            |
+| planes, ... | the last step                       | new planes (collecting.py)   |
+| trial       | weights, or weights of planes       | partial margins, sealed      |
+| search      | margins of the samples held, sealed | P along the way, sealed      |
+| open search | grand totals, to one client         | P along the way, open        |
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from numbers import Integral
@@ -29,18 +24,15 @@ from typing import Any
 
 import numpy as np
 
-from hyfdca.algorithms.aggregation import RunningSum, open_sum, sum_of
+from hyfdca.algorithms.aggregation import sum_of
 from hyfdca.algorithms.buckets import Buckets, open_buckets, sealed_buckets
 from hyfdca.algorithms.certificate import Certificate, release
+from hyfdca.algorithms.collecting import PlaneCollection
 from hyfdca.algorithms.coordinator import Coordinator
 from hyfdca.algorithms.planes import CuttingModel, Slopes
-from hyfdca.axis import Axis
-from hyfdca.crypto.fixedpoint import grid_for
-from hyfdca.crypto.plain import PlainSealer
 from hyfdca.losses import FloatArray
 from hyfdca.protocol import messages as m
 from hyfdca.protocol.codec import (
-    RemoteProtocolError,
     pack_indices,
     pack_reals,
 )
@@ -117,22 +109,13 @@ class BundleServer:
     def __post_init__(self) -> None:
         """Start at w = 0, which nobody has measured yet."""
         layout = self.coordinator.layout
-        is_wide = layout.features.n_items > layout.samples.n_items
-        self.places: tuple[float, ...] = WIDE_PLACES if is_wide else PLACES
-        self.candidates: tuple[m.Candidate, ...] = WIDE_CANDIDATES if is_wide else ()
-        self._inner = _WIDE_INNER if is_wide else _INNER
+        self.is_wide = layout.features.n_items > layout.samples.n_items
         n_outputs = self.coordinator.problem.n_outputs
         self.primals = np.full(n_outputs, np.inf)
         self.bounds = np.zeros(n_outputs)
         self._move = m.Move(0, [0.0] * n_outputs)
-        self._coarsest = np.inf
         self._steps: Conversation[None] | None = None
         self._n_measured = 0
-
-    @property
-    def n_planes(self) -> int:
-        """How many planes a bucket gets in a round."""
-        return len(self.places) + len(self.candidates)
 
     @cached_property
     def buckets(self) -> Buckets:
@@ -154,6 +137,16 @@ class BundleServer:
             problem.l2_scale * problem.n_samples,
             Slopes(n_features, problem.n_outputs) if is_open else None,
             keeps_gram=not is_open or n_features > _FACTOR_PLANES * n_buckets,
+        )
+
+    @cached_property
+    def planes(self) -> PlaneCollection:
+        """How new planes are had."""
+        places, candidates = (
+            (WIDE_PLACES, WIDE_CANDIDATES) if self.is_wide else (PLACES, ())
+        )
+        return PlaneCollection(
+            self.coordinator, self.buckets, self.model, places, candidates
         )
 
     def set_up(self) -> Conversation[None]:
@@ -187,7 +180,7 @@ class BundleServer:
 
     def step(self) -> Conversation[None]:
         """Add planes, solve for a new point, go towards it."""
-        yield from self._collect_planes()
+        yield from self.planes.collect(self._move)
         self.choose_point()
         margins = yield from self._try_point(self._weights())
         primals = yield from self._primals_along(margins, TRIAL_STEPS)
@@ -218,174 +211,13 @@ class BundleServer:
         """Return the weights of the best point."""
         return release(self.coordinator, m.MovedRelease(self._move))
 
-    # New planes
-
-    def _collect_planes(self) -> Conversation[None]:
-        """Have every holder form the same new duals; learn what planes they give."""
-        coordinator = self.coordinator
-        n_atoms = self.n_planes
-        slopes, offsets = yield from self._slopes_and_offsets()
-        buckets = np.repeat(np.arange(self.buckets.n_buckets), n_atoms)
-        shape = (self.buckets.n_buckets, n_atoms * coordinator.problem.n_outputs)
-        if coordinator.problem.profile == "open":
-            conjugates, gram_error = open_sum(offsets, shape, PlainSealer()), 0.0
-            gram = self._read_slopes(slopes)
-        else:
-            conjugates, gram = yield from self._told_gram(slopes, offsets, shape)
-            gram_error = (
-                coordinator.layout.n_clients * coordinator.grid_step("gram") / 2
-            )
-        by_plane = -conjugates.reshape(len(buckets), coordinator.problem.n_outputs)
-        self.model.add(buckets, by_plane, gram, gram_error)
-
-    def _slopes_and_offsets(self) -> Conversation[tuple[list[RunningSum], m.Sums]]:
-        coordinator, layout = self.coordinator, self.coordinator.layout
-        problem = coordinator.problem
-        is_lent = not all(layout.labelled)
-        mixture = self._mixtures()
-        of_round = self.n_planes * self.buckets.n_buckets
-        number = (self.model.next_number - self.buckets.n_buckets) // of_round
-        width = self.n_planes * problem.n_outputs
-        replies = yield from coordinator.gather(
-            "planes",
-            [client for client in coordinator.everyone if layout.labelled[client]],
-            ["shares", "offsets", "duals"],
-            lambda client: m.PlanesRequest(
-                number,
-                self._move,
-                list(self.places),
-                list(self.candidates),
-                mixture(client),
-                coordinator.spec("shares"),
-                coordinator.spec("offsets"),
-                coordinator.spec("duals"),
-                is_lent,
-            ),
-            m.Planes,
-        )
-        axis = Axis(self.buckets.n_buckets, self.buckets.of_client)
-        offsets = RunningSum(axis, width, coordinator.feature_adder)
-        slopes = [
-            RunningSum(layout.features, width, coordinator.feature_adder)
-            for _ in range(self.buckets.n_buckets)
-        ]
-        for client, reply in replies.items():
-            offsets.add(client, reply.offsets, None)
-            self._add_slopes(slopes, client, reply.slopes)
-        if is_lent:
-            yield from self._lend(replies, slopes)
-        return slopes, offsets.take_all()
-
-    def _mixtures(self) -> Callable[[int], m.Mixture | None]:
-        """Return what tells a client the present duals, where candidates need them."""
-        if not self.candidates:
-            return lambda _: None
-        shape = (
-            self.buckets.n_buckets,
-            self.n_planes,
-            self.coordinator.problem.n_outputs,
-        )
-        size = shape[0] * shape[1]
-        places = self.model.sloped - self.buckets.n_buckets
-        deliveries = np.unique(places // size)
-        weights = np.zeros((len(deliveries), size, shape[2]))
-        row = np.searchsorted(deliveries, places // size)
-        weights[row, places % size] = self.model.weights[self.buckets.n_buckets :]
-        by_bucket = weights.reshape(len(deliveries), *shape)
-        return lambda client: m.Mixture(
-            deliveries.tolist(),
-            pack_reals(by_bucket[:, self.buckets.of_client[client]]),
-        )
-
-    def _add_slopes(
-        self, slopes: list[RunningSum], client: int, parts: list[m.Sealed]
-    ) -> None:
-        buckets = self.buckets.of_client[client].tolist()
-        if len(parts) != len(buckets):
-            raise RemoteProtocolError(f"client {client} has slopes of other buckets")
-        for bucket, part in zip(buckets, parts, strict=True):
-            slopes[bucket].add(client, part, None)
-        self._coarsest = min([self._coarsest, *(p.fraction_bits for p in parts)])
-
-    def _lend(
-        self, replies: dict[int, m.Planes], slopes: list[RunningSum]
-    ) -> Conversation[None]:
-        """Pass the designated holders' duals on to the holders without labels."""
-        coordinator, layout = self.coordinator, self.coordinator.layout
-        width = self.n_planes * coordinator.problem.n_outputs
-        lent = RunningSum(layout.samples, width, coordinator.adder)
-        for client, reply in replies.items():
-            lent.add(client, lent_duals(client, reply, 1)[0], None)
-        adopted = yield from coordinator.gather(
-            "adopt planes",
-            [c for c in coordinator.everyone if not layout.labelled[c]],
-            ["shares"],
-            lambda client: m.AdoptPlanesRequest(
-                lent.take(client, None), self.n_planes, coordinator.spec("shares")
-            ),
-            m.Parts,
-        )
-        for client, part in adopted.items():
-            self._add_slopes(slopes, client, part.vectors)
-
-    def _read_slopes(self, slopes: list[RunningSum]) -> FloatArray | None:
-        """Keep what the open profile shows; return the Gram entries if wanted."""
-        n_outputs = self.coordinator.problem.n_outputs
-        shape = (self.coordinator.layout.features.n_items, self.n_planes * n_outputs)
-        new = [
-            by_plane(open_sum(s.take_all(), shape, PlainSealer()), n_outputs)
-            for s in slopes
-        ]
-        return self.remember_slopes(np.concatenate(new))
-
-    def remember_slopes(self, new: FloatArray) -> FloatArray | None:
-        """Keep the slopes of new planes; return their Gram entries if wanted."""
-        model = self.model
-        assert model.slopes is not None  # noqa: S101  # the open profile shows them
-        model.slopes.append(model.next_number, new)
-        if not model.keeps_gram:
-            return None
-        return model.slopes.products(len(new), slice(None)) / model.scale
-
-    def _told_gram(
-        self, slopes: list[RunningSum], offsets: m.Sums, shape: tuple[int, int]
-    ) -> Conversation[tuple[FloatArray, FloatArray]]:
-        """Show holders the slopes on their features; return what they add up to."""
-        coordinator, model = self.coordinator, self.model
-        if len(model.sloped):  # on a grid with room for planes up to twice as steep
-            longest = _ROOM * model.longest()
-            coordinator.grids["gram"] = grid_for(longest, coordinator.layout.n_clients)
-        kept = pack_indices(model.sloped)
-        n_new = self.buckets.n_buckets * self.n_planes
-        n_outputs = coordinator.problem.n_outputs
-        parts = yield from coordinator.gather(
-            "gram",
-            coordinator.everyone,
-            ["gram"],
-            lambda client: m.GramRequest(
-                kept,
-                model.next_number,
-                [slope.take(client, None) for slope in slopes],
-                self.n_planes,
-                coordinator.spec("gram"),
-            ),
-            m.Part,
-        )
-        entries = (n_new * (len(model.sloped) + n_new), n_outputs)
-        sealed = [part.vector for part in parts.values()]
-        conjugates, gram = yield from coordinator.open_totals(
-            [offsets, sum_of(sealed, entries, coordinator.adder)],
-            [shape, entries],
-            "open planes",
-        )
-        return conjugates, gram.reshape(n_new, -1, n_outputs)
-
     # A new point
 
     def _tolerances(self) -> FloatArray:
         """Return how well to solve for each output, by what there is to gain."""
         gaps = self.primals - self.bounds
-        return np.asarray(self._inner * np.maximum(gaps, 0.1 * gaps.mean()))
+        inner = _WIDE_INNER if self.is_wide else _INNER
+        return np.asarray(inner * np.maximum(gaps, 0.1 * gaps.mean()))
 
     def _try_point(self, weights: FloatArray | None) -> Conversation[dict[int, m.Sums]]:
         """Tell the trial point; return the sums of margins there.
@@ -393,6 +225,7 @@ class BundleServer:
         Without weights, it is told by the weights of planes.
         """
         coordinator, model = self.coordinator, self.model
+        coordinator.fit_margins("margins", self._squared_norms(weights))
         features = coordinator.layout.features
         sloped = model.weights[self.buckets.n_buckets :]
 
@@ -424,18 +257,22 @@ class BundleServer:
         sloped = self.model.weights[self.buckets.n_buckets :]
         return self.model.slopes.combine(sloped) / self.coordinator.problem.l2_scale
 
+    def _squared_norms(self, weights: FloatArray | None) -> FloatArray:
+        """Return λ ||w||² of each output, from the Gram matrix if need be."""
+        if weights is None:
+            return self.model.squared_norms()
+        squares: FloatArray = (weights**2).sum(axis=0)
+        return self.coordinator.problem.l2_strength * squares
+
     def note_bound(self) -> None:
         """Raise the lower bounds to those of the plane weights, if these are higher."""
         weights = self._weights()
         coordinator, model = self.coordinator, self.model
         problem = coordinator.problem
-        if weights is None:
-            squares = model.squared_norms()
-        else:
-            squares = problem.l2_strength * (weights**2).sum(axis=0)
+        squares = self._squared_norms(weights)
         # Each part of a slope was rounded to its grid; weights of a bucket add up to 1.
         contributors = self.buckets.contributors(coordinator.layout)
-        error = float(np.linalg.norm(contributors)) * 2.0**-self._coarsest / 2
+        error = float(np.linalg.norm(contributors)) * model.coarsest_step / 2
         error /= np.sqrt(problem.l2_strength) * problem.n_samples
         self.bounds = np.maximum(self.bounds, model.bound(squares, error))
 
@@ -458,16 +295,3 @@ class BundleServer:
         total = sum_of(sealed, shape, coordinator.adder)
         [primals] = yield from coordinator.open_totals([total], [shape], "open search")
         return primals
-
-
-def lent_duals(client: int, reply: m.Planes, n_vectors: int) -> list[m.Sealed]:
-    """Return the duals of a reply, which must be there."""
-    if reply.duals is None or len(reply.duals) != n_vectors:
-        raise RemoteProtocolError(f"client {client} kept its duals")
-    return reply.duals
-
-
-def by_plane(columns: FloatArray, n_outputs: int) -> FloatArray:
-    """Return (items, planes * outputs) as (planes, items, outputs)."""
-    apart = columns.reshape(len(columns), -1, n_outputs)
-    return np.ascontiguousarray(apart.transpose(1, 0, 2))

@@ -7,8 +7,8 @@ import math
 import numpy as np
 
 from hyfdca.algorithms.aggregation import EVERYWHERE
-from hyfdca.algorithms.bundle import by_plane
 from hyfdca.algorithms.certificate import grid_step
+from hyfdca.algorithms.collecting import by_plane
 from hyfdca.algorithms.holder import Holder, Rows
 from hyfdca.algorithms.planes import Slopes
 from hyfdca.algorithms.problem import Block, Problem
@@ -202,8 +202,11 @@ class BundleClient(Holder):
             ]
             self._slopes.append(request.first, np.concatenate(new))
         products = self._slopes.products(n_new, self.block.counts_feature)
-        entries = products.reshape(-1, problem.n_outputs)
-        return self.part(entries / (problem.l2_scale * problem.n_samples), request.grid)
+        units = unpack_reals(request.units, products.shape[1])
+        if np.any(units <= 0):
+            raise RemoteProtocolError("a unit of Gram entries is not positive")
+        scaled = products / (problem.l2_scale * problem.n_samples * units[:, None])
+        return self.part(scaled.reshape(-1, problem.n_outputs), request.grid)
 
     # A new point
 

@@ -32,6 +32,7 @@ from hyfdca.protocol.server import Conversation, ServerSession
 
 _MARGIN_HEADROOM = 64.0  # over the largest margin of any point that is not worse than 0
 _DUAL_HEADROOM = 64.0  # over the steepest slope at 0, where duals are unbounded
+_SLACK = 1e-9  # covers the rounding of norms
 _COARSEST_BITS = 128  # a grid may get coarser by; beyond it, a run has diverged
 
 
@@ -124,6 +125,7 @@ class Coordinator:
             # σ·σ'/(λN²) of the first planes, whose duals are the slopes at 0
             "gram": grid_for(slope**2 * row_norm / problem.l2_strength, n_clients),
         }
+        self._longest_row = math.sqrt(max(b.row_norm for b in bounds))
 
     # Totals
 
@@ -197,6 +199,13 @@ class Coordinator:
         if finest - coarser.fraction_bits > _COARSEST_BITS:
             raise DivergenceError(f"The {name} outgrew every grid; take shorter steps.")
         self.grids[name] = coarser
+
+    def fit_margins(self, grid: str, squared_norms: FloatArray) -> None:
+        """Choose the finest grid for margins of weights with that λ ||w||²."""
+        longest = float(np.sqrt(squared_norms.max() / self.problem.l2_strength))
+        holders = int(self.layout.samples.counts.max(initial=1))
+        bound = self._longest_row * longest * (1 + _SLACK)
+        self.grids[grid] = grid_for(bound, holders)
 
     def grid_step(self, name: str) -> float:
         """Return the width of the present grid of a kind of vector."""

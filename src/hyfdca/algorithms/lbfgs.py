@@ -17,6 +17,7 @@ import numpy as np
 
 from hyfdca.algorithms.buckets import Buckets, one_bucket
 from hyfdca.algorithms.bundle import BundleServer
+from hyfdca.algorithms.collecting import PlaneCollection
 from hyfdca.algorithms.planes import CuttingModel, Slopes
 from hyfdca.losses import FloatArray
 
@@ -72,7 +73,6 @@ class LbfgsServer(BundleServer):
     def __post_init__(self) -> None:
         """Start at w = 0, without any slope."""
         super().__post_init__()
-        self.places, self.candidates = (0.0,), ()
         n_outputs = self.coordinator.problem.n_outputs
         self._paths = [Path() for _ in range(n_outputs)]
         self._points = np.zeros((1, n_outputs))  # β of the best point
@@ -95,6 +95,11 @@ class LbfgsServer(BundleServer):
             Slopes(*shape) if problem.profile == "open" else None,
             keeps_gram=True,
         )
+
+    @cached_property
+    def planes(self) -> PlaneCollection:
+        """One plane at the best point is its gradient."""
+        return PlaneCollection(self.coordinator, self.buckets, self.model, (0.0,))
 
     def choose_point(self) -> None:
         """Take the bound of the newest plane; find a direction from its gradient."""

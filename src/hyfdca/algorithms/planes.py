@@ -94,6 +94,19 @@ class Slopes:
         return whole if n_newest is None else whole[len(whole) - n_newest :]
 
 
+@dataclass(frozen=True)
+class Told:
+    """Gram entries of new planes with all sloped ones, old first, as told by holders.
+
+    An entry may be off by ``error`` in units of the older plane's length; of two new
+    planes, in units of ``unit``.
+    """
+
+    gram: Array3
+    error: float = 0.0
+    unit: float = 0.0
+
+
 @dataclass
 class CuttingModel:
     """What the server knows of the planes, and the programme it solves.
@@ -114,7 +127,8 @@ class CuttingModel:
     numbers: IntArray = field(init=False)
     buckets: IntArray = field(init=False)
     ages: FloatArray = field(init=False)
-    gram_errors: FloatArray = field(init=False)
+    errors: FloatArray = field(init=False)  # of Gram entries, in units of
+    units: FloatArray = field(init=False)  # the other plane's length, or more
     offsets: FloatArray = field(init=False)
     gram: Array3 = field(init=False)
     weights: FloatArray = field(init=False)
@@ -126,7 +140,9 @@ class CuttingModel:
         self.next_number = n
         self.buckets = np.arange(n)
         self.ages = np.zeros(n)
-        self.gram_errors = np.zeros(n)
+        self.errors, self.units = np.zeros(n), np.zeros(n)
+        self.longest_new = 0.0
+        self.coarsest_step = 0.0
         self.offsets = np.zeros((n, self.n_outputs))
         self.weights = np.ones((n, self.n_outputs))
         self.gram = np.zeros((n, n, self.n_outputs)) if self.keeps_gram else _NONE
@@ -140,29 +156,25 @@ class CuttingModel:
         self,
         buckets: IntArray,
         offsets: FloatArray,
-        gram: Array3 | None,
-        gram_error: float = 0.0,
+        told: Told | None,
     ) -> None:
-        """Add planes.
-
-        Parameters
-        ----------
-        gram : array or None
-            Their products with all sloped planes, old ones first.
-        gram_error : float
-            How far such a product may be off.
-        """
+        """Add planes, with their Gram entries where these are kept."""
         n_new, n_old = len(buckets), len(self.numbers)
         new = np.arange(self.next_number, self.next_number + n_new)
         self.numbers = np.append(self.numbers, new)
         self.next_number += n_new
         self.buckets = np.append(self.buckets, buckets)
         self.ages = np.append(self.ages, np.zeros(n_new))
-        self.gram_errors = np.append(self.gram_errors, np.full(n_new, gram_error))
         self.offsets = np.concatenate([self.offsets, offsets])
         self.weights = np.concatenate([self.weights, np.zeros((n_new, self.n_outputs))])
-        if gram is None:
+        if told is None:
             return
+        gram = told.gram
+        self.errors = np.append(self.errors, np.full(n_new, told.error))
+        own = np.einsum("nnc->nc", gram[:, n_old - self.n_buckets :]).max(axis=1)
+        new = np.maximum(np.sqrt(np.maximum(own, 0.0)), told.unit)
+        self.longest_new = math.sqrt(max(float(own.max()), 0.0))
+        self.units = np.append(self.units, new)
         size = n_old + n_new
         larger = np.zeros((size, size, self.n_outputs))
         larger[:n_old, :n_old] = self.gram
@@ -207,10 +219,11 @@ class CuttingModel:
         self._keep(kept)
 
     def _keep(self, kept: BoolArray) -> None:
-        for name in ("numbers", "buckets", "ages", "gram_errors", "offsets", "weights"):
+        for name in ("numbers", "buckets", "ages", "offsets", "weights"):
             setattr(self, name, getattr(self, name)[kept])
         if self.keeps_gram:
             self.gram = self.gram[kept][:, kept]
+            self.errors, self.units = self.errors[kept], self.units[kept]
         if self.slopes is not None:
             self.slopes.keep(self.sloped)
 
@@ -218,13 +231,27 @@ class CuttingModel:
         """Return λ ||w||² of each output from the Gram matrix, rounded up."""
         b = self.weights
         squares = np.einsum("sc,spc,pc->c", b, self.gram, b, optimize=True)
-        # An entry is as far off as the worse of its planes' deliveries, at most.
-        errors = 2 * np.abs(b).sum(axis=0) * (self.gram_errors @ np.abs(b))
+        # An entry was told in units of one plane's length with the other's error.
+        errors = 2 * (self.errors @ np.abs(b)) * (self.units @ np.abs(b))
         return np.asarray(squares + errors)
 
-    def longest(self) -> float:
-        """Return the largest Gram entry: that of a plane with itself."""
-        return float(np.einsum("ssc->sc", self.gram).max())
+    @property
+    def lengths(self) -> FloatArray:
+        """The lengths of the sloped planes, in units of √(λN²); never zero."""
+        own = np.einsum("ssc->sc", self.gram).max(axis=1)[self.n_buckets :]
+        return np.where(own > 0, np.sqrt(np.maximum(own, 0.0)), 1.0)
+
+    def note_step(self, fraction_bits: int) -> None:
+        """Note the grid of a slope, for the bound."""
+        self.coarsest_step = max(self.coarsest_step, math.ldexp(1.0, -fraction_bits))
+
+    def remember(self, new: Array3) -> Told | None:
+        """Keep the slopes of planes to be added; return their Gram entries if kept."""
+        assert self.slopes is not None  # noqa: S101  # the open profile shows them
+        self.slopes.append(self.next_number, new)
+        if not self.keeps_gram:
+            return None
+        return Told(self.slopes.products(len(new), slice(None)) / self.scale)
 
     def bound(self, squared_norms: FloatArray, norm_error: float) -> FloatArray:
         """Return D(b) of each output, rounded down.

@@ -234,6 +234,7 @@ class GramRequest(Message, frozen=True):
     first: Number  # number of the first new plane
     slopes: list[Sums]
     n_planes: PlaneCount  # new ones a bucket
+    units: memoryview  # float64: of the products with each plane, old and new
     grid: GridSpec
 
 
