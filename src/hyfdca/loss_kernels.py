@@ -62,22 +62,20 @@ def _touching_duals(start, end, labels, places, constants, out):  # type: ignore
                 out[i, k * n_outputs + c] = sign * dual
 
 
-def conjugate_totals(
+def add_conjugates(
     loss: Loss,
     duals: FloatArray,
     labels: FloatArray,
     weights: FloatArray,
     buckets: NDArray[Any],
-    n_buckets: int,
-) -> FloatArray:
-    """Return Σ v_i l_i*(-α_i) over each bucket, (buckets, planes · outputs)."""
-    totals = np.zeros((n_buckets, duals.shape[1]))
-    _conjugate_totals(duals, labels, weights, buckets, loss.constants, totals)
-    return totals
+    totals: FloatArray,
+) -> None:
+    """Add v_i l_i*(-α_i) to its bucket in ``totals``, (buckets, planes · outputs)."""
+    _add_conjugates(duals, labels, weights, buckets, loss.constants, totals)
 
 
 @_compiled
-def _conjugate_totals(duals, labels, weights, buckets, constants, out):  # type: ignore[no-untyped-def]
+def _add_conjugates(duals, labels, weights, buckets, constants, out):  # type: ignore[no-untyped-def]
     is_logistic, signed, s, e, low, high = constants
     n_outputs = labels.shape[1]
     for i in range(duals.shape[0]):

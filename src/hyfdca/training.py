@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -35,6 +36,8 @@ from hyfdca.runtimes.inprocess import InProcess, Traffic
 
 StopReason = Literal["tolerance", "round limit", "diverged"]
 
+
+_MUCH = 1_000_000  # cells, from which on threads are worth their switching
 
 # What to do about a run that stopped for another reason than its tolerance.
 ADVICE: dict[str | None, str] = {
@@ -127,7 +130,8 @@ class Training:
             {
                 k: ClientSession(token, client.phases)
                 for k, client in enumerate(self.clients)
-            }
+            },
+            _n_threads(self.blocks),
         )
         parties = Parties(
             problem, self.layout, PlainAdder(), ServerSession(token), is_complete
@@ -216,6 +220,13 @@ def split_blocks(
             )
         )
     return blocks
+
+
+def _n_threads(blocks: Sequence[Block]) -> int:
+    """Return how many clients work at a time: one where there is little to do."""
+    if sum(block.X.nnz for block in blocks) < _MUCH:
+        return 1
+    return min(os.cpu_count() or 1, len(blocks))
 
 
 def _n_outputs(blocks: Sequence[Block]) -> int:

@@ -9,14 +9,14 @@ import numpy as np
 from hyfdca.algorithms.aggregation import EVERYWHERE
 from hyfdca.algorithms.certificate import grid_step
 from hyfdca.algorithms.collecting import by_plane
-from hyfdca.algorithms.holder import Holder, Rows
+from hyfdca.algorithms.holder import Holder, Rows, above
 from hyfdca.algorithms.planes import Slopes
 from hyfdca.algorithms.problem import Block, Problem
 from hyfdca.algorithms.visiting import Visiting
 from hyfdca.crypto.base import Sealer
 from hyfdca.crypto.fixedpoint import GridOverflowError
 from hyfdca.kernels import add_bucket_combinations
-from hyfdca.loss_kernels import conjugate_totals, sums_along, touching_duals
+from hyfdca.loss_kernels import add_conjugates, sums_along, touching_duals
 from hyfdca.losses import FloatArray
 from hyfdca.protocol import messages as m
 from hyfdca.protocol.client import Phase
@@ -29,7 +29,52 @@ from hyfdca.protocol.codec import (
 )
 
 _FLOAT_ERROR = 1e-15  # of a margin that is moved along, as a share of its size
-_SLACK = 1e-12  # covers the rounding of floating-point sums
+_BLOCK = 8192  # samples
+
+
+class PlaneSums:
+    """What new planes add up to over a client's samples, by bucket."""
+
+    def __init__(self, client: BundleClient, n_planes: int) -> None:
+        self._client = client
+        self.width = n_planes * client.problem.n_outputs
+        self._slopes = np.zeros((client.n_buckets, client.n_features, self.width))
+        self._conjugates = np.zeros((client.n_buckets, self.width))
+
+    def add(
+        self, rows: slice, duals: FloatArray, labels: FloatArray | None = None
+    ) -> None:
+        """Add samples; with labels their conjugates too, where they are counted."""
+        client = self._client
+        indptr, indices, data = client.csr
+        add_bucket_combinations(
+            indptr[rows.start : rows.stop + 1],
+            indices,
+            data,
+            client.buckets[rows],
+            client.weigh_planes(duals, rows),
+            self._slopes,
+        )
+        if labels is not None:
+            add_conjugates(
+                client.problem.loss,
+                duals,
+                labels[rows],
+                client.counted[rows],
+                client.buckets[rows],
+                self._conjugates,
+            )
+
+    def slopes(self, grid: m.GridSpec) -> list[m.Sealed]:
+        """Return Σ v_i α_i x_{k,i} over each bucket, as the profile says."""
+        seal, sealer = self._client.sealed, self._client.feature_sealer
+        return [seal(slope, grid, sealer=sealer) for slope in self._slopes]
+
+    def offsets(self, grid: m.GridSpec) -> m.Sealed:
+        """Return 1/N Σ v_i l_i*(-α_i) over the samples counted, by bucket, above."""
+        client = self._client
+        totals = above(self._conjugates) / client.problem.n_samples
+        return client.sealed(totals, grid, "up", client.feature_sealer)
 
 
 class BundleClient(Holder):
@@ -79,40 +124,50 @@ class BundleClient(Holder):
         if self.block.labels is None:
             raise RemoteProtocolError("this client has no labels to make planes of")
         self._go(request.move)
-        duals = touching_duals(
-            self.problem.loss,
-            self.best_margins,
-            self.margins,
-            self.block.labels,
-            np.array(request.places),
-        )
-        if request.mixture is not None:
-            present = self._present_duals(request.mixture)
-            steps = [
-                self._candidate(present, c, self.block.labels)
-                for c in request.candidates
-            ]
-            duals = np.hstack([duals, *steps])
-            self._delivered[request.number] = duals
+        mixture = request.mixture
+        present = None if mixture is None else self._present_duals(mixture)
+        n_planes = len(request.places) + len(request.candidates)
+        sums = PlaneSums(self, n_planes)
+        is_kept = request.is_lent or present is not None
+        kept = np.empty((self.n_held, sums.width) if is_kept else (0, 0))
         try:
-            if request.is_lent:
-                # On the grid, so that holders without labels have exactly the same.
-                duals = self.on_grid(duals, request.duals_grid)
-            counted = self.block.counts_sample[:, None]
+            # By blocks that stay in the processor's cache.
+            for first in range(0, self.n_held, _BLOCK):
+                rows = slice(first, min(first + _BLOCK, self.n_held))
+                duals = self._new_duals(rows, request, present)
+                sums.add(rows, duals, self.block.labels)
+                if is_kept:
+                    kept[rows] = duals
+            if present is not None:
+                self._delivered[request.number] = kept
             return m.Planes(
-                self._slope_parts(duals, request.grid),
-                self.sealed(
-                    self._conjugates(duals, self.block.labels),
-                    request.offsets_grid,
-                    "up",
-                    self.feature_sealer,
-                ),
-                [self.sealed(np.where(counted, duals, 0.0), request.duals_grid)]
-                if request.is_lent
-                else None,
+                sums.slopes(request.grid),
+                sums.offsets(request.offsets_grid),
+                [self._lent(kept, request.duals_grid)] if request.is_lent else None,
             )
         except GridOverflowError:
             return m.TooLarge()
+
+    def _new_duals(
+        self, rows: slice, request: m.PlanesRequest, present: FloatArray | None
+    ) -> FloatArray:
+        """Return the duals of all new planes, (rows, planes · outputs)."""
+        assert self.block.labels is not None  # noqa: S101  # for the type checker
+        best, trial = self.best_margins[rows], self.margins[rows]
+        labels = self.block.labels[rows]
+        loss, places = self.problem.loss, np.array(request.places)
+        duals = touching_duals(loss, best, trial, labels, places)
+        if present is not None:
+            steps = [
+                self._candidate(rows, present[rows], c) for c in request.candidates
+            ]
+            duals = np.hstack([duals, *steps])
+        # On the grid, so that holders without labels have exactly the same.
+        return self.on_grid(duals, request.duals_grid) if request.is_lent else duals
+
+    def _lent(self, duals: FloatArray, grid: m.GridSpec) -> m.Sealed:
+        counted = self.block.counts_sample[:, None]
+        return self.sealed(np.where(counted, duals, 0.0), grid)
 
     def _present_duals(self, mixture: m.Mixture) -> FloatArray:
         """Return the mixture of the duals of planes that the server's programme chose.
@@ -135,26 +190,18 @@ class BundleClient(Holder):
         return total
 
     def _candidate(
-        self, duals: FloatArray, candidate: m.Candidate, labels: FloatArray
+        self, rows: slice, duals: FloatArray, candidate: m.Candidate
     ) -> FloatArray:
         """Return duals after a step of Algorithm 5 each, with another curvature."""
-        change = self.margins - self.best_margins
-        margins = self.best_margins + candidate.place * change
+        assert self.block.labels is not None  # noqa: S101  # for the type checker
+        best, labels = self.best_margins[rows], self.block.labels[rows]
+        margins = best + candidate.place * (self.margins[rows] - best)
         # A row of zeros has no curvature: its best dual is where its plane touches.
-        curvatures = np.where(self.squared_norms > 0, candidate.curvature, 0.0)
+        is_row = self.squared_norms[rows] > 0
+        curvatures = np.where(is_row, candidate.curvature, 0.0)
         loss = self.problem.loss
         moved = duals + loss.dual_step(duals, margins, labels, curvatures)
         return loss.into_domain(moved, labels)
-
-    def _slope_parts(self, duals: FloatArray, grid: m.GridSpec) -> list[m.Sealed]:
-        """Return Σ v_i α_i x_{k,i} over each bucket, as the profile says."""
-        slopes = np.zeros((self.n_buckets, self.n_features, duals.shape[1]))
-        coefficients = self.weigh_planes(duals)
-        indptr, indices, data = self.csr
-        add_bucket_combinations(
-            indptr, indices, data, self.buckets, coefficients, slopes
-        )
-        return [self.sealed(s, grid, sealer=self.feature_sealer) for s in slopes]
 
     def weigh_planes(self, duals: FloatArray, rows: Rows = EVERYWHERE) -> FloatArray:
         """Return the duals of planes (of some rows) times the weights of samples."""
@@ -163,29 +210,13 @@ class BundleClient(Holder):
             return duals
         return duals * np.tile(weights[rows], duals.shape[1] // weights.shape[1])
 
-    @staticmethod
-    def above(totals: FloatArray) -> FloatArray:
-        """Return totals that are no lower for the rounding of their sums."""
-        return totals + _SLACK * np.abs(totals)
-
-    def _conjugates(self, duals: FloatArray, labels: FloatArray) -> FloatArray:
-        """Return 1/N Σ v_i l_i*(-α_i) over the samples counted here, by bucket."""
-        totals = conjugate_totals(
-            self.problem.loss,
-            duals,
-            labels,
-            self.counted,
-            self.buckets,
-            self.n_buckets,
-        )
-        return self.above(totals) / self.problem.n_samples
-
     def _adopt(self, request: m.AdoptPlanesRequest) -> m.Message:
         """Take the duals of new planes from the samples' designated holders."""
-        width = request.n_planes * self.problem.n_outputs
-        duals = self.opened(request.duals, (self.n_held, width))
+        sums = PlaneSums(self, request.n_planes)
+        duals = self.opened(request.duals, (self.n_held, sums.width))
+        sums.add(slice(0, self.n_held), duals)
         try:
-            return m.Parts(self._slope_parts(duals, request.grid))
+            return m.Parts(sums.slopes(request.grid))
         except GridOverflowError:
             return m.TooLarge()
 
@@ -241,7 +272,7 @@ class BundleClient(Holder):
             totals += self._losses_along(steps, self.block.labels)
         # A step where P does not fit is never taken: P(0) fits.
         largest = math.ldexp(1.0, request.grid.limit_bits - request.grid.fraction_bits)
-        return self.part(np.minimum(totals * (1 + _SLACK), largest), request.grid, "up")
+        return self.part(np.minimum(above(totals), largest), request.grid, "up")
 
     def _losses_along(self, steps: FloatArray, labels: FloatArray) -> FloatArray:
         """Return mean losses of the samples counted here, at worst, by step."""

@@ -29,6 +29,9 @@ from hyfdca.protocol.codec import (
 Rows = IntArray | slice  # numbers of rows, or all of them
 
 
+_SLACK = 1e-12
+
+
 class Holder:
     """A client's data, and the phases that all algorithms share."""
 
@@ -181,6 +184,11 @@ class Holder:
     def _partial_norms(self) -> FloatArray:
         X = self.block.X
         return np.asarray(X.multiply(X).sum(axis=1), dtype=np.float64).reshape(-1, 1)
+
+
+def above(totals: FloatArray) -> FloatArray:
+    """Return totals that are no lower for the rounding of floating-point sums."""
+    return totals + _SLACK * np.abs(totals)
 
 
 def _power_above(value: float) -> float:

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hyfdca.algorithms.holder import above
 from hyfdca.axis import IntArray
 from hyfdca.crypto.fixedpoint import GridOverflowError
-from hyfdca.loss_kernels import conjugate_totals, touching_duals
+from hyfdca.loss_kernels import add_conjugates, touching_duals
 from hyfdca.losses import FloatArray
 from hyfdca.protocol import messages as m
 from hyfdca.protocol.client import Phase
@@ -65,36 +66,41 @@ class Visiting:
         buckets = self._buckets(request.buckets)
         if not len(buckets) == len(request.numbers) == len(request.margins):
             raise RemoteProtocolError("buckets, visits and margins do not match")
-        places = np.array(request.places)
-        slopes, offsets, duals_of = [], [], []
+        slopes, offsets, lent = [], [], []
         try:
             for bucket, number, sums in zip(
                 buckets, request.numbers, request.margins, strict=True
             ):
                 rows = self._take_margins(bucket, number, sums)
-                duals = touching_duals(
-                    client.problem.loss,
-                    self._before[rows],
-                    self._now[rows],
-                    labels[rows],
-                    places,
-                )
+                duals = self._new_duals(rows, request)
                 if request.is_lent:
-                    duals = client.on_grid(duals, request.duals_grid)
                     counted = client.block.counts_sample[rows, None]
-                    lent = np.where(counted, duals, 0.0)
-                    duals_of.append(client.sealed(lent, request.duals_grid))
+                    own = np.where(counted, duals, 0.0)
+                    lent.append(client.sealed(own, request.duals_grid))
                 slopes.append(self._slope(rows, duals, request.grid))
                 offsets.append(self._conjugates(rows, duals, labels))
             sealed = client.sealed(
-                np.concatenate(offsets),
+                above(np.concatenate(offsets)) / client.problem.n_samples,
                 request.offsets_grid,
                 "up",
                 client.feature_sealer,
             )
         except GridOverflowError:
             return m.TooLarge()
-        return m.Planes(slopes, sealed, duals_of if request.is_lent else None)
+        return m.Planes(slopes, sealed, lent if request.is_lent else None)
+
+    def _new_duals(self, rows: IntArray, request: m.VisitPlanesRequest) -> FloatArray:
+        """Return the duals of planes that touch at the margins now and beyond."""
+        client, labels = self._client, self._client.block.labels
+        assert labels is not None  # noqa: S101  # for the type checker
+        duals = touching_duals(
+            client.problem.loss,
+            self._before[rows],
+            self._now[rows],
+            labels[rows],
+            np.array(request.places),
+        )
+        return client.on_grid(duals, request.duals_grid) if request.is_lent else duals
 
     def _take_margins(self, bucket: int, number: int, sums: m.Sums) -> IntArray:
         """Note a bucket's new margins, once a visit; return its rows."""
@@ -132,15 +138,13 @@ class Visiting:
         self, rows: IntArray, duals: FloatArray, labels: FloatArray
     ) -> FloatArray:
         client = self._client
-        totals = conjugate_totals(
-            client.problem.loss,
-            duals,
-            labels[rows],
-            client.counted[rows],
-            np.zeros(len(rows), np.uint32),
-            1,
+        totals = np.zeros((1, duals.shape[1]))
+        everything = np.zeros(len(rows), np.uint32)
+        counted = client.counted[rows]
+        add_conjugates(
+            client.problem.loss, duals, labels[rows], counted, everything, totals
         )
-        return client.above(totals) / client.problem.n_samples
+        return totals
 
     def _buckets(self, payload: memoryview) -> list[int]:
         buckets: list[int] = unpack_indices(payload, self._client.n_buckets).tolist()
