@@ -4,9 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test check install bench clean
+.PHONY: help demo test check install bench bench-rounds clean
 help:  ## Show what can be made
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
 
 demo: $(READY)  ## Train three organisations on one machine and see it converge
 	$(BIN)/hyfdca demo --out demo-out
@@ -25,6 +25,9 @@ install: $(READY)  ## Only make the environment
 
 bench: $(READY)  ## Benchmarks; the paper's data sets are looked for in ../shared/data
 	$(BIN)/python -m benchmarks
+
+bench-rounds: $(READY)  ## Rounds, participation and wall time of the bundle method
+	$(BIN)/python -m benchmarks rounds participation wall
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "hyfdca needs Python 3.11 or later; set PYTHON=...")'

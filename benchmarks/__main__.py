@@ -8,16 +8,18 @@ import sys
 from pathlib import Path
 
 NAMES = ("convergence", "reference", "round", "memory")
+OF_ROUNDS = ("rounds", "participation", "wall")
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
 def main() -> int:
     """Run the benchmarks named, or all."""
+    known = ", ".join([*NAMES, *OF_ROUNDS])
     parser = argparse.ArgumentParser(prog="python -m benchmarks")
-    parser.add_argument("names", nargs="*", help=f"some of {', '.join(NAMES)}")
+    parser.add_argument("names", nargs="*", help=f"some of {known}")
     parser.add_argument("--data", type=Path, default=DATA, help="the paper's data sets")
     arguments = parser.parse_args()
-    unknown = set(arguments.names) - set(NAMES)
+    unknown = set(arguments.names) - {*NAMES, *OF_ROUNDS}
     if unknown:
         parser.error(f"there is no benchmark {', '.join(sorted(unknown))}")
     if not arguments.data.is_dir():

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.datasets import load_breast_cancer, load_digits
-from sklearn.preprocessing import StandardScaler
 
+from benchmarks.problems import breast_cancer, digits
 from hyfdca.algorithms.draws import HyfdcaSettings
 from hyfdca.layout import layout_of
 from hyfdca.losses import FloatArray, make_loss
@@ -25,10 +24,11 @@ L2 = 1e-3
 
 def run(folder: Path) -> None:
     """Print rounds to certified gaps, and how close the printed step comes."""
-    for name, (X, y), iic, n_rounds in (
-        ("breast_cancer", _breast_cancer(), 0.1, 1500),
-        ("digits, 3 v rest", _digits(), 0.03, 2000),
+    for name, table, iic, n_rounds in (
+        ("breast_cancer", breast_cancer(), 0.1, 1500),
+        ("digits, 3 v rest", digits(), 0.03, 2000),
     ):
+        X, y = table.X, table.y
         searched = _train(X, y, HyfdcaSettings(step="line_search"), 1500, 1e-3)
         gaps = np.array([r["relative_gap"] for r in searched.history])
         rounds = [int(np.argmax(gaps <= gap)) + 1 for gap in (1e-2, 1e-3)]
@@ -60,22 +60,9 @@ def _train(
         max_rounds=max_rounds,
         tolerance=tolerance,
         measure_every=1 if tolerance else max_rounds,
+        algorithm="hyfdca",
     )
     blocks = split_blocks(X, y, partition, layout)
     training = Training(settings, layout, blocks, complete(9))
     training.finish()
     return training
-
-
-def _breast_cancer() -> tuple[sp.csr_array, FloatArray]:
-    X, y = load_breast_cancer(return_X_y=True)
-    return _biased(StandardScaler().fit_transform(X)), np.where(y, 1.0, -1.0)[:, None]
-
-
-def _digits() -> tuple[sp.csr_array, FloatArray]:
-    X, y = load_digits(return_X_y=True)
-    return _biased(X / 16.0), np.where(y == 3, 1.0, -1.0)[:, None]
-
-
-def _biased(X: FloatArray) -> sp.csr_array:
-    return sp.csr_array(np.hstack([X, np.ones((len(X), 1))]))

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 
-from hyfdca.algorithms.draws import HyfdcaSettings
 from hyfdca.datasets import load_news20
 from hyfdca.layout import layout_of
 from hyfdca.losses import make_loss
@@ -46,7 +45,10 @@ def _train(folder: Path) -> None:
     del data
     print(f"split over {partition.n_clients} clients: peak {_peak():.2f} GB")
     settings = TrainingSettings(
-        make_loss("hinge"), L2, HyfdcaSettings(), max_rounds=N_ROUNDS
+        make_loss("hinge"),
+        L2,
+        max_rounds=N_ROUNDS,
+        algorithm="hyfdca",
     )
     training = Training(settings, layout, blocks, complete(partition.n_clients))
     started = time.perf_counter()

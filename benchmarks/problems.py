@@ -1,0 +1,124 @@
+"""The problems on which rounds are counted: hinge loss, the paper's λ and splits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.datasets import load_breast_cancer, load_digits
+from sklearn.preprocessing import StandardScaler
+
+from hyfdca.algorithms.bundle import BundleSettings
+from hyfdca.algorithms.problem import Profile
+from hyfdca.datasets import load_covtype, load_mnist, load_news20
+from hyfdca.layout import layout_of
+from hyfdca.losses import FloatArray, make_loss
+from hyfdca.participation import Participation, complete
+from hyfdca.partition import Partition, deal_nonzeros, grid, image_quadrants
+from hyfdca.training import Training, TrainingSettings, split_blocks
+
+
+@dataclass(frozen=True)
+class Table:
+    """Data in one place; labels (n_samples, 1)."""
+
+    X: sp.csr_array
+    y: FloatArray
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A table, its λ and who holds what of it."""
+
+    name: str
+    l2: float
+    load: Callable[[Path], Table]
+    split: Callable[[Table], Partition]
+    shape: str
+
+
+def breast_cancer(_: Path | None = None) -> Table:
+    """Return the standardised features with a unit bias."""
+    X, y = load_breast_cancer(return_X_y=True)
+    return Table(
+        biased(StandardScaler().fit_transform(X)), np.where(y, 1.0, -1.0)[:, None]
+    )
+
+
+def digits(_: Path | None = None) -> Table:
+    """Return 3 against the rest, pixels in [0, 1], with a unit bias."""
+    X, y = load_digits(return_X_y=True)
+    return Table(biased(X / 16.0), np.where(y == 3, 1.0, -1.0)[:, None])
+
+
+def biased(X: FloatArray) -> sp.csr_array:
+    """Return the table with a column of ones."""
+    return sp.csr_array(np.hstack([X, np.ones((len(X), 1))]))
+
+
+def mnist(folder: Path) -> Table:
+    """Return all 70,000 images, 3 against the rest."""
+    parts = [load_mnist(folder, [3], part) for part in ("train", "t10k")]
+    X = sp.csr_array(sp.vstack([part.X for part in parts], format="csr"))
+    return Table(X, np.concatenate([part.y for part in parts])[:, None])
+
+
+def covtype(folder: Path) -> Table:
+    """Return covtype, scaled."""
+    data = load_covtype(folder)
+    return Table(data.X, data.y[:, None])
+
+
+def news20(folder: Path) -> Table:
+    """Return news20."""
+    data = load_news20(folder)
+    return Table(data.X, data.y[:, None])
+
+
+def _quadrants(n_groups: int) -> Callable[[Table], Partition]:
+    return lambda table: image_quadrants(table.X.shape[0], n_groups, seed=0)
+
+
+def _dealt(shape: tuple[int, int]) -> Callable[[Table], Partition]:
+    return lambda table: deal_nonzeros(table.X, shape, seed=0)
+
+
+def _grid(table: Table) -> Partition:
+    return grid(*table.X.shape, (3, 3), seed=0)
+
+
+MNIST_125 = Problem("MNIST", 1e-3, mnist, _quadrants(125), "125x4")
+MNIST_5 = Problem("MNIST", 1e-3, mnist, _quadrants(5), "5x4")
+COVTYPE_12 = Problem("covtype", 5e-5, covtype, _dealt((12, 12)), "12x12")
+COVTYPE_3 = Problem("covtype", 5e-5, covtype, _dealt((3, 3)), "3x3")
+NEWS20 = Problem("news20", 1e-5, news20, _dealt((3, 3)), "3x3")
+BREAST_CANCER = Problem("breast_cancer", 1e-3, breast_cancer, _grid, "3x3")
+DIGITS = Problem("digits", 1e-3, digits, _grid, "3x3")
+
+
+def training(
+    problem: Problem,
+    table: Table,
+    *,
+    profile: Profile = "open",
+    bundle: BundleSettings | None = None,
+    participation: Callable[[int], Participation] = complete,
+    max_rounds: int = 150,
+) -> Training:
+    """Return a run of the bundle method to a certified 0.1 %."""
+    partition = problem.split(table)
+    layout = layout_of(partition)
+    settings = TrainingSettings(
+        make_loss("hinge"),
+        problem.l2,
+        profile=profile,
+        max_rounds=max_rounds,
+        tolerance=1e-3,
+        algorithm="bundle",
+        bundle=bundle or BundleSettings(),
+    )
+    blocks = split_blocks(table.X, table.y, partition, layout)
+    return Training(settings, layout, blocks, participation(partition.n_clients))
