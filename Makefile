@@ -27,7 +27,7 @@ bench: $(READY)  ## Benchmarks; the paper's data sets are looked for in ../share
 	$(BIN)/python -m benchmarks
 
 bench-rounds: $(READY)  ## Rounds, participation and wall time of the bundle method
-	$(BIN)/python -m benchmarks rounds participation wall
+	$(BIN)/python -m benchmarks rounds losses participation wall
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "hyfdca needs Python 3.11 or later; set PYTHON=...")'

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 NAMES = ("convergence", "reference", "round", "memory")
-OF_ROUNDS = ("rounds", "participation", "wall")
+OF_ROUNDS = ("rounds", "losses", "participation", "wall", "figure")
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 

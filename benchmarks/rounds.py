@@ -40,16 +40,18 @@ class Row:
     @property
     def sub_groups(self) -> BundleSettings:
         """Parts of owner groups, no smaller than ``part_size``."""
-        return BundleSettings(sub_groups=25, min_group_size=self.part_size)
+        return BundleSettings(
+            sub_groups=25, min_group_size=self.part_size, max_buckets=300
+        )
 
 
 ROWS = (
     Row(problems.BREAST_CANCER, (24, 30), (10, 12), (32, 45), 20),
     Row(problems.DIGITS, (21, 31), (12, 15), (21, 35), 20),
     Row(problems.MNIST_5, (26, 38), (16, 20), (32, 48), 500),
-    Row(problems.MNIST_125, (14, 18), (10, 12), (32, 48), 500),
+    Row(problems.MNIST_125, (14, 18), (10, 12), (32, 48), 250),
     Row(problems.COVTYPE_12, (28, 38), (14, 18), (36, 48), 500),
-    Row(problems.NEWS20, (40, 80), (25, 45), (45, 100), 500),
+    Row(problems.NEWS20, (40, 80), (25, 45), (45, 100), 1500),
 )
 
 

@@ -206,7 +206,7 @@ PARAMETERS = """
         documented at ``hyfdca.algorithms.draws.HyfdcaSettings``.
     bundle_settings : mapping, optional
         Settings of the bundle method by name: ``min_contributors``, ``sub_groups``,
-        ``min_group_size``, documented at
+        ``min_group_size``, ``max_buckets``, documented at
         ``hyfdca.algorithms.bundle.BundleSettings``.
     profile : {"open", "sealed"}
         Whether the server may see the weights during training. An estimator has all

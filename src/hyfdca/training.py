@@ -119,11 +119,15 @@ class Training:
         )
         token = _token(settings, self.layout)
         is_complete = self.participation.is_complete
+        parties = Parties(
+            problem, self.layout, PlainAdder(), ServerSession(token), is_complete
+        )
         own = Settings(settings.hyfdca, settings.bundle)
         self.algorithm = choose_algorithm(
-            settings.algorithm, own, settings.loss, settings.tolerance, is_complete
+            settings.algorithm, own, parties, settings.tolerance
         )
         algorithm = ALGORITHMS[self.algorithm.name]
+        self.server = algorithm.server(own, parties)
         client = algorithm.client(own, is_complete)
         self.clients = [client(problem, block, PlainSealer()) for block in self.blocks]
         self.driver = InProcess(
@@ -133,10 +137,6 @@ class Training:
             },
             _n_threads(self.blocks),
         )
-        parties = Parties(
-            problem, self.layout, PlainAdder(), ServerSession(token), is_complete
-        )
-        self.server = algorithm.server(own, parties)
 
     def rounds(self) -> Iterator[RoundReport]:
         """Train until the gap is small enough or the limit is reached.

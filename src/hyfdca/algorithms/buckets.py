@@ -15,8 +15,6 @@ import numpy as np
 from hyfdca.axis import Axis, IntArray
 from hyfdca.layout import Layout
 
-MAX_BUCKETS = 125  # more make the server's programme slow and save few rounds
-
 
 @dataclass(frozen=True)
 class Buckets:
@@ -50,15 +48,20 @@ def owner_groups(samples: Axis) -> IntArray:
     return np.unique(groups, return_inverse=True)[1]
 
 
-def one_bucket(layout: Layout) -> Buckets:
-    """Return one bucket with all samples."""
-    return _buckets(layout, np.zeros(layout.samples.n_items, np.int64))
+def buckets_of(layout: Layout, groups: IntArray, most: int = 1) -> Buckets:
+    """Return a bucket a group of samples, neighbours together beyond so many."""
+    sizes = np.bincount(groups)
+    if len(sizes) > most:
+        joined = (np.cumsum(sizes) - sizes) * most // sizes.sum()
+        groups = np.unique(joined[groups], return_inverse=True)[1]
+    of_client = tuple(np.unique(groups[items]) for items in layout.samples.items)
+    return Buckets(groups, of_client, int(groups.max(initial=0)) + 1)
 
 
-def open_buckets(layout: Layout, sub_groups: int, min_size: int) -> Buckets:
-    """Return a bucket an owner group, or an equal part of one of ``min_size`` samples.
+def open_groups(layout: Layout, sub_groups: int, min_size: int) -> IntArray:
+    """Return the owner group of each sample, or the equal part it is in.
 
-    Beyond ``MAX_BUCKETS`` neighbouring groups are put together.
+    Parts have at least ``min_size`` samples.
     """
     groups = owner_groups(layout.samples)
     sizes = np.bincount(groups)
@@ -69,13 +72,14 @@ def open_buckets(layout: Layout, sub_groups: int, min_size: int) -> Buckets:
     starts = np.cumsum(sizes) - sizes
     turn[order] = np.arange(len(groups)) - starts[groups[order]]
     first = np.cumsum(parts) - parts
-    return _buckets(layout, _joined(first[groups] + turn % parts[groups]))
+    return first[groups] + turn % parts[groups]
 
 
-def sealed_buckets(layout: Layout, min_contributors: int) -> Buckets:
-    """Return unions of owner groups in which enough clients contribute to a feature.
+def sealed_groups(layout: Layout, min_contributors: int) -> IntArray:
+    """Return the union of owner groups that each sample is in.
 
-    Enough: ``min_contributors``, or all that have the feature if they are fewer.
+    In a union enough clients contribute to each feature: ``min_contributors``, or all
+    that have the feature if they are fewer.
     """
     groups = owner_groups(layout.samples)
     holders = layout.features.counts
@@ -91,26 +95,10 @@ def sealed_buckets(layout: Layout, min_contributors: int) -> Buckets:
         if missing.max(initial=0) <= 0:
             inside, missing, n_full = set(), enough.copy(), n_full + 1
     # What is left over is too little for a bucket of its own.
-    bucket_of = np.minimum(bucket_of, max(n_full - 1, 0))
-    return _buckets(layout, _joined(bucket_of[groups]))
+    return np.minimum(bucket_of, max(n_full - 1, 0))[groups]
 
 
 def _clients_of_groups(samples: Axis, groups: IntArray) -> Iterable[list[int]]:
     first = np.unique(groups, return_index=True)[1]
     which, clients, _ = samples.holders_of(first)
     return (clients[which == group].tolist() for group in range(len(first)))
-
-
-def _joined(numbers: IntArray) -> IntArray:
-    """Put neighbours together until there are no more than ``MAX_BUCKETS``."""
-    sizes = np.bincount(numbers)
-    if len(sizes) <= MAX_BUCKETS:
-        return numbers
-    before = np.cumsum(sizes) - sizes
-    joined = before * MAX_BUCKETS // sizes.sum()
-    return np.unique(joined[numbers], return_inverse=True)[1]
-
-
-def _buckets(layout: Layout, of_sample: IntArray) -> Buckets:
-    of_client = tuple(np.unique(of_sample[items]) for items in layout.samples.items)
-    return Buckets(of_sample, of_client, int(of_sample.max(initial=0)) + 1)

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from hyfdca.algorithms.aggregation import sum_of
-from hyfdca.algorithms.buckets import Buckets, open_buckets, sealed_buckets
+from hyfdca.algorithms.buckets import Buckets, buckets_of, open_groups, sealed_groups
 from hyfdca.algorithms.certificate import Certificate, release
 from hyfdca.algorithms.collecting import PlaneCollection
 from hyfdca.algorithms.coordinator import Coordinator
@@ -56,6 +56,7 @@ _ROOM = 4.0  # times the largest Gram entry so far
 # more central, which saves rounds; candidates need to know the present duals well.
 _INNER, _WIDE_INNER = 0.1, 0.01
 _FACTOR_PLANES = 16  # planes a bucket from which on slopes beat their Gram matrix
+_MEMORY = 400_000_000  # numbers: of all slopes kept, 3.2 GB
 
 
 @dataclass(frozen=True)
@@ -70,11 +71,15 @@ class BundleSettings:
         Open profile: parts of an owner group, each with a plane of its own.
     min_group_size : int
         Open profile: samples in such a part at least.
+    max_buckets : int
+        Neighbouring groups are put together until there are no more. More than 125
+        save few rounds and make the server's programme slow.
     """
 
     min_contributors: int = 3
     sub_groups: int = 1
     min_group_size: int = 20
+    max_buckets: int = 125
 
     def __post_init__(self) -> None:
         """Refuse what no bucket could be made with."""
@@ -122,8 +127,11 @@ class BundleServer:
         """Who is in which bucket."""
         layout, settings = self.coordinator.layout, self.settings
         if self.coordinator.problem.profile == "sealed":
-            return sealed_buckets(layout, settings.min_contributors)
-        return open_buckets(layout, settings.sub_groups, settings.min_group_size)
+            groups = sealed_groups(layout, settings.min_contributors)
+        else:
+            groups = open_groups(layout, settings.sub_groups, settings.min_group_size)
+        most = self._affordable(_FACTOR_PLANES, settings.max_buckets)
+        return buckets_of(layout, groups, most)
 
     @cached_property
     def model(self) -> CuttingModel:
@@ -137,7 +145,14 @@ class BundleServer:
             problem.l2_scale * problem.n_samples,
             Slopes(n_features, problem.n_outputs) if is_open else None,
             keeps_gram=not is_open or n_features > _FACTOR_PLANES * n_buckets,
+            max_planes=self._affordable(n_buckets, 128),
         )
+
+    def _affordable(self, n_others: int, most: int) -> int:
+        """Return how many planes, or buckets, fit in memory beside so many others."""
+        n_features = self.coordinator.layout.features.n_items
+        size = n_others * n_features * self.coordinator.problem.n_outputs
+        return min(max(_MEMORY // max(size, 1), _FACTOR_PLANES), most)
 
     @cached_property
     def planes(self) -> PlaneCollection:

@@ -15,13 +15,13 @@ from functools import cached_property
 
 import numpy as np
 
-from hyfdca.algorithms.buckets import Buckets, one_bucket
+from hyfdca.algorithms.buckets import Buckets, buckets_of
 from hyfdca.algorithms.bundle import BundleServer
 from hyfdca.algorithms.collecting import PlaneCollection
 from hyfdca.algorithms.planes import CuttingModel, Slopes
 from hyfdca.losses import FloatArray
 
-_PAIRS = 20  # of changes of point and gradient that a direction is made of
+PAIRS = 20  # of changes of point and gradient that a direction is made of
 _SHORTER = 2.0**-6  # after a direction along which nothing was gained
 
 
@@ -35,8 +35,8 @@ class Path:
 
     def note(self, point: FloatArray, gradient: FloatArray) -> None:
         """Remember a point and its gradient, and as many before as pairs need."""
-        self.points = [*self.points[-_PAIRS:], point]
-        self.gradients = [*self.gradients[-_PAIRS:], gradient]
+        self.points = [*self.points[-PAIRS:], point]
+        self.gradients = [*self.gradients[-PAIRS:], gradient]
 
     def direction(self, gram: FloatArray) -> FloatArray:
         """Return the two-loop recursion's direction (Nocedal and Wright, 7.4)."""
@@ -81,7 +81,8 @@ class LbfgsServer(BundleServer):
     @cached_property
     def buckets(self) -> Buckets:
         """All samples are in one bucket: there is one gradient."""
-        return one_bucket(self.coordinator.layout)
+        layout = self.coordinator.layout
+        return buckets_of(layout, np.zeros(layout.samples.n_items, np.int64))
 
     @cached_property
     def model(self) -> CuttingModel:

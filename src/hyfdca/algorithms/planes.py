@@ -24,9 +24,8 @@ from hyfdca.axis import BoolArray, IntArray
 from hyfdca.kernels import add_weighted
 from hyfdca.losses import FloatArray
 
+_NO_WEIGHT = 1e-4  # an interior point leaves some weight everywhere
 _MAX_AGE = 8  # solves that a plane may go without weight
-_MAX_PLANES = 128  # kept a bucket, whatever their weight
-_NO_WEIGHT = 1e-4
 _SLACK = 1e-12  # covers the rounding of floating-point sums
 
 # One thread: for matrices of a few hundred rows more are slower, on a busy machine a
@@ -117,6 +116,8 @@ class CuttingModel:
         λN² of the study: Gram entries are σ·σ' / (λN²).
     slopes : Slopes or None
         In the open profile; without them ``gram`` has to be told by holders.
+    max_planes : int
+        Planes kept a bucket; beyond it the lightest are forgotten.
     """
 
     n_buckets: int
@@ -124,6 +125,7 @@ class CuttingModel:
     scale: float
     slopes: Slopes | None
     keeps_gram: bool
+    max_planes: int = 128
     numbers: IntArray = field(init=False)
     buckets: IntArray = field(init=False)
     ages: FloatArray = field(init=False)
@@ -212,10 +214,10 @@ class CuttingModel:
         kept = (self.ages <= _MAX_AGE) | (np.arange(len(self.ages)) < self.n_buckets)
         heaviest = self.weights.max(axis=1)
         crowded = np.bincount(self.buckets[kept], minlength=self.n_buckets)
-        for bucket in np.flatnonzero(crowded > _MAX_PLANES).tolist():
+        for bucket in np.flatnonzero(crowded > self.max_planes).tolist():
             inside = np.flatnonzero(kept & (self.buckets == bucket))[1:]
             order = np.lexsort((-self.ages[inside], heaviest[inside]))
-            kept[inside[order[: crowded[bucket] - _MAX_PLANES]]] = False
+            kept[inside[order[: crowded[bucket] - self.max_planes]]] = False
         self._keep(kept)
 
     def _keep(self, kept: BoolArray) -> None:

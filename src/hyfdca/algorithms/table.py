@@ -16,12 +16,12 @@ from hyfdca.algorithms.draws import HyfdcaSettings
 from hyfdca.algorithms.dual_coordinator import DualCoordinator
 from hyfdca.algorithms.holder import Holder
 from hyfdca.algorithms.hyfdca import HyfdcaClient, HyfdcaServer
-from hyfdca.algorithms.lbfgs import LbfgsServer
+from hyfdca.algorithms.lbfgs import PAIRS, LbfgsServer
 from hyfdca.algorithms.line_search import LineSearchClient, LineSearchServer
 from hyfdca.algorithms.problem import Problem
 from hyfdca.crypto.base import Adder
 from hyfdca.layout import Layout
-from hyfdca.losses import FloatArray, Loss
+from hyfdca.losses import FloatArray
 from hyfdca.protocol.server import Conversation, ServerSession
 
 
@@ -127,15 +127,17 @@ class Choice(NamedTuple):
     reason: str
 
 
-# Below this relative gap L-BFGS needs about half the rounds where it was measured
-# (docs/acceleration.md), on smooth losses of residuals; elsewhere the bundle wins.
 _VERY_SMALL = 1e-5
 
 
 def choose_algorithm(
-    wanted: str, settings: Settings, loss: Loss, tolerance: float, is_complete: bool
+    wanted: str, settings: Settings, parties: Parties, tolerance: float
 ) -> Choice:
-    """Return the algorithm to run, with the reason where the study leaves it open."""
+    """Return the algorithm to run, with the reason where the study leaves it open.
+
+    L-BFGS needs about half the bundle's rounds to a very small gap where its memory
+    spans all features, and twice as many elsewhere (docs/acceleration.md).
+    """
     paper = sorted(settings.hyfdca.changed())
     if wanted not in ("auto", "hyfdca") and paper:
         raise ValueError(
@@ -145,11 +147,16 @@ def choose_algorithm(
         return Choice(wanted, "as set")
     if paper:
         return Choice("hyfdca", f"{paper[0]} is a setting of the paper's method")
-    is_smooth_regression = math.isfinite(loss.smoothness) and loss.task == "regression"
-    if is_smooth_regression and is_complete and tolerance < _VERY_SMALL:
-        return Choice(
-            "lbfgs", f"fewest rounds to {tolerance:g} for a smooth regression loss"
-        )
+    loss = parties.problem.loss
+    suits_lbfgs = (
+        math.isfinite(loss.smoothness)
+        and loss.task == "regression"
+        and parties.layout.features.n_items <= PAIRS
+        and parties.is_complete
+    )
+    if suits_lbfgs and tolerance < _VERY_SMALL:
+        reason = f"few features, a smooth regression loss and a gap of {tolerance:g}"
+        return Choice("lbfgs", reason)
     return Choice("bundle", f"fewest rounds to {tolerance:g} for the {loss.name} loss")
 
 
