@@ -34,7 +34,7 @@ from hyfdca.crypto.plain import PlainSealer
 from hyfdca.losses import FloatArray
 from hyfdca.protocol import messages as m
 from hyfdca.protocol.codec import RemoteProtocolError, pack_indices, pack_reals
-from hyfdca.protocol.server import Conversation, until_pause
+from hyfdca.protocol.server import Conversation
 
 # Where new planes touch: from the last margins (0) to the new ones (1) and beyond.
 VISIT_PLACES = (1.0, 2.0, 4.0, 8.0)
@@ -111,18 +111,14 @@ class AsyncBundleServer(BundleServer):
     def round(self, participants: Sequence[int]) -> Conversation[None]:
         """Collect what those present can give; move the point; go on certifying."""
         self.round_number += 1
-        session = self.coordinator.session
-        session.present = present = frozenset(participants)
         self._give_points()
-        n_new = yield from self._collect_slopes(present)
-        yield from self._collect_margins(present)
-        n_new += yield from self._collect_slopes(present)
-        if n_new:
-            self._move_point(n_new / len(self.states))
-        self._steps = self._steps or self.step()
-        if (yield from until_pause(self._steps)):
-            self._steps = None
-        session.present = None
+        with self.coordinator.session.among(participants):
+            n_new = yield from self._collect_slopes(participants)
+            yield from self._collect_margins(participants)
+            n_new += yield from self._collect_slopes(participants)
+            if n_new:
+                self._move_point(n_new / len(self.states))
+            yield from self._go_on()
 
     def step(self) -> Conversation[None]:
         """Measure P along the way to the point, and go where it is lowest."""

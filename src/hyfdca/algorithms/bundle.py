@@ -53,8 +53,10 @@ TRIAL_STEPS = np.concatenate(
 
 _ROOM = 4.0  # times the largest Gram entry so far
 # The programme is solved to this share of the gap. Stopped early, an interior point is
-# more central, which saves rounds; candidates need to know the present duals well.
-_INNER, _WIDE_INNER = 0.1, 0.01
+# more central, which saves rounds. But candidates need to know the present duals well,
+# and a large programme is faster where few planes have weight.
+_INNER, _SHARP_INNER = 0.1, 0.01
+_MANY_BUCKETS = 100
 _FACTOR_PLANES = 16  # planes a bucket from which on slopes beat their Gram matrix
 _MEMORY = 400_000_000  # numbers: of all slopes kept, 3.2 GB
 
@@ -186,12 +188,14 @@ class BundleServer:
         Each exchange of a step waits until every client was present once.
         """
         self.round_number += 1
-        session = self.coordinator.session
-        session.present = frozenset(participants)
+        with self.coordinator.session.among(participants):
+            yield from self._go_on()
+
+    def _go_on(self) -> Conversation[None]:
+        """Carry a step on as far as those present can."""
         self._steps = self._steps or self.step()
         if (yield from until_pause(self._steps)):
             self._steps = None
-        session.present = None
 
     def step(self) -> Conversation[None]:
         """Add planes, solve for a new point, go towards it."""
@@ -231,7 +235,8 @@ class BundleServer:
     def _tolerances(self) -> FloatArray:
         """Return how well to solve for each output, by what there is to gain."""
         gaps = self.primals - self.bounds
-        inner = _WIDE_INNER if self.is_wide else _INNER
+        is_sharp = self.is_wide or self.buckets.n_buckets > _MANY_BUCKETS
+        inner = _SHARP_INNER if is_sharp else _INNER
         return np.asarray(inner * np.maximum(gaps, 0.1 * gaps.mean()))
 
     def _try_point(self, weights: FloatArray | None) -> Conversation[dict[int, m.Sums]]:
@@ -279,6 +284,12 @@ class BundleServer:
         squares: FloatArray = (weights**2).sum(axis=0)
         return self.coordinator.problem.l2_strength * squares
 
+    @cached_property
+    def _n_roundings(self) -> float:
+        """How many parts add up to a slope of each feature, as a length over them."""
+        contributors = self.buckets.contributors(self.coordinator.layout)
+        return float(np.linalg.norm(contributors))
+
     def note_bound(self) -> None:
         """Raise the lower bounds to those of the plane weights, if these are higher."""
         weights = self._weights()
@@ -286,8 +297,7 @@ class BundleServer:
         problem = coordinator.problem
         squares = self._squared_norms(weights)
         # Each part of a slope was rounded to its grid; weights of a bucket add up to 1.
-        contributors = self.buckets.contributors(coordinator.layout)
-        error = float(np.linalg.norm(contributors)) * model.coarsest_step / 2
+        error = self._n_roundings * model.coarsest_step / 2
         error /= np.sqrt(problem.l2_strength) * problem.n_samples
         self.bounds = np.maximum(self.bounds, model.bound(squares, error))
 

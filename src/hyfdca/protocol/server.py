@@ -8,7 +8,8 @@ retry (same number: it answers with the same bytes) from a replay (lower number)
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Set
+from collections.abc import Generator, Iterable, Iterator, Mapping, Set
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -73,6 +74,15 @@ class ServerSession:
         self._token = token
         self._number = 0
         self.present: Set[int] | None = None
+
+    @contextmanager
+    def among(self, clients: Iterable[int]) -> Iterator[None]:
+        """Ask only these for a while."""
+        self.present = frozenset(clients)
+        try:
+            yield
+        finally:
+            self.present = None
 
     def ask(
         self, phase: str, requests: Mapping[int, Message], kind: type[T]
