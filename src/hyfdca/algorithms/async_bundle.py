@@ -40,6 +40,8 @@ from hyfdca.protocol.server import Conversation
 VISIT_PLACES = (1.0, 2.0, 4.0, 8.0)
 
 _GRID = "visit margins"  # measuring has margins of its own, at the same time
+_INNER = 0.01  # of the gap, to which the programme is solved
+_LEAST = 1e-4  # of P, where the guess of the gap is smaller
 _SHARE_OF_WAY = 0.2  # to the model's best point, when all buckets brought planes
 
 
@@ -48,6 +50,7 @@ class Owed:
     """New planes of a bucket, for which some holders have yet to give slopes."""
 
     number: int
+    point: FloatArray | None  # none is w = 0
     margins: RunningSum | None  # none at w = 0, where all margins are 0
     places: tuple[float, ...]
     slopes: RunningSum
@@ -89,6 +92,7 @@ class AsyncBundleServer(BundleServer):
             self.coordinator.problem.n_outputs,
         )
         self.point = np.zeros(shape)
+        self._losses: dict[int, FloatArray] = {}  # by bucket, at its last point
 
     @cached_property
     def states(self) -> list[Bucket]:
@@ -117,7 +121,7 @@ class AsyncBundleServer(BundleServer):
             yield from self._collect_margins(participants)
             n_new += yield from self._collect_slopes(participants)
             if n_new:
-                self._move_point(n_new / len(self.states))
+                self._move_point(min(n_new / len(self.states), 1.0))
             yield from self._go_on()
 
     def step(self) -> Conversation[None]:
@@ -129,9 +133,17 @@ class AsyncBundleServer(BundleServer):
 
     # The point
 
+    def tolerances(self) -> FloatArray:
+        """Return how well to solve: P is guessed, since measuring it takes long."""
+        penalties = self._squared_norms(self.point) / 2
+        guesses = penalties + sum(self._losses.values(), np.zeros_like(penalties))
+        is_known = len(self._losses) == len(self.states)
+        primals = np.minimum(guesses, self.primals) if is_known else self.primals
+        return _INNER * np.maximum(primals - self.bounds, _LEAST * primals)
+
     def _move_point(self, share: float) -> None:
         """Solve with the new planes, and go part of the way to the model's point."""
-        self.model.solve(self._tolerances(), share)
+        self.model.solve(self.tolerances(), share)
         self.note_bound()
         target = self._weights()
         assert target is not None  # noqa: S101  # the open profile shows it
@@ -205,6 +217,7 @@ class AsyncBundleServer(BundleServer):
         state.number += 1
         state.owed = Owed(
             state.number,
+            state.point,
             margins,
             places,
             RunningSum(coordinator.layout.features, width, coordinator.feature_adder),
@@ -331,6 +344,9 @@ class AsyncBundleServer(BundleServer):
             open_sum(owed.slopes.take_all(), shape, PlainSealer()), n_outputs
         )
         offsets = -owed.conjugates.reshape(n_planes, n_outputs)
+        # The first plane touches the bucket's loss at its point.
+        along = 0.0 if owed.point is None else (slopes[0] * owed.point).sum(axis=0)
+        self._losses[bucket] = offsets[0] - along / coordinator.problem.n_samples
         model.add(np.full(n_planes, bucket), offsets, model.remember(slopes))
 
     # Who is asked what

@@ -208,7 +208,7 @@ class BundleServer:
 
     def choose_point(self) -> None:
         """Find the plane weights of the trial point, and the bound they give."""
-        self.model.solve(self._tolerances())
+        self.model.solve(self.tolerances())
         self.note_bound()
 
     def go(self, steps: FloatArray) -> None:
@@ -232,7 +232,7 @@ class BundleServer:
 
     # A new point
 
-    def _tolerances(self) -> FloatArray:
+    def tolerances(self) -> FloatArray:
         """Return how well to solve for each output, by what there is to gain."""
         gaps = self.primals - self.bounds
         is_sharp = self.is_wide or self.buckets.n_buckets > _MANY_BUCKETS
