@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 import numpy as np
+import pytest
 import scipy.sparse as sp
 
 from hyfdca.algorithms.bundle import BundleSettings
 from hyfdca.algorithms.certificate import Certificate
 from hyfdca.algorithms.draws import HyfdcaSettings
+from hyfdca.crypto.fixedpoint import Grid, grid_for
 from hyfdca.layout import layout_of
 from hyfdca.losses import Loss, make_loss
 from hyfdca.objective import Objective
 from hyfdca.participation import Participation, complete
-from hyfdca.partition import Partition, grid
+from hyfdca.partition import Partition, from_holdings, grid
 from hyfdca.runtimes.inprocess import Traffic
 from hyfdca.training import Training, TrainingSettings, split_blocks
 
@@ -28,6 +32,35 @@ def classification(n_samples=120, n_features=24, seed=0, noise=0.3):
     direction = random.standard_normal(n_features)
     scores = X @ direction + noise * random.standard_normal(n_samples)
     return sp.csr_array(X), np.where(scores > 0, 1.0, -1.0)[:, None]
+
+
+def table_for(loss, n_samples=60, n_features=8, seed=0):
+    """Return rows and noisy labels of the kind that a loss takes."""
+    X, y = classification(n_samples, n_features, seed, noise=0.5)
+    if make_loss(loss).task == "classification":
+        return X, y
+    random = np.random.Generator(np.random.PCG64(seed + 1))
+    scores = X @ random.standard_normal((n_features, 1))
+    return X, scores + 0.3 * random.standard_normal((n_samples, 1))
+
+
+def partition_of(name, n_samples=60, n_features=8, seed=0) -> Partition:
+    """Return a grid, such as "3x3", or four clients that overlap."""
+    if name == "overlapping":
+        a, b = n_samples // 3, 2 * n_samples // 3
+        c, d = n_features // 3, 2 * n_features // 3
+        return from_holdings(
+            n_samples,
+            n_features,
+            [
+                (range(b), range(d)),
+                (range(a, n_samples), range(c, n_features)),
+                (range(n_samples), range(d, n_features)),
+                (range(b, n_samples), range(d)),
+            ],
+        )
+    rows, columns = map(int, name.split("x"))
+    return grid(n_samples, n_features, (rows, columns), seed)
 
 
 def make_training(
@@ -106,6 +139,30 @@ def run_round(training: Training, participants: Sequence[int] | None = None) -> 
 def measure(training: Training) -> Certificate:
     """Return the certificate of the present state."""
     return training.driver.run(training.server.certify(), Traffic())
+
+
+def searched_primals(training: Training) -> list[float]:
+    """Return P as each search of a bundle method has found it, waits left out."""
+    at_zero = set_up(replace(training, certificate=None, stop_reason=None, history=[]))
+    found = [
+        measure(at_zero).primal,
+        *(record["primal"] for record in training.history),
+    ]
+    return [new for old, new in pairwise(found) if new != old]
+
+
+@contextmanager
+def coarse_grids(lost_bits):
+    """Have all vectors of rounds on grids with so many bits fewer than usual."""
+
+    def coarser(*given):
+        grid = grid_for(*given)
+        return Grid(grid.fraction_bits - lost_bits, grid.limit_bits)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("hyfdca.algorithms.collecting.grid_for", coarser)
+        patch.setattr("hyfdca.algorithms.coordinator.grid_for", coarser)
+        yield
 
 
 def duals_of(training: Training) -> np.ndarray:

@@ -56,6 +56,7 @@ class Owed:
     slopes: RunningSum
     conjugates: FloatArray
     lent: RunningSum | None
+    duals_grid: m.GridSpec  # on which all holders round the same duals
     given: set[int] = field(default_factory=set)
 
 
@@ -108,7 +109,7 @@ class AsyncBundleServer(BundleServer):
             axis = Axis(len(samples), tuple(map(np.flatnonzero, held)))
             labelled = frozenset(c for c in holders if layout.labelled[c])
             state = Bucket(holders, labelled, axis)
-            self._owe(state, None, (1.0,))
+            self._owe(state, None, None, (1.0,))
             states.append(state)
         return states
 
@@ -189,7 +190,7 @@ class AsyncBundleServer(BundleServer):
             is_complete = len(state.given) == len(state.holders)
             # Slopes that are still owed come first.
             if state.point is not None and is_complete and state.owed is None:
-                self._owe(state, state.margins, VISIT_PLACES)
+                self._owe(state, state.point, state.margins, VISIT_PLACES)
                 state.point = None
 
     def _visit_request(self, client: int, buckets: list[int]) -> m.VisitRequest:
@@ -208,7 +209,11 @@ class AsyncBundleServer(BundleServer):
     # Slopes
 
     def _owe(
-        self, state: Bucket, margins: RunningSum | None, places: tuple[float, ...]
+        self,
+        state: Bucket,
+        point: FloatArray | None,
+        margins: RunningSum | None,
+        places: tuple[float, ...],
     ) -> None:
         """Start to collect slopes of the planes that touch at new margins."""
         coordinator = self.coordinator
@@ -217,12 +222,13 @@ class AsyncBundleServer(BundleServer):
         state.number += 1
         state.owed = Owed(
             state.number,
-            state.point,
+            point,
             margins,
             places,
             RunningSum(coordinator.layout.features, width, coordinator.feature_adder),
             np.zeros((1, width)),
             RunningSum(state.axis, width, coordinator.adder) if is_lent else None,
+            coordinator.spec("duals"),
         )
 
     def _collect_slopes(self, present: Iterable[int]) -> Conversation[int]:
@@ -269,13 +275,22 @@ class AsyncBundleServer(BundleServer):
             shape = (len(buckets), len(places) * coordinator.problem.n_outputs)
             conjugates = open_sum([reply.offsets], shape, PlainSealer())
             for place, bucket in enumerate(buckets):
-                state = self.states[bucket]
+                state = self._on_one_grid(bucket)
                 assert state.owed is not None  # noqa: S101  # it was asked for
                 self._take_slope(state.owed, client, reply.slopes[place])
                 state.owed.conjugates += conjugates[place]
                 if state.owed.lent is not None:
                     duals = lent_duals(client, reply, len(buckets))[place]
                     state.owed.lent.add(state.holders.index(client), duals, None)
+
+    def _on_one_grid(self, bucket: int) -> Bucket:
+        """Start a bucket's slopes again if its duals were rounded on another grid."""
+        state, grid = self.states[bucket], self.coordinator.spec("duals")
+        owed = state.owed
+        if owed is not None and owed.lent is not None and owed.duals_grid != grid:
+            state.number -= 1  # the same visit, of which clients have the margins
+            self._owe(state, owed.point, owed.margins, owed.places)
+        return state
 
     def _collect_from_others(
         self, wanted: dict[int, list[int]], places: tuple[float, ...]

@@ -113,9 +113,8 @@ class BundleClient(Holder):
         }
 
     def _take_buckets(self, notice: m.BucketsNotice) -> None:
-        self.n_buckets = notice.n_buckets
         places = unpack_places(notice.buckets, self.n_held, notice.n_buckets)
-        self.buckets = places.astype(np.uint32)
+        self.n_buckets, self.buckets = notice.n_buckets, places.astype(np.uint32)
 
     # New planes
 
@@ -123,9 +122,9 @@ class BundleClient(Holder):
         """Form duals where the loss is touched; return the planes they give."""
         if self.block.labels is None:
             raise RemoteProtocolError("this client has no labels to make planes of")
-        self._go(request.move)
         mixture = request.mixture
         present = None if mixture is None else self._present_duals(mixture)
+        self._go(request.move)
         n_planes = len(request.places) + len(request.candidates)
         sums = PlaneSums(self, n_planes)
         is_kept = request.is_lent or present is not None
@@ -138,8 +137,10 @@ class BundleClient(Holder):
                 sums.add(rows, duals, self.block.labels)
                 if is_kept:
                     kept[rows] = duals
-            if present is not None:
-                self._delivered[request.number] = kept
+            if mixture is not None:
+                # Duals that are no part of the mixture any more are forgotten.
+                mixed = {d: self._delivered[d] for d in mixture.deliveries}
+                self._delivered = {**mixed, request.number: kept}
             return m.Planes(
                 sums.slopes(request.grid),
                 sums.offsets(request.offsets_grid),
@@ -170,23 +171,22 @@ class BundleClient(Holder):
         return self.sealed(np.where(counted, duals, 0.0), grid)
 
     def _present_duals(self, mixture: m.Mixture) -> FloatArray:
-        """Return the mixture of the duals of planes that the server's programme chose.
-
-        Forgets the duals that are no part of it any more.
-        """
+        """Return the mixture of delivered duals that the server's programme chose."""
         if not set(mixture.deliveries) <= set(self._delivered):
             raise RemoteProtocolError("these planes were never delivered")
-        self._delivered = {d: self._delivered[d] for d in mixture.deliveries}
+        delivered = [self._delivered[d] for d in mixture.deliveries]
         n_outputs = self.problem.n_outputs
         total = np.zeros((self.n_held, n_outputs))
-        if not self._delivered:
-            return total
-        width = next(iter(self._delivered.values())).shape[1]
-        shape = (len(mixture.deliveries), self.n_buckets, width)
+        widths = {duals.shape[1] for duals in delivered}
+        if len(widths) > 1:
+            raise RemoteProtocolError("these deliveries have not as many planes each")
+        width = max(widths, default=0)
+        shape = (len(delivered), self.n_buckets, width)
         weights = unpack_reals(mixture.weights, math.prod(shape)).reshape(shape)
-        for duals, of_bucket in zip(self._delivered.values(), weights, strict=True):
+        for duals, of_bucket in zip(delivered, weights, strict=True):
             parts = of_bucket[self.buckets] * duals
-            total += parts.reshape(self.n_held, -1, n_outputs).sum(axis=1)
+            by_output = parts.reshape(self.n_held, width // n_outputs, n_outputs)
+            total += by_output.sum(axis=1)
         return total
 
     def _candidate(
@@ -223,19 +223,24 @@ class BundleClient(Holder):
     def _gram(self, request: m.GramRequest) -> m.Message:
         """Take new slopes; return their products with all slopes, σ·σ'/(λN²)."""
         problem = self.problem
-        shape = (self.n_features, request.n_planes * problem.n_outputs)
+        if not request.slopes:
+            raise RemoteProtocolError("new planes come with their slopes")
         n_new = len(request.slopes) * request.n_planes
-        if request.first not in self._slopes.numbers:  # else it is asked again
-            self._slopes.keep(unpack_indices(request.kept, request.first))
+        is_new = request.first not in self._slopes.numbers  # else it is asked again
+        kept = unpack_indices(request.kept, request.first)
+        n_all = np.isin(self._slopes.numbers, kept).sum() + n_new
+        units = unpack_reals(request.units, int(n_all))
+        if np.any(units <= 0):
+            raise RemoteProtocolError("a unit of Gram entries is not positive")
+        if is_new:
+            shape = (self.n_features, request.n_planes * problem.n_outputs)
             new = [
                 by_plane(self.opened(s, shape, self.feature_sealer), problem.n_outputs)
                 for s in request.slopes
             ]
+            self._slopes.keep(kept)
             self._slopes.append(request.first, np.concatenate(new))
         products = self._slopes.products(n_new, self.block.counts_feature)
-        units = unpack_reals(request.units, products.shape[1])
-        if np.any(units <= 0):
-            raise RemoteProtocolError("a unit of Gram entries is not positive")
         scaled = products / (problem.l2_scale * problem.n_samples * units[:, None])
         return self.part(scaled.reshape(-1, problem.n_outputs), request.grid)
 
@@ -243,7 +248,6 @@ class BundleClient(Holder):
 
     def _trial(self, request: m.TrialRequest) -> m.Message:
         """Take the trial point; return x_{k,i}·w_k."""
-        self._go(request.move)
         problem = self.problem
         if request.weights is not None:
             size = self.n_features * problem.n_outputs
@@ -253,8 +257,9 @@ class BundleClient(Holder):
             given = unpack_reals(
                 request.plane_weights or memoryview(b""), n_planes * problem.n_outputs
             )
-            combined = self._slopes.combine(given.reshape(n_planes, -1))
+            combined = self._slopes.combine(given.reshape(n_planes, problem.n_outputs))
             weights = combined / problem.l2_scale
+        self._go(request.move)
         self.weights = weights
         return self.part(self.products(slice(None), weights), request.grid)
 

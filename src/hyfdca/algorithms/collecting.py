@@ -224,5 +224,6 @@ def lent_duals(client: int, reply: m.Planes, n_vectors: int) -> list[m.Sealed]:
 
 def by_plane(columns: FloatArray, n_outputs: int) -> FloatArray:
     """Return (items, planes * outputs) as (planes, items, outputs)."""
-    apart = columns.reshape(len(columns), -1, n_outputs)
+    n_items, width = columns.shape  # of which the first may be 0
+    apart = columns.reshape(n_items, width // n_outputs, n_outputs)
     return np.ascontiguousarray(apart.transpose(1, 0, 2))

@@ -160,13 +160,15 @@ class Coordinator:
         asked = list(clients)
         while True:
             requests = {client: request(client) for client in asked}
+            # While this waits for absent clients, others may get coarser grids.
+            wanted = [self.grids[grid].fraction_bits for grid in grids]
             either: Any = kind | m.TooLarge
             replies: dict[int, Any] = yield from self.session.ask(
                 phase, requests, either
             )
             if not any(isinstance(reply, m.TooLarge) for reply in replies.values()):
                 for client, reply in replies.items():
-                    self._check_grids(client, reply, grids)
+                    _check_grids(client, reply, wanted)
                 return replies
             for grid in grids:
                 self._coarsen(grid)
@@ -183,15 +185,6 @@ class Coordinator:
         for client, part in parts.items():
             total.put(client, part.vector)
         return total
-
-    def _check_grids(self, client: int, reply: m.Message, grids: Sequence[str]) -> None:
-        """Refuse a reply whose vectors are not on the grids asked for, in order."""
-        vectors = [getattr(reply, name) for name in reply.__struct_fields__]
-        for vector, grid in zip(vectors, grids, strict=False):
-            wanted = self.grids[grid].fraction_bits
-            several = vector if isinstance(vector, list) else [vector]
-            if any(v is not None and v.fraction_bits != wanted for v in several):
-                raise RemoteProtocolError(f"client {client} answers on another grid")
 
     def _coarsen(self, name: str) -> None:
         coarser = self.grids[name].coarser()
@@ -214,3 +207,12 @@ class Coordinator:
     def spec(self, grid: str) -> m.GridSpec:
         """Return the present grid of a kind of vector as it travels."""
         return m.GridSpec(self.grids[grid].fraction_bits, self.grids[grid].limit_bits)
+
+
+def _check_grids(client: int, reply: m.Message, wanted: Sequence[int]) -> None:
+    """Refuse a reply whose vectors are not on the grids asked for, in order."""
+    vectors = [getattr(reply, name) for name in reply.__struct_fields__]
+    for vector, fraction_bits in zip(vectors, wanted, strict=False):
+        several = vector if isinstance(vector, list) else [vector]
+        if any(v is not None and v.fraction_bits != fraction_bits for v in several):
+            raise RemoteProtocolError(f"client {client} answers on another grid")

@@ -45,7 +45,8 @@ class Visiting:
         client = self._client
         buckets = self._buckets(request.buckets)
         size = client.n_features * client.problem.n_outputs
-        n_points = len(request.points) // (8 * size) if size else 0
+        # Who has no features is sent points of no length, at most one a bucket.
+        n_points = len(request.points) // (8 * size) if size else len(buckets)
         points = unpack_reals(request.points, n_points * size)
         points = points.reshape(n_points, client.n_features, client.problem.n_outputs)
         which = unpack_places(request.point_of, len(buckets), n_points)
@@ -66,12 +67,17 @@ class Visiting:
         buckets = self._buckets(request.buckets)
         if not len(buckets) == len(request.numbers) == len(request.margins):
             raise RemoteProtocolError("buckets, visits and margins do not match")
+        # All are opened before any is noted: a refused request changes nothing.
+        opened = [
+            client.opened(sums, (len(self._rows_of(bucket)), -1))
+            for bucket, sums in zip(buckets, request.margins, strict=True)
+        ]
         slopes, offsets, lent = [], [], []
         try:
-            for bucket, number, sums in zip(
-                buckets, request.numbers, request.margins, strict=True
+            for bucket, number, margins in zip(
+                buckets, request.numbers, opened, strict=True
             ):
-                rows = self._take_margins(bucket, number, sums)
+                rows = self._take_margins(bucket, number, margins)
                 duals = self._new_duals(rows, request)
                 if request.is_lent:
                     counted = client.block.counts_sample[rows, None]
@@ -102,12 +108,12 @@ class Visiting:
         )
         return client.on_grid(duals, request.duals_grid) if request.is_lent else duals
 
-    def _take_margins(self, bucket: int, number: int, sums: m.Sums) -> IntArray:
+    def _take_margins(self, bucket: int, number: int, margins: FloatArray) -> IntArray:
         """Note a bucket's new margins, once a visit; return its rows."""
         rows = self._rows_of(bucket)
         if self._numbers.get(bucket) != number:
             self._before[rows] = self._now[rows]
-            self._now[rows] = self._client.opened(sums, (len(rows), -1))
+            self._now[rows] = margins
             self._numbers[bucket] = number
         return rows
 

@@ -1,0 +1,493 @@
+"""The bundle method against a plain one, its certificate, and who may take part."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import LinearConstraint, minimize
+
+from hyfdca import participation
+from hyfdca import partition as parts
+from hyfdca.algorithms.bundle import PLACES, TRIAL_STEPS, BundleSettings
+from hyfdca.layout import layout_of
+from hyfdca.losses import LOSSES, make_loss
+from hyfdca.objective import Objective, reference_optimum
+from hyfdca.seeds import stream
+from hyfdca.training import split_blocks
+from tests.small_runs import (
+    classification,
+    coarse_grids,
+    make_training,
+    measure,
+    partition_of,
+    pooled,
+    run_round,
+    set_up,
+    table_for,
+)
+from tests.wires import listen
+
+PROFILES = ["open", "sealed"]
+PARTITIONS = [
+    "1x1",
+    "3x3",
+    pytest.param("5x2", marks=pytest.mark.slow),
+    "overlapping",
+]
+
+
+def bundle_run(X, y, partition, **given):
+    """Return a run of the bundle method."""
+    return make_training(X, y, partition, algorithm="bundle", **given)
+
+
+# Against a bundle method on plain arrays
+
+
+class PlainBundle:
+    """The method on all the data in one place: one bucket, dense arrays."""
+
+    def __init__(self, objective):
+        self.objective = objective
+        n_samples, n_features = objective.X.shape
+        self.best, self.trial = np.zeros((2, n_features, 1))
+        self.duals = [np.zeros((n_samples, 1))]
+
+    def add_planes(self):
+        """Touch the loss between the best point and the trial point."""
+        for place in PLACES:
+            point = self.best + place * (self.trial - self.best)
+            margins, labels = self.objective.margins(point), self.objective.labels
+            self.duals.append(-self.objective.loss.derivative(margins, labels))
+
+    def planes(self):
+        """Return the points that planes alone would give, and their offsets."""
+        own = self.objective
+        points = [own.weights_from(duals)[:, 0] for duals in self.duals]
+        conjugates = [
+            own.loss.conjugate(duals, own.labels).mean() for duals in self.duals
+        ]
+        return np.array(points), -np.array(conjugates)
+
+    def value(self, plane_weights):
+        """Return D(b)."""
+        points, offsets = self.planes()
+        length = self.objective.l2_strength * ((plane_weights @ points) ** 2).sum()
+        return float(plane_weights @ offsets - 0.5 * length)
+
+    def best_value(self):
+        """Return D(b) of the best mixture that another solver finds."""
+        points, offsets = self.planes()
+        n_planes, l2 = len(offsets), self.objective.l2_strength
+
+        def negative(b):
+            point = b @ points
+            gradient = offsets - l2 * points @ point
+            return 0.5 * l2 * point @ point - b @ offsets, -gradient
+
+        found = minimize(
+            negative,
+            np.full(n_planes, 1.0 / n_planes),
+            jac=True,
+            bounds=[(0.0, 1.0)] * n_planes,
+            constraints=LinearConstraint(np.ones(n_planes), 1.0, 1.0),
+            method="SLSQP",
+            options={"ftol": 1e-14, "maxiter": 500},
+        )
+        feasible = np.maximum(found.x, 0.0)  # which SLSQP does not always end with
+        return self.value(feasible / feasible.sum())
+
+    def go(self, plane_weights):
+        """Take the best of the trial steps to the mixture's point; return P there."""
+        self.trial = (plane_weights @ self.planes()[0])[:, None]
+        change = self.trial - self.best
+        values = [self.objective.primal(self.best + s * change) for s in TRIAL_STEPS]
+        self.best = self.best + TRIAL_STEPS[int(np.argmin(values))] * change
+        return min(values)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("loss", ["hinge", "logistic", "half_squared", "absolute"])
+def test_rounds_are_those_of_a_plain_bundle_method(loss, profile, seed):
+    """With the server's mixtures, plain arrays give the same P and D every round."""
+    X, y = table_for(loss, seed=seed)
+    run = bundle_run(
+        X,
+        y,
+        partition_of("1x1" if profile == "open" else "2x2"),
+        loss=loss,
+        profile=profile,
+        l2=0.01,
+    )
+    plain = PlainBundle(pooled(X, y, loss, 0.01))
+    certificate = measure(set_up(run))
+    dual = 0.0
+    for _ in range(5):
+        gap = certificate.gap
+        run_round(run)
+        plain.add_planes()
+        mixture = run.server.model.weights[:, 0]
+        dual = max(dual, plain.value(mixture))
+        certificate = measure(run)
+        assert certificate.primal == pytest.approx(plain.go(mixture), rel=1e-9)
+        assert certificate.dual == pytest.approx(dual, rel=1e-9, abs=1e-9)
+        # The programme is solved to a tenth of the gap.
+        assert plain.value(mixture) >= plain.best_value() - 0.1 * gap - 1e-9
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("loss", LOSSES)
+def test_the_first_bound_is_that_of_two_planes(loss, profile, seed, monkeypatch):
+    """At w = 0 all new planes are one; with α = 0 the best mixture has a formula."""
+    X, y = table_for(loss, seed=seed)
+    run = set_up(bundle_run(X, y, partition_of("1x1"), loss=loss, profile=profile))
+    at_zero = measure(run).primal
+    monkeypatch.setattr("hyfdca.algorithms.bundle._INNER", 1e-9)
+    run_round(run)
+    objective = pooled(X, y, loss)
+    duals = -objective.loss.derivative(np.zeros_like(y), y)
+    offset = -objective.loss.conjugate(duals, y).mean()
+    length = objective.l2_strength * (objective.weights_from(duals) ** 2).sum()
+    share = min(offset / length, 1.0)
+    expected = share * offset - 0.5 * share**2 * length
+    assert at_zero == pytest.approx(objective.primal(np.zeros((8, 1))), rel=1e-9)
+    assert measure(run).dual == pytest.approx(expected, rel=1e-8)
+
+
+# The certificate
+
+
+def _subsets(size, min_size=0):
+    return st.lists(st.integers(0, size - 1), unique=True, min_size=min_size).map(
+        sorted
+    )
+
+
+@st.composite
+def _studies(draw):
+    """Draw who holds what, who has labels, whose samples weigh how much."""
+    n_samples, n_features = draw(st.integers(1, 9)), draw(st.integers(1, 12))
+    pairs = st.tuples(_subsets(n_samples), _subsets(n_features))
+    holdings = draw(st.lists(pairs, max_size=4))
+    labelled = [draw(st.booleans()) for _ in holdings]
+    known = {
+        sample
+        for (samples, _), has_labels in zip(holdings, labelled, strict=True)
+        for sample in samples
+        if has_labels
+    }
+    left = [sample for sample in range(n_samples) if sample not in known]
+    holdings.append((left, draw(_subsets(n_features))))
+    partition = parts.from_holdings(n_samples, n_features, holdings)
+    return partition, [*labelled, True], draw(st.booleans()), draw(st.integers(0, 999))
+
+
+def _random_problem(study, loss, l2):
+    """Return a study's blocks and layout, and its problem on what is held at all."""
+    partition, labelled, is_weighted, seed = study
+    random = stream(seed, "study")
+    shape = (partition.n_samples, partition.n_features)
+    X = random.normal(size=shape) * (random.random(shape) < 0.8)
+    X *= 10.0 ** random.uniform(-2, 2, size=(1, shape[1]))
+    held = np.zeros(shape)
+    for holding in partition.holdings:
+        held[np.ix_(holding.samples, holding.features)] = 1.0
+    X = sp.csr_array(X * held)
+    y = random.normal(size=(shape[0], 1)) * 10.0 ** random.uniform(-1, 1)
+    if loss.task == "classification":
+        y = np.where(y > 0, 1.0, -1.0)
+    weights = random.uniform(0.1, 4.0, (shape[0], 1)) if is_weighted else None
+    layout = layout_of(partition, labelled)
+    blocks = split_blocks(X, y, partition, layout, sample_weights=weights)
+    return blocks, Objective(X, y, loss, l2, weights)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("lost_bits", [0, pytest.param(20, marks=pytest.mark.slow), 36])
+@pytest.mark.parametrize("is_complete", [True, False])
+@settings(max_examples=15)
+@given(
+    study=_studies(),
+    name=st.sampled_from(sorted(LOSSES)),
+    l2=st.sampled_from([0.003, 0.05, 1.0]),
+)
+def test_the_certificate_is_never_optimistic(
+    profile, lost_bits, is_complete, study, name, l2
+):
+    """After any round P is at least that of the weights released, D at most P*.
+
+    On coarse grids too, where rounding is no longer too small to be seen.
+    """
+    blocks, objective = _random_problem(study, make_loss(name), l2)
+    partition, labelled, _, seed = study
+    coins = participation.bernoulli(partition.n_clients, 0.7, seed)
+    run = bundle_run(
+        objective.X,
+        objective.labels,
+        partition,
+        loss=name,
+        l2=l2,
+        profile=profile,
+        labelled=labelled,
+        blocks=blocks,
+        participation=None if is_complete else coins,
+        max_rounds=6 if is_complete else 12,
+        bundle=BundleSettings(min_contributors=2, sub_groups=2, min_group_size=2),
+    )
+    optimum = reference_optimum(objective, 1e-10, max_epochs=300)
+    with coarse_grids(lost_bits):
+        for report in run.rounds():
+            primal = objective.primal(run.release())
+            # 1e-12: the objective on plain arrays is rounded too.
+            assert report.certificate.primal >= primal * (1 - 1e-12)
+            assert primal >= optimum.dual * (1 - 1e-12)
+            assert report.certificate.dual <= optimum.primal * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("partition", PARTITIONS)
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("loss", LOSSES)
+def test_every_loss_is_solved_wherever_the_data_are(loss, profile, partition, seed):
+    """The gap is reached, and the certificate is that of the weights released."""
+    X, y = table_for(loss, seed=seed)
+    run = bundle_run(
+        X,
+        y,
+        partition_of(partition),
+        loss=loss,
+        l2=0.003,
+        profile=profile,
+        tolerance=1e-3,
+    )
+    weights = run.finish()
+    assert run.stop_reason == "tolerance"
+    primal = pooled(X, y, loss, 0.003).primal(weights)
+    assert run.certificate.primal == pytest.approx(primal, rel=1e-9)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge", "absolute", "huber"])
+def test_certificates_only_improve(loss, profile, seed):
+    """P never rises but for rounding, D never falls."""
+    X, y = table_for(loss, seed=seed)
+    run = bundle_run(
+        X,
+        y,
+        partition_of("3x3"),
+        loss=loss,
+        l2=0.003,
+        profile=profile,
+        max_rounds=15,
+    )
+    run.finish()
+    primals = np.array([record["primal"] for record in run.history])
+    duals = np.array([record["dual"] for record in run.history])
+    assert np.all(np.diff(primals) <= 1e-9 * primals[:-1])
+    assert np.all(np.diff(duals) >= 0.0)
+    assert primals[-1] - duals[-1] < 0.1 * (primals[0] - duals[0])
+
+
+# Profiles, outputs, labels
+
+
+@pytest.mark.parametrize("loss", ["hinge", "logistic", "epsilon_insensitive"])
+def test_profiles_reach_the_same_optimum(loss, seed):
+    """Each run's P is above the other's D: they solve the same problem."""
+    X, y = table_for(loss, seed=seed)
+    runs = [
+        bundle_run(
+            X,
+            y,
+            partition_of("overlapping"),
+            loss=loss,
+            profile=profile,
+            tolerance=1e-5,
+        )
+        for profile in PROFILES
+    ]
+    for run in runs:
+        run.finish()
+        assert run.stop_reason == "tolerance"
+    for run, other in (runs, runs[::-1]):
+        assert run.certificate.primal >= other.certificate.dual
+        assert run.certificate.primal <= other.certificate.primal * (1 + 1e-5)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_classes_in_one_run_are_as_good_as_alone(profile, seed):
+    """Three outputs reach the sum of the optima of three runs."""
+    X, first = classification(60, 8, seed, noise=0.5)
+    others = [classification(60, 8, seed + k, noise=1.0)[1] for k in (1, 2)]
+    labels = np.hstack([first, *others])
+    given = {"profile": profile, "tolerance": 1e-5, "loss": "hinge"}
+    together = bundle_run(X, labels, partition_of("2x2"), **given)
+    weights = together.finish()
+    alone = [
+        bundle_run(X, labels[:, [c]], partition_of("2x2"), **given) for c in range(3)
+    ]
+    primals = []
+    for output, run in enumerate(alone):
+        run.finish()
+        objective = pooled(X, labels[:, [output]])
+        own = objective.primal(weights[:, [output]])
+        # The gap is that of the sum: one output may be further off than its share.
+        assert own >= run.certificate.dual
+        assert own - run.certificate.dual <= 2e-5 * together.certificate.primal
+        primals.append(run.certificate.primal)
+    assert together.stop_reason == "tolerance"
+    assert together.certificate.primal == pytest.approx(sum(primals), rel=2e-5)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("loss", ["hinge", "logistic"])
+def test_holders_without_labels_change_nothing(loss, profile, seed):
+    """They are lent the duals, on a grid, and give the same slopes."""
+    X, y = table_for(loss, seed=seed)
+    lacking = [True, False, False, True]
+    runs = [
+        bundle_run(
+            X,
+            y,
+            partition_of("2x2"),
+            loss=loss,
+            profile=profile,
+            labelled=labelled,
+            max_rounds=6,
+        )
+        for labelled in (None, lacking)
+    ]
+    usual, lent = [run.finish() for run in runs]
+    assert lent == pytest.approx(usual, rel=1e-9, abs=1e-9)
+    for column in ("primal", "dual"):
+        first, second = ([r[column] for r in run.history] for run in runs)
+        assert first == pytest.approx(second, rel=1e-9)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("is_complete", [True, False])
+def test_a_holder_of_labels_alone_takes_part(profile, is_complete, seed):
+    """One client has the labels and no feature, others features and no label."""
+    X, y = classification(60, 8, seed, noise=0.5)
+    holdings = [(range(60), []), (range(60), range(4)), (range(60), range(4, 8))]
+    run = bundle_run(
+        X,
+        y,
+        parts.from_holdings(60, 8, holdings),
+        profile=profile,
+        labelled=[True, False, False],
+        participation=None if is_complete else parts_of_three(),
+        tolerance=1e-3,
+        max_rounds=400,
+    )
+    weights = run.finish()
+    assert run.stop_reason == "tolerance"
+    assert run.certificate.primal == pytest.approx(pooled(X, y).primal(weights))
+
+
+def parts_of_three():
+    """Return two of three clients in turn."""
+    return participation.cyclic([[0, 1], [1, 2], [2, 0]])
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("n_features", [8, 80])
+def test_clients_without_samples_take_part(profile, n_features, seed):
+    """Be the data wide or not; they answer for the weights of their features."""
+    X, y = classification(60, n_features, seed, noise=0.5)
+    half = n_features // 2
+    holdings = [
+        ([], range(n_features)),
+        (range(60), range(half)),
+        (range(60), range(half, n_features)),
+        ([], []),
+    ]
+    partition = parts.from_holdings(60, n_features, holdings)
+    run = bundle_run(X, y, partition, profile=profile, tolerance=1e-3)
+    weights = run.finish()
+    assert run.stop_reason == "tolerance"
+    assert run.certificate.primal == pytest.approx(pooled(X, y).primal(weights))
+
+
+# Data of odd shapes
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("loss", ["hinge", "logistic", "squared", "pinball"])
+def test_wide_data_are_solved_with_candidates(loss, profile, seed):
+    """More features than samples: from the second round on, steps from duals."""
+    X, y = table_for(loss, 40, 200, seed)
+    run = bundle_run(
+        X,
+        y,
+        partition_of("2x2", 40, 200),
+        loss=loss,
+        l2=0.01,
+        profile=profile,
+        tolerance=1e-3,
+    )
+    heard, _ = listen(run)
+    weights = run.finish()
+    asked = [said.request for said in heard if said.phase == "planes"]
+    assert all(len(request.candidates) == 2 for request in asked)
+    assert len(asked[-1].mixture.deliveries) > 0
+    assert run.stop_reason == "tolerance"
+    primal = pooled(X, y, loss, 0.01).primal(weights)
+    assert run.certificate.primal == pytest.approx(primal, rel=1e-9)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("shape", [(40, 6), (20, 60)])
+def test_rows_of_zeros_get_the_dual_at_the_end(shape, profile, seed):
+    """Their hinge loss is 1 whatever w is, and so is their part of D."""
+    X, y = classification(*shape, seed)
+    X = X.toarray()
+    X[::2] = 0.0
+    run = bundle_run(
+        sp.csr_array(X), y, partition_of("2x2", *shape), profile=profile, tolerance=1e-5
+    )
+    run.finish()
+    assert run.stop_reason == "tolerance"
+    assert run.certificate.dual >= 0.5
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("loss", ["hinge", "logistic", "half_squared"])
+def test_a_table_of_zeros_is_solved(loss, profile, seed):
+    """There is nothing to learn; D still rises to P(0)."""
+    _, y = table_for(loss, 20, 4, seed)
+    run = bundle_run(
+        sp.csr_array((20, 4)),
+        y,
+        partition_of("2x2", 20, 4),
+        loss=loss,
+        profile=profile,
+        tolerance=1e-6,
+    )
+    weights = run.finish()
+    assert run.stop_reason == "tolerance"
+    assert not weights.any()
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_problem_that_is_solved_by_zero_stops_at_once(profile):
+    """With P = D = 0 there is no round."""
+    X, y = classification(30, 4)
+    run = bundle_run(
+        X, 0.0 * y, partition_of("2x2", 30, 4), loss="half_squared", profile=profile
+    )
+    run.finish()
+    assert (run.stop_reason, run.history) == ("tolerance", [])
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_the_same_run_has_the_same_history(profile, seed):
+    """Bit for bit, seconds apart."""
+    X, y = classification(60, 8, seed, noise=0.5)
+    histories = []
+    for _ in range(2):
+        run = bundle_run(X, y, partition_of("3x3"), profile=profile, max_rounds=8)
+        weights = run.finish()
+        records = [{**record, "seconds": 0.0} for record in run.history]
+        histories.append((records, weights.tobytes()))
+    assert histories[0] == histories[1]
