@@ -1,4 +1,7 @@
-"""Wall time of the bundle method, and how much of it is the server's own work."""
+"""Wall time of the bundle method, and how much of the work is the server's own.
+
+For the share clients work one by one: it is one of work, not of waiting.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,13 @@ import numpy as np
 from benchmarks import problems
 from benchmarks.problems import Problem, Table
 from benchmarks.reference import fastest_linear_svc
+from hyfdca.algorithms.bundle import BundleSettings
 from hyfdca.losses import make_loss
 from hyfdca.objective import Objective, reference_optimum
 from hyfdca.partition import horizontal
 from hyfdca.training import Training
+
+PARTS = BundleSettings(sub_groups=4)
 
 MANY = Problem(
     "MNIST",
@@ -40,7 +46,7 @@ def _against_linear_svc(table: Table) -> None:
     _trained(problems.COVTYPE_3, table)  # compile before the clock starts
     ours = float("inf")
     for _ in range(3):
-        training = problems.training(problems.COVTYPE_3, table)
+        training = problems.training(problems.COVTYPE_3, table, bundle=PARTS)
         started = time.perf_counter()
         training.finish()
         ours = min(ours, time.perf_counter() - started)
@@ -48,8 +54,9 @@ def _against_linear_svc(table: Table) -> None:
     bound = reference_optimum(objective, 1e-5).dual
     theirs = fastest_linear_svc(objective, bound)
     print(
-        f"covtype 3x3 to a certified 0.1 %: {ours:.2f} s in {len(training.history)} "
-        f"rounds; LinearSVC {theirs:.2f} s; ratio {ours / theirs:.2f} (at most 3)",
+        f"covtype 3x3, 4 sub-groups, to a certified 0.1 %: {ours:.2f} s in "
+        f"{len(training.history)} rounds; LinearSVC {theirs:.2f} s; ratio "
+        f"{ours / theirs:.2f} (at most 3)",
         flush=True,
     )
 
@@ -69,6 +76,7 @@ def _server_share(problem: Problem, table: Table) -> None:
 def _trained(problem: Problem, table: Table) -> Training:
     """Train; the driver's clock then has the rounds alone."""
     training = problems.training(problem, table)
+    training.driver.work_one_by_one()
     reports = training.rounds()
     next(reports)
     training.driver.client_seconds = 0.0

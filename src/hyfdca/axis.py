@@ -43,7 +43,9 @@ class Axis:
     @cached_property
     def places(self) -> tuple[slice | IntArray, ...]:
         """Where each client's items are on the axis: a slice where they are one run."""
-        return tuple(_as_slice(items) for items in self.items)
+        # One object where clients have the very same items: sums are then taken once.
+        places = {id(items): _as_slice(items) for items in self.items}
+        return tuple(places[id(items)] for items in self.items)
 
     def positions_of(self, items: IntArray) -> dict[int, IntArray]:
         """Return, for each client that holds some of ``items``, where it has them.

@@ -36,6 +36,16 @@ def row_products(indptr, indices, data, rows, weights, out):  # type: ignore[no-
 
 
 @_compiled
+def row_norms(indptr, indices, data, out):  # type: ignore[no-untyped-def]
+    """Set ``out[j]`` to the squared length of each row; changes ``out`` only."""
+    for j in range(out.shape[0]):
+        total = 0.0
+        for p in range(indptr[j], indptr[j + 1]):
+            total += data[p] * data[p]
+        out[j, 0] = total
+
+
+@_compiled
 def add_row_combination(  # type: ignore[no-untyped-def]
     indptr, indices, data, rows, coefficients, out
 ):

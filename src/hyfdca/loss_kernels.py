@@ -82,11 +82,19 @@ def _add_conjugates(duals, labels, weights, buckets, constants, out):  # type: i
         totals = out[buckets[i]]
         for c in range(n_outputs):
             weight, label = weights[i, c], labels[i, c]
-            if weight != 0.0:
+            if weight == 0.0:
+                continue
+            if is_logistic:
                 for k in range(c, duals.shape[1], n_outputs):
                     totals[k] += weight * loss_conjugate(
                         duals[i, k], label, is_logistic, signed, s, e, low, high
                     )
+                continue
+            sign, target = (label, 1.0) if signed else (1.0, label)
+            for k in range(c, duals.shape[1], n_outputs):
+                b = sign * duals[i, k]
+                conjugate = -target * b + e * abs(b) + 0.5 * s * b * b
+                totals[k] += weight * (conjugate if low <= b <= high else np.inf)
 
 
 def sums_along(
@@ -104,7 +112,9 @@ def sums_along(
 
 
 @_compiled
-def _sums_along(start, end, labels, weights, steps, constants, out):  # type: ignore[no-untyped-def]
+def _sums_along(  # type: ignore[no-untyped-def]  # noqa: C901
+    start, end, labels, weights, steps, constants, out
+):
     is_logistic, signed, s, e, low, high = constants
     for i in range(start.shape[0]):
         for c in range(start.shape[1]):
@@ -118,6 +128,12 @@ def _sums_along(start, end, labels, weights, steps, constants, out):  # type: ig
                     out[t, c] += weight * softplus(-(first + steps[t] * change))
                 continue
             pull = (1.0 if signed else label) - first
+            if s == 0.0:  # the best dual is an end of the domain, or 0
+                for t in range(steps.size):
+                    at = pull - steps[t] * change
+                    ends = max(high * at - e * high, low * at + e * low)
+                    out[t, c] += weight * max(ends, 0.0)
+                continue
             for t in range(steps.size):
                 at = pull - steps[t] * change
                 a = best_dual(at, s, e, low, high)

@@ -62,6 +62,7 @@ class CachedSum:
         self._parts: dict[int, tuple[int, Any]] = {}
         self._borrowed: set[int] = set()  # whose part is the message it came in
         self._totals: dict[int, Any] | None = None
+        self._taken: dict[int, Sums] = {}  # by where: many clients have the same items
 
     def fraction_bits(self, client: int) -> int | None:
         """Return the grid of a client's part, or none if there is no part."""
@@ -70,7 +71,7 @@ class CachedSum:
 
     def put(self, client: int, part: Sealed, positions: IntArray | None = None) -> None:
         """Replace a client's part (at some positions; none: all)."""
-        self._totals = None
+        self._totals, self._taken = None, {}
         size = _size(self._axis, client, positions)
         vector = load(self._adder, part, (size, self._n_outputs))
         if positions is None:
@@ -98,11 +99,15 @@ class CachedSum:
 
         With positions the cost follows their number.
         """
-        if positions is None:
-            where = self._axis.places[client]
+        if positions is not None:
+            return self._dumped(self._some(self._axis.items[client][positions]))
+        where = self._axis.places[client]
+        if id(where) not in self._taken:
             totals = {b: self._adder.take(t, where) for b, t in self._all().items()}
-        else:
-            totals = self._some(self._axis.items[client][positions])
+            self._taken[id(where)] = self._dumped(totals)
+        return self._taken[id(where)]
+
+    def _dumped(self, totals: dict[int, Any]) -> Sums:
         return [Sealed(bits, self._adder.dump(total)) for bits, total in totals.items()]
 
     def take_all(self) -> Sums:

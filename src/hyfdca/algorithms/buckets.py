@@ -26,8 +26,7 @@ class Buckets:
 
     def local(self, samples: Axis, client: int) -> IntArray:
         """Return the bucket of each sample held, as a place in ``of_client``."""
-        held = self.of_sample[samples.items[client]]
-        return np.searchsorted(self.of_client[client], held)
+        return _renumbered(self.of_sample[samples.items[client]])
 
     def contributors(self, layout: Layout) -> IntArray:
         """Return, by feature, how many (client, bucket) pairs add to its slopes."""
@@ -42,10 +41,17 @@ def owner_groups(samples: Axis) -> IntArray:
     groups = np.zeros(samples.n_items, np.int64)
     n_groups = 1
     for items in samples.items:
-        found, place = np.unique(groups[items], return_inverse=True)
-        groups[items] = n_groups + place
-        n_groups += len(found)
-    return np.unique(groups, return_inverse=True)[1]
+        # Those of a group that the client holds become a group of their own.
+        numbers = _renumbered(groups[items])
+        groups[items] = n_groups + numbers
+        n_groups += int(numbers.max(initial=-1)) + 1
+    return _renumbered(groups)
+
+
+def _renumbered(numbers: IntArray) -> IntArray:
+    """Return whole numbers as places among those that occur, in time linear in them."""
+    places = np.cumsum(np.bincount(numbers) > 0) - 1
+    return places[numbers]
 
 
 def buckets_of(layout: Layout, groups: IntArray, most: int = 1) -> Buckets:
@@ -53,8 +59,10 @@ def buckets_of(layout: Layout, groups: IntArray, most: int = 1) -> Buckets:
     sizes = np.bincount(groups)
     if len(sizes) > most:
         joined = (np.cumsum(sizes) - sizes) * most // sizes.sum()
-        groups = np.unique(joined[groups], return_inverse=True)[1]
-    of_client = tuple(np.unique(groups[items]) for items in layout.samples.items)
+        groups = _renumbered(joined[groups])
+    of_client = tuple(
+        np.flatnonzero(np.bincount(groups[items])) for items in layout.samples.items
+    )
     return Buckets(groups, of_client, int(groups.max(initial=0)) + 1)
 
 

@@ -48,7 +48,7 @@ WIDE_CANDIDATES = (m.Candidate(0.2, 2.0), m.Candidate(0.5, 5.0))
 
 # Steps from the best point; beyond the trial point, since w often falls short.
 TRIAL_STEPS = np.concatenate(
-    [[0.0], 2.0 ** np.arange(-8, -2), np.arange(0.2, 1.0, 0.1), [1.0, 1.2, 1.5, 2.0]]
+    [[0.0], 2.0 ** np.arange(-7, -1), [0.375, 0.5, 0.75, 1.0, 1.4, 2.0]]
 )
 
 _ROOM = 4.0  # times the largest Gram entry so far

@@ -29,7 +29,7 @@ from hyfdca.protocol.codec import (
 )
 
 _FLOAT_ERROR = 1e-15  # of a margin that is moved along, as a share of its size
-_BLOCK = 8192  # samples
+_BLOCK = 65536  # samples whose duals are in memory at a time
 
 
 class PlaneSums:
@@ -130,7 +130,7 @@ class BundleClient(Holder):
         is_kept = request.is_lent or present is not None
         kept = np.empty((self.n_held, sums.width) if is_kept else (0, 0))
         try:
-            # By blocks that stay in the processor's cache.
+            # By blocks: the duals of all samples need not be in memory at once.
             for first in range(0, self.n_held, _BLOCK):
                 rows = slice(first, min(first + _BLOCK, self.n_held))
                 duals = self._new_duals(rows, request, present)
@@ -282,10 +282,12 @@ class BundleClient(Holder):
     def _losses_along(self, steps: FloatArray, labels: FloatArray) -> FloatArray:
         """Return mean losses of the samples counted here, at worst, by step."""
         problem, start, end = self.problem, self.best_margins, self.margins
+        if not self.block.counts_sample.any():
+            return np.zeros((len(steps), problem.n_outputs))
         sums = sums_along(problem.loss, start, end, labels, self.counted, steps)
         # |1 - s| of one error and s of the other, at steps s up to 2
         error = (self._best_step + 2 * self._step) / 2
-        size = np.abs(start).max(initial=0.0) + np.abs(end).max(initial=0.0)
+        size = sum(max(z.max(), -z.min()) for z in (start, end))
         errors = self.sample_holders * error + _FLOAT_ERROR * size
         return problem.loss.above(sums, errors, self.counted) / problem.n_samples
 
@@ -301,7 +303,8 @@ class BundleClient(Holder):
         )
         if self.block.labels is not None:
             change = self.margins - self.best_margins
-            self.best_margins = self.best_margins + steps * change
+            change *= steps
+            self.best_margins += change
             errors = np.abs(1 - steps) * self._best_step + steps * self._step
             self._best_step = float(errors.max())
         self._moved = move.number

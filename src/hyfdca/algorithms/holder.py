@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from hyfdca.axis import BoolArray, IntArray
 from hyfdca.crypto.base import Sealer
 from hyfdca.crypto.fixedpoint import Grid, GridOverflowError, Rounding, decode
 from hyfdca.crypto.plain import PlainSealer
-from hyfdca.kernels import add_row_combination, row_products, unsigned
+from hyfdca.kernels import add_row_combination, row_norms, row_products, unsigned
 from hyfdca.losses import FloatArray
 from hyfdca.protocol import messages as m
 from hyfdca.protocol.client import Phase
@@ -66,17 +67,21 @@ class Holder:
             slope = float(
                 np.abs(self.problem.loss.derivative(zero, self.block.labels)).max()
             )
+        columns = np.zeros((self.n_features, self.problem.n_outputs))
         counts = self.weighted(np.ones((self.n_held, self.problem.n_outputs)))
-        columns = np.asarray(abs(self.block.X).T @ counts)
+        indptr, indices, data = self._csr
+        add_row_combination(
+            indptr, indices, np.abs(data), self._every_row, counts, columns
+        )
         return m.Bounds(
-            row_norm=_power_above(float(self._partial_norms().max(initial=0.0))),
+            row_norm=_power_above(float(self._partial_norms.max(initial=0.0))),
             column_sum=_power_above(float(columns.max(initial=0.0))),
             slope_at_zero=_power_above(slope),
             loss_at_zero=_power_above(loss_at_zero),
         )
 
     def _norms(self, request: m.GridRequest) -> m.Message:
-        return self.part(self._partial_norms(), request.grid)
+        return self.part(self._partial_norms, request.grid)
 
     def _prepare(self, request: m.Prepare) -> None:
         """Take the set-up sums: ||x_i||² and how many clients hold what."""
@@ -181,9 +186,11 @@ class Holder:
             return self._every_row
         return rows.astype(np.uint32)
 
+    @cached_property
     def _partial_norms(self) -> FloatArray:
-        X = self.block.X
-        return np.asarray(X.multiply(X).sum(axis=1), dtype=np.float64).reshape(-1, 1)
+        norms = np.empty((self.n_held, 1))
+        row_norms(*self._csr, norms)
+        return norms
 
 
 def above(totals: FloatArray) -> FloatArray:

@@ -54,6 +54,10 @@ class InProcess:
         self._pool = ThreadPoolExecutor(n_threads) if n_threads > 1 else None
         self.client_seconds = 0.0  # that the server waited for clients
 
+    def work_one_by_one(self) -> None:
+        """Have one client work at a time from now on."""
+        self._pool = None
+
     def run(self, conversation: Conversation[T], traffic: Traffic) -> T:
         """Drive a server's conversation to its end; adds its cost to ``traffic``."""
         try:
