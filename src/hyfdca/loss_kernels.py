@@ -90,11 +90,15 @@ def _add_conjugates(duals, labels, weights, buckets, constants, out):  # type: i
                         duals[i, k], label, is_logistic, signed, s, e, low, high
                     )
                 continue
-            sign, target = (label, 1.0) if signed else (1.0, label)
+            # One formula for all tasks, since labels of classes are -1 and 1.
+            is_outside = False
             for k in range(c, duals.shape[1], n_outputs):
-                b = sign * duals[i, k]
-                conjugate = -target * b + e * abs(b) + 0.5 * s * b * b
-                totals[k] += weight * (conjugate if low <= b <= high else np.inf)
+                dual = duals[i, k]
+                b = label * dual if signed else dual
+                is_outside |= (b < low) | (b > high)
+                totals[k] += weight * (dual * (0.5 * s * dual - label) + e * abs(dual))
+            if is_outside:
+                totals[:] = np.inf
 
 
 def sums_along(

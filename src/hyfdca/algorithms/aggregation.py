@@ -117,10 +117,26 @@ class CachedSum:
     def _all(self) -> dict[int, Any]:
         if self._totals is None:
             self._totals = {}
-            for client, (bits, vector) in sorted(self._parts.items()):
+            for (_, bits), clients in self._alike().items():
                 total = self._level(self._totals, bits, self._axis.n_items)
-                self._adder.add(total, self._axis.places[client], vector)
+                together = self._parts[clients[0]][1]
+                if len(clients) > 1:
+                    size = len(self._axis.items[clients[0]])
+                    together = self._adder.zeros((size, self._n_outputs))
+                    for client in clients:
+                        self._adder.add(together, EVERYWHERE, self._parts[client][1])
+                self._adder.add(total, self._axis.places[clients[0]], together)
         return self._totals
+
+    def _alike(self) -> dict[tuple[int, int], list[int]]:
+        """Return clients by the items they have and the grid of their parts.
+
+        Those with the very same items are added up in a row, which is fast.
+        """
+        alike: dict[tuple[int, int], list[int]] = {}
+        for client, (bits, _) in sorted(self._parts.items()):
+            alike.setdefault((id(self._axis.places[client]), bits), []).append(client)
+        return alike
 
     def _some(self, items: IntArray) -> dict[int, Any]:
         which, clients, positions = self._axis.holders_of(items)
