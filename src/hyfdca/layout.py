@@ -34,6 +34,11 @@ class Layout:
         """Whether every sample has one holder, which then knows its margin alone."""
         return bool(np.all(self.samples.counts == 1))
 
+    @property
+    def is_wide(self) -> bool:
+        """Whether there are more features than samples."""
+        return self.features.n_items > self.samples.n_items
+
     @cached_property
     def sample_designees(self) -> IntArray:
         """Return who counts each sample's loss: its lowest-ranked labelled holder."""

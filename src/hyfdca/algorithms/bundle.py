@@ -57,6 +57,7 @@ _ROOM = 4.0  # times the largest Gram entry so far
 # and a large programme is faster where few planes have weight.
 _INNER, _SHARP_INNER = 0.1, 0.01
 _MANY_BUCKETS = 100
+_GAIN, _SHARPEST = 0.9, 1e-6
 _FACTOR_PLANES = 16  # planes a bucket from which on slopes beat their Gram matrix
 _MEMORY = 400_000_000  # numbers: of all slopes kept, 3.2 GB
 
@@ -116,13 +117,14 @@ class BundleServer:
     def __post_init__(self) -> None:
         """Start at w = 0, which nobody has measured yet."""
         layout = self.coordinator.layout
-        self.is_wide = layout.features.n_items > layout.samples.n_items
+        self.is_wide = layout.is_wide
         n_outputs = self.coordinator.problem.n_outputs
         self.primals = np.full(n_outputs, np.inf)
         self.bounds = np.zeros(n_outputs)
         self._move = m.Move(0, [0.0] * n_outputs)
         self._steps: Conversation[None] | None = None
         self._n_measured = 0
+        self._last_gap, self._sharpness = np.inf, 1.0
 
     @cached_property
     def buckets(self) -> Buckets:
@@ -237,7 +239,12 @@ class BundleServer:
         gaps = self.primals - self.bounds
         is_sharp = self.is_wide or self.buckets.n_buckets > _MANY_BUCKETS
         inner = _SHARP_INNER if is_sharp else _INNER
-        return np.asarray(inner * np.maximum(gaps, 0.1 * gaps.mean()))
+        # P is off by the root of what D is: where a round gained little, solve better.
+        gap = float(gaps.sum())
+        gains = gap < _GAIN * self._last_gap
+        self._sharpness = 1.0 if gains else max(self._sharpness / 4, _SHARPEST)
+        self._last_gap = gap
+        return np.asarray(inner * self._sharpness * np.maximum(gaps, 0.1 * gaps.mean()))
 
     def _try_point(self, weights: FloatArray | None) -> Conversation[dict[int, m.Sums]]:
         """Tell the trial point; return the sums of margins there.

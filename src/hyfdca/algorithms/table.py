@@ -92,7 +92,9 @@ def _hyfdca_server(settings: Settings, parties: Parties) -> ServerHalf:
 
 def _bundle_server(settings: Settings, parties: Parties) -> ServerHalf:
     # Where slopes are sealed every plane needs everybody: nothing is gained by visits.
-    waits = parties.is_complete or parties.problem.profile == "sealed"
+    # On wide data planes need candidates, which are steps from duals of all buckets.
+    is_sealed = parties.problem.profile == "sealed"
+    waits = parties.is_complete or is_sealed or parties.layout.is_wide
     half = BundleServer if waits else AsyncBundleServer
     return half(_coordinator(parties), settings.bundle)
 
