@@ -143,7 +143,8 @@ def test_the_first_bound_is_that_of_two_planes(loss, profile, seed, monkeypatch)
     X, y = table_for(loss, seed=seed)
     run = set_up(bundle_run(X, y, partition_of("1x1"), loss=loss, profile=profile))
     at_zero = measure(run).primal
-    monkeypatch.setattr("hyfdca.algorithms.bundle._INNER", 1e-9)
+    for inner in ("_INNER", "_SHARP_INNER"):
+        monkeypatch.setattr(f"hyfdca.algorithms.bundle.{inner}", 1e-9)
     run_round(run)
     objective = pooled(X, y, loss)
     duals = -objective.loss.derivative(np.zeros_like(y), y)

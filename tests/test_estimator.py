@@ -5,12 +5,18 @@ from copy import deepcopy
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
+from sklearn.datasets import (
+    load_breast_cancer,
+    load_diabetes,
+    load_iris,
+    make_classification,
+)
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from hyfdca import HyFDCAClassifier, HyFDCARegressor
 from hyfdca import partition as parts
@@ -298,3 +304,60 @@ def test_a_fitted_model_can_be_copied_with_its_participation(cancer):
     copy = deepcopy(model)
     assert np.array_equal(copy.predict(X), model.predict(X))
     assert copy.participation.of_round(3) == model.participation.of_round(3)
+
+
+def test_text_like_data_converges():
+    """D is right long before P is: the programme is then solved better."""
+    random = np.random.Generator(np.random.PCG64(0))
+    X = sp.random_array((400, 3000), density=0.02, rng=random, format="csr")
+    y = np.asarray(X @ random.standard_normal(3000)) > 0
+    model = HyFDCAClassifier(random_state=0, max_rounds=100).fit(X, y)
+    assert model.stop_reason_ == "tolerance"
+
+
+@pytest.mark.parametrize("profile", ["open", "sealed"])
+def test_data_that_nobody_scaled_converges(profile):
+    """Duals without bounds and features from 1e-3 to 1e3 give very steep planes."""
+    X, y = load_breast_cancer(return_X_y=True)
+    model = HyFDCAClassifier(
+        "squared_hinge", profile=profile, random_state=0, max_rounds=100
+    ).fit(X, y)
+    assert model.stop_reason_ == "tolerance"
+
+
+def test_wide_data_converges_when_clients_are_absent():
+    """There the clients wait for each other."""
+    X, y = make_classification(50, 500, random_state=0)
+    model = HyFDCAClassifier(participation=0.5, random_state=0).fit(X, y)
+    assert model.stop_reason_ == "tolerance"
+
+
+def test_fitting_leaves_the_threads_of_matrix_products_alone():
+    """Several clients at a time use one each, and the caller's number comes back."""
+    random = np.random.Generator(np.random.PCG64(0))
+    X = random.standard_normal((2600, 400))  # enough to work several at a time
+    with threadpool_limits(2, "blas"):
+        before = [pool["num_threads"] for pool in threadpool_info()]
+        with pytest.warns(ConvergenceWarning):
+            HyFDCARegressor(profile="sealed", grid=(4, 3), max_rounds=3).fit(X, X[:, 0])
+        assert [pool["num_threads"] for pool in threadpool_info()] == before
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"bundle_settings": 3}, "bundle_settings must be a mapping"),
+        ({"bundle_settings": {"max_buckets": True}}, "max_buckets must be a whole"),
+        ({"bundle_settings": {1: 2}}, "bundle_settings has no 1"),
+        (
+            {"bundle_settings": {"max_buckets": 3}, "algorithm": "hyfdca"},
+            "bundle_settings are of algorithm='bundle', not of 'hyfdca'",
+        ),
+        ({"algorithm": "bundle", "step": "safe"}, "step is a setting of"),
+        ({"tol": "a"}, "tol must be a number"),
+    ],
+)
+def test_settings_that_would_be_ignored_are_refused(settings, message, cancer):
+    """In one sentence that names the setting."""
+    with pytest.raises(ValueError, match=message):
+        HyFDCAClassifier(**settings).fit(*cancer)

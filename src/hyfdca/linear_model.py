@@ -103,6 +103,9 @@ class FederatedLinearModel(BaseEstimator):
             _check_positive("iic", self.iic)
         if self.local_fraction > 1:
             raise ValueError(f"local_fraction is at most 1, got {self.local_fraction}.")
+        given: Any = self.tol
+        if not isinstance(given, numbers.Real):
+            raise ValueError(f"tol must be a number, got {given!r}.")
         if self.tol < 0 or math.isnan(self.tol):
             raise ValueError(f"tol must not be negative, got {self.tol}.")
         max_rounds = self.max_rounds if self.max_iter is None else self.max_iter

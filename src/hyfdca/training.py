@@ -226,7 +226,9 @@ def _n_threads(blocks: Sequence[Block]) -> int:
     """Return how many clients work at a time: one where there is little to do."""
     if sum(block.X.nnz for block in blocks) < _MUCH:
         return 1
-    return min(os.cpu_count() or 1, len(blocks))
+    affinity = getattr(os, "sched_getaffinity", None)  # not on every system
+    n_cores = len(affinity(0)) if affinity else os.cpu_count() or 1
+    return min(n_cores, len(blocks))
 
 
 def _n_outputs(blocks: Sequence[Block]) -> int:

@@ -22,7 +22,7 @@ EVERYWHERE = slice(None)
 
 
 class RunningSum:
-    """A sum that only grows: the duals, to which changes are added."""
+    """A sum that only grows: changes of duals, or parts that come once each."""
 
     def __init__(self, axis: Axis, n_outputs: int, adder: Adder) -> None:
         self._axis, self._n_outputs, self._adder = axis, n_outputs, adder

@@ -16,6 +16,7 @@ certificate is free. No dual travels but to holders without labels.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -51,13 +52,13 @@ TRIAL_STEPS = np.concatenate(
     [[0.0], 2.0 ** np.arange(-7, -1), [0.375, 0.5, 0.75, 1.0, 1.4, 2.0]]
 )
 
-_ROOM = 4.0  # times the largest Gram entry so far
 # The programme is solved to this share of the gap. Stopped early, an interior point is
 # more central, which saves rounds. But candidates need to know the present duals well,
-# and a large programme is faster where few planes have weight.
+# a large programme is faster where few planes have weight, and where duals have no
+# bound a point that is far off leaves planes too steep to compute with.
 _INNER, _SHARP_INNER = 0.1, 0.01
 _MANY_BUCKETS = 100
-_GAIN, _SHARPEST = 0.9, 1e-6
+_GAIN, _SHARPEST = 0.9, 1e-8
 _FACTOR_PLANES = 16  # planes a bucket from which on slopes beat their Gram matrix
 _MEMORY = 400_000_000  # numbers: of all slopes kept, 3.2 GB
 
@@ -88,7 +89,8 @@ class BundleSettings:
         """Refuse what no bucket could be made with."""
         for own in fields(self):
             value: Any = getattr(self, own.name)
-            if not isinstance(value, Integral) or value < 1:
+            is_count = isinstance(value, Integral) and not isinstance(value, bool)
+            if not is_count or value < 1:
                 raise ValueError(
                     f"{own.name} must be a whole number from 1, got {value!r}."
                 )
@@ -96,8 +98,10 @@ class BundleSettings:
 
 def bundle_settings(given: Mapping[str, Any]) -> BundleSettings:
     """Return the settings by name, as estimators and studies give them."""
+    if not isinstance(given, Mapping):
+        raise ValueError(f"bundle_settings must be a mapping, got {given!r}.")
     known = {own.name for own in fields(BundleSettings)}
-    unknown = sorted(set(given) - known)
+    unknown = sorted(str(name) for name in set(given) - known)
     if unknown:
         raise ValueError(
             f"bundle_settings has no {', '.join(unknown)}; it takes "
@@ -237,12 +241,14 @@ class BundleServer:
     def tolerances(self) -> FloatArray:
         """Return how well to solve for each output, by what there is to gain."""
         gaps = self.primals - self.bounds
-        is_sharp = self.is_wide or self.buckets.n_buckets > _MANY_BUCKETS
-        inner = _SHARP_INNER if is_sharp else _INNER
+        is_bounded = math.isfinite(self.coordinator.problem.loss.lipschitz)
+        is_small = self.buckets.n_buckets <= _MANY_BUCKETS and not self.is_wide
+        inner = _INNER if is_small and is_bounded else _SHARP_INNER
         # P is off by the root of what D is: where a round gained little, solve better.
         gap = float(gaps.sum())
         gains = gap < _GAIN * self._last_gap
-        self._sharpness = 1.0 if gains else max(self._sharpness / 4, _SHARPEST)
+        sharper = self._sharpness * (2.0 if gains else 0.1)
+        self._sharpness = min(max(sharper, _SHARPEST), 1.0)
         self._last_gap = gap
         return np.asarray(inner * self._sharpness * np.maximum(gaps, 0.1 * gaps.mean()))
 

@@ -58,10 +58,9 @@ class PlaneCollection:
     def collect(self, move: m.Move) -> Conversation[None]:
         """Have every holder form the same new duals; learn what planes they give."""
         coordinator = self.coordinator
-        n_atoms = self.n_planes
         slopes, offsets = yield from self._slopes_and_offsets(move)
-        buckets = np.repeat(np.arange(self.buckets.n_buckets), n_atoms)
-        shape = (self.buckets.n_buckets, n_atoms * coordinator.problem.n_outputs)
+        buckets = np.repeat(np.arange(self.buckets.n_buckets), self.n_planes)
+        shape = (self.buckets.n_buckets, self.n_planes * coordinator.problem.n_outputs)
         if coordinator.problem.profile == "open":
             conjugates = open_sum(offsets, shape, PlainSealer())
             told = self._read_slopes(slopes)

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import ThreadpoolController
 
 from hyfdca.algorithms.master import solve_master
 from hyfdca.axis import BoolArray, IntArray
@@ -27,10 +26,6 @@ from hyfdca.losses import FloatArray
 _NO_WEIGHT = 1e-4  # an interior point leaves some weight everywhere
 _MAX_AGE = 8  # solves that a plane may go without weight
 _SLACK = 1e-12  # covers the rounding of floating-point sums
-
-# One thread: for matrices of a few hundred rows more are slower, on a busy machine a
-# thousand times, and the order of sums must not depend on their number.
-_BLAS = ThreadpoolController()
 
 Array3 = NDArray[np.float64]  # planes by features (or planes) by outputs
 
@@ -75,14 +70,13 @@ class Slopes:
     def products(self, n_new: int, counted: BoolArray | slice) -> Array3:
         """Return σ·σ' of the newest planes with all, over some of the features."""
         newest = self.matrix(n_new)[:, counted]
-        with _BLAS.limit(limits=1, user_api="blas"):
-            columns = [
-                [
-                    newest[:, :, c] @ part[:, counted, c].T
-                    for c in range(self._empty.shape[1])
-                ]
-                for part in self._parts
+        columns = [
+            [
+                newest[:, :, c] @ part[:, counted, c].T
+                for c in range(self._empty.shape[1])
             ]
+            for part in self._parts
+        ]
         return np.concatenate([np.stack(c, axis=-1) for c in columns], axis=1)
 
     def matrix(self, n_newest: int | None = None) -> Array3:
@@ -174,9 +168,9 @@ class CuttingModel:
         gram = told.gram
         self.errors = np.append(self.errors, np.full(n_new, told.error))
         own = np.einsum("nnc->nc", gram[:, n_old - self.n_buckets :]).max(axis=1)
-        new = np.maximum(np.sqrt(np.maximum(own, 0.0)), told.unit)
+        lengths = np.maximum(np.sqrt(np.maximum(own, 0.0)), told.unit)
         self.longest_new = math.sqrt(max(float(own.max()), 0.0))
-        self.units = np.append(self.units, new)
+        self.units = np.append(self.units, lengths)
         size = n_old + n_new
         larger = np.zeros((size, size, self.n_outputs))
         larger[:n_old, :n_old] = self.gram
@@ -189,15 +183,14 @@ class CuttingModel:
 
         Planes without weight get older by ``age``, 1 where every bucket has new ones.
         """
-        with _BLAS.limit(limits=1, user_api="blas"):
-            for output, tolerance in enumerate(tolerances.tolist()):
-                self.weights[:, output] = solve_master(
-                    self.offsets[:, output],
-                    self.buckets,
-                    tolerance,
-                    **self._quadratic(output),
-                    start=self.weights[:, output],
-                )
+        for output, tolerance in enumerate(tolerances.tolist()):
+            self.weights[:, output] = solve_master(
+                self.offsets[:, output],
+                self.buckets,
+                tolerance,
+                **self._quadratic(output),
+                start=self.weights[:, output],
+            )
         heaviest = self.weights.max(axis=1)
         self.ages = np.where(heaviest > _NO_WEIGHT, 0.0, self.ages + age)
 

@@ -129,7 +129,7 @@ class Choice(NamedTuple):
     reason: str
 
 
-_VERY_SMALL = 1e-5
+_LBFGS_GAPS = (1e-8, 1e-5)  # below, rounding stops it earlier than the bundle
 
 
 def choose_algorithm(
@@ -140,6 +140,15 @@ def choose_algorithm(
     L-BFGS needs about half the bundle's rounds to a very small gap where its memory
     spans all features, and twice as many elsewhere (docs/acceleration.md).
     """
+    name, reason = _choice(wanted, settings, parties, tolerance)
+    if name != "bundle" and settings.bundle != BundleSettings():
+        raise ValueError(f"bundle_settings are of algorithm='bundle', not of {name!r}.")
+    return Choice(name, reason)
+
+
+def _choice(
+    wanted: str, settings: Settings, parties: Parties, tolerance: float
+) -> Choice:
     paper = sorted(settings.hyfdca.changed())
     if wanted not in ("auto", "hyfdca") and paper:
         raise ValueError(
@@ -156,7 +165,7 @@ def choose_algorithm(
         and parties.layout.features.n_items <= PAIRS
         and parties.is_complete
     )
-    if suits_lbfgs and tolerance < _VERY_SMALL:
+    if suits_lbfgs and _LBFGS_GAPS[0] < tolerance < _LBFGS_GAPS[1]:
         reason = f"few features, a smooth regression loss and a gap of {tolerance:g}"
         return Choice("lbfgs", reason)
     return Choice("bundle", f"fewest rounds to {tolerance:g} for the {loss.name} loss")

@@ -8,11 +8,17 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
+from threadpoolctl import ThreadpoolController
+
 from hyfdca.algorithms.line_search import SEARCH_PHASES
 from hyfdca.protocol.client import ClientSession
 from hyfdca.protocol.server import Ask, Conversation, Replies
 
 T = TypeVar("T")
+
+# One thread in matrix products: for a few hundred rows more are slower, on a busy
+# machine a thousand times, and the order of sums must not depend on their number.
+_BLAS = ThreadpoolController()
 
 
 @dataclass
@@ -60,6 +66,10 @@ class InProcess:
 
     def run(self, conversation: Conversation[T], traffic: Traffic) -> T:
         """Drive a server's conversation to its end; adds its cost to ``traffic``."""
+        with _BLAS.limit(limits=1, user_api="blas"):
+            return self._run(conversation, traffic)
+
+    def _run(self, conversation: Conversation[T], traffic: Traffic) -> T:
         try:
             ask = next(conversation)
             while True:
