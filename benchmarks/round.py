@@ -35,6 +35,7 @@ def run(folder: Path) -> None:
         make_loss("hinge"), L2, HyfdcaSettings(step="paper"), profile="sealed"
     )
     training = Training(settings, layout, blocks, complete(partition.n_clients))
+    training.driver.work_one_by_one()  # or products of two would overlap
     training.driver.run(training.server.set_up(), Traffic())
     everyone = range(partition.n_clients)
 
