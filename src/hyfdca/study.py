@@ -55,25 +55,23 @@ Fraction = Annotated[float, msgspec.Meta(gt=0, le=1)]
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
 
 
-class Bernoulli(
+class _Participation(
     msgspec.Struct,
     frozen=True,
     forbid_unknown_fields=True,
     tag_field="kind",
     tag=str.lower,
 ):
+    """A way of taking part, told by its kind."""
+
+
+class Bernoulli(_Participation, frozen=True):
     """Each organisation takes part with this probability, by itself."""
 
     probability: Fraction
 
 
-class Cyclic(
-    msgspec.Struct,
-    frozen=True,
-    forbid_unknown_fields=True,
-    tag_field="kind",
-    tag=str.lower,
-):
+class Cyclic(_Participation, frozen=True):
     """Sets of organisations, by name, take part in turn."""
 
     sets: Annotated[list[list[str]], msgspec.Meta(min_length=1)]

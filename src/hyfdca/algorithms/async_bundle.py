@@ -27,7 +27,7 @@ from functools import cached_property
 import numpy as np
 
 from hyfdca.algorithms.aggregation import RunningSum, open_sum
-from hyfdca.algorithms.bundle import TRIAL_STEPS, BundleServer
+from hyfdca.algorithms.bundle import BundleServer
 from hyfdca.algorithms.collecting import by_plane, lent_duals
 from hyfdca.axis import Axis, IntArray
 from hyfdca.crypto.plain import PlainSealer
@@ -127,10 +127,7 @@ class AsyncBundleServer(BundleServer):
 
     def step(self) -> Conversation[None]:
         """Measure P along the way to the point, and go where it is lowest."""
-        margins = yield from self._try_point(self.point)
-        primals = yield from self._primals_along(margins, TRIAL_STEPS)
-        self.primals = primals.min(axis=0)
-        self.moved_by(TRIAL_STEPS[primals.argmin(axis=0)])
+        self.moved_by((yield from self.search(self.point)))
 
     # The point
 

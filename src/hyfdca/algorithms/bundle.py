@@ -152,9 +152,15 @@ class BundleServer:
             problem.n_outputs,
             problem.l2_scale * problem.n_samples,
             Slopes(n_features, problem.n_outputs) if is_open else None,
-            keeps_gram=not is_open or n_features > _FACTOR_PLANES * n_buckets,
+            keeps_gram=self.keeps_gram(),
             max_planes=self._affordable(n_buckets, 128),
         )
+
+    def keeps_gram(self) -> bool:
+        """Return whether the Gram matrix is needed, or smaller than the slopes."""
+        n_features = self.coordinator.layout.features.n_items
+        is_wider = n_features > _FACTOR_PLANES * self.buckets.n_buckets
+        return self.coordinator.problem.profile == "sealed" or is_wider
 
     def _affordable(self, n_others: int, most: int) -> int:
         """Return how many planes, or buckets, fit in memory beside so many others."""
@@ -207,10 +213,15 @@ class BundleServer:
         """Add planes, solve for a new point, go towards it."""
         yield from self.planes.collect(self._move)
         self.choose_point()
-        margins = yield from self._try_point(self._weights())
+        self.go((yield from self.search(self._weights())))
+
+    def search(self, weights: FloatArray | None) -> Conversation[FloatArray]:
+        """Measure P on the way to a point; return the steps where it is lowest."""
+        margins = yield from self._try_point(weights)
         primals = yield from self._primals_along(margins, TRIAL_STEPS)
         self.primals = primals.min(axis=0)
-        self.go(TRIAL_STEPS[primals.argmin(axis=0)])
+        best: FloatArray = TRIAL_STEPS[primals.argmin(axis=0)]
+        return best
 
     def choose_point(self) -> None:
         """Find the plane weights of the trial point, and the bound they give."""

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hyfdca.algorithms.aggregation import EVERYWHERE, CachedSum, sum_of
+from hyfdca.algorithms.problem import SLACK
 from hyfdca.axis import IntArray
 from hyfdca.losses import FloatArray
 from hyfdca.objective import relative_gap
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from hyfdca.algorithms.dual_coordinator import DualCoordinator
     from hyfdca.algorithms.dual_holder import DualHolder
 
-_SLACK = 1e-12  # covers the rounding of floating-point sums
 _N_TOTALS = 4  # loss, conjugate, λ/2||w||² for P and for D
 
 
@@ -84,8 +84,8 @@ def certify(coordinator: DualCoordinator) -> Conversation[Certificate]:
     coordinator.n_measured = number
     loss, conjugate, norm, norm_above = totals.sum(axis=1).tolist()
     return Certificate(
-        primal=(loss + norm) * (1 + _SLACK),
-        dual=0.0 - conjugate - norm_above - _SLACK * (abs(conjugate) + norm_above),
+        primal=(loss + norm) * (1 + SLACK),
+        dual=0.0 - conjugate - norm_above - SLACK * (abs(conjugate) + norm_above),
     )
 
 

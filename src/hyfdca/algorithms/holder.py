@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hyfdca.algorithms.aggregation import EVERYWHERE, open_sum
-from hyfdca.algorithms.problem import Block, Problem
+from hyfdca.algorithms.problem import SLACK, Block, Problem
 from hyfdca.axis import BoolArray, IntArray
 from hyfdca.crypto.base import Sealer
 from hyfdca.crypto.fixedpoint import Grid, GridOverflowError, Rounding, decode
@@ -28,9 +28,6 @@ from hyfdca.protocol.codec import (
 )
 
 Rows = IntArray | slice  # numbers of rows, or all of them
-
-
-_SLACK = 1e-12
 
 
 class Holder:
@@ -195,7 +192,7 @@ class Holder:
 
 def above(totals: FloatArray) -> FloatArray:
     """Return totals that are no lower for the rounding of floating-point sums."""
-    return totals + _SLACK * np.abs(totals)
+    return totals + SLACK * np.abs(totals)
 
 
 def _power_above(value: float) -> float:

@@ -18,7 +18,6 @@ import numpy as np
 from hyfdca.algorithms.buckets import Buckets, buckets_of
 from hyfdca.algorithms.bundle import BundleServer
 from hyfdca.algorithms.collecting import PlaneCollection
-from hyfdca.algorithms.planes import CuttingModel, Slopes
 from hyfdca.losses import FloatArray
 
 PAIRS = 20  # of changes of point and gradient that a direction is made of
@@ -84,18 +83,9 @@ class LbfgsServer(BundleServer):
         layout = self.coordinator.layout
         return buckets_of(layout, np.zeros(layout.samples.n_items, np.int64))
 
-    @cached_property
-    def model(self) -> CuttingModel:
-        """The slopes so far, with their Gram matrix."""
-        problem = self.coordinator.problem
-        shape = (self.coordinator.layout.features.n_items, problem.n_outputs)
-        return CuttingModel(
-            1,
-            problem.n_outputs,
-            problem.l2_scale * problem.n_samples,
-            Slopes(*shape) if problem.profile == "open" else None,
-            keeps_gram=True,
-        )
+    def keeps_gram(self) -> bool:
+        """Return that it does: directions are made of inner products."""
+        return True
 
     @cached_property
     def planes(self) -> PlaneCollection:

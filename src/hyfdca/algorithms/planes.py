@@ -19,13 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hyfdca.algorithms.master import solve_master
+from hyfdca.algorithms.problem import SLACK
 from hyfdca.axis import BoolArray, IntArray
 from hyfdca.kernels import add_weighted
 from hyfdca.losses import FloatArray
 
 _NO_WEIGHT = 1e-4  # an interior point leaves some weight everywhere
 _MAX_AGE = 8  # solves that a plane may go without weight
-_SLACK = 1e-12  # covers the rounding of floating-point sums
 
 Array3 = NDArray[np.float64]  # planes by features (or planes) by outputs
 
@@ -261,7 +261,7 @@ class CuttingModel:
         lengths = np.sqrt(np.maximum(squared_norms, 0.0)) + norm_error
         linear = (self.weights * self.offsets).sum(axis=0)
         size = np.abs(self.weights * self.offsets).sum(axis=0) + lengths**2
-        bounds: FloatArray = linear - lengths**2 / 2 - _SLACK * size
+        bounds: FloatArray = linear - lengths**2 / 2 - SLACK * size
         return bounds
 
 

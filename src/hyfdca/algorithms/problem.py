@@ -10,6 +10,8 @@ import scipy.sparse as sp
 from hyfdca.axis import BoolArray
 from hyfdca.losses import FloatArray, Loss
 
+SLACK = 1e-12  # covers the rounding of floating-point sums, as a share of them
+
 Profile = Literal["open", "sealed"]
 
 
