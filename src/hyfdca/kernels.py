@@ -62,16 +62,16 @@ def add_row_combination(  # type: ignore[no-untyped-def]
 
 @_compiled
 def add_bucket_combinations(  # type: ignore[no-untyped-def]
-    indptr, indices, data, buckets, coefficients, out
+    indptr, indices, data, rows, buckets, coefficients, out
 ):
-    """Add ``coefficients[j, k] X[j]`` to ``out[buckets[j], :, k]``, for all k at once.
+    """Add ``coefficients[j, k] X[rows[j]]`` to ``out[buckets[j], :, k]``, for all k.
 
     Changes ``out`` only.
     """
     width = coefficients.shape[1]
-    for j in range(buckets.size):
+    for j in range(rows.size):
         slopes = out[buckets[j]]
-        for p in range(indptr[j], indptr[j + 1]):
+        for p in range(indptr[rows[j]], indptr[rows[j] + 1]):
             value = data[p]
             feature = indices[p]
             for k in range(width):

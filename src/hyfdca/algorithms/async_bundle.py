@@ -52,7 +52,6 @@ class Owed:
     number: int
     point: FloatArray | None  # none is w = 0
     margins: RunningSum | None  # none at w = 0, where all margins are 0
-    places: tuple[float, ...]
     slopes: RunningSum
     conjugates: FloatArray
     lent: RunningSum | None
@@ -74,10 +73,10 @@ class Bucket:
     number: int = 0
     last_point: FloatArray | None = None
 
-    def can_owe(self, client: int, places: tuple[float, ...]) -> bool:
-        """Return whether a client could now give slopes of planes at these places."""
+    def can_owe(self, client: int) -> bool:
+        """Return whether a client owes slopes and could give them now."""
         owed = self.owed
-        if owed is None or owed.places != places or client in owed.given:
+        if owed is None or client in owed.given:
             return False
         return client in self.labelled or self.labelled <= owed.given
 
@@ -109,7 +108,7 @@ class AsyncBundleServer(BundleServer):
             axis = Axis(len(samples), tuple(map(np.flatnonzero, held)))
             labelled = frozenset(c for c in holders if layout.labelled[c])
             state = Bucket(holders, labelled, axis)
-            self._owe(state, None, None, (1.0,))
+            self._owe(state, None, None)
             states.append(state)
         return states
 
@@ -187,7 +186,7 @@ class AsyncBundleServer(BundleServer):
             is_complete = len(state.given) == len(state.holders)
             # Slopes that are still owed come first.
             if state.point is not None and is_complete and state.owed is None:
-                self._owe(state, state.point, state.margins, VISIT_PLACES)
+                self._owe(state, state.point, state.margins)
                 state.point = None
 
     def _visit_request(self, client: int, buckets: list[int]) -> m.VisitRequest:
@@ -206,22 +205,17 @@ class AsyncBundleServer(BundleServer):
     # Slopes
 
     def _owe(
-        self,
-        state: Bucket,
-        point: FloatArray | None,
-        margins: RunningSum | None,
-        places: tuple[float, ...],
+        self, state: Bucket, point: FloatArray | None, margins: RunningSum | None
     ) -> None:
         """Start to collect slopes of the planes that touch at new margins."""
         coordinator = self.coordinator
-        width = len(places) * coordinator.problem.n_outputs
+        width = len(VISIT_PLACES) * coordinator.problem.n_outputs
         is_lent = len(state.labelled) < len(state.holders)
         state.number += 1
         state.owed = Owed(
             state.number,
             point,
             margins,
-            places,
             RunningSum(coordinator.layout.features, width, coordinator.feature_adder),
             np.zeros((1, width)),
             RunningSum(state.axis, width, coordinator.adder) if is_lent else None,
@@ -230,11 +224,8 @@ class AsyncBundleServer(BundleServer):
 
     def _collect_slopes(self, present: Iterable[int]) -> Conversation[int]:
         """Have those present give the slopes they owe; return how many are complete."""
-        for places in ((1.0,), VISIT_PLACES):
-            owing = self._owing(present, places, labelled=True)
-            yield from self._collect_from_labelled(owing, places)
-            owing = self._owing(present, places, labelled=False)
-            yield from self._collect_from_others(owing, places)
+        yield from self._collect_from_labelled(self._owing(present, labelled=True))
+        yield from self._collect_from_others(self._owing(present, labelled=False))
         complete = [
             (bucket, state.owed)
             for bucket, state in enumerate(self.states)
@@ -245,31 +236,29 @@ class AsyncBundleServer(BundleServer):
             self.states[bucket].owed = None
         return len(complete)
 
-    def _owing(
-        self, present: Iterable[int], places: tuple[float, ...], labelled: bool
-    ) -> dict[int, list[int]]:
+    def _owing(self, present: Iterable[int], labelled: bool) -> dict[int, list[int]]:
         """Return the buckets whose slopes each client, with labels or not, owes now."""
         of = self.coordinator.layout.labelled
         return self._wanted(
             [client for client in present if of[client] == labelled],
-            lambda state, client: state.can_owe(client, places),
+            lambda state, client: state.can_owe(client),
         )
 
     def _collect_from_labelled(
-        self, wanted: dict[int, list[int]], places: tuple[float, ...]
+        self, wanted: dict[int, list[int]]
     ) -> Conversation[None]:
         coordinator = self.coordinator
         replies = yield from coordinator.gather(
             "visit planes",
             wanted,
             ["shares", "offsets", "duals"],
-            lambda client: self._planes_request(client, wanted[client], places),
+            lambda client: self._planes_request(client, wanted[client]),
             m.Planes,
         )
         for client, reply in replies.items():
             buckets = wanted[client]
             self._check_length(client, reply.slopes, buckets)
-            shape = (len(buckets), len(places) * coordinator.problem.n_outputs)
+            shape = (len(buckets), len(VISIT_PLACES) * coordinator.problem.n_outputs)
             conjugates = open_sum([reply.offsets], shape, PlainSealer())
             for place, bucket in enumerate(buckets):
                 state = self._on_one_grid(bucket)
@@ -286,12 +275,10 @@ class AsyncBundleServer(BundleServer):
         owed = state.owed
         if owed is not None and owed.lent is not None and owed.duals_grid != grid:
             state.number -= 1  # the same visit, of which clients have the margins
-            self._owe(state, owed.point, owed.margins, owed.places)
+            self._owe(state, owed.point, owed.margins)
         return state
 
-    def _collect_from_others(
-        self, wanted: dict[int, list[int]], places: tuple[float, ...]
-    ) -> Conversation[None]:
+    def _collect_from_others(self, wanted: dict[int, list[int]]) -> Conversation[None]:
         """Lend duals to those without labels; take their slopes."""
         coordinator = self.coordinator
         replies = yield from coordinator.gather(
@@ -301,7 +288,7 @@ class AsyncBundleServer(BundleServer):
             lambda client: m.AdoptVisitRequest(
                 self._places(client, wanted[client]),
                 [self._lent(client, bucket) for bucket in wanted[client]],
-                len(places),
+                len(VISIT_PLACES),
                 coordinator.spec("shares"),
             ),
             m.Parts,
@@ -324,9 +311,7 @@ class AsyncBundleServer(BundleServer):
         assert state.owed.lent is not None  # noqa: S101  # somebody has no labels
         return state.owed.lent.take(state.holders.index(client), None)
 
-    def _planes_request(
-        self, client: int, buckets: list[int], places: tuple[float, ...]
-    ) -> m.VisitPlanesRequest:
+    def _planes_request(self, client: int, buckets: list[int]) -> m.VisitPlanesRequest:
         coordinator = self.coordinator
         numbers, margins = [], []
         for bucket in buckets:
@@ -340,7 +325,7 @@ class AsyncBundleServer(BundleServer):
             self._places(client, buckets),
             numbers,
             margins,
-            list(places),
+            list(VISIT_PLACES),
             coordinator.spec("shares"),
             coordinator.spec("offsets"),
             coordinator.spec("duals"),
@@ -350,7 +335,7 @@ class AsyncBundleServer(BundleServer):
     def _add_planes(self, bucket: int, owed: Owed) -> None:
         """Put a bucket's complete planes into the model."""
         model, coordinator = self.model, self.coordinator
-        n_outputs, n_planes = coordinator.problem.n_outputs, len(owed.places)
+        n_outputs, n_planes = coordinator.problem.n_outputs, len(VISIT_PLACES)
         shape = (coordinator.layout.features.n_items, n_planes * n_outputs)
         slopes = by_plane(
             open_sum(owed.slopes.take_all(), shape, PlainSealer()), n_outputs

@@ -9,14 +9,14 @@ import numpy as np
 from hyfdca.algorithms.aggregation import EVERYWHERE
 from hyfdca.algorithms.certificate import grid_step
 from hyfdca.algorithms.collecting import by_plane
-from hyfdca.algorithms.holder import Holder, Rows, above
+from hyfdca.algorithms.holder import Holder, above
+from hyfdca.algorithms.plane_sums import PlaneSums
 from hyfdca.algorithms.planes import Slopes
 from hyfdca.algorithms.problem import Block, Problem
 from hyfdca.algorithms.visiting import Visiting
 from hyfdca.crypto.base import Sealer
 from hyfdca.crypto.fixedpoint import GridOverflowError
-from hyfdca.kernels import add_bucket_combinations
-from hyfdca.loss_kernels import add_conjugates, sums_along, touching_duals
+from hyfdca.loss_kernels import sums_along, touching_duals
 from hyfdca.losses import FloatArray
 from hyfdca.protocol import messages as m
 from hyfdca.protocol.client import Phase
@@ -30,51 +30,6 @@ from hyfdca.protocol.codec import (
 
 _FLOAT_ERROR = 1e-15  # of a margin that is moved along, as a share of its size
 _BLOCK = 65536  # samples whose duals are in memory at a time
-
-
-class PlaneSums:
-    """What new planes add up to over a client's samples, by bucket."""
-
-    def __init__(self, client: BundleClient, n_planes: int) -> None:
-        self._client = client
-        self.width = n_planes * client.problem.n_outputs
-        self._slopes = np.zeros((client.n_buckets, client.n_features, self.width))
-        self._conjugates = np.zeros((client.n_buckets, self.width))
-
-    def add(
-        self, rows: slice, duals: FloatArray, labels: FloatArray | None = None
-    ) -> None:
-        """Add samples; with labels their conjugates too, where they are counted."""
-        client = self._client
-        indptr, indices, data = client.csr
-        add_bucket_combinations(
-            indptr[rows.start : rows.stop + 1],
-            indices,
-            data,
-            client.buckets[rows],
-            client.weigh_planes(duals, rows),
-            self._slopes,
-        )
-        if labels is not None:
-            add_conjugates(
-                client.problem.loss,
-                duals,
-                labels[rows],
-                client.counted[rows],
-                client.buckets[rows],
-                self._conjugates,
-            )
-
-    def slopes(self, grid: m.GridSpec) -> list[m.Sealed]:
-        """Return Σ v_i α_i x_{k,i} over each bucket, as the profile says."""
-        seal, sealer = self._client.sealed, self._client.feature_sealer
-        return [seal(slope, grid, sealer=sealer) for slope in self._slopes]
-
-    def offsets(self, grid: m.GridSpec) -> m.Sealed:
-        """Return 1/N Σ v_i l_i*(-α_i) over the samples counted, by bucket, above."""
-        client = self._client
-        totals = above(self._conjugates) / client.problem.n_samples
-        return client.sealed(totals, grid, "up", client.feature_sealer)
 
 
 class BundleClient(Holder):
@@ -126,7 +81,7 @@ class BundleClient(Holder):
         present = None if mixture is None else self._present_duals(mixture)
         self._go(request.move)
         n_planes = len(request.places) + len(request.candidates)
-        sums = PlaneSums(self, n_planes)
+        sums = PlaneSums(self, self.n_buckets, n_planes)
         is_kept = request.is_lent or present is not None
         kept = np.empty((self.n_held, sums.width) if is_kept else (0, 0))
         try:
@@ -134,7 +89,7 @@ class BundleClient(Holder):
             for first in range(0, self.n_held, _BLOCK):
                 rows = slice(first, min(first + _BLOCK, self.n_held))
                 duals = self._new_duals(rows, request, present)
-                sums.add(rows, duals, self.block.labels)
+                sums.add(rows, self.buckets[rows], duals, self.block.labels)
                 if is_kept:
                     kept[rows] = duals
             if mixture is not None:
@@ -144,7 +99,9 @@ class BundleClient(Holder):
             return m.Planes(
                 sums.slopes(request.grid),
                 sums.offsets(request.offsets_grid),
-                [self._lent(kept, request.duals_grid)] if request.is_lent else None,
+                [sums.lent(EVERYWHERE, kept, request.duals_grid)]
+                if request.is_lent
+                else None,
             )
         except GridOverflowError:
             return m.TooLarge()
@@ -165,10 +122,6 @@ class BundleClient(Holder):
             duals = np.hstack([duals, *steps])
         # On the grid, so that holders without labels have exactly the same.
         return self.on_grid(duals, request.duals_grid) if request.is_lent else duals
-
-    def _lent(self, duals: FloatArray, grid: m.GridSpec) -> m.Sealed:
-        counted = self.block.counts_sample[:, None]
-        return self.sealed(np.where(counted, duals, 0.0), grid)
 
     def _present_duals(self, mixture: m.Mixture) -> FloatArray:
         """Return the mixture of delivered duals that the server's programme chose."""
@@ -203,18 +156,11 @@ class BundleClient(Holder):
         moved = duals + loss.dual_step(duals, margins, labels, curvatures)
         return loss.into_domain(moved, labels)
 
-    def weigh_planes(self, duals: FloatArray, rows: Rows = EVERYWHERE) -> FloatArray:
-        """Return the duals of planes (of some rows) times the weights of samples."""
-        weights = self.block.sample_weights
-        if weights is None:
-            return duals
-        return duals * np.tile(weights[rows], duals.shape[1] // weights.shape[1])
-
     def _adopt(self, request: m.AdoptPlanesRequest) -> m.Message:
         """Take the duals of new planes from the samples' designated holders."""
-        sums = PlaneSums(self, request.n_planes)
+        sums = PlaneSums(self, self.n_buckets, request.n_planes)
         duals = self.opened(request.duals, (self.n_held, sums.width))
-        sums.add(slice(0, self.n_held), duals)
+        sums.add(EVERYWHERE, self.buckets, duals)
         try:
             return m.Parts(sums.slopes(request.grid))
         except GridOverflowError:

@@ -160,13 +160,13 @@ class Holder:
     def products(self, rows: Rows, weights: FloatArray) -> FloatArray:
         """Return x_{k,i}·w of some rows."""
         out = np.empty((self.count(rows), weights.shape[1]))
-        row_products(*self._csr, self._numbers(rows), weights, out)
+        row_products(*self._csr, self.numbers(rows), weights, out)
         return out
 
     def combine(self, rows: Rows, coefficients: FloatArray) -> FloatArray:
         """Return Σ_j coefficients_j x_{rows_j}."""
         out = np.zeros((self.n_features, coefficients.shape[1]))
-        add_row_combination(*self._csr, self._numbers(rows), coefficients, out)
+        add_row_combination(*self._csr, self.numbers(rows), coefficients, out)
         return out
 
     def weighted(
@@ -178,9 +178,10 @@ class Holder:
             return values
         return values * weights[rows]
 
-    def _numbers(self, rows: Rows) -> NDArray[np.uint32]:
+    def numbers(self, rows: Rows) -> NDArray[np.uint32]:
+        """Return rows as kernels take them."""
         if isinstance(rows, slice):
-            return self._every_row
+            return self._every_row[rows]
         return rows.astype(np.uint32)
 
     @cached_property

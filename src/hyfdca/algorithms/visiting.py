@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-from hyfdca.algorithms.holder import above
+from hyfdca.algorithms.plane_sums import PlaneSums
 from hyfdca.axis import IntArray
 from hyfdca.crypto.fixedpoint import GridOverflowError
-from hyfdca.loss_kernels import add_conjugates, touching_duals
+from hyfdca.loss_kernels import touching_duals
 from hyfdca.losses import FloatArray
 from hyfdca.protocol import messages as m
 from hyfdca.protocol.client import Phase
@@ -72,28 +73,24 @@ class Visiting:
             client.opened(sums, (len(self._rows_of(bucket)), -1))
             for bucket, sums in zip(buckets, request.margins, strict=True)
         ]
-        slopes, offsets, lent = [], [], []
+        for visit in zip(buckets, request.numbers, opened, strict=True):
+            self._take_margins(*visit)
+        sums = PlaneSums(client, len(buckets), len(request.places))
+        lent = []
         try:
-            for bucket, number, margins in zip(
-                buckets, request.numbers, opened, strict=True
-            ):
-                rows = self._take_margins(bucket, number, margins)
+            for place, bucket in enumerate(buckets):
+                rows = self._rows_of(bucket)
                 duals = self._new_duals(rows, request)
+                sums.add(rows, _all_of(place, rows), duals, labels)
                 if request.is_lent:
-                    counted = client.block.counts_sample[rows, None]
-                    own = np.where(counted, duals, 0.0)
-                    lent.append(client.sealed(own, request.duals_grid))
-                slopes.append(self._slope(rows, duals, request.grid))
-                offsets.append(self._conjugates(rows, duals, labels))
-            sealed = client.sealed(
-                above(np.concatenate(offsets)) / client.problem.n_samples,
-                request.offsets_grid,
-                "up",
-                client.feature_sealer,
+                    lent.append(sums.lent(rows, duals, request.duals_grid))
+            return m.Planes(
+                sums.slopes(request.grid),
+                sums.offsets(request.offsets_grid),
+                lent if request.is_lent else None,
             )
         except GridOverflowError:
             return m.TooLarge()
-        return m.Planes(slopes, sealed, lent if request.is_lent else None)
 
     def _new_duals(self, rows: IntArray, request: m.VisitPlanesRequest) -> FloatArray:
         """Return the duals of planes that touch at the margins now and beyond."""
@@ -108,14 +105,13 @@ class Visiting:
         )
         return client.on_grid(duals, request.duals_grid) if request.is_lent else duals
 
-    def _take_margins(self, bucket: int, number: int, margins: FloatArray) -> IntArray:
-        """Note a bucket's new margins, once a visit; return its rows."""
+    def _take_margins(self, bucket: int, number: int, margins: FloatArray) -> None:
+        """Note a bucket's new margins, once a visit."""
         rows = self._rows_of(bucket)
         if self._numbers.get(bucket) != number:
             self._before[rows] = self._now[rows]
             self._now[rows] = margins
             self._numbers[bucket] = number
-        return rows
 
     def _adopt(self, request: m.AdoptVisitRequest) -> m.Message:
         """Take the duals of some buckets from the samples' designated holders."""
@@ -123,34 +119,15 @@ class Visiting:
         buckets = self._buckets(request.buckets)
         if len(buckets) != len(request.duals):
             raise RemoteProtocolError("buckets and duals do not match")
-        width = request.n_planes * client.problem.n_outputs
+        sums = PlaneSums(client, len(buckets), request.n_planes)
+        for place, bucket in enumerate(buckets):
+            rows = self._rows_of(bucket)
+            duals = client.opened(request.duals[place], (len(rows), sums.width))
+            sums.add(rows, _all_of(place, rows), duals)
         try:
-            slopes = []
-            for bucket, sums in zip(buckets, request.duals, strict=True):
-                rows = self._rows_of(bucket)
-                duals = client.opened(sums, (len(rows), width))
-                slopes.append(self._slope(rows, duals, request.grid))
-            return m.Parts(slopes)
+            return m.Parts(sums.slopes(request.grid))
         except GridOverflowError:
             return m.TooLarge()
-
-    def _slope(self, rows: IntArray, duals: FloatArray, grid: m.GridSpec) -> m.Sealed:
-        """Return Σ v_i α_i x_{k,i} over some rows."""
-        client = self._client
-        slope = client.combine(rows, client.weigh_planes(duals, rows))
-        return client.sealed(slope, grid, sealer=client.feature_sealer)
-
-    def _conjugates(
-        self, rows: IntArray, duals: FloatArray, labels: FloatArray
-    ) -> FloatArray:
-        client = self._client
-        totals = np.zeros((1, duals.shape[1]))
-        everything = np.zeros(len(rows), np.uint32)
-        counted = client.counted[rows]
-        add_conjugates(
-            client.problem.loss, duals, labels[rows], counted, everything, totals
-        )
-        return totals
 
     def _buckets(self, payload: memoryview) -> list[int]:
         buckets: list[int] = unpack_indices(payload, self._client.n_buckets).tolist()
@@ -160,3 +137,7 @@ class Visiting:
         if bucket not in self._rows:
             self._rows[bucket] = np.flatnonzero(self._client.buckets == bucket)
         return self._rows[bucket]
+
+
+def _all_of(bucket: int, rows: IntArray) -> NDArray[np.uint32]:
+    return np.full(len(rows), bucket, np.uint32)
