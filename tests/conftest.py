@@ -13,6 +13,7 @@ from hypothesis import settings
 
 from hyfdca.losses import FloatArray, Loss
 from hyfdca.seeds import stream
+from tests.loss_cases import CASES, Case
 
 # Derandomised: a failure is the same on every machine. Compiling takes longer than
 # any deadline.
@@ -80,3 +81,9 @@ def problem_for(
     """Return the small problem whose labels a loss takes."""
     problems = {"classification": classification, "regression": regression}
     return lambda loss: problems[loss.task]
+
+
+@pytest.fixture(params=CASES, ids=lambda case: f"{case[0]}-{case[1]}")
+def case(request: pytest.FixtureRequest, seed: int) -> Case:
+    """Return random margins, labels and duals of a loss with its textbook formulas."""
+    return Case(*request.param, seed)

@@ -23,6 +23,8 @@ from hyfdca.partition import Partition, from_holdings, grid
 from hyfdca.runtimes.inprocess import Traffic
 from hyfdca.training import Training, TrainingSettings, split_blocks
 
+PROFILES = ["open", "sealed"]
+
 
 def classification(n_samples=120, n_features=24, seed=0, noise=0.3):
     """Return unit rows and labels -1 and 1 of a noisy linear problem."""
@@ -99,6 +101,11 @@ def make_training(
     blocks = blocks or split_blocks(X, labels, partition, layout, bias)
     participation = participation or complete(partition.n_clients)
     return Training(settings, layout, blocks, participation)
+
+
+def bundle_run(X, y, partition, **given) -> Training:
+    """Return a run of the bundle method."""
+    return make_training(X, y, partition, algorithm="bundle", **given)
 
 
 def alike_rows():

@@ -14,6 +14,7 @@ from hyfdca.participation import (
     schedule,
 )
 from tests.small_runs import (
+    PROFILES,
     coarse_grids,
     make_training,
     measure,
@@ -26,7 +27,6 @@ from tests.small_runs import (
 )
 from tests.wires import listen
 
-PROFILES = ["open", "sealed"]
 EVERYBODY = range(4)
 
 ABSENCES = {

@@ -15,6 +15,7 @@ from hyfdca.algorithms.buckets import (
     sealed_groups,
 )
 from hyfdca.layout import layout_of
+from tests.holdings import overlapping_holdings
 
 MOST = 125
 
@@ -31,18 +32,10 @@ def sealed_buckets(layout, min_contributors):
     return buckets_of(layout, sealed_groups(layout, min_contributors), MOST)
 
 
-def _subsets(size):
-    return st.lists(st.integers(0, size - 1), unique=True).map(sorted)
-
-
 @st.composite
 def _layouts(draw, n_samples=12, n_features=4):
-    """Draw overlapping holdings; the last client has the samples left over."""
-    pairs = st.tuples(_subsets(n_samples), _subsets(n_features))
-    holdings = draw(st.lists(pairs, max_size=6))
-    held = {sample for samples, _ in holdings for sample in samples}
-    left = [sample for sample in range(n_samples) if sample not in held]
-    holdings.append((left, draw(_subsets(n_features))))
+    """Draw the layout of overlapping holdings."""
+    holdings = draw(overlapping_holdings(n_samples, n_features, max_clients=6))
     return layout_of(parts.from_holdings(n_samples, n_features, holdings))
 
 

@@ -12,6 +12,7 @@ from hyfdca.objective import reference_optimum
 from hyfdca.participation import cyclic
 from hyfdca.seeds import stream
 from tests.small_runs import (
+    PROFILES,
     classification,
     make_training,
     measure,
@@ -23,7 +24,6 @@ from tests.small_runs import (
     table_for,
 )
 
-PROFILES = ["open", "sealed"]
 SMOOTH = [name for name in LOSSES if math.isfinite(make_loss(name).smoothness)]
 
 

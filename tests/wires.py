@@ -11,6 +11,7 @@ from hyfdca.crypto.base import raw_bytes
 from hyfdca.protocol.codec import decode, frame, unframe
 from hyfdca.protocol.messages import Message
 from hyfdca.training import Training
+from tests.small_runs import bundle_run, classification, partition_of
 
 
 class Said(NamedTuple):
@@ -78,3 +79,20 @@ class ToySealer:
             raise ValueError("these are not as many numbers")
         sealed = np.frombuffer(payload, np.uint64).reshape(shape)
         return (sealed * np.uint64(self._INVERSE)).astype(np.int64)
+
+
+LACKING = [True, False, True, False]  # labels, of the four clients of a 2x2 grid
+
+
+def four_clients(profile="sealed", n_features=8, **given) -> Training:
+    """Return a run of the bundle method by four clients with 60 samples."""
+    X, y = classification(60, n_features, noise=0.5)
+    partition = partition_of("2x2", 60, n_features)
+    return bundle_run(X, y, partition, profile=profile, l2=0.01, **given)
+
+
+def numbers_of(run: Training) -> Any:
+    """Return what a finished run found, but for the time it took."""
+    weights = run.finish()
+    records = [{**record, "seconds": 0.0} for record in run.history]
+    return records, weights.tobytes()

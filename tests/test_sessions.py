@@ -1,0 +1,299 @@
+"""Numbered requests and replies: retries, replays, hostile bytes, lost answers."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hyfdca.protocol.client import ClientSession, Phase
+from hyfdca.protocol.codec import (
+    LocalProtocolError,
+    RemoteProtocolError,
+    decode,
+    frame,
+    unframe,
+)
+from hyfdca.protocol.messages import Message, Released, Sealed
+from hyfdca.protocol.server import Ask, ClientsFailedError, Replies, ServerSession
+
+TOKEN = b"study--1"
+
+
+class Numbers(Message, frozen=True):
+    """A message of the tests' own."""
+
+    values: list[float]
+
+
+def _decoded(payload, kind):
+    return decode(unframe(payload, TOKEN)[1], kind)
+
+
+class Client:
+    """A client session that doubles numbers, takes notes and counts its calls."""
+
+    def __init__(self, token=TOKEN):
+        self.calls = []
+        phases = {
+            "double": Phase(Numbers, self._double),
+            "note": Phase(Numbers, self._note),
+        }
+        self.session = ClientSession(token, phases)
+
+    def _double(self, request):
+        self.calls.append(request.values)
+        if not request.values:
+            raise RuntimeError("nothing to double")
+        return Numbers([2 * value for value in request.values])
+
+    def _note(self, request):
+        self.calls.append(request.values)
+
+    def ask(self, number, *values, phase="double", token=TOKEN):
+        """Send one request as bytes and return the bytes of the answer."""
+        request = bytes(frame(token, number, Numbers(list(values))))
+        return bytes(self.session.handle(phase, request))
+
+    def works(self, number):
+        """Answer whether a fresh request is answered as if nothing had happened."""
+        reply = self.ask(number, 21.0)
+        return _decoded(reply, Numbers).values == [42.0] and self.calls[-1] == [21.0]
+
+
+def test_a_client_answers_with_the_number_of_the_request():
+    """A reply carries study, number and the handler's answer."""
+    reply = Client().ask(5, 1.0, 2.5)
+    assert unframe(reply, TOKEN)[0] == 5
+    assert _decoded(reply, Numbers).values == [2.0, 5.0]
+
+
+def test_a_notice_is_answered_with_an_empty_message():
+    """A handler without answer makes an empty one."""
+    reply = Client().ask(1, 1.0, phase="note")
+    assert _decoded(reply, Message) == Message()
+
+
+def test_a_retried_request_is_answered_with_the_same_bytes():
+    """The same number again does not call the handler again."""
+    client = Client()
+    first = client.ask(3, 1.0)
+    for _ in range(3):
+        assert client.ask(3, 1.0) == first
+    assert client.calls == [[1.0]]
+    assert client.works(4)
+
+
+def test_a_replayed_request_is_refused():
+    """An older number raises, calls nothing, and the retry of the last one works."""
+    client = Client()
+    client.ask(3, 1.0)
+    last = client.ask(7, 2.0)
+    for number in (0, 3, 5, 6):
+        with pytest.raises(RemoteProtocolError, match=f"request {number} was answered"):
+            client.ask(number, 9.0)
+    with pytest.raises(RemoteProtocolError, match="request 7 was answered"):
+        client.ask(7, 9.0, phase="note")
+    assert client.calls == [[1.0], [2.0]]
+    assert client.ask(7, 2.0) == last
+    assert client.works(8)
+
+
+@pytest.mark.parametrize(
+    "phase",
+    ["", "__class__", "phases", "_phases", "handle", "get", "Double", "double ", "ask"],
+)
+def test_an_unknown_phase_is_refused(phase):
+    """A phase is looked up in the table and nowhere else."""
+    client = Client()
+    with pytest.raises(RemoteProtocolError, match="there is no phase"):
+        client.ask(1, 1.0, phase=phase)
+    assert client.calls == []
+    assert client.works(1)
+
+
+@pytest.mark.parametrize("token", [b"study--2", b"\0" * 8, b"STUDY--1"])
+def test_a_request_of_another_study_is_refused(token):
+    """The token of the study must be the client's own."""
+    client = Client()
+    with pytest.raises(RemoteProtocolError, match="another study"):
+        client.ask(1, 1.0, token=token)
+    assert client.calls == []
+    assert client.works(1)
+
+
+@given(body=st.binary(max_size=30), is_framed=st.booleans())
+def test_garbage_changes_nothing_at_a_client(body, is_framed):
+    """Bytes that are no request raise RemoteProtocolError and leave no trace."""
+    client = Client()
+    before = client.ask(1, 1.0)
+    header = bytes(frame(TOKEN, 2, Message())[:16]) if is_framed else b""
+    try:
+        client.session.handle("note", header + body)
+    except RemoteProtocolError:
+        assert client.calls == [[1.0]]
+        assert client.ask(1, 1.0) == before
+        assert client.works(2)
+    else:
+        # Every now and then garbage is a request: a list of numbers.
+        assert client.calls[1:] == [_decoded(header + body, Numbers).values]
+
+
+def test_a_request_whose_handler_failed_can_be_sent_again():
+    """A handler that raises has not used up the number."""
+    client = Client()
+    before = client.ask(1, 1.0)
+    with pytest.raises(RuntimeError):
+        client.ask(2)
+    assert client.ask(1, 1.0) == before
+    assert client.works(2)
+
+
+class Wire:
+    """Carries the bytes of a conversation, and may meddle with the answers."""
+
+    def __init__(self, n_clients=3, meddle=lambda client, reply: reply):
+        self.clients = {c: Client() for c in range(n_clients)}
+        self.asks = []
+        self._meddle = meddle
+
+    def run(self, conversation):
+        """Drive a conversation to its end and return its result."""
+        try:
+            ask = next(conversation)
+            while True:
+                self.asks.append(ask)
+                ask = conversation.send(self._replies(ask))
+        except StopIteration as end:
+            return end.value
+
+    def _replies(self, ask):
+        assert isinstance(ask, Ask)
+        ok, failed = {}, {}
+        for client, payload in ask.payloads.items():
+            reply = self.clients[client].session.handle(ask.phase, bytes(payload))
+            reply = self._meddle(client, bytes(reply))
+            if isinstance(reply, str):
+                failed[client] = reply
+            elif reply is not None:
+                ok[client] = reply
+        # Answers come in any order.
+        return Replies(dict(reversed(ok.items())), failed)
+
+
+def _requests(*clients):
+    return {client: Numbers([float(client + 1)]) for client in clients}
+
+
+def test_answers_come_back_by_rank():
+    """The server gets each client's own answer, in order of rank."""
+    replies = Wire().run(ServerSession(TOKEN).ask("double", _requests(2, 0), Numbers))
+    assert list(replies) == [0, 2]
+    assert {c: r.values for c, r in replies.items()} == {0: [2.0], 2: [6.0]}
+
+
+def test_requests_are_numbered_over_the_study():
+    """Each exchange has the next number, the same for all its clients."""
+    wire, session = Wire(), ServerSession(TOKEN)
+    wire.run(session.ask("double", _requests(0, 1), Numbers))
+    wire.run(session.tell("note", _requests(1, 2)))
+    wire.run(session.ask("double", _requests(0, 2), Numbers))
+    numbers = [
+        {unframe(bytes(p), TOKEN)[0] for p in ask.payloads.values()}
+        for ask in wire.asks
+    ]
+    assert numbers == [{1}, {2}, {3}]
+    assert [ask.wants_reply for ask in wire.asks] == [True, False, True]
+    assert wire.clients[2].calls == [[3.0], [3.0]]
+
+
+def test_asking_nobody_sends_nothing():
+    """Without requests there is no exchange and no number is used."""
+    wire, session = Wire(), ServerSession(TOKEN)
+    assert wire.run(session.ask("double", {}, Numbers)) == {}
+    assert wire.run(session.tell("note", {})) is None
+    assert wire.asks == []
+    wire.run(session.ask("double", _requests(0), Numbers))
+    assert unframe(bytes(wire.asks[0].payloads[0]), TOKEN)[0] == 1
+
+
+def _reply(token=TOKEN, number=1, message=None):
+    return bytes(frame(token, number, message or Numbers([1.0])))
+
+
+@pytest.mark.parametrize(
+    ("reply", "message"),
+    [
+        (_reply(token=b"study--2"), "another study"),
+        (_reply(number=2), "it answers request 2, not 1"),
+        (_reply(number=0), "it answers request 0, not 1"),
+        (_reply()[:12], "shorter than its header"),
+        (_reply()[:-1], "does not decode"),
+        (_reply() + b"\0", "does not decode"),
+        (_reply(message=Sealed(1, memoryview(b"12345678"))), "does not decode"),
+        (b"", "shorter than its header"),
+    ],
+)
+def test_a_bad_answer_is_refused_by_name(reply, message):
+    """The error names the client, the phase and what is wrong with its answer."""
+    wire = Wire(meddle=lambda client, good: reply if client == 1 else good)
+    conversation = ServerSession(TOKEN).ask("double", _requests(0, 1, 2), Numbers)
+    expected = rf"answer of client 1 to 'double': .*{message}"
+    with pytest.raises(RemoteProtocolError, match=expected):
+        wire.run(conversation)
+
+
+@given(garbage=st.binary(max_size=40), is_framed=st.booleans())
+def test_garbage_answers_are_refused_or_read(garbage, is_framed):
+    """Whatever a client answers, the server raises RemoteProtocolError only."""
+    garbage = _reply()[:16] * is_framed + garbage
+    wire = Wire(meddle=lambda client, good: garbage if client == 2 else good)
+    session = ServerSession(TOKEN)
+    try:
+        replies = wire.run(session.ask("double", _requests(0, 2), Numbers))
+    except RemoteProtocolError:
+        # The server can go on with the next exchange.
+        later = wire.run(session.ask("double", _requests(0), Numbers))
+        assert later[0].values == [2.0]
+    else:
+        assert isinstance(replies[2], Numbers)
+
+
+def test_clients_that_failed_are_named_with_their_reasons():
+    """Missing answers raise ClientsFailedError with every client and reason."""
+    reasons = {0: "timed out", 2: "connection lost"}
+    wire = Wire(meddle=reasons.get)
+    conversation = ServerSession(TOKEN).ask("double", _requests(0, 1, 2), Numbers)
+    with pytest.raises(ClientsFailedError) as caught:
+        wire.run(conversation)
+    text = str(caught.value)
+    assert "'double'" in text
+    assert "client 0: timed out" in text
+    assert "client 2: connection lost" in text
+    assert "client 1" not in text
+
+
+def test_answers_a_driver_lost_or_invented_are_our_own_fault():
+    """A driver must return an answer or a reason for each client asked."""
+    lost = Wire(meddle=lambda client, good: good if client else None)
+    with pytest.raises(LocalProtocolError, match="lost answers of phase 'double'"):
+        lost.run(ServerSession(TOKEN).ask("double", _requests(0, 1), Numbers))
+    conversation = ServerSession(TOKEN).ask("double", _requests(0), Numbers)
+    next(conversation)
+    with pytest.raises(LocalProtocolError):
+        conversation.send(Replies({0: _reply(), 1: _reply()}))
+
+
+def test_two_studies_on_one_wire_do_not_mix():
+    """A server of another study is refused by the clients."""
+    wire = Wire()
+    with pytest.raises(RemoteProtocolError, match="another study"):
+        wire.run(ServerSession(b"study--2").ask("double", _requests(0), Numbers))
+    assert wire.clients[0].calls == []
+    released = ServerSession(TOKEN).ask("double", _requests(0), Released)
+    with pytest.raises(RemoteProtocolError, match="does not decode"):
+        wire.run(released)
+
+
+def test_request_zero_of_no_phase_is_refused():
+    """A fresh client has answered nothing yet."""
+    with pytest.raises(RemoteProtocolError):
+        ClientSession(TOKEN, {}).handle("", frame(TOKEN, 0, Message()))
