@@ -15,6 +15,7 @@ from hyfdca.algorithms.bundle import BundleSettings
 from hyfdca.algorithms.certificate import Certificate
 from hyfdca.algorithms.draws import HyfdcaSettings
 from hyfdca.crypto.fixedpoint import Grid, grid_for
+from hyfdca.crypto.schemes import Encryption
 from hyfdca.layout import layout_of
 from hyfdca.losses import Loss, make_loss
 from hyfdca.objective import Objective
@@ -82,6 +83,8 @@ def make_training(
     blocks=None,
     algorithm: str = "hyfdca",
     bundle: BundleSettings | None = None,
+    encryption: Encryption | None = None,
+    keys=None,
     **hyfdca: object,
 ) -> Training:
     """Return a run on a table that is split as the partition says."""
@@ -97,10 +100,11 @@ def make_training(
         measure_every,
         algorithm,
         bundle or BundleSettings(),
+        encryption or Encryption(),
     )
     blocks = blocks or split_blocks(X, labels, partition, layout, bias)
     participation = participation or complete(partition.n_clients)
-    return Training(settings, layout, blocks, participation)
+    return Training(settings, layout, blocks, participation, keys)
 
 
 def bundle_run(X, y, partition, **given) -> Training:
@@ -167,7 +171,6 @@ def coarse_grids(lost_bits):
         return Grid(grid.fraction_bits - lost_bits, grid.limit_bits)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("hyfdca.algorithms.collecting.grid_for", coarser)
         patch.setattr("hyfdca.algorithms.coordinator.grid_for", coarser)
         yield
 
@@ -187,7 +190,7 @@ def server_duals(training: Training) -> np.ndarray:
     duals = np.zeros((samples.n_items, training.clients[0].duals.shape[1]))
     for client, half in enumerate(training.clients):
         sums = training.server.coordinator.duals.take(client, None)
-        duals[samples.items[client]] = half.opened(sums, (len(half.duals), -1))
+        duals[samples.items[client]] = half.opened_samples(sums)
     return duals
 
 

@@ -183,11 +183,13 @@ SPOILT_REQUESTS = {
     ),
     "a bucket that is none": (
         "buckets",
-        lambda r: m.BucketsNotice(7, pack_indices(np.full(len(r.buckets) // 4, 7))),
+        lambda r: m.BucketsNotice(
+            r.numbers, pack_indices(np.full(len(r.buckets) // 4, 7))
+        ),
     ),
     "buckets of too few samples": (
         "buckets",
-        lambda r: m.BucketsNotice(7, r.buckets[4:]),
+        lambda r: m.BucketsNotice(r.numbers, r.buckets[4:]),
     ),
     "a release that goes back": (
         "release",

@@ -16,7 +16,7 @@ from hyfdca.algorithms.scaling import (
     ScalingServer,
     exchanges,
 )
-from hyfdca.crypto.plain import PlainAdder, PlainSealer
+from hyfdca.crypto.schemes import Adders, Encryption, Sealers
 from hyfdca.partition import from_holdings, grid, horizontal, vertical
 from hyfdca.protocol.client import ClientSession
 from hyfdca.protocol.codec import RemoteProtocolError, frame
@@ -33,6 +33,8 @@ from hyfdca.seeds import stream
 
 N_SAMPLES, N_FEATURES = 40, 6
 TOKEN = b"scaling!"
+SEALERS = Sealers(Encryption(), {"none": b""})
+ADDERS = Adders(Encryption(), {"none": b""})
 
 OVERLAPPING = from_holdings(
     N_SAMPLES,
@@ -65,14 +67,14 @@ def run(partition, X, scale, missing):
     pick = stored if isinstance(X, np.ndarray) else sp.csr_array
     tables = [pick(X[h.samples][:, h.features]) for h in partition.holdings]
     clients = [
-        ScalingClient(owned_cells(partition, k, table), scale, missing, PlainSealer())
+        ScalingClient(owned_cells(partition, k, table), scale, missing, SEALERS)
         for k, table in enumerate(tables)
     ]
     driver = InProcess(
         {k: ClientSession(TOKEN, client.phases) for k, client in enumerate(clients)}
     )
     server = ScalingServer(
-        partition.features, partition.n_samples, PlainAdder(), ServerSession(TOKEN)
+        partition.features, partition.n_samples, ADDERS, ServerSession(TOKEN)
     )
     driver.run(server.run(scale, missing), Traffic())
     pooled = np.zeros(X.shape)
@@ -212,7 +214,7 @@ def session_of(table):
     """Return the session of the first of the clients with some columns each."""
     partition = PARTITIONS["vertical"]
     cells = owned_cells(partition, 0, stored(table[:, partition.holdings[0].features]))
-    client = ScalingClient(cells, "standard", "refuse", PlainSealer())
+    client = ScalingClient(cells, "standard", "refuse", SEALERS)
     return ClientSession(TOKEN, client.phases)
 
 

@@ -8,7 +8,7 @@ from hyfdca.algorithms.draws import HyfdcaSettings
 from hyfdca.algorithms.lbfgs import LbfgsServer
 from hyfdca.algorithms.problem import Problem
 from hyfdca.algorithms.table import Parties, Settings, choose_algorithm
-from hyfdca.crypto.plain import PlainAdder
+from hyfdca.crypto.schemes import Adders, Encryption
 from hyfdca.layout import layout_of
 from hyfdca.losses import LOSSES, make_loss
 from hyfdca.participation import random_fraction
@@ -38,7 +38,7 @@ def _choice(
     parties = Parties(
         Problem(make_loss(loss), 0.1, 30),
         layout,
-        PlainAdder(),
+        Adders(Encryption(), {"none": b""}),
         ServerSession(b"study--1"),
         is_complete,
     )

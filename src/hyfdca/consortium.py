@@ -23,7 +23,7 @@ from hyfdca.algorithms.scaling import (
     ScalingServer,
 )
 from hyfdca.axis import IntArray
-from hyfdca.crypto.plain import PlainAdder, PlainSealer
+from hyfdca.crypto.schemes import Adders, Encryption, Keys, Sealers, public_parameters
 from hyfdca.layout import Layout, append_bias, layout_of
 from hyfdca.losses import FloatArray
 from hyfdca.partition import Partition, from_holdings
@@ -117,13 +117,14 @@ def scaled_blocks(
     scale: Scale,
     missing: Missing,
     bias: float | None,
+    secrecy: tuple[Encryption, Keys],
     traffic: Traffic,
 ) -> tuple[list[Block], Scaling]:
     """Scale each organisation's own cells, after the exchange of sums that needs.
 
     Adds the cost of the exchange to ``traffic``.
     """
-    partition = consortium.partition
+    partition, (encryption, keys) = consortium.partition, secrecy
     cells = [owned_cells(partition, k, t) for k, t in enumerate(consortium.tables)]
     for name, own in zip(consortium.names, cells, strict=True):
         if scale == "standard" and not own.is_dense:
@@ -131,12 +132,12 @@ def scaled_blocks(
                 f'Organisation {name!r} has a sparse table, which scale = "standard" '
                 'would fill because it centres features; use scale = "maxabs".'
             )
-    clients = [ScalingClient(c, scale, missing, PlainSealer()) for c in cells]
+    sealers = Sealers(encryption, keys)
+    clients = [ScalingClient(c, scale, missing, sealers) for c in cells]
     sessions = {k: ClientSession(_TOKEN, c.phases) for k, c in enumerate(clients)}
     driver, session = InProcess(sessions), ServerSession(_TOKEN)
-    server = ScalingServer(
-        partition.features, partition.n_samples, PlainAdder(), session
-    )
+    adders = Adders(encryption, public_parameters(encryption, keys))
+    server = ScalingServer(partition.features, partition.n_samples, adders, session)
     driver.run(server.run(scale, missing), traffic)
     layout = consortium.layout(bias is not None)
     blocks = []

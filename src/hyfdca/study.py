@@ -34,6 +34,13 @@ from hyfdca.algorithms.problem import Block, Profile
 from hyfdca.algorithms.scaling import Missing, Scale, Scaling
 from hyfdca.algorithms.table import AlgorithmName
 from hyfdca.consortium import Consortium, Member, StudyError, align, scaled_blocks
+from hyfdca.crypto.schemes import (
+    Encryption,
+    Precision,
+    SchemeName,
+    SmallVectors,
+    new_keys,
+)
 from hyfdca.losses import FloatArray, Loss, make_loss
 from hyfdca.participation import (
     Participation,
@@ -88,7 +95,9 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     variant: Literal["practical", "theory"] = "practical"
     step: Step = "auto"
     profile: Profile = "sealed"
-    encryption: Literal["none"] = "none"
+    encryption: SchemeName = "none"
+    precision: Precision = "full"
+    small_vectors: SmallVectors = "auto"
     participation: Fraction | Bernoulli | Cyclic = 1.0
     local_fraction: Fraction = 1.0
     iic: Positive | None = None
@@ -106,6 +115,10 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     label_column: str | None = None
     positive_label: str | int | float | None = None
     labels_visible_to_holders: bool = False
+
+    def encryption_settings(self) -> Encryption:
+        """Return what the study says of encryption."""
+        return Encryption(self.encryption, self.precision, self.small_vectors)
 
 
 class Client(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -214,8 +227,10 @@ def prepare(file: StudyFile, folder: Path) -> Run:
     consortium = align(members, loss.task, positive)
     bias = study.intercept_scaling if study.fit_intercept else None
     traffic = Traffic()
+    encryption = study.encryption_settings()
+    keys = new_keys(encryption)
     blocks, scaling = scaled_blocks(
-        consortium, study.scale, study.missing, bias, traffic
+        consortium, study.scale, study.missing, bias, (encryption, keys), traffic
     )
     training = _checked(
         lambda: Training(
@@ -223,6 +238,7 @@ def prepare(file: StudyFile, folder: Path) -> Run:
             consortium.layout(study.fit_intercept),
             blocks,
             _participation(study, consortium.names),
+            keys,
         )
     )
     return Run(study, consortium, blocks, scaling, traffic, training)
@@ -261,6 +277,7 @@ def _settings(study: Study, loss: Loss) -> TrainingSettings:
         measure_every=study.measure_every,
         algorithm=study.algorithm,
         bundle=bundle_settings(study.bundle_settings),
+        encryption=study.encryption_settings(),
     )
 
 

@@ -24,7 +24,14 @@ from hyfdca.algorithms.table import (
     Settings,
     choose_algorithm,
 )
-from hyfdca.crypto.plain import PlainAdder, PlainSealer
+from hyfdca.crypto.schemes import (
+    Adders,
+    Encryption,
+    Keys,
+    Sealers,
+    new_keys,
+    public_parameters,
+)
 from hyfdca.layout import Layout, append_bias
 from hyfdca.losses import FloatArray, Loss
 from hyfdca.participation import Participation
@@ -59,6 +66,7 @@ class TrainingSettings:
     measure_every: int = 1
     algorithm: AlgorithmName = "auto"
     bundle: BundleSettings = field(default_factory=BundleSettings)
+    encryption: Encryption = field(default_factory=Encryption)
 
 
 @dataclass(frozen=True)
@@ -96,12 +104,15 @@ class Training:
     ----------
     blocks : sequence of Block
         The clients' data, by rank.
+    keys : mapping, optional
+        Secret keys of the schemes, which the clients share; by default fresh ones.
     """
 
     settings: TrainingSettings
     layout: Layout
     blocks: Sequence[Block]
     participation: Participation
+    keys: Keys | None = None
     certificate: Certificate | None = None
     stop_reason: StopReason | None = None
     history: list[dict[str, Any]] = field(default_factory=list)
@@ -119,8 +130,11 @@ class Training:
         )
         token = _token(settings, self.layout)
         is_complete = self.participation.is_complete
+        encryption = settings.encryption
+        keys = self.keys or new_keys(encryption)
+        adders = Adders(encryption, public_parameters(encryption, keys))
         parties = Parties(
-            problem, self.layout, PlainAdder(), ServerSession(token), is_complete
+            problem, self.layout, adders, ServerSession(token), is_complete
         )
         own = Settings(settings.hyfdca, settings.bundle)
         self.algorithm = choose_algorithm(
@@ -129,7 +143,9 @@ class Training:
         algorithm = ALGORITHMS[self.algorithm.name]
         self.server = algorithm.server(own, parties)
         client = algorithm.client(own, is_complete)
-        self.clients = [client(problem, block, PlainSealer()) for block in self.blocks]
+        self.clients = [
+            client(problem, block, Sealers(encryption, keys)) for block in self.blocks
+        ]
         self.driver = InProcess(
             {
                 k: ClientSession(token, client.phases)

@@ -6,14 +6,18 @@ was made coarser still counts with its old part); it then travels as one vector 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
 import numpy as np
 
+from hyfdca.algorithms.spaces import Space, space_of
 from hyfdca.axis import Axis, IntArray
-from hyfdca.crypto.base import Adder, Sealer
+from hyfdca.crypto.arrangement import Arrangement
+from hyfdca.crypto.base import UNLIMITED, Adder, Sealer
 from hyfdca.crypto.fixedpoint import decode
+from hyfdca.crypto.plain import PlainSealer
 from hyfdca.losses import FloatArray
 from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.messages import Sealed, Sums
@@ -24,23 +28,50 @@ EVERYWHERE = slice(None)
 class RunningSum:
     """A sum that only grows: changes of duals, or parts that come once each."""
 
-    def __init__(self, axis: Axis, n_outputs: int, adder: Adder) -> None:
-        self._axis, self._n_outputs, self._adder = axis, n_outputs, adder
+    def __init__(self, space: Space) -> None:
+        self._space, self._axis, self._adder = space, space.axis, space.adder
         self._totals: dict[int, Any] = {}
+        self._n_summands = np.zeros(space.axis.n_items, np.int64)
+        self._wears = space.adder.capacity < UNLIMITED
 
     def add(self, client: int, part: Sealed, positions: IntArray | None) -> None:
         """Add a client's part at its positions (none: all it holds)."""
-        where = _places(self._axis, client, positions)
-        total = self._totals.get(part.fraction_bits)
-        if total is None:
-            total = self._adder.zeros((self._axis.n_items, self._n_outputs))
-            self._totals[part.fraction_bits] = total
-        shape = (_size(self._axis, client, positions), self._n_outputs)
-        self._adder.add(total, where, load(self._adder, part, shape))
+        units = self._space.units(client, positions)
+        where = _places(self._axis, client, units)
+        shape = (_size(self._axis, client, units), self._space.width)
+        vector = load(self._adder, part, shape)
+        self._adder.add(self._total(part.fraction_bits), where, vector)
+        if self._wears:
+            self._n_summands[where] += 1
+
+    @property
+    def is_worn(self) -> bool:
+        """Whether more was added somewhere than the scheme takes in the long run."""
+        return self._wears and self._n_summands.max() >= self._adder.capacity
+
+    def replace(
+        self, client: int, anew: Sequence[Sealed], positions: IntArray | None
+    ) -> None:
+        """Take the same numbers, sealed anew, at a client's positions."""
+        if [part.fraction_bits for part in anew] != list(self._totals):
+            raise RemoteProtocolError("what is sealed anew stands on other grids")
+        units = self._space.units(client, positions)
+        where = _places(self._axis, client, units)
+        shape = (_size(self._axis, client, units), self._space.width)
+        vectors = [load(self._adder, part, shape) for part in anew]
+        for total, vector in zip(self._totals.values(), vectors, strict=True):
+            self._adder.put(total, where, vector)
+        self._n_summands[where] = 1
+
+    def _total(self, fraction_bits: int) -> Any:
+        if fraction_bits not in self._totals:
+            shape = (self._axis.n_items, self._space.width)
+            self._totals[fraction_bits] = self._adder.zeros(shape)
+        return self._totals[fraction_bits]
 
     def take(self, client: int, positions: IntArray | None) -> Sums:
         """Return the sum at a client's positions, and at no others."""
-        where = _places(self._axis, client, positions)
+        where = _places(self._axis, client, self._space.units(client, positions))
         return [
             Sealed(bits, self._adder.dump(self._adder.take(total, where)))
             for bits, total in self._totals.items()
@@ -57,8 +88,8 @@ class CachedSum:
     The parts of absent clients stay, as the paper's ip_{k,i} and ŵ_{0,k,m} do.
     """
 
-    def __init__(self, axis: Axis, n_outputs: int, adder: Adder) -> None:
-        self._axis, self._n_outputs, self._adder = axis, n_outputs, adder
+    def __init__(self, space: Space) -> None:
+        self._space, self._axis, self._adder = space, space.axis, space.adder
         self._parts: dict[int, tuple[int, Any]] = {}
         self._borrowed: set[int] = set()  # whose part is the message it came in
         self._totals: dict[int, Any] | None = None
@@ -72,9 +103,10 @@ class CachedSum:
     def put(self, client: int, part: Sealed, positions: IntArray | None = None) -> None:
         """Replace a client's part (at some positions; none: all)."""
         self._totals, self._taken = None, {}
-        size = _size(self._axis, client, positions)
-        vector = load(self._adder, part, (size, self._n_outputs))
-        if positions is None:
+        units = self._space.units(client, positions)
+        shape = (_size(self._axis, client, units), self._space.width)
+        vector = load(self._adder, part, shape)
+        if units is None:
             self._parts[client] = (part.fraction_bits, vector)
             self._borrowed.add(client)
             return
@@ -85,11 +117,11 @@ class CachedSum:
             held = self._own_copy(client, held)
             self._parts[client] = (bits, held)
             self._borrowed.discard(client)
-        self._adder.put(held, positions, vector)
+        self._adder.put(held, units, vector)
 
     def _own_copy(self, client: int, held: Any) -> Any:
         """Return a part that may be changed, which a received message may not."""
-        copy = self._adder.zeros((len(self._axis.items[client]), self._n_outputs))
+        copy = self._adder.zeros((len(self._axis.items[client]), self._space.width))
         if held is not None:
             self._adder.add(copy, EVERYWHERE, held)
         return copy
@@ -99,8 +131,9 @@ class CachedSum:
 
         With positions the cost follows their number.
         """
-        if positions is not None:
-            return self._dumped(self._some(self._axis.items[client][positions]))
+        units = self._space.units(client, positions)
+        if units is not None:
+            return self._dumped(self._some(self._axis.items[client][units]))
         where = self._axis.places[client]
         if id(where) not in self._taken:
             totals = {b: self._adder.take(t, where) for b, t in self._all().items()}
@@ -122,7 +155,7 @@ class CachedSum:
                 together = self._parts[clients[0]][1]
                 if len(clients) > 1:
                     size = len(self._axis.items[clients[0]])
-                    together = self._adder.zeros((size, self._n_outputs))
+                    together = self._adder.zeros((size, self._space.width))
                     for client in clients:
                         self._adder.add(together, EVERYWHERE, self._parts[client][1])
                 self._adder.add(total, self._axis.places[clients[0]], together)
@@ -152,30 +185,46 @@ class CachedSum:
 
     def _level(self, totals: dict[int, Any], bits: int, size: int) -> Any:
         if bits not in totals:
-            totals[bits] = self._adder.zeros((size, self._n_outputs))
+            totals[bits] = self._adder.zeros((size, self._space.width))
         return totals[bits]
 
 
-def sum_of(parts: list[Sealed], shape: tuple[int, int], adder: Adder) -> Sums:
-    """Add up vectors that every sender has in full, such as totals."""
+def sum_of(parts: list[Sealed], count: int, adder: Adder) -> Sums:
+    """Add up vectors of so many numbers that every sender has in full: totals."""
     if len({part.fraction_bits for part in parts}) != 1:
         raise RemoteProtocolError("parts of one sum stand on different grids")
-    total = adder.zeros(shape)
+    everybody = Axis(1, (np.zeros(1, np.int64),))
+    total = RunningSum(space_of(everybody, np.zeros(1, np.int64), count, adder))
     for part in parts:
-        adder.add(total, EVERYWHERE, load(adder, part, shape))
-    return [Sealed(parts[0].fraction_bits, adder.dump(total))]
+        total.add(0, part, None)
+    return total.take_all()
 
 
-def open_sum(sums: Sums, shape: tuple[int, int], sealer: Sealer) -> FloatArray:
+def open_sum(
+    sums: Sums,
+    width: int,
+    sealer: Sealer,
+    arrangement: Arrangement,
+    items: IntArray | None = None,
+) -> FloatArray:
     """Return the reals of a sum over holders; an empty sum is zero."""
     try:
         parts = [
-            decode(sealer.open(vector.payload, shape), vector.fraction_bits)
+            decode(
+                sealer.open(vector.payload, width, arrangement, items),
+                vector.fraction_bits,
+            )
             for vector in sums
         ]
     except ValueError as error:
         raise RemoteProtocolError(f"a sum does not open: {error}") from None
-    return reduce(np.add, parts) if parts else np.zeros(shape)
+    n_items = arrangement.n_items if items is None else len(items)
+    return reduce(np.add, parts) if parts else np.zeros((n_items, width))
+
+
+def read_sum(sums: Sums, shape: tuple[int, int]) -> FloatArray:
+    """Return the reals of a sum that is not sealed."""
+    return open_sum(sums, shape[1], PlainSealer(), Arrangement.together(shape[0]))
 
 
 def load(adder: Adder, part: Sealed, shape: tuple[int, int]) -> Any:

@@ -26,11 +26,11 @@ from functools import cached_property
 
 import numpy as np
 
-from hyfdca.algorithms.aggregation import RunningSum, open_sum
+from hyfdca.algorithms.aggregation import RunningSum, read_sum
 from hyfdca.algorithms.bundle import BundleServer
 from hyfdca.algorithms.collecting import by_plane, lent_duals
+from hyfdca.algorithms.spaces import Space
 from hyfdca.axis import Axis, IntArray
-from hyfdca.crypto.plain import PlainSealer
 from hyfdca.losses import FloatArray
 from hyfdca.protocol import messages as m
 from hyfdca.protocol.codec import RemoteProtocolError, pack_indices, pack_reals
@@ -65,7 +65,9 @@ class Bucket:
 
     holders: list[int]
     labelled: frozenset[int]
-    axis: Axis
+    samples: IntArray
+    axis: Axis  # whose clients are places among the holders
+    spaces: dict[int, Space] = field(default_factory=dict)  # by width
     point: FloatArray | None = None  # where margins are being collected
     margins: RunningSum | None = None
     given: set[int] = field(default_factory=set)
@@ -107,7 +109,7 @@ class AsyncBundleServer(BundleServer):
             held = (np.isin(samples, layout.samples.items[c]) for c in holders)
             axis = Axis(len(samples), tuple(map(np.flatnonzero, held)))
             labelled = frozenset(c for c in holders if layout.labelled[c])
-            state = Bucket(holders, labelled, axis)
+            state = Bucket(holders, labelled, samples, axis)
             self._owe(state, None, None)
             states.append(state)
         return states
@@ -127,6 +129,14 @@ class AsyncBundleServer(BundleServer):
     def step(self) -> Conversation[None]:
         """Measure P along the way to the point, and go where it is lowest."""
         self.moved_by((yield from self.search(self.point)))
+
+    def _space(self, state: Bucket, width: int) -> Space:
+        """Return the space of vectors by the samples of a bucket."""
+        if width not in state.spaces:
+            state.spaces[width] = self.coordinator.vaults.of_some_samples(
+                state.samples, state.axis, width
+            )
+        return state.spaces[width]
 
     # The point
 
@@ -152,9 +162,8 @@ class AsyncBundleServer(BundleServer):
         for state in self.states:
             if state.point is None and state.last_point is not self.point:
                 state.point = state.last_point = self.point
-                n_outputs = self.coordinator.problem.n_outputs
-                adder = self.coordinator.adder
-                state.margins = RunningSum(state.axis, n_outputs, adder)
+                width = self.coordinator.problem.n_outputs
+                state.margins = RunningSum(self._space(state, width))
                 state.given = set()
 
     # Margins
@@ -216,9 +225,9 @@ class AsyncBundleServer(BundleServer):
             state.number,
             point,
             margins,
-            RunningSum(coordinator.layout.features, width, coordinator.feature_adder),
+            RunningSum(coordinator.vaults.by_feature(width)),
             np.zeros((1, width)),
-            RunningSum(state.axis, width, coordinator.adder) if is_lent else None,
+            RunningSum(self._space(state, width)) if is_lent else None,
             coordinator.spec("duals"),
         )
 
@@ -259,7 +268,7 @@ class AsyncBundleServer(BundleServer):
             buckets = wanted[client]
             self._check_length(client, reply.slopes, buckets)
             shape = (len(buckets), len(VISIT_PLACES) * coordinator.problem.n_outputs)
-            conjugates = open_sum([reply.offsets], shape, PlainSealer())
+            conjugates = read_sum([reply.offsets], shape)
             for place, bucket in enumerate(buckets):
                 state = self._on_one_grid(bucket)
                 assert state.owed is not None  # noqa: S101  # it was asked for
@@ -337,9 +346,7 @@ class AsyncBundleServer(BundleServer):
         model, coordinator = self.model, self.coordinator
         n_outputs, n_planes = coordinator.problem.n_outputs, len(VISIT_PLACES)
         shape = (coordinator.layout.features.n_items, n_planes * n_outputs)
-        slopes = by_plane(
-            open_sum(owed.slopes.take_all(), shape, PlainSealer()), n_outputs
-        )
+        slopes = by_plane(read_sum(owed.slopes.take_all(), shape), n_outputs)
         offsets = -owed.conjugates.reshape(n_planes, n_outputs)
         # The first plane touches the bucket's loss at its point.
         along = 0.0 if owed.point is None else (slopes[0] * owed.point).sum(axis=0)

@@ -25,7 +25,6 @@ from typing import Any
 
 import numpy as np
 
-from hyfdca.algorithms.aggregation import sum_of
 from hyfdca.algorithms.buckets import Buckets, buckets_of, open_groups, sealed_groups
 from hyfdca.algorithms.certificate import Certificate, release
 from hyfdca.algorithms.collecting import PlaneCollection
@@ -185,7 +184,7 @@ class BundleServer:
         samples = coordinator.layout.samples
         notices = {
             client: m.BucketsNotice(
-                len(self.buckets.of_client[client]),
+                pack_indices(self.buckets.of_client[client]),
                 pack_indices(self.buckets.local(samples, client)),
             )
             for client in coordinator.everyone
@@ -341,6 +340,6 @@ class BundleServer:
         )
         shape = (len(steps), coordinator.problem.n_outputs)
         sealed = [part.vector for part in parts.values()]
-        total = sum_of(sealed, shape, coordinator.adder)
+        total = coordinator.sum_of(sealed, shape)
         [primals] = yield from coordinator.open_totals([total], [shape], "open search")
         return primals

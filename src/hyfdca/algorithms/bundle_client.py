@@ -14,8 +14,9 @@ from hyfdca.algorithms.plane_sums import PlaneSums
 from hyfdca.algorithms.planes import Slopes
 from hyfdca.algorithms.problem import Block, Problem
 from hyfdca.algorithms.visiting import Visiting
-from hyfdca.crypto.base import Sealer
+from hyfdca.crypto.arrangement import Arrangement
 from hyfdca.crypto.fixedpoint import GridOverflowError
+from hyfdca.crypto.schemes import Sealers
 from hyfdca.loss_kernels import sums_along, touching_duals
 from hyfdca.losses import FloatArray
 from hyfdca.protocol import messages as m
@@ -29,6 +30,7 @@ from hyfdca.protocol.codec import (
 )
 
 _FLOAT_ERROR = 1e-15  # of a margin that is moved along, as a share of its size
+_MOST_BUCKETS = 1_000_000
 _BLOCK = 65536  # samples whose duals are in memory at a time
 
 
@@ -38,8 +40,8 @@ class BundleClient(Holder):
     Margins are those of its samples, if it has labels; weights those of its features.
     """
 
-    def __init__(self, problem: Problem, block: Block, sealer: Sealer) -> None:
-        super().__init__(problem, block, sealer)
+    def __init__(self, problem: Problem, block: Block, sealers: Sealers) -> None:
+        super().__init__(problem, block, sealers)
         by_sample = (self.n_held, problem.n_outputs)
         by_feature = (self.n_features, problem.n_outputs)
         if block.labels is not None:
@@ -52,6 +54,7 @@ class BundleClient(Holder):
         self.counted = self.weighted(counted)  # zero where others count
         self.buckets = np.zeros(self.n_held, np.uint32)
         self.n_buckets = 1
+        self.bucket_arrangement = Arrangement.apart(1)
         self._delivered: dict[int, FloatArray] = {}  # duals, for candidates
         self.phases = {
             **self.phases,
@@ -68,8 +71,10 @@ class BundleClient(Holder):
         }
 
     def _take_buckets(self, notice: m.BucketsNotice) -> None:
-        places = unpack_places(notice.buckets, self.n_held, notice.n_buckets)
-        self.n_buckets, self.buckets = notice.n_buckets, places.astype(np.uint32)
+        numbers = unpack_indices(notice.numbers, _MOST_BUCKETS)
+        places = unpack_places(notice.buckets, self.n_held, len(numbers))
+        self.n_buckets, self.buckets = len(numbers), places.astype(np.uint32)
+        self.bucket_arrangement = Arrangement(numbers)
 
     # New planes
 
@@ -159,7 +164,7 @@ class BundleClient(Holder):
     def _adopt(self, request: m.AdoptPlanesRequest) -> m.Message:
         """Take the duals of new planes from the samples' designated holders."""
         sums = PlaneSums(self, self.n_buckets, request.n_planes)
-        duals = self.opened(request.duals, (self.n_held, sums.width))
+        duals = self.opened_samples(request.duals, width=sums.width)
         sums.add(EVERYWHERE, self.buckets, duals)
         try:
             return m.Parts(sums.slopes(request.grid))
@@ -179,16 +184,16 @@ class BundleClient(Holder):
         if np.any(units <= 0):
             raise RemoteProtocolError("a unit of Gram entries is not positive")
         if is_new:
-            shape = (self.n_features, request.n_planes * problem.n_outputs)
+            width = request.n_planes * problem.n_outputs
             new = [
-                by_plane(self.opened(s, shape, self.feature_sealer), problem.n_outputs)
+                by_plane(self.opened_features(s, width), problem.n_outputs)
                 for s in request.slopes
             ]
             self._slopes.keep(kept)
             self._slopes.append(request.first, np.concatenate(new))
         products = self._slopes.products(n_new, self.block.counts_feature)
         scaled = products / (problem.l2_scale * problem.n_samples * units[:, None])
-        return self.part(scaled.reshape(-1, problem.n_outputs), request.grid)
+        return self.total_part(scaled, request.grid)
 
     # A new point
 
@@ -207,7 +212,7 @@ class BundleClient(Holder):
             weights = combined / problem.l2_scale
         self._go(request.move)
         self.weights = weights
-        return self.part(self.products(slice(None), weights), request.grid)
+        return self.sample_part(self.products(EVERYWHERE, weights), request.grid)
 
     def _search(self, request: m.SearchRequest) -> m.Message:
         """Return this client's part of P at some steps to the trial point, above."""
@@ -218,12 +223,12 @@ class BundleClient(Holder):
         along = self.best_weights[counted] + steps[:, None, None] * change[counted]
         totals = 0.5 * problem.l2_strength * (along**2).sum(axis=1)
         if self.block.labels is not None:
-            self.margins = self.opened(request.margins, (self.n_held, -1))
+            self.margins = self.opened_samples(request.margins)
             self._step = grid_step(request.margins)
             totals += self._losses_along(steps, self.block.labels)
         # A step where P does not fit is never taken: P(0) fits.
         largest = math.ldexp(1.0, request.grid.limit_bits - request.grid.fraction_bits)
-        return self.part(np.minimum(above(totals), largest), request.grid, "up")
+        return self.total_part(np.minimum(above(totals), largest), request.grid, "up")
 
     def _losses_along(self, steps: FloatArray, labels: FloatArray) -> FloatArray:
         """Return mean losses of the samples counted here, at worst, by step."""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hyfdca.algorithms.aggregation import EVERYWHERE, CachedSum, sum_of
+from hyfdca.algorithms.aggregation import EVERYWHERE, CachedSum
 from hyfdca.algorithms.problem import SLACK
 from hyfdca.axis import IntArray
 from hyfdca.losses import FloatArray
@@ -79,7 +79,7 @@ def certify(coordinator: DualCoordinator) -> Conversation[Certificate]:
     )
     sealed = [part.vector for part in parts.values()]
     shape = (_N_TOTALS, coordinator.problem.n_outputs)
-    total = sum_of(sealed, shape, coordinator.adder)
+    total = coordinator.sum_of(sealed, shape)
     [totals] = yield from coordinator.open_totals([total], [shape])
     coordinator.n_measured = number
     loss, conjugate, norm, norm_above = totals.sum(axis=1).tolist()
@@ -166,14 +166,15 @@ class Measuring:
         holder = self._holder
         rows = holder.unpack_rows(request.positions)
         self._duals = holder.duals.copy()
-        self._duals[rows] = holder.opened(request.duals, (holder.count(rows), -1))
+        self._duals[rows] = holder.opened_samples(request.duals, rows)
         share = holder.combine(EVERYWHERE, holder.weighted(self._duals))
         return holder.feature_part(share, request.grid)
 
     def _margins(self, request: m.MarginsRequest) -> m.Message:
         holder, sums = self._holder, request.weights or []
         self._weights, self._weights_step = holder.opened_weights(sums), grid_step(sums)
-        return holder.part(holder.products(EVERYWHERE, self._weights), request.grid)
+        products = holder.products(EVERYWHERE, self._weights)
+        return holder.sample_part(products, request.grid)
 
     def _losses(self, request: m.LossesRequest) -> m.Message:
         """Return this client's part of (loss, conjugate, λ/2||w||², the same above).
@@ -197,13 +198,14 @@ class Measuring:
         totals[3] = 0.5 * problem.l2_strength * ((sizes + error) ** 2).sum(axis=0)
         last = {n: w for n, w in self._certified.items() if n == request.number - 1}
         self._certified = {**last, request.number: self._weights}
-        return holder.part(totals, request.grid, "up")
+        return holder.total_part(totals, request.grid, "up")
 
     def _loss_totals(self, sums: m.Sums, labels: FloatArray) -> FloatArray:
         """Return mean loss and mean conjugate over the samples counted here."""
         holder, loss = self._holder, self._holder.problem.loss
         counted = holder.block.counts_sample
-        margins = holder.opened(sums, (int(counted.sum()), -1))
+        rows = EVERYWHERE if counted.all() else np.flatnonzero(counted)
+        margins = holder.opened_samples(sums, rows)
         error = holder.sample_holders[counted, None] * grid_step(sums) / 2
         above, below = (
             loss.value(margins + sign * error, labels[counted]) for sign in (1, -1)

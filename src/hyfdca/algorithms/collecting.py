@@ -17,13 +17,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hyfdca.algorithms.aggregation import RunningSum, open_sum, sum_of
+from hyfdca.algorithms.aggregation import RunningSum, read_sum
 from hyfdca.algorithms.buckets import Buckets
 from hyfdca.algorithms.coordinator import Coordinator
 from hyfdca.algorithms.planes import CuttingModel, Told
-from hyfdca.axis import Axis
-from hyfdca.crypto.fixedpoint import grid_for
-from hyfdca.crypto.plain import PlainSealer
 from hyfdca.losses import FloatArray
 from hyfdca.protocol import messages as m
 from hyfdca.protocol.codec import RemoteProtocolError, pack_indices, pack_reals
@@ -62,7 +59,7 @@ class PlaneCollection:
         buckets = np.repeat(np.arange(self.buckets.n_buckets), self.n_planes)
         shape = (self.buckets.n_buckets, self.n_planes * coordinator.problem.n_outputs)
         if coordinator.problem.profile == "open":
-            conjugates = open_sum(offsets, shape, PlainSealer())
+            conjugates = read_sum(offsets, shape)
             told = self._read_slopes(slopes)
         else:
             conjugates, told = yield from self._told_gram(slopes, offsets, shape)
@@ -96,12 +93,11 @@ class PlaneCollection:
             ),
             m.Planes,
         )
-        axis = Axis(self.buckets.n_buckets, self.buckets.of_client)
-        offsets = RunningSum(axis, width, coordinator.feature_adder)
-        slopes = [
-            RunningSum(layout.features, width, coordinator.feature_adder)
-            for _ in range(self.buckets.n_buckets)
-        ]
+        vaults, n_buckets = coordinator.vaults, self.buckets.n_buckets
+        of_client = self.buckets.of_client
+        offsets = RunningSum(vaults.by_bucket(of_client, n_buckets, width))
+        by_feature = vaults.by_feature(width)
+        slopes = [RunningSum(by_feature) for _ in range(n_buckets)]
         for client, reply in replies.items():
             offsets.add(client, reply.offsets, None)
             self._add_slopes(slopes, client, reply.slopes)
@@ -146,7 +142,7 @@ class PlaneCollection:
         """Pass the designated holders' duals on to the holders without labels."""
         coordinator, layout = self.coordinator, self.coordinator.layout
         width = self.n_planes * coordinator.problem.n_outputs
-        lent = RunningSum(layout.samples, width, coordinator.adder)
+        lent = RunningSum(coordinator.vaults.by_sample(width))
         for client, reply in replies.items():
             lent.add(client, lent_duals(client, reply, 1)[0], None)
         adopted = yield from coordinator.gather(
@@ -165,10 +161,7 @@ class PlaneCollection:
         """Keep what the open profile shows; return the Gram entries if wanted."""
         n_outputs = self.coordinator.problem.n_outputs
         shape = (self.coordinator.layout.features.n_items, self.n_planes * n_outputs)
-        new = [
-            by_plane(open_sum(s.take_all(), shape, PlainSealer()), n_outputs)
-            for s in slopes
-        ]
+        new = [by_plane(read_sum(s.take_all(), shape), n_outputs) for s in slopes]
         return self.model.remember(np.concatenate(new))
 
     def _told_gram(
@@ -185,7 +178,7 @@ class PlaneCollection:
         n_outputs = coordinator.problem.n_outputs
         longest = _ROOM * model.longest_new
         if longest:
-            coordinator.grids["gram"] = grid_for(longest, n_clients)
+            coordinator.grids["gram"] = coordinator.grid_for(longest, n_clients)
         lengths = np.append(model.lengths, np.full(n_new, longest or 1.0))
         kept, units = pack_indices(model.sloped), pack_reals(lengths)
         parts = yield from coordinator.gather(
@@ -205,9 +198,10 @@ class PlaneCollection:
         entries = (n_new * len(lengths), n_outputs)
         sealed = [part.vector for part in parts.values()]
         conjugates, scaled = yield from coordinator.open_totals(
-            [offsets, sum_of(sealed, entries, coordinator.adder)],
+            [offsets, coordinator.sum_of(sealed, entries)],
             [shape, entries],
             "open planes",
+            apart=(0,),
         )
         gram = scaled.reshape(n_new, -1, n_outputs) * lengths[:, None]
         error = n_clients * coordinator.grid_step("gram") / 2

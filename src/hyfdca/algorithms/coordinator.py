@@ -2,6 +2,7 @@
 
 | exchange       | down                        | up                        |
 |----------------|-----------------------------|---------------------------|
+| arrange        | schemes, owner groups       | -                         |
 | bounds         | -                           | public bounds, open       |
 | norms, prepare | sums of ||x_i||², counts    | parts of ||x_i||², sealed |
 | open           | grand totals, to one client | totals, open              |
@@ -15,11 +16,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from hyfdca.algorithms.aggregation import CachedSum
+from hyfdca.algorithms.aggregation import CachedSum, sum_of
 from hyfdca.algorithms.problem import Problem
-from hyfdca.crypto.base import Adder
+from hyfdca.algorithms.vaults import Vaults
 from hyfdca.crypto.fixedpoint import EXACT_BITS, Grid, grid_for
-from hyfdca.crypto.plain import PlainAdder
+from hyfdca.crypto.schemes import Adders
 from hyfdca.layout import Layout
 from hyfdca.losses import FloatArray
 from hyfdca.protocol import messages as m
@@ -44,32 +45,42 @@ class DivergenceError(ArithmeticError):
 
 
 class Coordinator:
-    """The server's sums and the exchanges that all algorithms share."""
+    """The server's sums and the exchanges that all algorithms share.
+
+    Parameters
+    ----------
+    drawn_share : float
+        Of its samples, that a client usually changes in a round.
+    """
 
     def __init__(
-        self, problem: Problem, layout: Layout, adder: Adder, session: ServerSession
+        self,
+        problem: Problem,
+        layout: Layout,
+        adders: Adders,
+        session: ServerSession,
+        drawn_share: float = 1.0,
     ) -> None:
         self.problem, self.layout, self.session = problem, layout, session
-        self.adder = adder
-        self.feature_adder = PlainAdder() if problem.profile == "open" else adder
+        self.vaults = Vaults(problem, layout, adders, drawn_share)
         self.everyone = list(range(layout.n_clients))
         self.grids: dict[str, Grid] = {}
         self._finest: dict[str, int] = {}
 
-    def sample_sum(self, n_outputs: int | None = None) -> CachedSum:
+    def sample_sum(self, width: int | None = None) -> CachedSum:
         """Return an empty sum by sample."""
-        width = n_outputs or self.problem.n_outputs
-        return CachedSum(self.layout.samples, width, self.adder)
+        return CachedSum(self.vaults.by_sample(width or self.problem.n_outputs))
 
-    def feature_sum(self, n_outputs: int | None = None) -> CachedSum:
+    def feature_sum(self, width: int | None = None) -> CachedSum:
         """Return an empty sum by feature, readable as the profile says."""
-        width = n_outputs or self.problem.n_outputs
-        return CachedSum(self.layout.features, width, self.feature_adder)
+        return CachedSum(self.vaults.by_feature(width or self.problem.n_outputs))
 
     # Set-up
 
     def set_up(self) -> Conversation[None]:
-        """Choose grids, sum ||x_i||² over holders, tell clients the counts."""
+        """Choose schemes and grids, sum ||x_i||² over holders, tell the counts."""
+        notices = {client: self.vaults.notice(client) for client in self.everyone}
+        yield from self.session.tell("arrange", notices)
         bounds = yield from self.session.ask(
             "bounds", dict.fromkeys(self.everyone, m.Message()), m.Bounds
         )
@@ -116,31 +127,50 @@ class Coordinator:
         column_sum = max(b.column_sum for b in bounds)
         n_clients = layout.n_clients
         self.grids = {
-            "norms": grid_for(max(b.row_norm for b in bounds), holders),
-            "duals": grid_for(largest_dual, holders, EXACT_BITS),
-            "margins": grid_for(_MARGIN_HEADROOM * reach, holders),
-            "shares": grid_for(largest_dual * column_sum, feature_holders),
-            "totals": grid_for(_MARGIN_HEADROOM * loss_at_zero, n_clients),
-            "offsets": grid_for(_MARGIN_HEADROOM * loss_at_zero, n_clients),
+            "norms": self.grid_for(max(b.row_norm for b in bounds), holders),
+            "duals": self.grid_for(largest_dual, holders, EXACT_BITS),
+            "margins": self.grid_for(_MARGIN_HEADROOM * reach, holders),
+            "shares": self.grid_for(largest_dual * column_sum, feature_holders),
+            "totals": self.grid_for(_MARGIN_HEADROOM * loss_at_zero, n_clients),
+            "offsets": self.grid_for(_MARGIN_HEADROOM * loss_at_zero, n_clients),
             # σ·σ'/(λN²) of the first planes, whose duals are the slopes at 0
-            "gram": grid_for(slope**2 * row_norm / problem.l2_strength, n_clients),
+            "gram": self.grid_for(slope**2 * row_norm / problem.l2_strength, n_clients),
         }
         self._longest_row = math.sqrt(max(b.row_norm for b in bounds))
 
+    def grid_for(self, bound: float, n_summands: int, bits: int = 64) -> Grid:
+        """Return the finest grid that the study's precision gives sums of numbers."""
+        return grid_for(bound, n_summands, min(bits, self.vaults.sum_bits))
+
     # Totals
+
+    def sum_of(self, parts: list[m.Sealed], shape: tuple[int, int]) -> m.Sums:
+        """Add up totals that every sender has in full."""
+        return sum_of(parts, math.prod(shape), self.vaults.totals_adder)
 
     def open_totals(
         self,
         totals: list[m.Sums],
         shapes: list[tuple[int, int]],
         phase: str = "open",
+        apart: tuple[int, ...] = (),
     ) -> Conversation[list[FloatArray]]:
-        """Have the lowest-ranked client that is present open sealed grand totals."""
+        """Have the lowest-ranked client that is present open sealed grand totals.
+
+        ``apart`` are those among them whose rows were summed apart, by bucket.
+        """
         opener = min(self.session.present or self.everyone)
-        request = m.OpenRequest(totals, [height * width for height, width in shapes])
+        sizes = [math.prod(shape) for shape in shapes]
+        request = m.OpenRequest(
+            totals,
+            [
+                shape if place in apart else (1, size)
+                for place, (shape, size) in enumerate(zip(shapes, sizes, strict=True))
+            ],
+        )
         replies = yield from self.session.ask(phase, {opener: request}, m.Opened)
-        numbers = unpack_reals(replies[opener].values, sum(request.counts))
-        parts = np.split(numbers, np.cumsum(request.counts)[:-1])
+        numbers = unpack_reals(replies[opener].values, sum(sizes))
+        parts = np.split(numbers, np.cumsum(sizes)[:-1])
         return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
 
     # Asking on a grid
@@ -198,7 +228,7 @@ class Coordinator:
         longest = float(np.sqrt(squared_norms.max() / self.problem.l2_strength))
         holders = int(self.layout.samples.counts.max(initial=1))
         bound = self._longest_row * longest * (1 + _SLACK)
-        self.grids[grid] = grid_for(bound, holders)
+        self.grids[grid] = self.grid_for(bound, holders)
 
     def grid_step(self, name: str) -> float:
         """Return the width of the present grid of a kind of vector."""

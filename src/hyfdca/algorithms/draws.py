@@ -131,6 +131,12 @@ def local_steps(settings: HyfdcaSettings, layout: Layout, client: int) -> int:
     return min(wanted, n_held)
 
 
+def drawn_share(settings: HyfdcaSettings, layout: Layout) -> float:
+    """Return the share of all holdings of samples that is drawn in a round."""
+    steps = sum(local_steps(settings, layout, k) for k in range(layout.n_clients))
+    return steps / max(sum(map(len, layout.samples.items)), 1)
+
+
 @dataclass(frozen=True)
 class Draw:
     """Who updates which samples in a round.

@@ -12,12 +12,11 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from hyfdca.algorithms.aggregation import CachedSum, RunningSum, open_sum
+from hyfdca.algorithms.aggregation import CachedSum, RunningSum, read_sum
 from hyfdca.algorithms.coordinator import Coordinator
 from hyfdca.algorithms.problem import Problem
 from hyfdca.axis import IntArray
-from hyfdca.crypto.base import Adder
-from hyfdca.crypto.plain import PlainSealer
+from hyfdca.crypto.schemes import Adders
 from hyfdca.layout import Layout
 from hyfdca.losses import FloatArray
 from hyfdca.protocol import messages as m
@@ -31,10 +30,15 @@ class DualCoordinator(Coordinator):
     """The sums of a study that changes duals, and who has heard of what."""
 
     def __init__(
-        self, problem: Problem, layout: Layout, adder: Adder, session: ServerSession
+        self,
+        problem: Problem,
+        layout: Layout,
+        adders: Adders,
+        session: ServerSession,
+        drawn_share: float = 1.0,
     ) -> None:
-        super().__init__(problem, layout, adder, session)
-        self.duals = RunningSum(layout.samples, problem.n_outputs, adder)
+        super().__init__(problem, layout, adders, session, drawn_share)
+        self.duals = RunningSum(self.vaults.by_sample(problem.n_outputs))
         self.margins = self.sample_sum()
         self.shares = self.feature_sum()
         # Positions whose dual changed since the client last heard of it; None for all.
@@ -49,8 +53,7 @@ class DualCoordinator(Coordinator):
         if self.problem.profile != "open":
             raise LocalProtocolError("only the open profile shows sums by feature")
         shape = (self.layout.features.n_items, self.problem.n_outputs)
-        read = open_sum(total.take_all(), shape, PlainSealer())
-        return read / self.problem.l2_scale
+        return read_sum(total.take_all(), shape) / self.problem.l2_scale
 
     # The two primitives
 
@@ -114,6 +117,24 @@ class DualCoordinator(Coordinator):
         """Add changes of drawn duals to the sealed duals."""
         for client, part in parts.items():
             self.duals.add(client, part.vector, drawn[client])
+
+    def reseal_duals(self, present: Iterable[int]) -> Conversation[None]:
+        """Have sums of many changes sealed anew, each by its first holder present."""
+        if not self.duals.is_worn:
+            return
+        here, samples = set(present), self.layout.samples
+        first = samples.first_holders([client in here for client in self.everyone])
+        rows = {c: np.flatnonzero(first[samples.items[c]] == c) for c in sorted(here)}
+        requests = {
+            client: m.ResealRequest(
+                self.duals.take(client, positions), pack_indices(positions)
+            )
+            for client, positions in rows.items()
+            if len(positions)
+        }
+        replies = yield from self.session.ask("reseal", requests, m.Resealed)
+        for client, reply in replies.items():
+            self.duals.replace(client, reply.vectors, rows[client])
 
     def announce(self, positions: dict[int, IntArray | None]) -> None:
         """Note for every holder, absent or not, whose duals it must hear of."""

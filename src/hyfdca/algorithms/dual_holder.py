@@ -6,9 +6,11 @@ import numpy as np
 
 from hyfdca.algorithms.aggregation import EVERYWHERE
 from hyfdca.algorithms.certificate import Measuring, grid_step
-from hyfdca.algorithms.holder import Holder, Rows
+from hyfdca.algorithms.holder import Holder
 from hyfdca.algorithms.problem import Block, Problem
-from hyfdca.crypto.base import Sealer
+from hyfdca.algorithms.sealing import Rows
+from hyfdca.crypto.fixedpoint import GridOverflowError
+from hyfdca.crypto.schemes import Sealers
 from hyfdca.losses import FloatArray
 from hyfdca.protocol import messages as m
 from hyfdca.protocol.client import Phase
@@ -24,12 +26,14 @@ class DualHolder(Holder):
     its features) and ``share`` (its part of λN w).
     """
 
-    def __init__(self, problem: Problem, block: Block, sealer: Sealer) -> None:
-        super().__init__(problem, block, sealer)
+    def __init__(self, problem: Problem, block: Block, sealers: Sealers) -> None:
+        super().__init__(problem, block, sealers)
         self.duals = np.zeros((self.n_held, problem.n_outputs))
         self.weights = np.zeros((self.n_features, problem.n_outputs))
         self.share = np.zeros((self.n_features, problem.n_outputs))
         self.weights_step = 0.0  # of the grid that the weights' sum came on
+        # Margins as they were last sent: packed schemes replace whole blocks.
+        self._sent = np.zeros(self.duals.shape, np.int64)
         self.phases = {
             **self.phases,
             "shares": Phase(m.SharesRequest, self._shares),
@@ -43,7 +47,7 @@ class DualHolder(Holder):
     def _shares(self, request: m.SharesRequest) -> m.Message:
         """PrimalAggregation: take the duals that changed, return Σ_i α_i x_{k,i}."""
         rows = self.unpack_rows(request.positions)
-        self.set_duals(rows, self.opened(request.duals, (self.count(rows), -1)))
+        self.set_duals(rows, self.opened_samples(request.duals, rows))
         return self.feature_part(self.share, request.grid)
 
     def set_duals(self, rows: Rows, duals: FloatArray) -> None:
@@ -68,9 +72,15 @@ class DualHolder(Holder):
         rows = self.unpack_rows(request.positions)
         if request.weights is not None:
             self._weights(m.WeightsNotice(request.weights))
-        return self.part(self.products(rows, self.weights), request.grid)
+        margins = self.products(rows, self.weights)
+        try:
+            numbers = self.encoded(margins, request.grid)
+        except GridOverflowError:
+            return m.TooLarge()
+        self._sent[rows] = numbers
+        sealed = self.sealed_samples(numbers, request.grid, rows, self._sent)
+        return m.Part(sealed)
 
     def opened_weights(self, sums: m.Sums) -> FloatArray:
         """Return what shares of this client's features add up to, over λN."""
-        total = self.opened(sums, (self.n_features, -1), self.feature_sealer)
-        return total / self.problem.l2_scale
+        return self.opened_features(sums) / self.problem.l2_scale

@@ -3,46 +3,35 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hyfdca.algorithms.aggregation import EVERYWHERE, open_sum
+from hyfdca.algorithms.aggregation import EVERYWHERE
 from hyfdca.algorithms.problem import SLACK, Block, Problem
-from hyfdca.axis import BoolArray, IntArray
-from hyfdca.crypto.base import Sealer
-from hyfdca.crypto.fixedpoint import Grid, GridOverflowError, Rounding, decode
-from hyfdca.crypto.plain import PlainSealer
+from hyfdca.algorithms.sealing import Rows, Sealing
+from hyfdca.axis import BoolArray
+from hyfdca.crypto.schemes import Sealers
 from hyfdca.kernels import add_row_combination, row_norms, row_products, unsigned
 from hyfdca.losses import FloatArray
 from hyfdca.protocol import messages as m
 from hyfdca.protocol.client import Phase
-from hyfdca.protocol.codec import (
-    RemoteProtocolError,
-    pack_reals,
-    unpack_counts,
-    unpack_indices,
-)
-
-Rows = IntArray | slice  # numbers of rows, or all of them
+from hyfdca.protocol.codec import RemoteProtocolError, pack_reals, unpack_counts
 
 
-class Holder:
+class Holder(Sealing):
     """A client's data, and the phases that all algorithms share."""
 
-    def __init__(self, problem: Problem, block: Block, sealer: Sealer) -> None:
-        self.problem, self.block = problem, block
-        self._sealer = sealer
-        # In the open profile the server reads what is summed by feature.
-        self.feature_sealer = PlainSealer() if problem.profile == "open" else sealer
+    def __init__(self, problem: Problem, block: Block, sealers: Sealers) -> None:
         X = block.X
-        self.n_held, self.n_features = X.shape
+        super().__init__(problem.profile, sealers, X.shape, problem.n_outputs)
+        self.problem, self.block = problem, block
         self._csr = (unsigned(X.indptr), unsigned(X.indices), X.data)
         self._every_row = np.arange(self.n_held, dtype=np.uint32)
-        self.phases: Mapping[str, Phase] = {
+        self.phases = {
+            **self.phases,
             "bounds": Phase(m.Message, self._bounds),
             "norms": Phase(m.GridRequest, self._norms),
             "prepare": Phase(m.Prepare, self._prepare),
@@ -78,12 +67,12 @@ class Holder:
         )
 
     def _norms(self, request: m.GridRequest) -> m.Message:
-        return self.part(self._partial_norms, request.grid)
+        return self.sample_part(self._partial_norms, request.grid)
 
     def _prepare(self, request: m.Prepare) -> None:
         """Take the set-up sums: ||x_i||² and how many clients hold what."""
         shape = (self.n_held, self.problem.n_outputs)
-        self.squared_norms = self.opened(request.norms, (self.n_held, 1))
+        self.squared_norms = self.opened_samples(request.norms, width=1)
         norms = np.broadcast_to(self.squared_norms, shape)
         self.curvatures = self.weighted(norms) / self.problem.l2_scale
         self.sample_holders = unpack_counts(request.sample_holders, self.n_held)
@@ -93,64 +82,13 @@ class Holder:
     # Totals
 
     def _open(self, request: m.OpenRequest) -> m.Opened:
-        if len(request.totals) != len(request.counts):
-            raise RemoteProtocolError("totals and their counts do not match")
-        pairs = zip(request.totals, request.counts, strict=True)
-        opened = [self.opened(totals, (count, 1)) for totals, count in pairs]
-        return m.Opened(pack_reals(np.concatenate(opened).ravel()))
+        if len(request.totals) != len(request.shapes):
+            raise RemoteProtocolError("totals and their shapes do not match")
+        pairs = zip(request.totals, request.shapes, strict=True)
+        opened = [self.opened_totals(totals, shape).ravel() for totals, shape in pairs]
+        return m.Opened(pack_reals(np.concatenate(opened)))
 
-    # Vectors on the grid
-
-    def part(
-        self,
-        values: FloatArray,
-        grid: m.GridSpec,
-        rounding: Rounding = "nearest",
-        sealer: Sealer | None = None,
-    ) -> m.Part | m.TooLarge:
-        """Return values sealed on a grid, or the request for a coarser one."""
-        try:
-            return m.Part(self.sealed(values, grid, rounding, sealer))
-        except GridOverflowError:
-            return m.TooLarge()
-
-    def feature_part(self, values: FloatArray, grid: m.GridSpec) -> m.Message:
-        """Return a sum by feature, sealed as the profile says."""
-        return self.part(values, grid, sealer=self.feature_sealer)
-
-    def sealed(
-        self,
-        values: FloatArray,
-        grid: m.GridSpec,
-        rounding: Rounding = "nearest",
-        sealer: Sealer | None = None,
-    ) -> m.Sealed:
-        """Return values sealed on a grid; raises ``GridOverflowError``."""
-        numbers = Grid(grid.fraction_bits, grid.limit_bits).encode(values, rounding)
-        return m.Sealed(grid.fraction_bits, (sealer or self._sealer).seal(numbers))
-
-    def on_grid(self, values: FloatArray, grid: m.GridSpec) -> FloatArray:
-        """Return values rounded towards zero as they would arrive from elsewhere."""
-        numbers = Grid(grid.fraction_bits, grid.limit_bits).encode(values, "to zero")
-        return decode(numbers, grid.fraction_bits)
-
-    def opened(
-        self, sums: m.Sums, shape: tuple[int, int], sealer: Sealer | None = None
-    ) -> FloatArray:
-        """Return the reals of a sum over holders; a width of -1 stands for outputs."""
-        size, width = shape
-        shape = (size, self.problem.n_outputs if width < 0 else width)
-        return open_sum(sums, shape, sealer or self._sealer)
-
-    def unpack_rows(self, positions: memoryview | None) -> Rows:
-        """Return the rows that a message names; none stands for all."""
-        if positions is None:
-            return EVERYWHERE
-        return unpack_indices(positions, self.n_held)
-
-    def count(self, rows: Rows) -> int:
-        """Return how many rows these are."""
-        return self.n_held if isinstance(rows, slice) else len(rows)
+    # The block
 
     @property
     def csr(self) -> Any:

@@ -21,6 +21,7 @@ participation and 2 where moreover every sample has one holder (no margins excha
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -30,7 +31,6 @@ import numpy as np
 from hyfdca.algorithms.certificate import DualServer
 from hyfdca.algorithms.draws import Draw, Draws, HyfdcaSettings
 from hyfdca.algorithms.dual_holder import DualHolder
-from hyfdca.algorithms.holder import Rows
 from hyfdca.algorithms.interaction import (
     SAFETY,
     InteractionProbe,
@@ -38,8 +38,9 @@ from hyfdca.algorithms.interaction import (
     safe_factors,
 )
 from hyfdca.algorithms.problem import Block, Problem
+from hyfdca.algorithms.sealing import Rows
 from hyfdca.axis import IntArray
-from hyfdca.crypto.base import Sealer
+from hyfdca.crypto.schemes import Sealers
 from hyfdca.losses import FloatArray
 from hyfdca.protocol import messages as m
 from hyfdca.protocol.client import Phase
@@ -103,6 +104,7 @@ class HyfdcaServer(DualServer):
             yield from self.secure_inner_product(participants, draw)
         else:
             yield from self.coordinator.send_weights(participants)
+        yield from self.coordinator.reseal_duals(participants)
         self._previous = set(participants)
         # Only where all is sent anew: a share kept up to date gathers rounding.
         is_hybrid = not self.coordinator.layout.is_horizontal
@@ -211,8 +213,8 @@ class HyfdcaServer(DualServer):
 class HyfdcaClient(DualHolder):
     """A client's half: Algorithms 3 and 5."""
 
-    def __init__(self, problem: Problem, block: Block, sealer: Sealer) -> None:
-        super().__init__(problem, block, sealer)
+    def __init__(self, problem: Problem, block: Block, sealers: Sealers) -> None:
+        super().__init__(problem, block, sealers)
         self.phases = {
             **self.phases,
             **InteractionProbe(self).phases,
@@ -245,15 +247,23 @@ class HyfdcaClient(DualHolder):
             towards = -loss.derivative(margins, labels) - duals
             reach = request.cap * request.aggregation_step * towards
             change = np.clip(change, np.minimum(reach, 0), np.maximum(reach, 0))
+        change /= self._divisors(rows, request)
+        if not self._has_room(rows, change, request.grid):
+            return m.TooLarge()
         # Towards zero: a rounded dual never leaves the domain of its conjugate.
-        return self.part(
-            change / self._divisors(rows, request), request.grid, "to zero"
-        )
+        return self.sample_part(change, request.grid, "to zero", rows)
+
+    def _has_room(self, rows: Rows, change: FloatArray, grid: m.GridSpec) -> bool:
+        """Return whether duals stay in the range of a sum if all change them so."""
+        holders = self.label_holders[rows, None]
+        most = int(holders.max(initial=1) - 1).bit_length()
+        room = math.ldexp(1.0, grid.limit_bits + most - grid.fraction_bits)
+        return bool(np.all(np.abs(self.duals[rows]) + holders * np.abs(change) <= room))
 
     def _margins_of(self, rows: Rows, request: m.StepRequest) -> FloatArray:
         """Return x_i·w: summed over holders, or computed by a sample's only holder."""
         if request.margins is not None:
-            return self.opened(request.margins, (self.count(rows), -1))
+            return self.opened_samples(request.margins, rows)
         if request.weights is not None:
             self._weights(m.WeightsNotice(request.weights))
         return self.products(rows, self.weights)

@@ -12,10 +12,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from hyfdca.algorithms.aggregation import EVERYWHERE, CachedSum, sum_of
+from hyfdca.algorithms.aggregation import EVERYWHERE, CachedSum
 from hyfdca.algorithms.coordinator import Coordinator
 from hyfdca.algorithms.holder import Holder
-from hyfdca.crypto.fixedpoint import GridOverflowError, grid_for
+from hyfdca.crypto.fixedpoint import GridOverflowError
 from hyfdca.layout import Layout
 from hyfdca.losses import FloatArray
 from hyfdca.protocol import messages as m
@@ -81,9 +81,9 @@ def _choose_grids(coordinator: Coordinator) -> None:
     holders = int(layout.samples.counts.max(initial=1))
     feature_holders = int(layout.features.counts.max(initial=1))
     coordinator.grids |= {
-        "probe margins": grid_for(bound**0.5, holders),
-        "probe shares": grid_for(bound**1.5, feature_holders),
-        "probe totals": grid_for(bound**2, layout.n_clients),
+        "probe margins": coordinator.grid_for(bound**0.5, holders),
+        "probe shares": coordinator.grid_for(bound**1.5, feature_holders),
+        "probe totals": coordinator.grid_for(bound**2, layout.n_clients),
     }
 
 
@@ -124,7 +124,7 @@ def _probe_shares(
     for client, reply in replies.items():
         shares.put(client, reply.vector)
     parts = [reply.totals for reply in replies.values()]
-    total = sum_of(parts, (1, 1), coordinator.adder)
+    total = coordinator.sum_of(parts, (1, 1))
     [square] = yield from coordinator.open_totals([total], [(1, 1)])
     return shares, float(np.sqrt(square[0, 0]))
 
@@ -146,21 +146,20 @@ class InteractionProbe:
         if request.start is not None:
             weights = unpack_reals(request.start, n_features)[:, None]
         else:
-            shape = (n_features, 1)
-            weights = holder.opened(request.weights, shape, holder.feature_sealer)
+            weights = holder.opened_features(request.weights, 1)
         products = holder.products(EVERYWHERE, weights * request.scale)
-        return holder.part(products * self._inverse_norms(), request.grid)
+        return holder.sample_part(products * self._inverse_norms(), request.grid)
 
     def _shares(self, request: m.ProbeSharesRequest) -> m.Message:
         """Return this client's part of Σ v_i x_i / ||x_i|| and of Σ v_i²."""
         holder = self._holder
-        values = holder.opened(request.margins, (holder.n_held, 1))
+        values = holder.opened_samples(request.margins, width=1)
         share = holder.combine(EVERYWHERE, values * self._inverse_norms())
         square = np.array([[float((values[holder.block.counts_sample] ** 2).sum())]])
         try:
             return m.Image(
-                holder.sealed(share, request.grid, sealer=holder.feature_sealer),
-                holder.sealed(square, request.totals_grid),
+                holder.sealed_features(share, request.grid),
+                holder.sealed_totals(square, request.totals_grid),
             )
         except GridOverflowError:
             return m.TooLarge()

@@ -23,15 +23,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hyfdca.algorithms.aggregation import EVERYWHERE, CachedSum, RunningSum, sum_of
+from hyfdca.algorithms.aggregation import EVERYWHERE, CachedSum, RunningSum
 from hyfdca.algorithms.certificate import DualServer
 from hyfdca.algorithms.draws import HyfdcaSettings, local_steps
 from hyfdca.algorithms.dual_holder import DualHolder
-from hyfdca.algorithms.holder import Rows
 from hyfdca.algorithms.problem import Block, Problem
+from hyfdca.algorithms.sealing import Rows
 from hyfdca.axis import BoolArray, IntArray
-from hyfdca.crypto.base import Sealer
 from hyfdca.crypto.fixedpoint import GridOverflowError
+from hyfdca.crypto.schemes import Sealers
 from hyfdca.losses import FloatArray
 from hyfdca.protocol import messages as m
 from hyfdca.protocol.client import Phase
@@ -153,7 +153,7 @@ class LineSearchServer(DualServer):
         """Pass the designated holders' Δα on to the holders without labels."""
         coordinator = self.coordinator
         problem, layout = coordinator.problem, coordinator.layout
-        lent = RunningSum(layout.samples, problem.n_outputs, coordinator.adder)
+        lent = RunningSum(coordinator.vaults.by_sample(problem.n_outputs))
         for client, reply in replies.items():
             if reply.direction is None:
                 raise RemoteProtocolError(f"client {client} kept its direction")
@@ -178,7 +178,7 @@ class LineSearchServer(DualServer):
         """Return the best step of each output."""
         coordinator, problem = self.coordinator, self.coordinator.problem
         shape = (TRIAL_STEPS.size, problem.n_outputs)
-        total = sum_of(conjugates, shape, coordinator.adder)
+        total = coordinator.sum_of(conjugates, shape)
         if problem.profile == "open":
             products = self._open_products(image)
             [totals] = yield from coordinator.open_totals([total], [shape], "open step")
@@ -193,7 +193,7 @@ class LineSearchServer(DualServer):
                 m.Part,
             )
             sealed = [part.vector for part in parts.values()]
-            sealed_products = sum_of(sealed, (2, shape[1]), coordinator.adder)
+            sealed_products = coordinator.sum_of(sealed, (2, shape[1]))
             totals, products = yield from coordinator.open_totals(
                 [total, sealed_products], [shape, (2, shape[1])], "open step"
             )
@@ -212,8 +212,8 @@ class LineSearchServer(DualServer):
 class LineSearchClient(DualHolder):
     """A client's half."""
 
-    def __init__(self, problem: Problem, block: Block, sealer: Sealer) -> None:
-        super().__init__(problem, block, sealer)
+    def __init__(self, problem: Problem, block: Block, sealers: Sealers) -> None:
+        super().__init__(problem, block, sealers)
         self._rows: Rows = EVERYWHERE
         self._direction = np.zeros_like(self.duals)
         self.phases = {
@@ -230,7 +230,7 @@ class LineSearchClient(DualHolder):
         if self.block.labels is None:
             raise RemoteProtocolError("this client has no labels to find a direction")
         rows = self.unpack_rows(request.drawn)
-        margins = self.opened(request.margins, (self.count(rows), -1))
+        margins = self.opened_samples(request.margins, rows)
         labels, duals = self.block.labels[rows], self.duals[rows]
         change = self.problem.loss.dual_step(
             duals, margins, labels, self.curvatures[rows]
@@ -240,15 +240,15 @@ class LineSearchClient(DualHolder):
             # On the grid, so that holders without labels can go exactly as far.
             self._rows, self._direction = rows, self.on_grid(change, request.duals_grid)
             lent = np.where(counted[:, None], self._direction, 0.0)
-            direction = (
-                self.sealed(lent, request.duals_grid) if request.is_lent else None
-            )
+            direction = None
+            if request.is_lent:
+                numbers = self.encoded(lent, request.duals_grid)
+                direction = self.sealed_samples(numbers, request.duals_grid, rows)
             image = self.combine(rows, self.weighted(self._direction, rows))
+            conjugates = self._conjugates(counted, request.trial_steps)
             return m.Image(
-                self.sealed(image, request.grid, sealer=self.feature_sealer),
-                self.sealed(
-                    self._conjugates(counted, request.trial_steps), request.totals_grid
-                ),
+                self.sealed_features(image, request.grid),
+                self.sealed_totals(conjugates, request.totals_grid),
                 direction,
             )
         except GridOverflowError:
@@ -275,7 +275,7 @@ class LineSearchClient(DualHolder):
     def _adopt(self, request: m.AdoptRequest) -> m.Message:
         """Take Δα from the samples' designated holders."""
         self._rows = self.unpack_rows(request.drawn)
-        self._direction = self.opened(request.direction, (self.count(self._rows), -1))
+        self._direction = self.opened_samples(request.direction, self._rows)
         image = self.combine(self._rows, self.weighted(self._direction, self._rows))
         return self.feature_part(image, request.grid)
 
@@ -285,7 +285,7 @@ class LineSearchClient(DualHolder):
         change = self.opened_weights(request.image)[counted]
         weights = self.weights[counted]
         products = np.stack([(weights * change).sum(axis=0), (change**2).sum(axis=0)])
-        return self.part(products, request.grid)
+        return self.total_part(products, request.grid)
 
     def _move(self, request: m.MoveRequest) -> m.Message:
         """Take the step, rounded towards zero on the grid of duals."""

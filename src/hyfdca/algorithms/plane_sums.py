@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hyfdca.algorithms.holder import Rows, above
+from hyfdca.algorithms.holder import above
+from hyfdca.algorithms.sealing import Rows
 from hyfdca.kernels import add_bucket_combinations
 from hyfdca.loss_kernels import add_conjugates
 from hyfdca.losses import FloatArray
@@ -55,16 +56,22 @@ class PlaneSums:
 
     def slopes(self, grid: m.GridSpec) -> list[m.Sealed]:
         """Return Σ v_i α_i x_{k,i} over each bucket, as the profile says."""
-        seal, sealer = self._client.sealed, self._client.feature_sealer
-        return [seal(slope, grid, sealer=sealer) for slope in self._slopes]
+        seal = self._client.sealed_features
+        return [seal(slope, grid) for slope in self._slopes]
 
     def offsets(self, grid: m.GridSpec) -> m.Sealed:
         """Return 1/N Σ v_i l_i*(-α_i) over the samples counted, by bucket, above."""
         client = self._client
-        totals = above(self._conjugates) / client.problem.n_samples
-        return client.sealed(totals, grid, "up", client.feature_sealer)
+        numbers = client.encoded(
+            above(self._conjugates) / client.problem.n_samples, grid, "up"
+        )
+        return client.sealed_by_bucket(numbers, grid, client.bucket_arrangement)
 
     def lent(self, rows: Rows, duals: FloatArray, grid: m.GridSpec) -> m.Sealed:
         """Return the duals of the samples counted, for holders without labels."""
         counted = self._client.block.counts_sample[rows, None]
-        return self._client.sealed(np.where(counted, duals, 0.0), grid)
+        client = self._client
+        numbers = client.encoded(np.where(counted, duals, 0.0), grid)
+        if isinstance(rows, slice):
+            return client.sealed_samples(numbers, grid)
+        return client.sealed_apart(numbers, grid, rows)

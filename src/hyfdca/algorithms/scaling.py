@@ -29,16 +29,25 @@ from typing import Literal
 import numpy as np
 import scipy.sparse as sp
 
-from hyfdca.algorithms.aggregation import CachedSum, open_sum
+from hyfdca.algorithms.aggregation import CachedSum
+from hyfdca.algorithms.buckets import owner_groups
 from hyfdca.algorithms.cells import Cells, n_stored
 from hyfdca.algorithms.largest import BASE, DIGITS, EXPONENT_DIGITS, Largest
+from hyfdca.algorithms.sealing import Sealing
+from hyfdca.algorithms.spaces import space_of
 from hyfdca.axis import Axis, IntArray
-from hyfdca.crypto.base import Adder, Sealer
-from hyfdca.crypto.fixedpoint import Grid, GridOverflowError, grid_for
+from hyfdca.crypto.arrangement import Arrangement
+from hyfdca.crypto.fixedpoint import GridOverflowError, grid_for
+from hyfdca.crypto.schemes import Adders, Sealers, Use
 from hyfdca.losses import FloatArray
 from hyfdca.protocol import messages as m
 from hyfdca.protocol.client import Phase
-from hyfdca.protocol.codec import RemoteProtocolError, pack_reals, unpack_reals
+from hyfdca.protocol.codec import (
+    RemoteProtocolError,
+    pack_indices,
+    pack_reals,
+    unpack_reals,
+)
 from hyfdca.protocol.server import Conversation, ServerSession
 
 Scale = Literal["none", "standard", "maxabs"]
@@ -72,19 +81,29 @@ class ScalingServer:
     """The server's half: it adds, and reads nothing."""
 
     def __init__(
-        self, features: Axis, n_samples: int, adder: Adder, session: ServerSession
+        self, features: Axis, n_samples: int, adders: Adders, session: ServerSession
     ) -> None:
-        self._features, self._adder, self._session = features, adder, session
+        self._features, self._session = features, session
         self._n_samples = n_samples
+        self._sum_bits = adders.encryption.sum_bits
+        self._groups = owner_groups(features)
+        holders = int(features.counts.max(initial=1))
+        use = Use(Arrangement(self._groups), BASE, n_summands=holders)
+        self._scheme = adders.pick(use)
+        self._adder = adders.named(self._scheme)
 
     def run(self, scale: Scale, missing: Missing) -> Conversation[None]:
         """Sum what these settings need; every client then knows its scaling."""
+        plan = exchanges(scale, missing)
+        if plan:
+            notices = {client: self._arrangements(client) for client in self._everyone}
+            yield from self._session.tell("arrange", notices)
         known: CachedSum | None = None
-        for phase, width in exchanges(scale, missing):
+        for phase, width in plan:
             known = yield from self._exchange(phase, width, known)
         if known is not None:
-            notices = {c: m.ScalingNotice(known.take(c)) for c in self._everyone}
-            yield from self._session.tell("scaling", notices)
+            sums = {c: m.ScalingNotice(known.take(c)) for c in self._everyone}
+            yield from self._session.tell("scaling", sums)
 
     def release(self) -> Conversation[Scaling]:
         """Return the scaling of all features, each from its lowest-ranked holder."""
@@ -100,6 +119,11 @@ class ScalingServer:
             result.filling[items] = unpack_reals(reply.filling, len(items))
         return result
 
+    def _arrangements(self, client: int) -> m.Arrangements:
+        groups = self._groups[self._features.items[client]]
+        scheme = self._scheme
+        return m.Arrangements(scheme, scheme, scheme, None, pack_indices(groups))
+
     @property
     def _everyone(self) -> range:
         return range(len(self._features.items))
@@ -108,14 +132,15 @@ class ScalingServer:
         self, phase: str, width: int, known: CachedSum | None
     ) -> Conversation[CachedSum]:
         holders = int(self._features.counts.max(initial=1))
-        grid = grid_for(_LARGEST * self._n_samples, holders)
+        grid = grid_for(_LARGEST * self._n_samples, holders, self._sum_bits)
         spec = m.GridSpec(grid.fraction_bits, grid.limit_bits)
         requests = {
             c: m.StatisticsRequest(known.take(c) if known else None, spec)
             for c in self._everyone
         }
         parts = yield from self._session.ask(phase, requests, m.Part)
-        total = CachedSum(self._features, width, self._adder)
+        space = space_of(self._features, self._groups, width, self._adder)
+        total = CachedSum(space)
         for client, part in parts.items():
             total.put(client, part.vector)
         return total
@@ -138,14 +163,15 @@ class ScalingClient:
     """A client's half: statistics of its own cells."""
 
     def __init__(
-        self, cells: Cells, scale: Scale, missing: Missing, sealer: Sealer
+        self, cells: Cells, scale: Scale, missing: Missing, sealers: Sealers
     ) -> None:
         if scale == "standard" and not cells.is_dense:
             raise ValueError(
                 "scale='standard' centres features, which would fill a sparse table; "
                 "use scale='maxabs'."
             )
-        self._cells, self._sealer = cells, sealer
+        self._cells = cells
+        self._sealing = Sealing("sealed", sealers, (0, cells.stored.shape[1]), 1)
         self._scale, self._missing = scale, missing
         self._observed = ~np.isnan(cells.stored.data)
         self._columns = cells.stored.indices[self._observed]
@@ -158,6 +184,7 @@ class ScalingClient:
         self._n_sent = 0  # exchanges so far; the sum of the last comes with the next
         self._is_known = not self._plan
         self.phases: Mapping[str, Phase] = {
+            **self._sealing.phases,
             "digits": Phase(m.StatisticsRequest, self._digits),
             "means": Phase(m.StatisticsRequest, self._sums),
             "spread": Phase(m.StatisticsRequest, self._spread_digits),
@@ -254,18 +281,17 @@ class ScalingClient:
             self._variances = mean_square * self._spread.unit() ** 2
 
     def _opened(self, sums: m.Sums, width: int) -> FloatArray:
-        return open_sum(sums, (len(self._means), width), self._sealer)
+        return self._sealing.opened_features(sums, width)
 
     # Sums of this client
 
     def _part(self, values: FloatArray, request: m.StatisticsRequest) -> m.Part:
-        grid = Grid(request.grid.fraction_bits, request.grid.limit_bits)
         try:
-            sealed = self._sealer.seal(grid.encode(values))
+            sealed = self._sealing.sealed_features(values, request.grid)
         except GridOverflowError:
             raise RemoteProtocolError("a maximum is below this client's own") from None
         self._n_sent += 1
-        return m.Part(m.Sealed(grid.fraction_bits, sealed))
+        return m.Part(sealed)
 
     def _distances(self) -> FloatArray:
         distances: FloatArray = self._values - self._means[self._columns]

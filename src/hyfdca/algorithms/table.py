@@ -12,14 +12,14 @@ from hyfdca.algorithms.bundle import BundleServer, BundleSettings
 from hyfdca.algorithms.bundle_client import BundleClient
 from hyfdca.algorithms.certificate import Certificate
 from hyfdca.algorithms.coordinator import Coordinator
-from hyfdca.algorithms.draws import HyfdcaSettings
+from hyfdca.algorithms.draws import HyfdcaSettings, drawn_share
 from hyfdca.algorithms.dual_coordinator import DualCoordinator
 from hyfdca.algorithms.holder import Holder
 from hyfdca.algorithms.hyfdca import HyfdcaClient, HyfdcaServer
 from hyfdca.algorithms.lbfgs import PAIRS, LbfgsServer
 from hyfdca.algorithms.line_search import LineSearchClient, LineSearchServer
 from hyfdca.algorithms.problem import Problem
-from hyfdca.crypto.base import Adder
+from hyfdca.crypto.schemes import Adders
 from hyfdca.layout import Layout
 from hyfdca.losses import FloatArray
 from hyfdca.protocol.server import Conversation, ServerSession
@@ -56,7 +56,7 @@ class Parties:
 
     problem: Problem
     layout: Layout
-    adder: Adder
+    adders: Adders
     session: ServerSession
     is_complete: bool  # whether every client takes part in every round
 
@@ -83,7 +83,11 @@ def _hyfdca_client(settings: Settings, is_complete: bool) -> type[Holder]:
 
 def _hyfdca_server(settings: Settings, parties: Parties) -> ServerHalf:
     coordinator = DualCoordinator(
-        parties.problem, parties.layout, parties.adder, parties.session
+        parties.problem,
+        parties.layout,
+        parties.adders,
+        parties.session,
+        drawn_share(settings.hyfdca, parties.layout),
     )
     if resolve_step(settings.hyfdca, parties.is_complete) == "line_search":
         return LineSearchServer(coordinator, settings.hyfdca)
@@ -110,7 +114,7 @@ def _lbfgs_server(settings: Settings, parties: Parties) -> ServerHalf:
 
 
 def _coordinator(parties: Parties) -> Coordinator:
-    return Coordinator(parties.problem, parties.layout, parties.adder, parties.session)
+    return Coordinator(parties.problem, parties.layout, parties.adders, parties.session)
 
 
 AlgorithmName = Literal["auto", "bundle", "lbfgs", "hyfdca"]

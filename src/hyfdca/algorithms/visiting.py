@@ -54,8 +54,10 @@ class Visiting:
         try:
             parts = []
             for bucket, point in zip(buckets, which.tolist(), strict=True):
-                products = client.products(self._rows_of(bucket), points[point])
-                parts.append(client.sealed(products, request.grid))
+                rows = self._rows_of(bucket)
+                products = client.products(rows, points[point])
+                numbers = client.encoded(products, request.grid)
+                parts.append(client.sealed_apart(numbers, request.grid, rows))
             return m.Parts(parts)
         except GridOverflowError:
             return m.TooLarge()
@@ -70,7 +72,7 @@ class Visiting:
             raise RemoteProtocolError("buckets, visits and margins do not match")
         # All are opened before any is noted: a refused request changes nothing.
         opened = [
-            client.opened(sums, (len(self._rows_of(bucket)), -1))
+            client.opened_apart(sums, self._rows_of(bucket))
             for bucket, sums in zip(buckets, request.margins, strict=True)
         ]
         for visit in zip(buckets, request.numbers, opened, strict=True):
@@ -122,7 +124,7 @@ class Visiting:
         sums = PlaneSums(client, len(buckets), request.n_planes)
         for place, bucket in enumerate(buckets):
             rows = self._rows_of(bucket)
-            duals = client.opened(request.duals[place], (len(rows), sums.width))
+            duals = client.opened_apart(request.duals[place], rows, sums.width)
             sums.add(rows, _all_of(place, rows), duals)
         try:
             return m.Parts(sums.slopes(request.grid))

@@ -1,6 +1,8 @@
 """What every scheme provides: a sealer for clients, an adder for the server.
 
-The server's half cannot be given a key: an ``Adder`` only adds.
+The server's half cannot be given a key: an ``Adder`` only adds. Its vectors have
+*units*, the least that can be added by itself: an item in schemes whose numbers can be
+addressed one by one, else a block of numbers of one owner group.
 """
 
 from __future__ import annotations
@@ -10,7 +12,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from hyfdca.crypto.arrangement import Arrangement
 from hyfdca.crypto.fixedpoint import IntArray
+
+UNLIMITED = 2**62
 
 
 def raw_bytes(values: NDArray[Any]) -> memoryview:
@@ -21,20 +26,55 @@ def raw_bytes(values: NDArray[Any]) -> memoryview:
 class Sealer(Protocol):
     """A client's half: seals and opens vectors of whole numbers."""
 
-    def seal(self, numbers: IntArray) -> memoryview:
-        """Return the sealed form of whole numbers."""
+    def seal(
+        self,
+        numbers: IntArray,
+        arrangement: Arrangement,
+        items: IntArray | None = None,
+        rest: IntArray | None = None,
+    ) -> memoryview:
+        """Return the sealed form of (items, width) whole numbers.
+
+        Parameters
+        ----------
+        items : array, optional
+            Which items of the arrangement these are; by default all.
+        rest : array (all items, width), optional
+            What a scheme that cannot leave out the items between sends for them, with
+            the numbers in place; zeros by default.
+        """
         ...
 
-    def open(self, payload: memoryview, shape: tuple[int, int]) -> IntArray:
-        """Return the numbers inside, items by outputs, or raise ``ValueError``."""
+    def open(
+        self,
+        payload: memoryview,
+        width: int,
+        arrangement: Arrangement,
+        items: IntArray | None = None,
+    ) -> IntArray:
+        """Return the numbers inside, (items, width), or raise ``ValueError``."""
         ...
 
 
 class Adder(Protocol):
     """The server's half: adds sealed vectors without reading them."""
 
+    @property
+    def n_slots(self) -> int | None:
+        """Numbers in a unit; none where a unit is an item."""
+        ...
+
+    @property
+    def capacity(self) -> int:
+        """How many summands a sum may have before it is sealed anew."""
+        ...
+
+    def unit_bytes(self, width: int) -> int:
+        """Return the bytes of a unit on the wire, that many numbers wide."""
+        ...
+
     def load(self, payload: memoryview, shape: tuple[int, int]) -> Any:
-        """Return a sealed vector of that shape, or raise ``ValueError``."""
+        """Return a client's sealed vector of that shape, or raise ``ValueError``."""
         ...
 
     def zeros(self, shape: tuple[int, int]) -> Any:
@@ -42,17 +82,17 @@ class Adder(Protocol):
         ...
 
     def add(self, total: Any, where: Any, vector: Any) -> None:
-        """Add ``vector`` to the places ``where`` of ``total``; changes ``total``."""
+        """Add ``vector`` to the units ``where`` of ``total``; changes ``total``."""
         ...
 
     def put(self, total: Any, where: Any, vector: Any) -> None:
-        """Set the places ``where`` of ``total`` to ``vector``; changes ``total``."""
+        """Set the units ``where`` of ``total`` to ``vector``; changes ``total``."""
         ...
 
     def take(self, total: Any, where: Any) -> Any:
-        """Return the sealed vector at the places ``where`` of ``total``."""
+        """Return the sealed vector at the units ``where`` of ``total``."""
         ...
 
     def dump(self, vector: Any) -> memoryview:
-        """Return the bytes of a sealed vector."""
+        """Return the bytes of a sealed sum."""
         ...

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from hyfdca.crypto.base import raw_bytes
+from hyfdca.crypto.arrangement import Arrangement
+from hyfdca.crypto.base import UNLIMITED, raw_bytes
 from hyfdca.crypto.fixedpoint import IntArray
 
 _WIRE = np.dtype("<i8")
@@ -16,17 +17,37 @@ _WIRE = np.dtype("<i8")
 class PlainSealer:
     """Writes whole numbers as they are."""
 
-    def seal(self, numbers: IntArray) -> memoryview:
+    def seal(
+        self,
+        numbers: IntArray,
+        arrangement: Arrangement,
+        items: IntArray | None = None,
+        rest: IntArray | None = None,
+    ) -> memoryview:
         """Return the numbers as little-endian bytes."""
         return raw_bytes(numbers.astype(_WIRE, copy=False))
 
-    def open(self, payload: memoryview, shape: tuple[int, int]) -> IntArray:
+    def open(
+        self,
+        payload: memoryview,
+        width: int,
+        arrangement: Arrangement,
+        items: IntArray | None = None,
+    ) -> IntArray:
         """Return the numbers, or raise if they do not fill that shape."""
-        return _numbers(payload, shape)
+        n_items = arrangement.n_items if items is None else len(items)
+        return _numbers(payload, (n_items, width))
 
 
 class PlainAdder:
     """Adds whole numbers; a sum stays inside int64 because the grid bounds it."""
+
+    n_slots = None
+    capacity = UNLIMITED
+
+    def unit_bytes(self, width: int) -> int:
+        """Return eight bytes a number."""
+        return _WIRE.itemsize * width
 
     def load(self, payload: memoryview, shape: tuple[int, int]) -> IntArray:
         """Return the numbers, read-only."""

@@ -1,4 +1,4 @@
-"""Bytes of messages: a frame header, then msgpack; arrays as raw little-endian bytes.
+"""Bytes of messages: a header with a digest, msgpack, arrays as little-endian bytes.
 
 What comes off the wire is hostile until it has passed through here: a wrong type, a
 wrong size, an index outside the table raises ``RemoteProtocolError``.
@@ -11,6 +11,7 @@ from typing import Any, TypeVar, overload
 
 import msgspec
 import numpy as np
+import xxhash
 from numpy.typing import NDArray
 
 from hyfdca.crypto.base import raw_bytes
@@ -18,6 +19,8 @@ from hyfdca.protocol.messages import Message
 
 _HEADER = struct.Struct("<8sQ")  # study token, number of the request
 TOKEN_BYTES = 8
+_DIGEST_BYTES = 16
+_START = _HEADER.size + _DIGEST_BYTES  # of the body
 
 _INDEX = np.dtype("<u4")
 _REAL = np.dtype("<f8")
@@ -42,19 +45,31 @@ class RemoteProtocolError(ProtocolError):
 
 def frame(token: bytes, number: int, message: Message) -> bytearray:
     """Return the bytes of a message of a study."""
-    buffer = bytearray(_HEADER.pack(token, number))
-    _encoder.encode_into(message, buffer, _HEADER.size)
+    buffer = bytearray(_START)
+    _HEADER.pack_into(buffer, 0, token, number)
+    _encoder.encode_into(message, buffer, _START)
+    buffer[_HEADER.size : _START] = _digest(buffer)
     return buffer
 
 
 def unframe(payload: bytes | bytearray, token: bytes) -> tuple[int, memoryview]:
     """Return the number and the body of a framed message of this study."""
-    if len(payload) < _HEADER.size:
+    if len(payload) < _START:
         raise RemoteProtocolError("the message is shorter than its header")
     sent_token, number = _HEADER.unpack_from(payload)
     if sent_token != token:
         raise RemoteProtocolError("the message belongs to another study")
-    return number, memoryview(payload)[_HEADER.size :]
+    if payload[_HEADER.size : _START] != _digest(payload):
+        raise RemoteProtocolError("the message was damaged on its way")
+    return number, memoryview(payload)[_START:]
+
+
+def _digest(payload: bytes | bytearray) -> bytes:
+    """Return what tells accidents; enemies are kept out by the channel."""
+    view = memoryview(payload)
+    digest = xxhash.xxh3_128(view[: _HEADER.size])
+    digest.update(view[_START:])
+    return digest.digest()
 
 
 def decode(body: memoryview, kind: type[T]) -> T:

@@ -16,6 +16,8 @@ NonNegative = Annotated[float, msgspec.Meta(ge=0.0, le=1e300)]  # and no NaN
 Number = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 Step = Annotated[float, msgspec.Meta(ge=0.0, le=2.0)]
+Count = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
+Scheme = Annotated[str, msgspec.Meta(max_length=32)]
 PlaneCount = Annotated[int, msgspec.Meta(ge=1, le=64)]
 FractionBits = Annotated[int, msgspec.Meta(ge=-900, le=900)]
 
@@ -49,6 +51,33 @@ class GridSpec(Message, frozen=True):
 
     fraction_bits: FractionBits
     limit_bits: Annotated[int, msgspec.Meta(ge=1, le=62)]
+
+
+class Arrangements(Message, frozen=True):
+    """How vectors are sealed: the scheme of each kind, the owner groups of the items.
+
+    Group numbers mean nothing but that items with one number have the same holders;
+    schemes that seal nothing need none.
+    """
+
+    samples: Scheme
+    features: Scheme
+    totals: Scheme
+    sample_groups: memoryview | None  # uint32
+    feature_groups: memoryview | None
+
+
+class ResealRequest(Message, frozen=True):
+    """Sums of many changes down, the same numbers up, sealed anew."""
+
+    sums: Sums
+    positions: memoryview | None
+
+
+class Resealed(Message, frozen=True):
+    """The same numbers, a vector a grid."""
+
+    vectors: Sums
 
 
 class Bounds(Message, frozen=True):
@@ -166,8 +195,8 @@ class MoveRequest(Message, frozen=True):
 class BucketsNotice(Message, frozen=True):
     """Bundle: the bucket of each sample held, of those the client has samples in."""
 
-    n_buckets: Number
-    buckets: memoryview  # uint32
+    numbers: memoryview  # uint32, of those buckets among all
+    buckets: memoryview  # uint32, a place among these a sample
 
 
 class Move(Message, frozen=True):
@@ -326,7 +355,7 @@ class OpenRequest(Message, frozen=True):
     """Grand totals, a vector a kind, down to one client, which reports them."""
 
     totals: list[Sums]
-    counts: list[Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]]
+    shapes: list[tuple[Count, Count]]  # rows that were summed apart, numbers in each
 
 
 class Opened(Message, frozen=True):

@@ -1,0 +1,171 @@
+"""Where the numbers of a vector stand in its sealed form.
+
+The items of a vector (samples, features, totals) have *owner groups*: those of a group
+are held by exactly the same clients. All holders have the items of a group in the same
+order, so a place is a group and a rank in it, and no client learns of other groups.
+Packed schemes fill blocks with the numbers of one group only: whoever gets a block may
+read every slot of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+IntArray = NDArray[np.int64]
+
+
+class Arrangement:
+    """The items of a client's vector, or of all clients', by their owner groups."""
+
+    def __init__(self, groups: IntArray) -> None:
+        self.groups = groups
+        self._blocks: dict[tuple[int, int], BlockMap] = {}
+
+    @classmethod
+    def together(cls, n_items: int) -> Arrangement:
+        """Return items that everybody has, such as totals."""
+        return cls(np.zeros(n_items, np.int64))
+
+    @classmethod
+    def apart(cls, n_items: int) -> Arrangement:
+        """Return items that are a group each."""
+        return cls(np.arange(n_items))
+
+    def restricted(self, items: IntArray) -> Arrangement:
+        """Return some items as a vector of their own."""
+        return Arrangement(self.groups[items])
+
+    @property
+    def n_items(self) -> int:
+        """How many items there are."""
+        return len(self.groups)
+
+    @cached_property
+    def _order(self) -> tuple[IntArray, IntArray, IntArray]:
+        """The distinct groups, how many items each has, the rank of each item."""
+        if not self.n_items or self.groups.min() == self.groups.max():
+            sizes = np.array([self.n_items][: self.n_items])
+            return self.groups[:1], sizes, np.arange(self.n_items)
+        numbers, inverse, sizes = np.unique(
+            self.groups, return_inverse=True, return_counts=True
+        )
+        order = np.argsort(inverse, kind="stable")
+        ranks = np.empty(self.n_items, np.int64)
+        starts = np.repeat(np.cumsum(sizes) - sizes, sizes)
+        ranks[order] = np.arange(self.n_items) - starts
+        return numbers, sizes, ranks
+
+    @property
+    def sizes(self) -> IntArray:
+        """How many items each distinct group has."""
+        return self._order[1]
+
+    @cached_property
+    def ranks(self) -> IntArray:
+        """The place of each item in its group."""
+        return self._order[2]
+
+    def starts(self, sizes: IntArray) -> IntArray:
+        """Return for each item where its group starts if groups have these sizes."""
+        starts = np.cumsum(sizes) - sizes
+        if len(sizes) <= 1:
+            return np.zeros(self.n_items, np.int64)
+        return starts[np.searchsorted(self._order[0], self.groups)]
+
+    def blocks(self, width: int, n_slots: int) -> BlockMap:
+        """Return the blocks for so many numbers an item."""
+        key = (width, n_slots)
+        if key not in self._blocks:
+            self._blocks[key] = BlockMap(self, width, n_slots)
+        return self._blocks[key]
+
+
+@dataclass(frozen=True)
+class BlockMap:
+    """Which numbers are in which slot of which block, groups never in one block."""
+
+    arrangement: Arrangement
+    width: int
+    n_slots: int
+
+    @cached_property
+    def _of_groups(self) -> IntArray:
+        """How many blocks each group has."""
+        return -(-self.arrangement.sizes * self.width // self.n_slots)
+
+    @property
+    def n_blocks(self) -> int:
+        """How many blocks there are."""
+        return int(self._of_groups.sum())
+
+    @cached_property
+    def first(self) -> IntArray:
+        """The slot of each item's first number, counted over all blocks."""
+        arrangement = self.arrangement
+        starts = arrangement.starts(self._of_groups) * self.n_slots
+        return starts + arrangement.ranks * self.width
+
+    @cached_property
+    def is_one_run(self) -> bool:
+        """Whether the numbers are in their slots as they are in the vector."""
+        return len(self._of_groups) <= 1
+
+    def covering(self, items: IntArray | None) -> IntArray:
+        """Return the blocks with numbers of these items, ascending."""
+        if items is None:
+            return np.arange(self.n_blocks)
+        starts = self.first[items]
+        last = (starts + self.width - 1) // self.n_slots
+        n_more = (self.width - 1) // self.n_slots + 1  # blocks an item may go on into
+        reached = [np.minimum(starts // self.n_slots + j, last) for j in range(n_more)]
+        return np.unique(np.concatenate([*reached, last]))
+
+    def fill(
+        self, numbers: IntArray, items: IntArray | None, rest: IntArray | None = None
+    ) -> IntArray:
+        """Return the covering blocks with these numbers, (blocks, slots).
+
+        Elsewhere in these blocks are zeros, or the ``rest``: a vector of all items, in
+        which the numbers already are.
+        """
+        blocks = self.covering(items)
+        filled = np.zeros((len(blocks), self.n_slots), np.int64)
+        if items is None and self.is_one_run:
+            filled.reshape(-1)[: numbers.size] = numbers.reshape(-1)
+        elif rest is not None:
+            places = self._contents[blocks]
+            filled[places >= 0] = rest.reshape(-1)[places[places >= 0]]
+        else:
+            filled.reshape(-1)[self._slots(items, blocks)] = numbers
+        return filled
+
+    def read(self, filled: IntArray, items: IntArray | None) -> IntArray:
+        """Return the numbers of these items, (items, width), from covering blocks."""
+        if items is None and self.is_one_run:
+            size = self.arrangement.n_items * self.width
+            return filled.reshape(-1)[:size].reshape(-1, self.width)
+        numbers: IntArray = filled.reshape(-1)[self._slots(items, self.covering(items))]
+        return numbers
+
+    def _slots(self, items: IntArray | None, blocks: IntArray) -> IntArray:
+        """Return where the numbers of items are among these blocks, (items, width)."""
+        starts = self.first if items is None else self.first[items]
+        slots = starts[:, None] + np.arange(self.width)
+        if items is None:
+            return slots
+        places = np.searchsorted(blocks, slots // self.n_slots)
+        return places * self.n_slots + slots % self.n_slots
+
+    @cached_property
+    def _contents(self) -> IntArray:
+        """The place in the vector of each slot's number, (blocks, slots), or -1."""
+        contents = np.full(self.n_blocks * self.n_slots, -1)
+        n_numbers = self.arrangement.n_items * self.width
+        contents[self._slots(None, self.covering(None)).reshape(-1)] = np.arange(
+            n_numbers
+        )
+        return contents.reshape(-1, self.n_slots)
