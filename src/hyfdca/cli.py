@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from importlib.metadata import version
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Annotated, Any, NoReturn
 import typer
 from rich.console import Console
 
+from hyfdca.bench.crypto import SECONDS, compare
+from hyfdca.bench.display import MeasuringDisplay, comparison_table, missing_message
 from hyfdca.consortium import StudyError
 from hyfdca.demo import run_demo
 from hyfdca.display import RoundsDisplay, show
@@ -21,6 +24,9 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
+
+bench = typer.Typer(help="Measure what things cost here.", no_args_is_help=True)
+app.add_typer(bench, name="bench")
 
 Out = Annotated[Path | None, typer.Option("--out", help="Folder to write to.")]
 
@@ -50,6 +56,25 @@ def train(
         outcome = train_file(study, folder, display)
     show(console, outcome)
     console.print(f"Written to {folder}", soft_wrap=True, markup=False)
+
+
+@bench.command("crypto")
+def bench_crypto(
+    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    seconds: Annotated[
+        float, typer.Option(min=0.0, help="Spent on each figure.")
+    ] = SECONDS,
+) -> None:
+    """Measure encryption, beside the paper's estimate and two libraries."""
+    errors = Console(stderr=True)
+    with MeasuringDisplay(errors) as display:
+        comparison = compare(seconds, display)
+    if as_json:
+        typer.echo(json.dumps(comparison.as_json(), indent=2))
+    else:
+        Console().print(comparison_table(comparison))
+    if message := missing_message(comparison):
+        errors.print(message, soft_wrap=True, markup=False)
 
 
 def _print_version(wanted: bool) -> None:

@@ -1,0 +1,110 @@
+"""What a terminal shows of measurements: progress on the way, a table at the end."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.table import Table
+
+from hyfdca.bench.crypto import EXTRA, PAPER, Comparison, Cost
+from hyfdca.bench.subjects import LIBRARIES, SCHEMES
+
+
+class MeasuringDisplay:
+    """Shows what is being measured: a bar on a terminal, else a line each."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        # Drawn only when told: a thread that draws would be measured too.
+        self._progress = Progress(
+            TextColumn("measuring {task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            console=console,
+            auto_refresh=False,
+            transient=True,
+        )
+        self._task = self._progress.add_task("", total=len(SCHEMES) + len(LIBRARIES))
+        self._n_told = 0
+
+    def __enter__(self) -> Self:
+        if self._console.is_terminal:
+            self._progress.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._console.is_terminal:
+            self._progress.stop()
+
+    def __call__(self, name: str) -> None:
+        """Show what comes next."""
+        if self._console.is_terminal:
+            self._progress.update(
+                self._task, description=name, completed=self._n_told, refresh=True
+            )
+        else:
+            self._console.print(f"measuring {name}", highlight=False)
+        self._n_told += 1
+
+
+def comparison_table(comparison: Comparison) -> Table:
+    """Return a row for the paper, each library and each scheme."""
+    table = Table(title="Encryption, cost of one value", title_justify="left")
+    table.add_column("scheme", style="bold", no_wrap=True)
+    for name in ("encrypt", "decrypt", "add", "bytes", "times faster\nthan phe"):
+        table.add_column(name, justify="right")
+    times = [PAPER[key] for key in ("encrypt_ns", "decrypt_ns", "add_ns")]
+    table.add_row("the paper's estimate", *map(readable, times), "", "")
+    phe = comparison.libraries.get("phe")
+    table.add_section()
+    for name, cost in comparison.libraries.items():
+        _add(table, name, cost, phe)
+    table.add_section()
+    for name, cost in comparison.schemes.items():
+        _add(table, name, cost, phe)
+    table.caption = "Times faster: encrypting and decrypting together."
+    if any(name.endswith("-pooled") for name in comparison.schemes):
+        table.caption += " Pooled: blinding made ahead, not counted."
+    return table
+
+
+def missing_message(comparison: Comparison) -> str:
+    """Return what to install to have all of the table, or nothing."""
+    if not comparison.missing:
+        return ""
+    names = " and ".join(comparison.missing)
+    return f'Not installed, not measured: {names}; see pip install "{EXTRA}".'
+
+
+def _add(table: Table, name: str, cost: Cost | None, phe: Cost | None) -> None:
+    if cost is None:
+        table.add_row(name, "missing")
+        return
+    faster = "" if phe is None else _times(_both(phe) / _both(cost))
+    times = map(readable, (cost.encrypt_ns, cost.decrypt_ns, cost.add_ns))
+    table.add_row(name, *times, f"{cost.bytes:.1f}", faster)
+
+
+def _both(cost: Cost) -> float:
+    return cost.encrypt_ns + cost.decrypt_ns
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:,.0f}" if ratio >= 10 else f"{ratio:.2g}"
+
+
+def readable(nanoseconds: float) -> str:
+    """Return a time in the unit that suits it."""
+    for unit in ("ns", "µs", "ms"):
+        if nanoseconds < 1000:
+            return f"{nanoseconds:.3g} {unit}"
+        nanoseconds /= 1000
+    return f"{nanoseconds:.3g} s"
