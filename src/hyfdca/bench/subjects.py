@@ -244,7 +244,7 @@ class Tenseal:
         """Return a message for each vector."""
         rows = GRID.encode(values).reshape(-1, self.n_slots)
         make, context = self._library.bfv_vector, self._context
-        return [make(context, row.tolist()).serialize() for row in rows]
+        return [make(context, row).serialize() for row in rows]
 
     def open(self, payload: list[bytes]) -> FloatArray:
         """Return reals."""
