@@ -278,7 +278,13 @@ def test_rows_of_another_length(cipher, addition):
         np.hstack([blocks] * 2),
     ]
     for rows in wrong:
-        for reader in (cipher.open, addition.check, lambda r: addition.add(r, r)):
+        readers = (
+            cipher.open,
+            addition.check,
+            lambda r: addition.add(r, blocks),
+            lambda r: addition.add(blocks, r),
+        )
+        for reader in readers:
             with pytest.raises(ValueError, match="expected blocks of 128 bytes"):
                 reader(rows)
     with pytest.raises(ValueError, match="cannot add"):

@@ -12,7 +12,8 @@ as each stays in its slot; a number, or an opened sum, beyond the limit raises
 with another key, or was damaged on the way, fails but for chances below 2^-60.
 
 Powers are found with the interpreter's lock released: threads that seal or open rows
-of their own run side by side.
+of their own run side by side. Their time depends on the key: do not seal or open
+where others can time it exactly.
 """
 
 from __future__ import annotations
@@ -162,7 +163,8 @@ class PaillierAddition:
 
     def add(self, total: Blocks, blocks: Blocks) -> None:
         """Add blocks to those of ``total``, row by row; changes ``total``."""
-        _check_shape(total, self.block_bytes)
+        for rows in (total, blocks):
+            _check_shape(rows, self.block_bytes)
         if blocks.shape != total.shape:
             raise ValueError(f"cannot add {blocks.shape} blocks to {total.shape}")
         for row, left, right in zip(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Iterator
 from typing import NoReturn
 
 import gmpy2
@@ -66,12 +65,14 @@ class _BlindingPowers:
         self._squares = (key.p**2, key.q**2)
         self._inverse = gmpy2.invert(key.q**2, key.p**2)
 
-    def draw(self, n_blocks: int) -> Iterator[mpz]:
+    def draw(self, n_blocks: int) -> list[mpz]:
         """Return that many fresh blindings."""
         p_square, q_square = self._squares
         by_p, by_q = (self._powers(side, n_blocks) for side in (0, 1))
-        for mod_p, mod_q in zip(by_p, by_q, strict=True):
-            yield mod_q + q_square * ((mod_p - mod_q) * self._inverse % p_square)
+        return [
+            mod_q + q_square * ((mod_p - mod_q) * self._inverse % p_square)
+            for mod_p, mod_q in zip(by_p, by_q, strict=True)
+        ]
 
     def _powers(self, side: int, n_blocks: int) -> list[mpz]:
         prime, square = self._primes[side], self._squares[side]
