@@ -11,8 +11,11 @@ from pathlib import Path
 import pytest
 
 from hyfdca import cli
+from hyfdca.crypto.identity import Identity
 from hyfdca.demo import demo_files, pooled_objective
+from hyfdca.key_files import read_identity
 from hyfdca.study import load, prepare
+from hyfdca.study_identity import study_fingerprint
 from tests.consortia import make_files
 
 KEYS = [
@@ -94,6 +97,14 @@ def repeat_name(files):
     files.organisations["coast"].extra += 'name = "north"\ndata = "north.csv"'
 
 
+KEY = Identity.generate().public.text
+
+
+def same_key(files):
+    for name in ("north", "coast"):
+        files.organisations[name].extra = f'public_key = "{KEY}"'
+
+
 BAD = {
     "labels disagree": (
         lambda f: f.organisations["coast"].table["y"].__setitem__(0, "neither"),
@@ -136,6 +147,18 @@ BAD = {
     "positive label": (setting(positive_label='"dead"'), "positive_label 'dead'"),
     "label of no one": (extra("coast", "label = false"), "sign of a dual is the label"),
     "names twice": (repeat_name, "'north' more than once"),
+    "key cut short": (
+        extra("city", f'public_key = "{KEY[:-1]}"'),
+        "public_key of organisation 'city' .*91 letters .* instead of 92",
+    ),
+    "key with a typing error": (
+        extra("city", f'public_key = "{KEY[:-1]}{"B" if KEY[-1] == "A" else "A"}"'),
+        "public_key of organisation 'city' .*typing error",
+    ),
+    "no key": (extra("city", 'public_key = ""'), "'city' .*begins with hyfdca1:"),
+    "key twice": (same_key, "'north' and 'coast' have the same public_key"),
+    "no epoch": (setting(key_epoch="0"), "at study.key_epoch: expected `int` >= 1"),
+    "far epoch": (setting(key_epoch=str(2**70)), "has a mistake"),
 }
 
 
@@ -170,6 +193,12 @@ def assert_one_sentence(text):
         (["fly"], "No such command"),
         (["demo", "--colour"], "No such option"),
         (["train", "nothing.toml"], "no study file nothing.toml"),
+        (["keys", "new"], "Missing option"),
+        (["keys", "show"], "Missing argument"),
+        (["keys", "show", "nothing"], "key file nothing/secret.key"),
+        (["keys", "burn"], "No such command"),
+        (["study", "fingerprint"], "Missing argument"),
+        (["study", "fingerprint", "nothing.toml"], "no study file nothing.toml"),
     ],
 )
 def test_bad_arguments(arguments, message, tmp_path, monkeypatch, hyfdca):
@@ -288,6 +317,69 @@ def test_hospitals_share_patients_and_columns(tmp_path):
         assert len(holding.samples) < partition.n_samples
         assert (partition.features.counts[holding.features] > 1).any()
     assert pooled_objective(run).X.shape == (569, 31)
+
+
+def test_new_keys(tmp_path, hyfdca):
+    """Making keys prints the line for the study file, and nothing secret."""
+    folder = tmp_path / "keys"
+    code, output, errors = hyfdca("keys", "new", "--out", folder)
+    assert (code, errors) == (0, "")
+    identity = read_identity(folder)
+    assert f'\npublic_key = "{identity.public.text}"\n' in output
+    assert f"Fingerprint: {identity.public.fingerprint}\n" in output
+    assert identity.to_bytes()[20:40].decode() not in output
+    code, shown, errors = hyfdca("keys", "show", folder)
+    assert (code, errors) == (0, "")
+    assert output.endswith(shown)
+    assert len(shown.splitlines()) == 2
+
+
+def test_keys_are_made_once(tmp_path, hyfdca):
+    """A folder with keys is left alone."""
+    hyfdca("keys", "new", "--out", tmp_path)
+    before = (tmp_path / "secret.key").read_bytes()
+    code, output, errors = hyfdca("keys", "new", "--out", tmp_path)
+    assert (code, output) == (2, "")
+    assert "never written over" in errors
+    assert_one_sentence(errors)
+    assert (tmp_path / "secret.key").read_bytes() == before
+
+
+def test_keys_that_others_can_read_are_not_shown(tmp_path, hyfdca):
+    """The complaint says how to close the file."""
+    hyfdca("keys", "new", "--out", tmp_path)
+    (tmp_path / "secret.key").chmod(0o644)
+    code, output, errors = hyfdca("keys", "show", tmp_path)
+    assert (code, output) == (2, "")
+    assert "chmod 600" in errors
+    assert_one_sentence(errors)
+
+
+def test_the_fingerprint_of_a_study(tmp_path, hyfdca):
+    """It is of the file's bytes, with the key of every organisation that has one."""
+    hyfdca("keys", "new", "--out", tmp_path / "north")
+    public = read_identity(tmp_path / "north").public
+    files = make_files(name='"\\u001b[2J"', key_epoch="3")
+    extra("north", f'public_key = "{public.text}"')(files)
+    path = files.write(tmp_path)
+    code, output, errors = hyfdca("study", "fingerprint", path)
+    assert (code, errors) == (0, "")
+    assert output.splitlines()[:5] == [
+        "Study '\\x1b[2J', key epoch 3:",
+        study_fingerprint(path.read_bytes()),
+        f"'north': {public.fingerprint}",
+        "'city': no key yet",
+        "'coast': no key yet",
+    ]
+    assert "by telephone or in person" in output
+
+
+@pytest.mark.parametrize("group", ["keys", "study"])
+def test_help_of_a_group_without_arguments(group, hyfdca):
+    """Without a command those of the group are listed."""
+    code, output, errors = hyfdca(group)
+    assert (code, errors) == (2, "")
+    assert f"hyfdca {group}" in output
 
 
 def test_interrupting(monkeypatch, tmp_path, hyfdca):

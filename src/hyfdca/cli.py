@@ -14,9 +14,13 @@ from rich.console import Console
 from hyfdca.bench.crypto import SECONDS, compare
 from hyfdca.bench.display import MeasuringDisplay, comparison_table, missing_message
 from hyfdca.consortium import StudyError
+from hyfdca.crypto.identity import Identity
 from hyfdca.demo import run_demo
 from hyfdca.display import RoundsDisplay, show
+from hyfdca.key_files import PUBLIC_FILE, SECRET_FILE, read_identity, write_identity
 from hyfdca.outcome import train_file
+from hyfdca.study import load
+from hyfdca.study_identity import public_identities, study_fingerprint
 
 app = typer.Typer(
     help="Hybrid federated learning for convex models, with a certificate.",
@@ -27,8 +31,17 @@ app = typer.Typer(
 
 bench = typer.Typer(help="Measure what things cost here.", no_args_is_help=True)
 app.add_typer(bench, name="bench")
+keys_app = typer.Typer(help="An organisation's own keys.", no_args_is_help=True)
+study_app = typer.Typer(help="What a study file says.", no_args_is_help=True)
+app.add_typer(keys_app, name="keys")
+app.add_typer(study_app, name="study")
 
 Out = Annotated[Path | None, typer.Option("--out", help="Folder to write to.")]
+
+_COMPARE = (
+    "Read the first number to every other organisation, by telephone or in person: if "
+    "all have the same, nobody has another study file or another key."
+)
 
 _BAD_INPUT, _INTERRUPTED = 2, 130
 # The base of all complaints about arguments; typer has no public name for it.
@@ -75,6 +88,46 @@ def bench_crypto(
         Console().print(comparison_table(comparison))
     if message := missing_message(comparison):
         errors.print(message, soft_wrap=True, markup=False)
+
+
+@keys_app.command("new")
+def new_keys(
+    out: Annotated[Path, typer.Option("--out", help="Folder to write to.")],
+) -> None:
+    """Make this organisation's keys; only the public line may leave it."""
+    identity = Identity.generate()
+    write_identity(identity, out)
+    typer.echo(f"Written to {out}: {SECRET_FILE} (never send it) and {PUBLIC_FILE}.")
+    typer.echo("For this organisation's entry in the study file:")
+    _show_public(identity)
+
+
+@keys_app.command("show")
+def show_keys(
+    folder: Annotated[Path, typer.Argument(help="Folder that keys new wrote to.")],
+) -> None:
+    """Show the public line of this organisation's keys."""
+    _show_public(read_identity(folder))
+
+
+def _show_public(identity: Identity) -> None:
+    typer.echo(f'public_key = "{identity.public.text}"')
+    typer.echo(f"Fingerprint: {identity.public.fingerprint}")
+
+
+@study_app.command("fingerprint")
+def fingerprint(
+    study: Annotated[Path, typer.Argument(help="The study file (TOML).")],
+) -> None:
+    """Show what all organisations must see alike before they exchange keys."""
+    file = load(study)
+    keys = public_identities({c.name: c.public_key for c in file.clients})
+    typer.echo(f"Study {file.study.name!r}, key epoch {file.study.key_epoch}:")
+    typer.echo(study_fingerprint(study.read_bytes()))
+    for client in file.clients:
+        known = keys.get(client.name)
+        typer.echo(f"{client.name!r}: {known.fingerprint if known else 'no key yet'}")
+    typer.echo(_COMPARE)
 
 
 def _print_version(wanted: bool) -> None:

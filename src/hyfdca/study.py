@@ -11,6 +11,7 @@
     [[clients]]
     name = "north"
     data = "north.csv"          # relative to the study file
+    public_key = "hyfdca1:..."  # optional; of hyfdca keys new
 
 Features are matched by name, rows by ID. LIBSVM and NPZ tables have features f0, f1,
 ... and, unless they bring IDs, row numbers from 0.
@@ -49,6 +50,7 @@ from hyfdca.participation import (
     random_fraction,
 )
 from hyfdca.runtimes.inprocess import Traffic
+from hyfdca.study_identity import public_identities
 from hyfdca.tables import Columns, TableError, label_text, normalised, read_table
 from hyfdca.training import Training, TrainingSettings
 
@@ -60,6 +62,7 @@ _LARGEST = 1e100  # squares and inverses of settings must stay numbers
 Positive = Annotated[float, msgspec.Meta(ge=1.0 / _LARGEST, le=_LARGEST)]
 Fraction = Annotated[float, msgspec.Meta(gt=0, le=1)]
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
+KeyEpoch = Annotated[int, msgspec.Meta(ge=1, le=2**32)]
 
 
 class _Participation(
@@ -115,6 +118,7 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     label_column: str | None = None
     positive_label: str | int | float | None = None
     labels_visible_to_holders: bool = False
+    key_epoch: KeyEpoch = 1  # raised when new keys are to be made
 
     def encryption_settings(self) -> Encryption:
         """Return what the study says of encryption."""
@@ -130,6 +134,7 @@ class Client(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     id_column: str | None = None
     label_column: str | None = None
     label: bool = True
+    public_key: str | None = None  # as hyfdca keys new prints it
 
 
 class StudyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -207,6 +212,7 @@ def load(path: Path) -> StudyFile:
         )
     for client in file.clients:
         _check_labels_visible(file.study, client)
+    public_identities({client.name: client.public_key for client in file.clients})
     _checked(lambda: make_loss(file.study.loss, file.study.loss_parameter))
     return file
 
