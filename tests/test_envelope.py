@@ -237,8 +237,11 @@ def test_a_roster_knows_its_organisations_by_key():
 def test_a_roster_that_cannot_be_is_refused():
     """Names and keys are each organisation's own; names and epochs fit a context."""
     first, second = entries(NORTH, CITY)
-    mixed = dataclasses.replace(second.public, verifying=first.public.verifying)
-    for bad in (first, first._replace(name="city"), Entry("third", mixed)):
+    other = STRANGER.public
+    sealing = Entry("third", dataclasses.replace(other, sealing=first.public.sealing))
+    signing = Entry("third", dataclasses.replace(second.public, sealing=other.sealing))
+    same_name = Entry("city", other)
+    for bad in (sealing, signing, same_name):
         with pytest.raises(ValueError, match="have the same"):
             Roster(b"s" * 32, (first, second, bad))
     with pytest.raises(ValueError, match="at most 1000"):

@@ -19,7 +19,7 @@ from hyfdca.protocol.key_agreement import (
     compare_keys,
 )
 from hyfdca.protocol.messages import Message
-from hyfdca.protocol.server import Replies, ServerSession
+from hyfdca.protocol.server import PAUSE, Replies, ServerSession
 
 TOKEN = b"study--1"
 NAMES = ["north", "city", "coast", "hill"]
@@ -66,9 +66,12 @@ class Server:
     def run(self, conversation_of, *arguments):
         """Drive a conversation of an honest server."""
         conversation = conversation_of(self._session, *arguments)
+        self.carry_on(conversation, next(conversation))
+
+    def carry_on(self, conversation, ask):
+        """Drive a conversation to its next pause, or to its end."""
         try:
-            ask = next(conversation)
-            while True:
+            while ask is not PAUSE:
                 replies = {
                     client: self._carry(client, ask.phase, payload)
                     for client, payload in ask.payloads.items()
@@ -184,6 +187,23 @@ def test_any_key_holder_lets_a_latecomer_in(by):
     server.run(agree_on_keys, range(2))
     server.run(admit, 2, by)
     server.run(compare_keys, range(3))
+    first, *others = server.all_keys()
+    assert others == [first, first]
+
+
+def test_absent_clients_are_waited_for():
+    """The conversation pauses until the maker, then until the others are there."""
+    server = Server()
+    session = server._session
+    conversation = agree_on_keys(session, range(3))
+    session.present = {1, 2}
+    assert next(conversation) is PAUSE
+    session.present = {0, 1}
+    server.carry_on(conversation, conversation.send(Replies({})))
+    assert server.clients[1].holder.held is not None
+    assert server.clients[2].holder.held is None
+    session.present = None
+    server.carry_on(conversation, conversation.send(Replies({})))
     first, *others = server.all_keys()
     assert others == [first, first]
 
