@@ -67,25 +67,27 @@ def test_swapped_letters_in_a_public_key_are_noticed(place):
 TEXT = OWNER.public.text
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "begins with hyfdca1:"),
-        ("hyfdca2:" + TEXT[8:], "begins with hyfdca1:"),
-        (TEXT.upper(), "begins with hyfdca1:"),
-        (" " + TEXT, "begins with hyfdca1:"),
-        (OWNER.to_bytes().decode(), "begins with hyfdca1:"),
-        (TEXT + "\n", "signs that no key has"),
-        (TEXT + "=", "signs that no key has"),
-        (TEXT[:-1] + "é", "signs that no key has"),
-        (TEXT[:-1] + "/", "signs that no key has"),
-        (TEXT[:-1], "91 letters .* instead of 92"),
-        (TEXT + "A", "93 letters .* instead of 92"),
-        ("hyfdca1:", "0 letters"),
-    ],
-)
-def test_what_is_no_public_key_is_refused(text, message):
+# By name: the keys are new in each process, and so no part of a test's name.
+BAD_TEXTS = {
+    "empty": ("", "begins with hyfdca1:"),
+    "later version": ("hyfdca2:" + TEXT[8:], "begins with hyfdca1:"),
+    "capitals": (TEXT.upper(), "begins with hyfdca1:"),
+    "space": (" " + TEXT, "begins with hyfdca1:"),
+    "secret": (OWNER.to_bytes().decode(), "begins with hyfdca1:"),
+    "line end": (TEXT + "\n", "signs that no key has"),
+    "padding": (TEXT + "=", "signs that no key has"),
+    "accent": (TEXT[:-1] + "é", "signs that no key has"),
+    "other base64": (TEXT[:-1] + "/", "signs that no key has"),
+    "cut short": (TEXT[:-1], "91 letters .* instead of 92"),
+    "longer": (TEXT + "A", "93 letters .* instead of 92"),
+    "prefix alone": ("hyfdca1:", "0 letters"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_TEXTS)
+def test_what_is_no_public_key_is_refused(case):
     """The message says what is wrong, and repeats nothing of it."""
+    text, message = BAD_TEXTS[case]
     with pytest.raises(ValueError, match=message) as caught:
         PublicIdentity.parse(text)
     assert TEXT[12:40] not in str(caught.value)
@@ -116,13 +118,20 @@ def test_a_flipped_bit_in_a_secret_key_is_noticed(place, bit):
     assert OWNER.to_bytes()[-30:].decode() not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "payload", [b"", b"hyfdca-secret1:", OWNER.to_bytes()[:-1], TEXT.encode(), b"\xff"]
-)
-def test_what_is_no_secret_key_is_refused(payload):
+BAD_SECRETS = {
+    "empty": b"",
+    "prefix alone": b"hyfdca-secret1:",
+    "cut short": OWNER.to_bytes()[:-1],
+    "public": TEXT.encode(),
+    "no text": b"\xff",
+}
+
+
+@pytest.mark.parametrize("case", BAD_SECRETS)
+def test_what_is_no_secret_key_is_refused(case):
     """Bytes that are missing, cut short or public are no secret key."""
     with pytest.raises(ValueError, match="key"):
-        Identity.from_bytes(payload)
+        Identity.from_bytes(BAD_SECRETS[case])
 
 
 @pytest.mark.parametrize("show", [repr, str, "{}".format, "{0!r}".format])

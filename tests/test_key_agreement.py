@@ -355,7 +355,11 @@ def test_garbled_and_truncated_envelopes_are_refused():
     server.give(1, 0, envelope)
 
 
-@pytest.mark.parametrize("secret", [b"", b"no keys", new_keys().to_bytes()[:-1]])
+@pytest.mark.parametrize(
+    "secret",
+    [b"", b"no keys", new_keys().to_bytes()[:-1]],
+    ids=["empty", "other", "cut short"],
+)
 def test_what_is_sealed_must_be_study_keys(secret):
     """A sender of another version is named, nothing is taken, nothing is quoted."""
     server = Server()

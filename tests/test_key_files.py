@@ -139,22 +139,23 @@ def test_a_secret_that_others_can_get_at_is_refused(folder, mode):
     assert read_identity(folder).public == OWNER.public
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        b"\n",
-        b"\xff\xfe",
-        OWNER.to_bytes()[:-1],
-        OWNER.to_bytes() + b"\n\n",
-        OWNER.to_bytes() * 2,
-        OWNER.public.text.encode(),
-        bytes(100_000),
-    ],
-)
-def test_a_garbled_secret_is_refused(folder, content):
+# By name: the keys are new in each process, and so no part of a test's name.
+GARBLED = {
+    "empty": b"",
+    "empty line": b"\n",
+    "no text": b"\xff\xfe",
+    "cut short": OWNER.to_bytes()[:-1],
+    "another line": OWNER.to_bytes() + b"\n\n",
+    "twice": OWNER.to_bytes() * 2,
+    "public": OWNER.public.text.encode(),
+    "large": bytes(100_000),
+}
+
+
+@pytest.mark.parametrize("case", GARBLED)
+def test_a_garbled_secret_is_refused(folder, case):
     """The message names the file and says what to do."""
-    (folder / "secret.key").write_bytes(content)
+    (folder / "secret.key").write_bytes(GARBLED[case])
     assert "secret.key is garbled; restore it" in refusal(read_identity, folder)
 
 
