@@ -136,7 +136,7 @@ def scaled_blocks(
     clients = [ScalingClient(c, scale, missing, sealers) for c in cells]
     sessions = {k: ClientSession(_TOKEN, c.phases) for k, c in enumerate(clients)}
     driver, session = InProcess(sessions), ServerSession(_TOKEN)
-    adders = Adders(encryption, public_parameters(encryption, keys))
+    adders = Adders(encryption, public_parameters(keys))
     server = ScalingServer(partition.features, partition.n_samples, adders, session)
     driver.run(server.run(scale, missing), traffic)
     layout = consortium.layout(bias is not None)

@@ -132,7 +132,7 @@ class Training:
         is_complete = self.participation.is_complete
         encryption = settings.encryption
         keys = self.keys or new_keys(encryption)
-        adders = Adders(encryption, public_parameters(encryption, keys))
+        adders = Adders(encryption, public_parameters(keys))
         parties = Parties(
             problem, self.layout, adders, ServerSession(token), is_complete
         )

@@ -1,7 +1,6 @@
 """What `hyfdca bench crypto` measures: our schemes, and libraries beside them.
 
-To add a scheme that seals whole numbers in blocks, add one entry to ``SCHEMES``
-that returns ``Blocks(cipher, addition)``.
+To add a scheme, add one entry to ``SCHEMES`` that returns ``Ours(sealer, adder)``.
 """
 
 from __future__ import annotations
@@ -12,15 +11,25 @@ from typing import Any, Protocol
 
 import gmpy2
 import numpy as np
-from numpy.typing import NDArray
 
-from hyfdca.crypto.base import raw_bytes
-from hyfdca.crypto.fixedpoint import FloatArray, Grid, IntArray, decode, grid_for
+from hyfdca.crypto.arrangement import Arrangement
+from hyfdca.crypto.base import Adder, Sealer
+from hyfdca.crypto.blocks import BlockAdder, BlockSealer
+from hyfdca.crypto.fixedpoint import FloatArray, Grid, decode, grid_for
 from hyfdca.crypto.paillier import PaillierAddition, PaillierCipher
 from hyfdca.crypto.paillier_keys import SecretKey
-from hyfdca.crypto.plain import PlainAdder, PlainSealer
+from hyfdca.crypto.schemes import (
+    Adders,
+    Encryption,
+    Precision,
+    SchemeName,
+    Sealers,
+    new_keys,
+    public_parameters,
+)
 
 GRID = grid_for(bound=1.0, n_summands=1000)
+_LONG = 4096  # numbers of vectors that have no blocks
 
 
 class Subject(Protocol):
@@ -57,91 +66,30 @@ class Subject(Protocol):
         ...
 
 
-class Plain:
-    """No encryption, the same grid."""
-
-    n_slots = 4096
-
-    def __init__(self) -> None:
-        self._sealer, self._adder = PlainSealer(), PlainAdder()
-
-    def prepare(self, n_values: int) -> None:
-        """Nothing can be done ahead."""
-
-    def seal(self, values: FloatArray) -> memoryview:
-        """Return whole numbers."""
-        return self._sealer.seal(GRID.encode(values))
-
-    def open(self, payload: memoryview) -> FloatArray:
-        """Return reals."""
-        numbers = self._sealer.open(payload, _one_column(payload))
-        return decode(numbers, GRID.fraction_bits).reshape(-1)
-
-    def load(self, payload: memoryview) -> IntArray:
-        """Return a copy."""
-        numbers: IntArray = self._adder.load(payload, _one_column(payload)).copy()
-        return numbers
-
-    def add(self, total: IntArray, vector: IntArray) -> None:
-        """Add numbers."""
-        self._adder.add(total, slice(None), vector)
-
-    def dump(self, total: IntArray) -> memoryview:
-        """Return numbers."""
-        return self._adder.dump(total)
-
-
-def _one_column(payload: memoryview) -> tuple[int, int]:
-    return len(payload) // 8, 1
-
-
-class BlockCipher(Protocol):
-    """A client's half of a scheme that seals whole numbers in blocks."""
-
-    n_slots: int
-    block_bytes: int
-
-    def seal(self, numbers: IntArray) -> NDArray[np.uint8]:
-        """Return a block for each row of numbers."""
-        ...
-
-    def open(self, blocks: NDArray[np.uint8]) -> IntArray:
-        """Return the rows of numbers."""
-        ...
-
-
-class BlockAddition(Protocol):
-    """The server's half."""
-
-    def check(self, blocks: NDArray[np.uint8]) -> None:
-        """Raise ``ValueError`` if some row is no ciphertext."""
-        ...
-
-    def add(self, total: NDArray[np.uint8], blocks: NDArray[np.uint8]) -> None:
-        """Add row by row, in place."""
-        ...
-
-
-class Blocks:
-    """Any scheme of ours that seals whole numbers in blocks.
+class Ours:
+    """Any scheme of ours, as studies use it.
 
     Parameters
     ----------
-    cipher, addition : the two halves of the scheme
-    grid : the fixed point that its slots have room for
-    fill : does ahead what can be done for a number of blocks, uncounted
+    n_slots : int
+        Numbers in a block, if it has blocks.
+    grid : Grid
+        The fixed point that its slots have room for.
+    fill : callable
+        Does ahead what can be done for a number of blocks, uncounted.
     """
 
     def __init__(
         self,
-        cipher: BlockCipher,
-        addition: BlockAddition,
+        sealer: Sealer,
+        adder: Adder,
         grid: Grid = GRID,
         fill: Callable[[int], None] | None = None,
     ) -> None:
-        self.n_slots = cipher.n_slots
-        self._cipher, self._addition = cipher, addition
+        self.n_slots = adder.n_slots or _LONG
+        self._sealer, self._adder = sealer, adder
         self._grid, self._fill = grid, fill
+        self._n_values = 0
 
     def prepare(self, n_values: int) -> None:
         """Fill the pool, if this is measured with one."""
@@ -149,31 +97,33 @@ class Blocks:
             self._fill(n_values // self.n_slots)
 
     def seal(self, values: FloatArray) -> memoryview:
-        """Return the bytes of blocks."""
-        numbers = self._grid.encode(values).reshape(-1, self.n_slots)
-        return raw_bytes(self._cipher.seal(numbers))
+        """Return sealed numbers on the grid."""
+        self._n_values = len(values)
+        numbers = self._grid.encode(values).reshape(-1, 1)
+        return self._sealer.seal(numbers, Arrangement.together(len(values)))
 
     def open(self, payload: memoryview) -> FloatArray:
         """Return reals."""
-        numbers = self._cipher.open(self._rows(payload))
+        arrangement = Arrangement.together(self._n_values)
+        # What a client sends is read as a sum of one.
+        numbers = self._sealer.open(payload, 1, arrangement)
         return decode(numbers, self._grid.fraction_bits).reshape(-1)
 
-    def load(self, payload: memoryview) -> NDArray[np.uint8]:
-        """Return checked blocks."""
-        rows = self._rows(payload).copy()
-        self._addition.check(rows)
-        return rows
+    def load(self, payload: memoryview) -> Any:
+        """Return a sum of one."""
+        adder = self._adder
+        n_units = -(-self._n_values // (adder.n_slots or 1))
+        total = adder.zeros((n_units, 1))
+        adder.add(total, slice(None), adder.load(payload, (n_units, 1)))
+        return total
 
-    def add(self, total: NDArray[np.uint8], vector: NDArray[np.uint8]) -> None:
-        """Add blocks."""
-        self._addition.add(total, vector)
+    def add(self, total: Any, vector: Any) -> None:
+        """Add vectors."""
+        self._adder.add(total, slice(None), vector)
 
-    def dump(self, total: NDArray[np.uint8]) -> memoryview:
-        """Return the bytes of blocks."""
-        return raw_bytes(total)
-
-    def _rows(self, payload: memoryview) -> NDArray[np.uint8]:
-        return np.frombuffer(payload, np.uint8).reshape(-1, self._cipher.block_bytes)
+    def dump(self, total: Any) -> memoryview:
+        """Return the bytes of a sum."""
+        return self._adder.dump(total)
 
 
 class Phe:
@@ -274,15 +224,28 @@ def _batching_prime(ring_degree: int, bits: int) -> int:
     return prime
 
 
+def _study(scheme: SchemeName, precision: Precision = "full") -> Subject:
+    encryption = Encryption(scheme, precision)
+    keys = new_keys(encryption)
+    return Ours(
+        Sealers(encryption, keys).named(scheme),
+        Adders(encryption, public_parameters(keys)).named(scheme),
+        grid_for(1.0, 1000, encryption.sum_bits),
+    )
+
+
 def _paillier(bits: int, packed: bool = True, pooled: bool = False) -> Subject:
     key = SecretKey.generate(bits)
     cipher = PaillierCipher(key, packed=packed)
-    addition = PaillierAddition(key.public, packed=packed)
-    return Blocks(cipher, addition, fill=cipher.pool.fill if pooled else None)
+    adder = BlockAdder(PaillierAddition(key.public, packed=packed))
+    return Ours(BlockSealer(cipher), adder, fill=cipher.pool.fill if pooled else None)
 
 
 SCHEMES: dict[str, Callable[[], Subject]] = {
-    "none": Plain,
+    "none": lambda: _study("none"),
+    "stream": lambda: _study("stream"),
+    "bfv": lambda: _study("bfv"),
+    "bfv-compact": lambda: _study("bfv", "compact"),
     "paillier-3072": lambda: _paillier(3072),
     "paillier-3072-pooled": lambda: _paillier(3072, pooled=True),
     "paillier-3072-unpacked": lambda: _paillier(3072, packed=False),

@@ -149,8 +149,8 @@ class PaillierAddition:
         self._modulus = key.modulus
         self._squared = key.modulus**2
 
-    def check(self, blocks: Blocks) -> None:
-        """Raise ``ValueError`` if some row is no ciphertext under this modulus."""
+    def load(self, blocks: Blocks) -> NDArray[np.object_]:
+        """Return ciphertexts; ``ValueError`` if a row is none under this modulus."""
         _check_shape(blocks, self.block_bytes)
         ciphertexts = list(_numbers(blocks))
         _check_range(ciphertexts, self._squared)
@@ -160,17 +160,29 @@ class PaillierAddition:
             product = product * ciphertext % self._modulus
         if gmpy2.gcd(product, self._modulus) != 1:
             raise ValueError("a block is no ciphertext: it shares a factor with n")
+        loaded = self.zeros(len(ciphertexts))
+        loaded[:] = ciphertexts
+        return loaded
 
-    def add(self, total: Blocks, blocks: Blocks) -> None:
-        """Add blocks to those of ``total``, row by row; changes ``total``."""
-        for rows in (total, blocks):
-            _check_shape(rows, self.block_bytes)
-        if blocks.shape != total.shape:
-            raise ValueError(f"cannot add {blocks.shape} blocks to {total.shape}")
-        for row, left, right in zip(
-            total, _numbers(total), _numbers(blocks), strict=True
-        ):
-            _write(row, left * right % self._squared)
+    def dump(self, ciphertexts: NDArray[np.object_]) -> Blocks:
+        """Return ciphertexts as rows of bytes."""
+        blocks: Blocks = np.empty((len(ciphertexts), self.block_bytes), np.uint8)
+        for row, ciphertext in zip(blocks, ciphertexts.tolist(), strict=True):
+            _write(row, ciphertext)
+        return blocks
+
+    def zeros(self, n_blocks: int) -> NDArray[np.object_]:
+        """Return ciphertexts of zero that hide nothing."""
+        return np.full(n_blocks, mpz(1), object)
+
+    def add(
+        self,
+        total: NDArray[np.object_],
+        where: IntArray,
+        ciphertexts: NDArray[np.object_],
+    ) -> None:
+        """Add to rows of ``total``, which it changes."""
+        total[where] = total[where] * ciphertexts % self._squared
 
     def __repr__(self) -> str:
         return f"PaillierAddition({self.n_slots} slots, {self._key!r})"

@@ -22,6 +22,7 @@ from hyfdca.crypto.stream import StreamAdder, StreamSealer
 SchemeName = Literal["bfv", "paillier", "stream", "none"]
 Precision = Literal["full", "compact"]
 SmallVectors = Literal["auto", "same"]
+PaillierBits = Literal[2048, 3072]
 
 # Bits of sums: what the plaintexts of BFV's two sets of parameters have room for.
 SUM_BITS: dict[Precision, int] = {"full": 58, "compact": 42}
@@ -43,11 +44,14 @@ class Encryption:
     small_vectors : {"auto", "same"}
         Whether vectors that would leave packed blocks mostly empty are sealed number
         by number.
+    paillier_bits : {3072, 2048}
+        Of the modulus.
     """
 
     scheme: SchemeName = "none"
     precision: Precision = "full"
     small_vectors: SmallVectors = "auto"
+    paillier_bits: PaillierBits = 3072
 
     @property
     def sum_bits(self) -> int:
@@ -66,51 +70,86 @@ class Encryption:
 class Scheme(NamedTuple):
     """An entry of the table: how to make keys and both halves."""
 
-    new_key: Callable[[Precision], bytes]
-    public: Callable[[bytes, Precision], bytes]  # what the server needs to add
-    sealer: Callable[[bytes, Precision, BlockWork | None], Sealer]
-    adder: Callable[[bytes, Precision], Adder]
+    new_key: Callable[[Encryption], bytes]
+    public: Callable[[bytes], bytes]  # of a key, what the server needs to add
+    sealer: Callable[[bytes, Encryption, BlockWork | None], Sealer]
+    adder: Callable[[bytes, Encryption], Adder]
 
 
-def _bfv(precision: Precision) -> Any:
-    # Here, since SEAL is not there for every system and takes time to import.
+def _no_key(_: Any) -> bytes:
+    return b""
+
+
+# Imported when first used: SEAL is not there for every system, and both take time.
+
+
+def _bfv_parameters(encryption: Encryption) -> Any:
     from hyfdca.crypto import bfv_blocks  # noqa: PLC0415
 
-    return bfv_blocks.COMPACT if precision == "compact" else bfv_blocks.FULL
+    is_compact = encryption.precision == "compact"
+    return bfv_blocks.COMPACT if is_compact else bfv_blocks.FULL
 
 
-def _bfv_key(precision: Precision) -> bytes:
+def _bfv_key(encryption: Encryption) -> bytes:
     from hyfdca.crypto.bfv_blocks import new_secret_key  # noqa: PLC0415
 
-    return new_secret_key(_bfv(precision))
+    return new_secret_key(_bfv_parameters(encryption))
 
 
-def _bfv_sealer(key: bytes, precision: Precision, work: BlockWork | None) -> Sealer:
+def _bfv_sealer(key: bytes, encryption: Encryption, work: BlockWork | None) -> Sealer:
     from hyfdca.crypto.bfv import BfvCipher  # noqa: PLC0415
 
-    return BlockSealer(BfvCipher(_bfv(precision), key, work))
+    return BlockSealer(BfvCipher(_bfv_parameters(encryption), key, work))
 
 
-def _bfv_adder(_: bytes, precision: Precision) -> Adder:
+def _bfv_adder(_: bytes, encryption: Encryption) -> Adder:
     from hyfdca.crypto.bfv import BfvAddition  # noqa: PLC0415
 
-    return BlockAdder(BfvAddition(_bfv(precision)))
+    return BlockAdder(BfvAddition(_bfv_parameters(encryption)))
+
+
+def _paillier_key(encryption: Encryption) -> bytes:
+    from hyfdca.crypto.paillier_keys import SecretKey  # noqa: PLC0415
+
+    return SecretKey.generate(encryption.paillier_bits).to_bytes()
+
+
+def _paillier_public(key: bytes) -> bytes:
+    from hyfdca.crypto.paillier_keys import SecretKey  # noqa: PLC0415
+
+    return SecretKey.from_bytes(key).public.to_bytes()
+
+
+def _paillier(packed: bool) -> Scheme:
+    def sealer(key: bytes, encryption: Encryption, _: BlockWork | None) -> Sealer:
+        from hyfdca.crypto.paillier import PaillierCipher  # noqa: PLC0415
+        from hyfdca.crypto.paillier_keys import SecretKey  # noqa: PLC0415
+
+        secret = SecretKey.from_bytes(key)
+        limit = 2**encryption.sum_bits
+        return BlockSealer(PaillierCipher(secret, packed=packed, limit=limit))
+
+    def adder(public: bytes, _: Encryption) -> Adder:
+        from hyfdca.crypto.paillier import PaillierAddition  # noqa: PLC0415
+        from hyfdca.crypto.paillier_keys import PublicKey  # noqa: PLC0415
+
+        key = PublicKey.from_bytes(public)
+        return BlockAdder(PaillierAddition(key, packed=packed))
+
+    return Scheme(_paillier_key, _paillier_public, sealer, adder)
 
 
 SCHEMES: dict[str, Scheme] = {
-    "none": Scheme(
-        lambda _: b"",
-        lambda *_: b"",
-        lambda *_: PlainSealer(),
-        lambda *_: PlainAdder(),
-    ),
+    "none": Scheme(_no_key, _no_key, lambda *_: PlainSealer(), lambda *_: PlainAdder()),
     "stream": Scheme(
         lambda _: secrets.token_bytes(32),
-        lambda *_: b"",
+        _no_key,
         lambda key, *_: StreamSealer(key),
         lambda *_: StreamAdder(),
     ),
-    "bfv": Scheme(_bfv_key, lambda *_: b"", _bfv_sealer, _bfv_adder),
+    "bfv": Scheme(_bfv_key, _no_key, _bfv_sealer, _bfv_adder),
+    "paillier": _paillier(packed=True),
+    "paillier-single": _paillier(packed=False),
 }
 
 
@@ -122,19 +161,24 @@ class Loose(NamedTuple):
 
 
 # Full blocks of BFV take two or three times the bytes of stream.
-LOOSE: dict[str, Loose] = {"bfv": Loose("stream", 8.0)}
+LOOSE: dict[str, Loose] = {
+    "bfv": Loose("stream", 8.0),
+    "paillier": Loose("paillier-single", 1.0),
+}
+
+# Both ways of using Paillier have one key.
+_KEY_OF = {"paillier-single": "paillier"}
 
 
 def new_keys(encryption: Encryption) -> dict[str, bytes]:
     """Return fresh secret keys of the schemes that may be in use."""
-    names = encryption.names
-    return {name: SCHEMES[name].new_key(encryption.precision) for name in names}
+    names = dict.fromkeys(_KEY_OF.get(name, name) for name in encryption.names)
+    return {name: SCHEMES[name].new_key(encryption) for name in names}
 
 
-def public_parameters(encryption: Encryption, keys: Keys) -> dict[str, bytes]:
+def public_parameters(keys: Keys) -> dict[str, bytes]:
     """Return what the server must know to add."""
-    precision = encryption.precision
-    return {name: SCHEMES[name].public(keys[name], precision) for name in keys}
+    return {name: SCHEMES[name].public(key) for name, key in keys.items()}
 
 
 @dataclass(frozen=True, repr=False)
@@ -151,9 +195,9 @@ class Sealers:
         if name not in self.encryption.names:
             raise ValueError(f"the study does not allow the scheme {name!r}")
         if name not in self._made:
-            make = SCHEMES[name].sealer
-            precision = self.encryption.precision
-            self._made[name] = make(self.keys[name], precision, self.work)
+            key = self.keys[_KEY_OF.get(name, name)]
+            made = SCHEMES[name].sealer(key, self.encryption, self.work)
+            self._made[name] = made
         return self._made[name]
 
 
@@ -168,8 +212,8 @@ class Adders:
     def named(self, name: str) -> Adder:
         """Return an adder."""
         if name not in self._made:
-            make = SCHEMES[name].adder
-            self._made[name] = make(self.public[name], self.encryption.precision)
+            public = self.public[_KEY_OF.get(name, name)]
+            self._made[name] = SCHEMES[name].adder(public, self.encryption)
         return self._made[name]
 
     def pick(self, use: Use) -> str:
