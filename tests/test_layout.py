@@ -108,7 +108,7 @@ def test_the_bias_is_counted_once_a_sample(holdings, flags, value):
         expected = sorted(features) + [5] * has_bias
         assert layout.features.items[client].tolist() == expected
         block = sp.csr_array(np.ones((len(samples), len(features))))
-        wider = append_bias(block, layout, client, value)
+        wider = append_bias(block, layout.counts_samples(client), value)
         assert wider.shape == (len(samples), len(expected))
         if has_bias:
             column = wider.toarray()[:, -1]

@@ -67,7 +67,9 @@ def run(partition, X, scale, missing):
     pick = stored if isinstance(X, np.ndarray) else sp.csr_array
     tables = [pick(X[h.samples][:, h.features]) for h in partition.holdings]
     clients = [
-        ScalingClient(owned_cells(partition, k, table), scale, missing, SEALERS)
+        ScalingClient(
+            owned_cells(partition.own_cells(k), table), scale, missing, SEALERS
+        )
         for k, table in enumerate(tables)
     ]
     driver = InProcess(
@@ -81,7 +83,7 @@ def run(partition, X, scale, missing):
     for k, (client, holding) in enumerate(
         zip(clients, partition.holdings, strict=True)
     ):
-        own = owned_cells(partition, k, tables[k]).stored
+        own = owned_cells(partition.own_cells(k), tables[k]).stored
         scaled = client.scaling.apply(own).toarray()
         pooled[np.ix_(holding.samples, holding.features)] += scaled
     return driver.run(server.release(), Traffic()), pooled
@@ -213,7 +215,8 @@ def session(table):
 def session_of(table):
     """Return the session of the first of the clients with some columns each."""
     partition = PARTITIONS["vertical"]
-    cells = owned_cells(partition, 0, stored(table[:, partition.holdings[0].features]))
+    held = stored(table[:, partition.holdings[0].features])
+    cells = owned_cells(partition.own_cells(0), held)
     client = ScalingClient(cells, "standard", "refuse", SEALERS)
     return ClientSession(TOKEN, client.phases)
 

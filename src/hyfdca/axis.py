@@ -77,6 +77,24 @@ class Axis:
         return first
 
 
+def owner_groups(axis: Axis) -> IntArray:
+    """Return the number of each item's owner group, ordered by their holders."""
+    groups = np.zeros(axis.n_items, np.int64)
+    n_groups = 1
+    for items in axis.items:
+        # Those of a group that the client holds become a group of their own.
+        numbers = renumbered(groups[items])
+        groups[items] = n_groups + numbers
+        n_groups += int(numbers.max(initial=-1)) + 1
+    return renumbered(groups)
+
+
+def renumbered(numbers: IntArray) -> IntArray:
+    """Return whole numbers as places among those that occur, in time linear in them."""
+    places = np.cumsum(np.bincount(numbers) > 0) - 1
+    return places[numbers]
+
+
 def _as_slice(items: IntArray) -> slice | IntArray:
     if len(items) and items[-1] - items[0] == len(items) - 1:
         return slice(int(items[0]), int(items[-1]) + 1)

@@ -125,7 +125,9 @@ def scaled_blocks(
     Adds the cost of the exchange to ``traffic``.
     """
     partition, (encryption, keys) = consortium.partition, secrecy
-    cells = [owned_cells(partition, k, t) for k, t in enumerate(consortium.tables)]
+    cells = [
+        owned_cells(partition.own_cells(k), t) for k, t in enumerate(consortium.tables)
+    ]
     for name, own in zip(consortium.names, cells, strict=True):
         if scale == "standard" and not own.is_dense:
             raise StudyError(
@@ -142,12 +144,12 @@ def scaled_blocks(
     layout = consortium.layout(bias is not None)
     blocks = []
     for k, client in enumerate(clients):
-        table = client.scaling.apply(cells[k].stored)
+        table, counted = client.scaling.apply(cells[k].stored), layout.counts_samples(k)
         blocks.append(
             Block(
-                X=table if bias is None else append_bias(table, layout, k, bias),
+                X=table if bias is None else append_bias(table, counted, bias),
                 labels=consortium.labels[k],
-                counts_sample=layout.counts_samples(k),
+                counts_sample=counted,
                 counts_feature=layout.counts_features(k),
             )
         )

@@ -94,21 +94,24 @@ def layout_of(
             f"{unlabelled} of {partition.n_samples} samples have no holder with a "
             "label; give some holder of each sample its label."
         )
-    if not bias:
-        return layout
-    last = partition.n_features
+    return with_bias(layout) if bias else layout
+
+
+def with_bias(layout: Layout) -> Layout:
+    """Return a layout with the bias as one more feature, the last."""
+    last = layout.features.n_items
     features = tuple(
         np.append(items, last) if layout.counts_samples(client).any() else items
-        for client, items in enumerate(partition.features.items)
+        for client, items in enumerate(layout.features.items)
     )
-    return Layout(partition.samples, Axis(last + 1, features), labelled)
+    return Layout(layout.samples, Axis(last + 1, features), layout.labelled)
 
 
-def append_bias(
-    block: sp.csr_array, layout: Layout, client: int, value: float
-) -> sp.csr_array:
-    """Return a client's block with its bias cells as one more column, if it has any."""
-    counted = layout.counts_samples(client)
+def append_bias(block: sp.csr_array, counted: BoolArray, value: float) -> sp.csr_array:
+    """Return a client's block with its bias cells as one more column, if it has any.
+
+    ``counted`` are the samples it is designated for.
+    """
     if not counted.any():
         return block
     column = sp.csr_array(np.where(counted, value, 0.0).reshape(-1, 1))

@@ -17,6 +17,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from hyfdca.axis import Axis, IntArray
+from hyfdca.ownership import CellHolders, OwnCells, cell_holders
 from hyfdca.seeds import stream
 
 QUADRANTS = 4
@@ -83,22 +84,20 @@ class Partition:
             blocks = _split_cells(X, self.holdings, self.cell_owners, self.pattern)
         else:
             blocks = [X[h.samples][:, h.features] for h in self.holdings]
-            blocks = [self.owned(client, block) for client, block in enumerate(blocks)]
+            blocks = [self.own_cells(k).of(block) for k, block in enumerate(blocks)]
         return [with_small_indices(block) for block in blocks]
 
-    def owned(self, client: int, block: sp.csr_array) -> sp.csr_array:
-        """Return a client's block without the cells that a lower-ranked one owns."""
+    def own_cells(self, client: int) -> OwnCells:
+        """Return which cells of its block a client counts."""
         if self.is_disjoint:
-            return block
-        cells = block.tocoo()
-        keep = np.ones(cells.nnz, dtype=bool)
-        mine = self.holdings[client]
-        for other in self.holdings[:client]:
-            rows = np.isin(mine.samples, other.samples)
-            columns = np.isin(mine.features, other.features)
-            keep &= ~(rows[cells.row] & columns[cells.col])
-        kept = (cells.data[keep], (cells.row[keep], cells.col[keep]))
-        return sp.csr_array(kept, shape=block.shape)
+            mine = self.holdings[client]
+            rows, columns = np.zeros_like(mine.samples), np.zeros_like(mine.features)
+            return OwnCells(rows, columns, np.ones((1, 1), dtype=bool))
+        return self._cell_holders[client].own_cells(client)
+
+    @cached_property
+    def _cell_holders(self) -> list[CellHolders]:
+        return cell_holders(self.samples, self.features)
 
 
 def from_holdings(

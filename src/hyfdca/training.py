@@ -225,12 +225,12 @@ def split_blocks(
     """Return what each client holds of a table that is all in one place."""
     blocks = []
     for client, part in enumerate(partition.split(X)):
-        rows = layout.samples.items[client]
+        rows, counted = layout.samples.items[client], layout.counts_samples(client)
         blocks.append(
             Block(
-                X=part if bias is None else append_bias(part, layout, client, bias),
+                X=part if bias is None else append_bias(part, counted, bias),
                 labels=labels[rows] if layout.labelled[client] else None,
-                counts_sample=layout.counts_samples(client),
+                counts_sample=counted,
                 counts_feature=layout.counts_features(client),
                 sample_weights=None if sample_weights is None else sample_weights[rows],
             )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hyfdca.axis import Axis, IntArray
+from hyfdca.axis import Axis, IntArray, owner_groups, renumbered
 from hyfdca.layout import Layout
 
 
@@ -26,7 +26,7 @@ class Buckets:
 
     def local(self, samples: Axis, client: int) -> IntArray:
         """Return the bucket of each sample held, as a place in ``of_client``."""
-        return _renumbered(self.of_sample[samples.items[client]])
+        return renumbered(self.of_sample[samples.items[client]])
 
     def contributors(self, layout: Layout) -> IntArray:
         """Return, by feature, how many (client, bucket) pairs add to its slopes."""
@@ -36,30 +36,12 @@ class Buckets:
         return counts
 
 
-def owner_groups(samples: Axis) -> IntArray:
-    """Return the number of each sample's owner group, ordered by their holders."""
-    groups = np.zeros(samples.n_items, np.int64)
-    n_groups = 1
-    for items in samples.items:
-        # Those of a group that the client holds become a group of their own.
-        numbers = _renumbered(groups[items])
-        groups[items] = n_groups + numbers
-        n_groups += int(numbers.max(initial=-1)) + 1
-    return _renumbered(groups)
-
-
-def _renumbered(numbers: IntArray) -> IntArray:
-    """Return whole numbers as places among those that occur, in time linear in them."""
-    places = np.cumsum(np.bincount(numbers) > 0) - 1
-    return places[numbers]
-
-
 def buckets_of(layout: Layout, groups: IntArray, most: int = 1) -> Buckets:
     """Return a bucket a group of samples, neighbours together beyond so many."""
     sizes = np.bincount(groups)
     if len(sizes) > most:
         joined = (np.cumsum(sizes) - sizes) * most // sizes.sum()
-        groups = _renumbered(joined[groups])
+        groups = renumbered(joined[groups])
     of_client = tuple(
         np.flatnonzero(np.bincount(groups[items])) for items in layout.samples.items
     )
