@@ -50,6 +50,11 @@ class Layout:
         return self.features.first_holders([True] * self.n_clients)
 
     @cached_property
+    def bias_designee(self) -> int:
+        """Who counts the weight of the bias, if there is one: its first holder."""
+        return int(self.sample_designees.min(initial=self.n_clients))
+
+    @cached_property
     def label_counts(self) -> IntArray:
         """How many clients with labels hold each sample; at least 1."""
         counts = np.zeros(self.samples.n_items, np.int64)

@@ -6,6 +6,7 @@ wrong size, an index outside the table raises ``RemoteProtocolError``.
 
 from __future__ import annotations
 
+import math
 import struct
 from typing import Any, TypeVar, overload
 
@@ -24,6 +25,7 @@ _START = _HEADER.size + _DIGEST_BYTES  # of the body
 
 _INDEX = np.dtype("<u4")
 _REAL = np.dtype("<f8")
+_TOKEN = np.dtype("<u8")
 
 _encoder = msgspec.msgpack.Encoder()
 _decoders: dict[Any, msgspec.msgpack.Decoder[Any]] = {}
@@ -132,6 +134,37 @@ def unpack_reals(payload: memoryview, size: int) -> NDArray[np.float64]:
     if not np.all(np.isfinite(values)):
         raise RemoteProtocolError("a number is infinite or not a number")
     return values
+
+
+def pack_tokens(tokens: NDArray[np.uint64]) -> memoryview:
+    """Return pseudonyms or tokens as bytes."""
+    return raw_bytes(tokens.astype(_TOKEN, copy=False))
+
+
+def unpack_tokens(payload: memoryview, size: int | None = None) -> NDArray[np.uint64]:
+    """Return tokens, ``size`` of them if that is known."""
+    tokens = _array(payload, _TOKEN)
+    return tokens if size is None else _sized(tokens, size)
+
+
+def pack_bits(flags: NDArray[np.bool_]) -> memoryview:
+    """Return flags as bytes of eight each."""
+    return raw_bytes(np.packbits(flags))
+
+
+def unpack_bits(payload: memoryview, shape: tuple[int, ...]) -> NDArray[np.bool_]:
+    """Return flags of that shape."""
+    size = math.prod(shape)
+    packed = _sized(_array(payload, np.dtype(np.uint8)), -(-size // 8))
+    return np.unpackbits(packed, count=size).astype(bool).reshape(shape)
+
+
+def unpack_order(payload: memoryview, size: int) -> NDArray[np.int64]:
+    """Return an order of ``size`` things: each place once."""
+    order = unpack_places(payload, size, size)
+    if np.any(np.bincount(order, minlength=size) != 1):
+        raise RemoteProtocolError("an order names a place twice")
+    return order
 
 
 def _array(payload: memoryview, dtype: np.dtype[Any]) -> NDArray[Any]:
