@@ -92,6 +92,18 @@ def no_labels_in_the_south(files):
     files.organisations["city"].extra = "label = false"
 
 
+def spoil_ids(*names):
+    def change(files):
+        for name in names:
+            ids = files.organisations[name].table["id"]
+            ids[:] = [f"{name}-{number}" for number in range(len(ids))]
+
+    return change
+
+
+other_ids = spoil_ids("north", "city", "coast")
+
+
 def repeat_name(files):
     files.organisations["coast"].extra = 'data = "coast.csv"\n[[clients]]\n'
     files.organisations["coast"].extra += 'name = "north"\ndata = "north.csv"'
@@ -108,7 +120,7 @@ def same_key(files):
 BAD = {
     "labels disagree": (
         lambda f: f.organisations["coast"].table["y"].__setitem__(0, "neither"),
-        "'coast' has other labels .* 1 shared rows",
+        "different labels .* 'north' and 'coast' in 1 rows",
     ),
     "duplicate IDs": (spoil("north", id="P001"), "'north': 1 rows .*repeat the ID"),
     "no labelled holder": (
@@ -116,6 +128,15 @@ BAD = {
         "10 of 60 rows have no organisation",
     ),
     "one class": (same_labels, "same label"),
+    "no common ID": (other_ids, "No two of the 3 organisations .* share any of"),
+    "one apart": (
+        spoil_ids("coast"),
+        "'coast' shares none of its 20 IDs .* lacks 3 of 5 features",
+    ),
+    "cells disagree": (
+        spoil("city", x2="7.0"),
+        "different values .* 'north' and 'city' in 1 rows; .*disagreeing_cells",
+    ),
     "missing cell": (spoil("city", x3=""), "'city' has 1 missing cells in city.csv"),
     "text cell": (spoil("city", x3="P001"), "'city': column 'x3' of city.csv has 1 c"),
     "infinite cell": (spoil("city", x3="inf"), "1 infinite numbers.*'x3'"),
@@ -136,7 +157,7 @@ BAD = {
     "no TOML": (setting(l2=""), "has a mistake"),
     "unknown loss": (setting(loss='"zero_one"'), "no loss 'zero_one'; choose one of"),
     "loss parameter": (setting(loss_parameter="3.0"), "takes no parameter"),
-    "no number": (setting(loss='"squared"'), "60 of 60 rows have a label that is no"),
+    "no number": (setting(loss='"squared"'), "'north' has 40 rows with a label"),
     "no file": (extra("city", 'data = "town.csv"'), "'city': there is no file"),
     "file format": (extra("city", 'data = "city.xls"'), "'city': cannot read city.xls"),
     "empty table": (empty("city"), "'city': the file city.csv has no rows"),

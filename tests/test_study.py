@@ -78,7 +78,8 @@ def test_the_model_is_that_of_the_estimator(tmp_path):
 def test_missing_cells(tmp_path):
     """A missing cell is the mean, which standard scaling makes zero."""
     files = make_files(missing='"mean"', positive_label='"ill"')
-    files.organisations["north"].table["x0"][5:8] = [""] * 3
+    for name in ("north", "coast"):  # who share these cells
+        files.organisations[name].table["x0"][5:8] = [""] * 3
     outcome = outcome_of(files, tmp_path)
     X = np.where(held(), pooled_table(), np.nan)
     X[5:8, 0] = np.nan
@@ -91,10 +92,29 @@ def test_missing_cells(tmp_path):
 
 def test_the_first_holder_of_a_cell_owns_it(tmp_path):
     """A later holder's value of a cell held twice is not used."""
-    files = make_files()
+    files = make_files(disagreeing_cells='"first"')
     expected = outcome_of(files, tmp_path).weights
     files.organisations["city"].table["x2"][0] = 1e6  # north has this cell too
     np.testing.assert_array_equal(outcome_of(files, tmp_path).weights, expected)
+
+
+def test_the_same_run_whatever_the_keys(tmp_path):
+    """Every run has new keys of its alignment, and the same history bit for bit."""
+    first, second = (outcome_of(make_files(), tmp_path) for _ in range(2))
+    np.testing.assert_array_equal(first.weights, second.weights)
+    for record, other in zip(
+        first.run.training.history, second.run.training.history, strict=True
+    ):
+        assert {**record, "seconds": 0} == {**other, "seconds": 0}
+
+
+def test_organisations_apart(tmp_path):
+    """Organisations that share no row take part if the study allows it."""
+    files = make_files(allow_unshared="true")
+    ids = files.organisations["coast"].table["id"]
+    ids[:] = [f"C{number}" for number in range(len(ids))]
+    run = run_of(files.write(tmp_path))
+    assert run.consortium.partition.n_samples == 60 + 20
 
 
 def test_written_model(tmp_path):
@@ -177,7 +197,7 @@ def test_names_of_columns_may_differ(tmp_path):
 
 def test_ids_are_compared_as_text(tmp_path):
     """IDs match after trimming and composing, and 007 is not 7."""
-    files = make_files()
+    files = make_files(disagreeing_cells='"first"')
     for name, ids in (("north", ["7", "e\u0301"]), ("city", ["007", " \u00e9 "])):
         files.organisations[name].table["id"][:2] = ids
     for name in ("north", "city"):
@@ -267,13 +287,14 @@ def test_the_bar_on_a_terminal(tmp_path, tol):
 
 
 def test_traffic_counts_everything(tmp_path):
-    """Round trips cover scaling, set-up, rounds and measuring."""
+    """Round trips cover alignment, scaling, set-up, rounds and measuring."""
     outcome = outcome_of(make_files(), tmp_path)
     history = outcome.run.training.history
     rounds = sum(r["round_trips"] + r["measuring_round_trips"] for r in history)
-    # Standard scaling: 8 exchanges, two notices, and the release of the statistics.
+    # Alignment: rows, a notice, cells held twice. Standard scaling: 8 exchanges, two
+    # notices, and the release of the statistics.
     training = outcome.run.training
-    before = 10 + training.set_up_traffic.round_trips
+    before = 2.5 + 10 + training.set_up_traffic.round_trips
     before += training.release_traffic.round_trips
     assert outcome.traffic().round_trips == rounds + before
 

@@ -72,9 +72,9 @@ class Outcome:
         )
 
     def traffic(self) -> Traffic:
-        """Return the cost of everything, from scaling to the model's release."""
+        """Return the cost of everything, from alignment to the model's release."""
         training = self.run.training
-        total = replace(self.run.scaling_traffic)
+        total = replace(self.run.preparing_traffic)
         for name in _TRAFFIC:
             rounds = sum(r[name] + r[f"measuring_{name}"] for r in training.history)
             others = (training.set_up_traffic, training.release_traffic)

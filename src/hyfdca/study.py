@@ -49,6 +49,7 @@ from hyfdca.participation import (
     cyclic,
     random_fraction,
 )
+from hyfdca.protocol.alignment_messages import AlignmentSettings, DisagreeingCells
 from hyfdca.runtimes.inprocess import Traffic
 from hyfdca.study_identity import public_identities
 from hyfdca.tables import Columns, TableError, label_text, normalised, read_table
@@ -118,6 +119,8 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     label_column: str | None = None
     positive_label: str | int | float | None = None
     labels_visible_to_holders: bool = False
+    allow_unshared: bool = False
+    disagreeing_cells: DisagreeingCells = "refuse"
     key_epoch: KeyEpoch = 1  # raised when new keys are to be made
 
     def encryption_settings(self) -> Encryption:
@@ -152,7 +155,7 @@ class Run:
     consortium: Consortium
     blocks: list[Block]
     scaling: Scaling
-    scaling_traffic: Traffic
+    preparing_traffic: Traffic
     training: Training
 
     def margins(self, weights: FloatArray) -> FloatArray:
@@ -230,11 +233,17 @@ def prepare(file: StudyFile, folder: Path) -> Run:
     positive = (
         None if study.positive_label is None else label_text(study.positive_label)
     )
-    consortium = align(members, loss.task, positive)
-    bias = study.intercept_scaling if study.fit_intercept else None
+    settings = AlignmentSettings(
+        loss.task,
+        positive,
+        allow_unshared=study.allow_unshared,
+        disagreeing_cells=study.disagreeing_cells,
+    )
     traffic = Traffic()
     encryption = study.encryption_settings()
     keys = new_keys(encryption)
+    consortium = align(members, settings, traffic)
+    bias = study.intercept_scaling if study.fit_intercept else None
     blocks, scaling = scaled_blocks(
         consortium, study.scale, study.missing, bias, (encryption, keys), traffic
     )
