@@ -7,7 +7,7 @@ import importlib
 import sys
 from pathlib import Path
 
-NAMES = ("convergence", "reference", "round", "memory")
+NAMES = ("convergence", "reference", "round", "memory", "alignment")
 OF_ROUNDS = ("rounds", "losses", "participation", "wall", "figure")
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 

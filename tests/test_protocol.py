@@ -10,17 +10,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hyfdca.protocol import messages
+from hyfdca.protocol import alignment_messages, messages
 from hyfdca.protocol.codec import (
     RemoteProtocolError,
     decode,
     frame,
+    pack_bits,
     pack_indices,
     pack_reals,
+    pack_tokens,
     unframe,
+    unpack_bits,
     unpack_counts,
     unpack_indices,
+    unpack_order,
     unpack_reals,
+    unpack_tokens,
 )
 from hyfdca.protocol.messages import Message
 
@@ -29,7 +34,8 @@ TOKEN = b"study--1"
 
 KINDS = [
     kind
-    for _, kind in inspect.getmembers(messages, inspect.isclass)
+    for module in (messages, alignment_messages)
+    for _, kind in inspect.getmembers(module, inspect.isclass)
     if issubclass(kind, Message)
 ]
 
@@ -40,19 +46,19 @@ def _values(info):
     if isinstance(info, inspected.StructType):
         fields = {f.encode_name: _values(f.type) for f in info.fields}
         return st.builds(info.cls, **fields)
-    if isinstance(info, inspected.UnionType):
-        return st.one_of([_values(t) for t in info.types])
-    if isinstance(info, inspected.ListType):
-        return st.lists(_values(info.item_type), max_size=3)
-    return {
+    makers = {
+        inspected.UnionType: lambda: st.one_of([_values(t) for t in info.types]),
+        inspected.ListType: lambda: st.lists(_values(info.item_type), max_size=3),
         inspected.TupleType: lambda: st.tuples(*map(_values, info.item_types)),
-        inspected.StrType: lambda: st.text(max_size=info.max_length),
         inspected.IntType: lambda: st.integers(info.ge, info.le),
         inspected.FloatType: lambda: st.floats(info.ge, info.le, allow_nan=False),
+        inspected.LiteralType: lambda: st.sampled_from(info.values),
+        inspected.StrType: lambda: st.text(min_size=info.min_length or 0, max_size=9),
         inspected.BoolType: st.booleans,
         inspected.NoneType: st.none,
         inspected.MemoryViewType: lambda: st.binary(max_size=40).map(memoryview),
-    }[type(info)]()
+    }
+    return makers[type(info)]()
 
 
 def _message(kind):
@@ -250,3 +256,34 @@ def test_a_tag_that_is_no_text_is_refused():
     """A tag of invalid UTF-8 raises RemoteProtocolError."""
     with pytest.raises(RemoteProtocolError):
         decode(memoryview(b"\x92\xa1\xff\x00"), messages.Part | messages.TooLarge)
+
+
+@given(st.lists(st.booleans(), max_size=40))
+def test_flags_survive(flags):
+    """Flags keep their places; another number of them is refused."""
+    payload = pack_bits(np.array(flags, dtype=bool))
+    assert unpack_bits(payload, (len(flags),)).tolist() == flags
+    with pytest.raises(RemoteProtocolError):
+        unpack_bits(payload, (len(flags) + 8,))
+
+
+@given(st.lists(st.integers(0, 2**64 - 1), max_size=9))
+def test_tokens_survive(tokens):
+    """Tokens keep their bits; another number of them is refused."""
+    payload = pack_tokens(np.array(tokens, dtype=np.uint64))
+    assert unpack_tokens(payload).tolist() == tokens
+    assert unpack_tokens(payload, len(tokens)).tolist() == tokens
+    with pytest.raises(RemoteProtocolError):
+        unpack_tokens(payload, len(tokens) + 1)
+    with pytest.raises(RemoteProtocolError):
+        unpack_tokens(memoryview(bytes(payload) + b"0"))
+
+
+@given(st.permutations(range(6)))
+def test_orders_survive(order):
+    """An order has every place once."""
+    payload = pack_indices(np.array(order))
+    assert unpack_order(payload, 6).tolist() == list(order)
+    for bad in ([0, 1, 1], [0, 1, 3], [0, 1]):
+        with pytest.raises(RemoteProtocolError):
+            unpack_order(pack_indices(np.array(bad)), 3)

@@ -133,8 +133,10 @@ def label_text(value: object) -> str:
 def stored_densely(values: FloatArray) -> sp.csr_array:
     """Return a dense array as CSR that stores every cell, zeros too."""
     n_rows, n_columns = values.shape
-    indices = np.tile(np.arange(n_columns, dtype=np.int32), n_rows)
-    indptr = np.arange(n_rows + 1) * n_columns
+    # Both of one type, or scipy makes them the larger one.
+    index = np.int32 if values.size <= np.iinfo(np.int32).max else np.int64
+    indices = np.tile(np.arange(n_columns, dtype=index), n_rows)
+    indptr = (np.arange(n_rows + 1) * n_columns).astype(index)
     return sp.csr_array((values.ravel(), indices, indptr), shape=values.shape)
 
 

@@ -20,6 +20,7 @@ import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import islice
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
@@ -34,6 +35,7 @@ KEY_BYTES = 32
 PSEUDONYM_BYTES = 16
 TOKEN_BYTES = 8
 
+_CHUNK = 4096
 _WORD = np.dtype("<u8")
 _SAMPLE = b"hyfdca sample id"  # what is hashed, told apart by ``person``
 _FEATURE = b"hyfdca feature"
@@ -121,14 +123,17 @@ def _digests(
     texts: Iterable[str], size: int, person: bytes, key: bytes = b""
 ) -> TokenArray:
     """Return digests one after the other, as words of 8 bytes."""
-    start = blake2b(key=key, digest_size=size, person=person)
-    digests = []
-    for text in texts:
-        # Copying the keyed state spares a block of hashing an ID.
-        state = start.copy()
-        state.update(text.encode(errors="surrogatepass"))
-        digests.append(state.digest())
-    return np.frombuffer(b"".join(digests), dtype=_WORD)
+    # Copying the keyed state spares a block of hashing an ID.
+    copy = blake2b(key=key, digest_size=size, person=person).copy
+    parts, rest = [], iter(texts)
+    while some := list(islice(rest, _CHUNK)):  # a million digests are 64 MB
+        digests = []
+        for text in some:
+            state = copy()
+            state.update(text.encode(errors="surrogatepass"))
+            digests.append(state.digest())
+        parts.append(b"".join(digests))
+    return np.frombuffer(b"".join(parts), dtype=_WORD)
 
 
 def _prf(key: bytes, first: TokenArray, second: TokenArray) -> TokenArray:

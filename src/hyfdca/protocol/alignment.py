@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from hyfdca.axis import IntArray
 from hyfdca.crypto.pseudonyms import TokenArray, name_digests
 from hyfdca.labels import ClassNames, common_classes
 from hyfdca.layout import Layout
@@ -41,6 +42,8 @@ from hyfdca.protocol.comparison import compare_cells, compare_labels
 from hyfdca.protocol.matching import Matched, match
 from hyfdca.protocol.messages import Message
 from hyfdca.protocol.server import Conversation, ServerSession
+
+_Orders = tuple[IntArray, IntArray]  # of a client's rows and columns
 
 
 @dataclass(frozen=True)
@@ -84,23 +87,32 @@ class AlignmentServer:
 
     def run(self) -> Conversation[Alignment]:
         """Align everybody's tables; every client then knows its place."""
-        shown = yield from self._ask_rows()
+        # What was shown is large and not needed once it is matched.
+        alignment, orders = self._matched((yield from self._ask_rows()))
+        layout, classes = alignment.layout, alignment.classes
+        holders = cell_holders(layout.samples, layout.features)
+        notices = {
+            client: _notice(layout, client, own, holders[client], classes)
+            for client, own in enumerate(orders)
+        }
+        del orders
+        yield from self._session.tell("placement", notices)
+        del notices
+        if self._settings.disagreeing_cells == "refuse":
+            counts = yield from compare_cells(layout, holders, self._session)
+            checks.check_agreed_cells(self._names, counts)
+        return alignment
+
+    def _matched(self, shown: Sequence[_Shown]) -> tuple[Alignment, list[_Orders]]:
+        """Match what was shown; return each client's orders of rows and columns too."""
         rows = match([own.pseudonyms for own in shown])
         columns = match([own.features for own in shown])
         labelled = tuple(own.label_tokens is not None for own in shown)
         layout = Layout(rows.axis, columns.axis, labelled)
         self._check(layout, shown, rows)
         classes = self._common_classes(layout, shown)
-        holders = cell_holders(layout.samples, layout.features)
-        notices = {
-            k: _notice(layout, k, (rows, columns), holders[k], classes)
-            for k in range(layout.n_clients)
-        }
-        yield from self._session.tell("placement", notices)
-        if self._settings.disagreeing_cells == "refuse":
-            counts = yield from compare_cells(layout, holders, self._session)
-            checks.check_agreed_cells(self._names, counts)
-        return Alignment(layout, _names_of(shown, columns), classes)
+        orders = list(zip(rows.orders, columns.orders, strict=True))
+        return Alignment(layout, _names_of(shown, columns), classes), orders
 
     def _ask_rows(self) -> Conversation[list[_Shown]]:
         either: Any = m.Rows | m.Refused
@@ -193,12 +205,12 @@ def _names_of(shown: Sequence[_Shown], columns: Matched) -> tuple[str, ...]:
 def _notice(
     layout: Layout,
     client: int,
-    matched: tuple[Matched, Matched],
+    orders: _Orders,
     held: CellHolders,
     classes: tuple[str, ...],
 ) -> m.PlacementNotice:
     """Return what a client is told of its place."""
-    rows, columns = (axis.orders[client] for axis in matched)
+    rows, columns = orders
     counts_rows = np.zeros(held.owners.shape[0], dtype=bool)
     counts_rows[held.row_groups] = layout.counts_samples(client)
     counts_columns = np.zeros(held.owners.shape[1], dtype=bool)

@@ -28,6 +28,7 @@ from hyfdca.protocol.codec import (
     unpack_order,
     unpack_places,
 )
+from hyfdca.protocol.matching import n_repeated
 from hyfdca.protocol.messages import Message
 from hyfdca.tables import Table
 
@@ -62,7 +63,10 @@ class AlignmentClient:
         if refused is not None:
             return refused
         table, keys = self._table, self._keys
-        self._pseudonyms = pseudonyms = sample_pseudonyms(table.ids, keys)
+        pseudonyms = sample_pseudonyms(table.ids, keys)
+        if repeated := n_repeated(pseudonyms):
+            return m.Refused("repeated", repeated)
+        self._pseudonyms = pseudonyms
         names, hidden, tokens = list(table.features), None, None
         if self._settings.hide_feature_names:
             names, hidden = [], pack_tokens(feature_pseudonyms(names, keys))
@@ -144,10 +148,7 @@ def _classes_of(table: Table, settings: m.AlignmentSettings) -> ClassNames:
 def _refusal(
     table: Table, classes: ClassNames, settings: m.AlignmentSettings
 ) -> m.Refused | None:
-    """Return what is wrong with a client's own table, if something is."""
-    n_repeated = len(table.ids) - len(set(table.ids))
-    if n_repeated:
-        return m.Refused("repeated", n_repeated)
+    """Return what is wrong with a client's own names and labels, if something is."""
     names = (*table.features, *classes.names)
     n_long = sum(not 0 < len(name) <= m.LONGEST_NAME for name in names)
     if n_long:

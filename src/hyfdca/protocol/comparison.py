@@ -23,7 +23,7 @@ from hyfdca.protocol.server import Conversation, ServerSession
 
 Disagreements = dict[tuple[int, int], int]  # rows, by pairs of clients
 
-_MOST_TOKENS = 1 << 22  # of a client in one answer, unless one column group has more
+_MOST_TOKENS = 1 << 21  # of a client in one answer, unless one column group has more
 
 
 class Comparison:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hyfdca.axis import Axis, IntArray
+from hyfdca.axis import Axis, BoolArray, IntArray
 from hyfdca.crypto.pseudonyms import TokenArray
 from hyfdca.protocol.codec import RemoteProtocolError
 
@@ -51,12 +51,14 @@ def match(pseudonyms: Sequence[TokenArray]) -> Matched:
     return Matched(Axis(int(numbers.max(initial=-1)) + 1, items), orders)
 
 
+def n_repeated(pseudonyms: TokenArray) -> int:
+    """Return how many of a client's own pseudonyms are those of others of it."""
+    return int(_sorted(pseudonyms)[1].sum())
+
+
 def _numbers(every: TokenArray, sizes: Sequence[int]) -> IntArray:
     """Return the number of each pseudonym, equal ones together by first occurrence."""
-    order = np.lexsort((every[:, 1], every[:, 0]))  # stable: by occurrence where equal
-    ordered = every[order]
-    is_same = np.zeros(len(every), dtype=bool)
-    is_same[1:] = np.all(ordered[1:] == ordered[:-1], axis=1)
+    order, is_same = _sorted(every)
     _check_once(order, is_same, sizes)
     first = order[~is_same]
     is_first = np.zeros(len(every), dtype=bool)
@@ -67,8 +69,30 @@ def _numbers(every: TokenArray, sizes: Sequence[int]) -> IntArray:
     return numbers
 
 
-def _check_once(order: IntArray, is_same: np.ndarray, sizes: Sequence[int]) -> None:
-    clients = np.repeat(np.arange(len(sizes)), sizes)[order]
+def _sorted(every: TokenArray) -> tuple[IntArray, BoolArray]:
+    """Return an order in which equal ones come together, by occurrence.
+
+    And whether each, in that order, is equal to the one before.
+    """
+    high, low = every.T
+    # One word nearly always tells pseudonyms apart, in a third of the time.
+    order = np.argsort(high, kind="stable")
+    is_same = _equals_last(high[order])
+    if np.any(is_same & ~_equals_last(low[order])):
+        order = np.lexsort((low, high))  # stable too
+        is_same = _equals_last(high[order]) & _equals_last(low[order])
+    return order, is_same
+
+
+def _equals_last(values: TokenArray) -> BoolArray:
+    """Return whether each value is that before it."""
+    is_same = np.zeros(len(values), dtype=bool)
+    is_same[1:] = values[1:] == values[:-1]
+    return is_same
+
+
+def _check_once(order: IntArray, is_same: BoolArray, sizes: Sequence[int]) -> None:
+    clients = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)[order]
     is_repeated = is_same[1:] & (clients[1:] == clients[:-1])
     if is_repeated.any():
         client = int(clients[1:][is_repeated][0])
