@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
@@ -48,6 +49,11 @@ class AlignedTable:
     classes: tuple[str, ...]
     n_samples: int
 
+    @cached_property
+    def words(self) -> TokenArray:
+        """What stands for each feature in tokens of cells."""
+        return feature_words(self.features)
+
 
 def row_tokens(
     table: AlignedTable, groups: IntArray, pseudonyms: TokenArray, keys: AlignmentKeys
@@ -58,8 +64,7 @@ def row_tokens(
     more than it stores, and the server is not told which cell it is that differs. The
     sum starts with a token of the row, or it would show rows of zeros.
     """
-    column_groups = table.own.column_groups
-    words = feature_words(table.features)
+    column_groups, words = table.own.column_groups, table.words
     first = np.unique(column_groups, return_index=True)[1]
     tokens = np.empty((len(groups), len(pseudonyms)), np.uint64)
     place = np.full(len(first), -1)

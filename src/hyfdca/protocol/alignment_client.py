@@ -92,7 +92,7 @@ class AlignmentClient:
         counts_columns = unpack_bits(notice.counts_columns, (n_column_groups,))
         labels = self._encoded(notice.classes)
         self._aligned = AlignedTable(
-            features=tuple(table.features[column] for column in columns),
+            features=tuple(table.features[column] for column in columns.tolist()),
             cells=table.cells[rows][:, columns],
             labels=None if labels is None else labels[rows],
             own=OwnCells(row_groups, column_groups, owns),
