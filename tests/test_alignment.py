@@ -145,6 +145,18 @@ def test_hidden_names(consortium):
     assert all(len(name) == 32 for name in alignment.features)
 
 
+def test_clients_that_hold_nothing():
+    """A client may have no rows, or no columns."""
+    held = [Held([], [0]), Held([0, 1, 2], []), Held([1, 0], [0, 1])]
+    meeting, alignment = aligned(held)
+    assert [len(items) for items in alignment.layout.samples.items] == [0, 3, 2]
+    assert [client.aligned.cells.shape for client in meeting.clients] == [
+        (0, 1),
+        (3, 0),
+        (2, 2),
+    ]
+
+
 def test_regression():
     """Labels are numbers, and there are no classes."""
     table = replace(make_table([0, 1], [0, 1]), labels=("1.5", "-2"))

@@ -9,7 +9,7 @@ from dataclasses import astuple
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hyfdca.crypto.pseudonyms import (
@@ -81,6 +81,7 @@ VALUES = st.floats(allow_nan=True, allow_infinity=False)
 
 
 @given(st.lists(st.tuples(VALUES, VALUES), min_size=1, max_size=20))
+@example([(0.0, -0.0), (np.nan, -np.nan), (np.nan, 0.0)])
 def test_cell_tokens(pairs):
     """Tokens of two cells are equal if and only if the values are, or both missing."""
     first, second = np.array(pairs).T

@@ -29,9 +29,10 @@ _MOST_TOKENS = 1 << 21  # of a client in one answer, unless one column group has
 class Comparison:
     """Tokens of samples that several clients hold, against those of one of them."""
 
-    def __init__(self, n_samples: int) -> None:
-        self._reference = np.zeros(n_samples, np.uint64)
-        self._found = [np.empty((3, 0), np.int64)]
+    def __init__(self, layout: Layout) -> None:
+        self._n_clients = layout.n_clients
+        self._reference = np.zeros(layout.samples.n_items, np.uint64)
+        self._found = [np.empty(0, np.int64)]  # owner, client and sample as one number
 
     def add(
         self, client: int, samples: IntArray, owners: IntArray, tokens: TokenArray
@@ -40,24 +41,22 @@ class Comparison:
         is_own = owners == client
         self._reference[samples[is_own]] = tokens[is_own]
         differs = (self._reference[samples] != tokens) & ~is_own
-        others = owners[differs]
-        self._found.append(
-            np.stack([others, np.full_like(others, client), samples[differs]])
-        )
+        pairs = owners[differs] * self._n_clients + client
+        self._found.append(pairs * len(self._reference) + samples[differs])
 
     def counts(self) -> Disagreements:
         """Return the number of samples on which a client and an owner disagree."""
-        found = np.unique(np.concatenate(self._found, axis=1), axis=1)
-        pairs, counts = np.unique(found[:2], axis=1, return_counts=True)
-        each = zip(pairs.T.tolist(), counts.tolist(), strict=True)
-        return {(owner, client): count for (owner, client), count in each}
+        found = np.unique(np.concatenate(self._found)) // max(len(self._reference), 1)
+        pairs, counts = np.unique(found, return_counts=True)
+        each = zip(pairs.tolist(), counts.tolist(), strict=True)
+        return {divmod(pair, self._n_clients): count for pair, count in each}
 
 
 def compare_labels(
     layout: Layout, tokens: Sequence[TokenArray | None]
 ) -> Disagreements:
     """Compare tokens of (ID, label), by client in the order of its samples."""
-    comparison = Comparison(layout.samples.n_items)
+    comparison = Comparison(layout)
     for client, own in enumerate(tokens):
         if own is not None:
             samples = layout.samples.items[client]
@@ -69,7 +68,7 @@ def compare_cells(
     layout: Layout, holders: Sequence[CellHolders], session: ServerSession
 ) -> Conversation[Disagreements]:
     """Ask for tokens of the cells that several clients hold, and compare them."""
-    comparison = Comparison(layout.samples.n_items)
+    comparison = Comparison(layout)
     for columns in _batches(holders):
         places = {k: _places(own, columns) for k, own in enumerate(holders)}
         requests = {
