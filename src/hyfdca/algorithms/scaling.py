@@ -30,12 +30,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from hyfdca.algorithms.aggregation import CachedSum
-from hyfdca.algorithms.buckets import owner_groups
 from hyfdca.algorithms.cells import Cells, n_stored
 from hyfdca.algorithms.largest import BASE, DIGITS, EXPONENT_DIGITS, Largest
 from hyfdca.algorithms.sealing import Sealing
 from hyfdca.algorithms.spaces import space_of
-from hyfdca.axis import Axis, IntArray
+from hyfdca.axis import Axis, IntArray, owner_groups
 from hyfdca.crypto.arrangement import Arrangement
 from hyfdca.crypto.fixedpoint import GridOverflowError, grid_for
 from hyfdca.crypto.schemes import Adders, Sealers, Use

@@ -11,10 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hyfdca.algorithms.buckets import owner_groups
 from hyfdca.algorithms.problem import Problem
 from hyfdca.algorithms.spaces import Space, space_of
-from hyfdca.axis import Axis, IntArray
+from hyfdca.axis import Axis, IntArray, owner_groups
 from hyfdca.crypto.arrangement import Arrangement
 from hyfdca.crypto.base import Adder
 from hyfdca.crypto.plain import PlainAdder
