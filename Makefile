@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test check install bench bench-rounds clean
+.PHONY: help demo test check install bench bench-rounds bench-crypto clean
 help:  ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
 
@@ -28,6 +28,11 @@ bench: $(READY)  ## Benchmarks; the paper's data sets are looked for in ../share
 
 bench-rounds: $(READY)  ## Rounds, participation and wall time of the bundle method
 	$(BIN)/python -m benchmarks rounds losses participation wall
+
+bench-crypto: $(READY)  ## What encryption costs, number by number, a round, a training
+	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[bench]'
+	$(BIN)/hyfdca bench crypto
+	$(BIN)/python -m benchmarks encryption alignment
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "hyfdca needs Python 3.11 or later; set PYTHON=...")'

@@ -9,17 +9,18 @@ from pathlib import Path
 
 NAMES = ("convergence", "reference", "round", "memory", "alignment")
 OF_ROUNDS = ("rounds", "losses", "participation", "wall", "figure")
+OF_ENCRYPTION = ("encryption", "alignment")
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
 def main() -> int:
     """Run the benchmarks named, or all."""
-    known = ", ".join([*NAMES, *OF_ROUNDS])
+    known = [*dict.fromkeys([*NAMES, *OF_ROUNDS, *OF_ENCRYPTION])]
     parser = argparse.ArgumentParser(prog="python -m benchmarks")
-    parser.add_argument("names", nargs="*", help=f"some of {known}")
+    parser.add_argument("names", nargs="*", help=f"some of {', '.join(known)}")
     parser.add_argument("--data", type=Path, default=DATA, help="the paper's data sets")
     arguments = parser.parse_args()
-    unknown = set(arguments.names) - {*NAMES, *OF_ROUNDS}
+    unknown = set(arguments.names) - set(known)
     if unknown:
         parser.error(f"there is no benchmark {', '.join(sorted(unknown))}")
     if not arguments.data.is_dir():

@@ -13,6 +13,7 @@ from sklearn.preprocessing import StandardScaler
 
 from hyfdca.algorithms.bundle import BundleSettings
 from hyfdca.algorithms.problem import Profile
+from hyfdca.crypto.schemes import Encryption
 from hyfdca.datasets import load_covtype, load_mnist, load_news20
 from hyfdca.layout import layout_of
 from hyfdca.losses import FloatArray, make_loss
@@ -99,7 +100,7 @@ BREAST_CANCER = Problem("breast_cancer", 1e-3, breast_cancer, _grid, "3x3")
 DIGITS = Problem("digits", 1e-3, digits, _grid, "3x3")
 
 
-def training(
+def training(  # noqa: PLR0913
     problem: Problem,
     table: Table,
     *,
@@ -107,6 +108,7 @@ def training(
     bundle: BundleSettings | None = None,
     participation: Callable[[int], Participation] = complete,
     max_rounds: int = 150,
+    encryption: Encryption | None = None,
 ) -> Training:
     """Return a run of the bundle method to a certified 0.1 %."""
     partition = problem.split(table)
@@ -119,6 +121,7 @@ def training(
         tolerance=1e-3,
         algorithm="bundle",
         bundle=bundle or BundleSettings(),
+        encryption=encryption or Encryption(),
     )
     blocks = split_blocks(table.X, table.y, partition, layout)
     return Training(settings, layout, blocks, participation(partition.n_clients))

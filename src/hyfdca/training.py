@@ -29,6 +29,7 @@ from hyfdca.crypto.schemes import (
     Encryption,
     Keys,
     Sealers,
+    Workforce,
     new_keys,
     public_parameters,
 )
@@ -106,6 +107,8 @@ class Training:
         The clients' data, by rank.
     keys : mapping, optional
         Secret keys of the schemes, which the clients share; by default fresh ones.
+    hire : callable, optional
+        Who seals many blocks at a time; by default as many processes as cores.
     """
 
     settings: TrainingSettings
@@ -113,6 +116,7 @@ class Training:
     blocks: Sequence[Block]
     participation: Participation
     keys: Keys | None = None
+    hire: Workforce | None = None
     certificate: Certificate | None = None
     stop_reason: StopReason | None = None
     history: list[dict[str, Any]] = field(default_factory=list)
@@ -131,6 +135,8 @@ class Training:
         token = _token(settings, self.layout)
         is_complete = self.participation.is_complete
         encryption = settings.encryption
+        if self.hire is None and encryption.scheme == "bfv":
+            self.hire = _workforce()
         keys = self.keys or new_keys(encryption)
         adders = Adders(encryption, public_parameters(keys))
         parties = Parties(
@@ -143,8 +149,10 @@ class Training:
         algorithm = ALGORITHMS[self.algorithm.name]
         self.server = algorithm.server(own, parties)
         client = algorithm.client(own, is_complete)
+        sealers = [Sealers(encryption, keys, self.hire) for _ in self.blocks]
         self.clients = [
-            client(problem, block, Sealers(encryption, keys)) for block in self.blocks
+            client(problem, block, own)
+            for block, own in zip(self.blocks, sealers, strict=True)
         ]
         self.driver = InProcess(
             {
@@ -242,9 +250,20 @@ def _n_threads(blocks: Sequence[Block]) -> int:
     """Return how many clients work at a time: one where there is little to do."""
     if sum(block.X.nnz for block in blocks) < _MUCH:
         return 1
+    return min(n_cores(), len(blocks))
+
+
+def n_cores() -> int:
+    """Return how many cores this process may use."""
     affinity = getattr(os, "sched_getaffinity", None)  # not on every system
-    n_cores = len(affinity(0)) if affinity else os.cpu_count() or 1
-    return min(n_cores, len(blocks))
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+def _workforce() -> Workforce:
+    # Here, since SEAL is not there for every system.
+    from hyfdca.runtimes.workers import Workforce as Processes  # noqa: PLC0415
+
+    return Processes(n_cores())
 
 
 def _n_outputs(blocks: Sequence[Block]) -> int:

@@ -8,8 +8,7 @@ residue, modulo the primes of the ciphertext modulus.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numba import njit
@@ -19,8 +18,18 @@ from hyfdca.crypto.bfv_blocks import BfvBlocks, BfvParameters, cut
 from hyfdca.crypto.blocks import ByteArray
 from hyfdca.crypto.fixedpoint import IntArray
 
-# Does seal or open blocks, perhaps in several processes: ("seal" or "open", rows).
-BlockWork = Callable[[str, Any], Any]
+
+class BlockWork(Protocol):
+    """Several processes that seal and open blocks."""
+
+    def is_worth(self, n_blocks: int) -> bool:
+        """Return whether so many blocks are worth the way to other processes."""
+        ...
+
+    def work(self, what: str, rows: Any) -> Any:
+        """Return rows sealed ("seal") or opened ("open")."""
+        ...
+
 
 ResidueArray = NDArray[np.uint64]
 
@@ -32,7 +41,7 @@ class BfvCipher:
 
     Parameters
     ----------
-    work : callable, optional
+    work : BlockWork, optional
         Who seals and opens many blocks at a time; by default this process.
     """
 
@@ -43,14 +52,16 @@ class BfvCipher:
         work: BlockWork | None = None,
     ) -> None:
         self._blocks = BfvBlocks(parameters, secret_key)
-        self._work = work or self._here
+        self._work = work
         self.n_slots = parameters.ring_degree
         self.block_bytes = parameters.block_bytes
 
     def __repr__(self) -> str:
         return "BfvCipher(a secret key)"
 
-    def _here(self, what: str, rows: Any) -> Any:
+    def _done(self, what: str, rows: Any) -> Any:
+        if self._work is not None and self._work.is_worth(len(rows)):
+            return self._work.work(what, rows)
         return self._blocks.seal(rows) if what == "seal" else self._blocks.open(rows)
 
     def seal(self, numbers: IntArray) -> ByteArray:
@@ -58,12 +69,12 @@ class BfvCipher:
         half = self._blocks.parameters.plaintext_modulus // 2
         if numbers.size and not -half < numbers.min() <= numbers.max() < half:
             raise ValueError(f"a number is beyond {half}, what a slot can hold")
-        sealed: ByteArray = self._work("seal", numbers)
+        sealed: ByteArray = self._done("seal", numbers)
         return sealed
 
     def open(self, blocks: ByteArray) -> IntArray:
         """Return the numbers of each ciphertext."""
-        numbers: IntArray = self._work("open", blocks)
+        numbers: IntArray = self._done("open", blocks)
         return numbers
 
 

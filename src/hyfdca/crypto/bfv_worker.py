@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import struct
-from typing import BinaryIO
+from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +21,10 @@ from hyfdca.crypto.bfv_blocks import COMPACT, FULL, BfvBlocks
 REQUEST = struct.Struct("<cQ")  # letter, number of blocks or bytes
 FAILED = b"x"
 PROFILES = {b"f": FULL, b"c": COMPACT}
+LETTERS = {"seal": b"s", "open": b"o"}
 
 
-def receive(pipe: BinaryIO, room: NDArray[np.uint8]) -> None:
+def receive(pipe: IO[bytes], room: NDArray[np.uint8]) -> None:
     """Fill an array from a pipe."""
     view = room.data
     while view:
@@ -33,7 +34,9 @@ def receive(pipe: BinaryIO, room: NDArray[np.uint8]) -> None:
         view = view[n_read:]
 
 
-def send(pipe: BinaryIO, letter: bytes, count: int, content: NDArray[np.uint8]) -> None:
+def send(
+    pipe: IO[bytes], letter: bytes, count: int, content: NDArray[np.uint8]
+) -> None:
     """Write a message to a pipe."""
     for view in (memoryview(REQUEST.pack(letter, count)), content.data):
         left = view
@@ -42,10 +45,10 @@ def send(pipe: BinaryIO, letter: bytes, count: int, content: NDArray[np.uint8]) 
 
 
 def _answer(
-    blocks: BfvBlocks, letter: bytes, count: int, pipe: BinaryIO
+    blocks: BfvBlocks, letter: bytes, count: int, pipe: IO[bytes]
 ) -> NDArray[np.uint8]:
     parameters = blocks.parameters
-    if letter == b"s":
+    if letter == LETTERS["seal"]:
         numbers = np.empty((count, parameters.ring_degree), np.int64)
         receive(pipe, numbers.reshape(-1).view(np.uint8))
         return blocks.seal(numbers).reshape(-1)
@@ -54,7 +57,7 @@ def _answer(
     return blocks.open(sealed).reshape(-1).view(np.uint8)
 
 
-def serve(asked: BinaryIO, answers: BinaryIO) -> None:
+def serve(asked: IO[bytes], answers: IO[bytes]) -> None:
     """Answer requests until the pipe is closed."""
     header = np.empty(REQUEST.size, np.uint8)
     receive(asked, header)

@@ -28,7 +28,7 @@ PaillierBits = Literal[2048, 3072]
 SUM_BITS: dict[Precision, int] = {"full": 58, "compact": 42}
 
 Keys = Mapping[str, bytes]
-BlockWork = Callable[[str, Any], Any]
+Workforce = Callable[[Any, bytes], Any]  # who works with these parameters and key
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Scheme(NamedTuple):
 
     new_key: Callable[[Encryption], bytes]
     public: Callable[[bytes], bytes]  # of a key, what the server needs to add
-    sealer: Callable[[bytes, Encryption, BlockWork | None], Sealer]
+    sealer: Callable[[bytes, Encryption, Workforce | None], Sealer]
     adder: Callable[[bytes, Encryption], Adder]
 
 
@@ -96,10 +96,12 @@ def _bfv_key(encryption: Encryption) -> bytes:
     return new_secret_key(_bfv_parameters(encryption))
 
 
-def _bfv_sealer(key: bytes, encryption: Encryption, work: BlockWork | None) -> Sealer:
+def _bfv_sealer(key: bytes, encryption: Encryption, hire: Workforce | None) -> Sealer:
     from hyfdca.crypto.bfv import BfvCipher  # noqa: PLC0415
 
-    return BlockSealer(BfvCipher(_bfv_parameters(encryption), key, work))
+    parameters = _bfv_parameters(encryption)
+    workers = hire(parameters, key) if hire else None
+    return BlockSealer(BfvCipher(parameters, key, workers))
 
 
 def _bfv_adder(_: bytes, encryption: Encryption) -> Adder:
@@ -121,7 +123,7 @@ def _paillier_public(key: bytes) -> bytes:
 
 
 def _paillier(packed: bool) -> Scheme:
-    def sealer(key: bytes, encryption: Encryption, _: BlockWork | None) -> Sealer:
+    def sealer(key: bytes, encryption: Encryption, _: Workforce | None) -> Sealer:
         from hyfdca.crypto.paillier import PaillierCipher  # noqa: PLC0415
         from hyfdca.crypto.paillier_keys import SecretKey  # noqa: PLC0415
 
@@ -187,7 +189,7 @@ class Sealers:
 
     encryption: Encryption
     keys: Keys
-    work: BlockWork | None = None
+    hire: Workforce | None = None
     _made: dict[str, Sealer] = field(default_factory=dict)
 
     def named(self, name: str) -> Sealer:
@@ -196,7 +198,7 @@ class Sealers:
             raise ValueError(f"the study does not allow the scheme {name!r}")
         if name not in self._made:
             key = self.keys[_KEY_OF.get(name, name)]
-            made = SCHEMES[name].sealer(key, self.encryption, self.work)
+            made = SCHEMES[name].sealer(key, self.encryption, self.hire)
             self._made[name] = made
         return self._made[name]
 

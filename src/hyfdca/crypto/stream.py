@@ -157,17 +157,23 @@ def _single_pads(
 class Padded:
     """A sealed vector: words, and of which vectors each row is the sum.
 
-    ``ids[i]`` are places in the table ``nonces``, from 1; 0 stands for none.
+    ``ids[i]`` are places in the table ``nonces``, from 1; 0 stands for none. Where all
+    rows have the same, they are one row in memory.
     """
 
     words: WordArray
     ids: IdArray
     nonces: NDArray[np.uint8]
 
+    @property
+    def is_uniform(self) -> bool:
+        """Whether all rows are of the same vectors."""
+        return self.ids.strides[0] == 0 or len(self.ids) <= 1
+
     def make_room(self, n_columns: int) -> None:
-        """Have room for so many ids a row."""
-        missing = n_columns - self.ids.shape[1]
-        if missing > 0:
+        """Have room for so many ids a row, each row its own."""
+        missing = max(n_columns - self.ids.shape[1], 0)
+        if missing or self.is_uniform:
             room = np.zeros((len(self.ids), missing), np.uint32)
             self.ids = np.hstack([self.ids, room])
 
@@ -205,26 +211,31 @@ class StreamAdder:
             )
         content = np.frombuffer(payload, np.uint8)
         words = content[_NONCE:].view(np.uint64).reshape(shape)
-        ids = np.ones((shape[0], 1), np.uint32)
+        ids = np.broadcast_to(np.uint32(1), (shape[0], 1))
         return Padded(words, ids, content[:_NONCE].reshape(1, _NONCE).copy())
 
     def zeros(self, shape: tuple[int, int]) -> Padded:
         """Return zeros, of nobody."""
-        return Padded(
-            np.zeros(shape, np.uint64),
-            np.zeros((shape[0], 0), np.uint32),
-            np.empty((0, _NONCE), np.uint8),
-        )
+        ids = np.broadcast_to(np.empty(0, np.uint32), (shape[0], 0))
+        nonces = np.empty((0, _NONCE), np.uint8)
+        return Padded(np.zeros(shape, np.uint64), ids, nonces)
 
     def add(self, total: Padded, where: Any, vector: Padded) -> None:
         """Add in place."""
-        places = np.arange(len(total.words))[where]
         first = total.take_nonces(vector.nonces)
+        if _is_whole(where) and total.is_uniform and vector.is_uniform:
+            total.words += vector.words
+            more = np.where(vector.ids[:1] > 0, vector.ids[:1] + first, 0)
+            row = np.concatenate([total.ids[:1], more], axis=1, dtype=np.uint32)
+            total.ids = np.broadcast_to(row[:1], (len(total.words), row.shape[1]))
+            return
+        places = np.arange(len(total.words))[where]
         total.make_room(_n_used(total.ids, places) + vector.ids.shape[1])
         _add_words(total.words, total.ids, places, vector.words, vector.ids, first)
 
     def put(self, total: Padded, where: Any, vector: Padded) -> None:
         """Replace in place."""
+        total.make_room(1)
         total.words[where], total.ids[where] = 0, 0
         self.add(total, where, vector)
 
@@ -242,6 +253,10 @@ class StreamAdder:
         sizes = np.array([len(used), *rows.shape], np.uint32)
         parts = (sizes, vector.nonces[used - 1], lengths, local, vector.words)
         return memoryview(b"".join([raw_bytes(part) for part in parts]))
+
+
+def _is_whole(where: Any) -> bool:
+    return isinstance(where, slice) and where == slice(None)
 
 
 def _renumbered(ids: IdArray) -> tuple[IntArray, IdArray]:
@@ -289,6 +304,8 @@ def _starts_of_runs(ids, is_start):  # type: ignore[no-untyped-def]
 
 def _runs(ids: IdArray) -> tuple[IdArray, IdArray]:
     """Return the lengths of runs of equal rows, and one row of each."""
+    if ids.strides[0] == 0:
+        return np.array([len(ids)][: len(ids)], np.uint32), ids[:1]
     is_start = np.zeros(len(ids), np.bool_)
     is_start[:1] = True
     _starts_of_runs(ids, is_start)

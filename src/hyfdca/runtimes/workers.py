@@ -1,0 +1,141 @@
+"""Processes that seal and open BFV blocks, so that all cores work on encryption.
+
+They are started when there is first much to do, get the key through a pipe, and end
+with the process that started them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import queue
+import subprocess
+import sys
+import weakref
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hyfdca.crypto.bfv_blocks import FULL, BfvParameters
+from hyfdca.crypto.bfv_worker import FAILED, LETTERS, REQUEST, receive, send
+
+_CHUNK = 8  # blocks that a process gets at a time
+_FEW = 16  # blocks that are not worth a process
+_PIPE_BYTES = 1 << 20
+
+# glibc gives large pieces of memory back to the system at once, and asks for them anew
+# with every ciphertext; told not to, SEAL is a third faster.
+_KEPT = str(1 << 30)
+_MEMORY = {"MALLOC_MMAP_THRESHOLD_": _KEPT, "MALLOC_TRIM_THRESHOLD_": _KEPT}
+
+
+class Worker:
+    """One process and the pipes to it."""
+
+    def __init__(self, parameters: BfvParameters, key: bytes) -> None:
+        command = [sys.executable, "-m", "hyfdca.crypto.bfv_worker"]
+        self._process = subprocess.Popen(  # noqa: S603  # our own module
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            bufsize=0,
+            env={**os.environ, **_MEMORY},
+        )
+        assert self._process.stdin is not None  # noqa: S101  # for the type checker
+        assert self._process.stdout is not None  # noqa: S101
+        self._asked, self._answers = self._process.stdin, self._process.stdout
+        for pipe in (self._asked, self._answers):
+            with contextlib.suppress(AttributeError, OSError):  # Linux has this
+                fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+        letter = b"f" if parameters == FULL else b"c"
+        send(self._asked, letter, len(key), np.frombuffer(key, np.uint8))
+
+    def work(self, what: str, rows: NDArray[Any], out: NDArray[Any]) -> None:
+        """Have some blocks sealed or opened, into ``out``."""
+        content = np.ascontiguousarray(rows).reshape(-1).view(np.uint8)
+        send(self._asked, LETTERS[what], len(rows), content)
+        header = np.empty(REQUEST.size, np.uint8)
+        receive(self._answers, header)
+        letter, count = REQUEST.unpack(header.tobytes())
+        if letter == FAILED:
+            text = np.empty(count, np.uint8)
+            receive(self._answers, text)
+            raise ValueError(text.tobytes().decode())
+        receive(self._answers, out.reshape(-1).view(np.uint8))
+
+    def close(self) -> None:
+        """Let the process end."""
+        for pipe in (self._asked, self._answers):
+            with contextlib.suppress(OSError):
+                pipe.close()
+        self._process.wait()
+
+
+class BfvWorkers:
+    """Several processes with one key; blocks go to whichever is free."""
+
+    def __init__(self, parameters: BfvParameters, key: bytes, n_workers: int) -> None:
+        self._parameters, self._key, self._n_workers = parameters, key, n_workers
+
+    def __repr__(self) -> str:
+        return f"BfvWorkers({self._n_workers} processes)"
+
+    def is_worth(self, n_blocks: int) -> bool:
+        """Return whether so many blocks are better done by several processes."""
+        return self._n_workers > 1 and n_blocks >= _FEW
+
+    def work(self, what: str, rows: NDArray[Any]) -> NDArray[Any]:
+        """Have blocks sealed or opened."""
+        parameters, n_blocks = self._parameters, len(rows)
+        out: NDArray[Any] = (
+            np.empty((n_blocks, parameters.block_bytes), np.uint8)
+            if what == "seal"
+            else np.empty((n_blocks, parameters.ring_degree), np.int64)
+        )
+        free, threads = self._started
+
+        def chunk(first: int) -> None:
+            worker = free.get()
+            try:
+                last = first + _CHUNK
+                worker.work(what, rows[first:last], out[first:last])
+            finally:
+                free.put(worker)
+
+        list(threads.map(chunk, range(0, n_blocks, _CHUNK)))
+        return out
+
+    @cached_property
+    def _started(self) -> tuple[queue.SimpleQueue[Worker], ThreadPoolExecutor]:
+        workers = [Worker(self._parameters, self._key) for _ in range(self._n_workers)]
+        free: queue.SimpleQueue[Worker] = queue.SimpleQueue()
+        for worker in workers:
+            free.put(worker)
+        threads = ThreadPoolExecutor(self._n_workers)
+        weakref.finalize(self, _end, workers, threads)
+        return free, threads
+
+
+def _end(workers: list[Worker], threads: ThreadPoolExecutor) -> None:
+    threads.shutdown(wait=False)
+    for worker in workers:
+        worker.close()
+
+
+class Workforce:
+    """Gives those with the same key the same processes."""
+
+    def __init__(self, n_workers: int) -> None:
+        self._n_workers = n_workers
+        self._hired: dict[tuple[BfvParameters, bytes], BfvWorkers] = {}
+
+    def __call__(self, parameters: BfvParameters, key: bytes) -> BfvWorkers:
+        """Return the workers for a key."""
+        if (parameters, key) not in self._hired:
+            workers = BfvWorkers(parameters, key, self._n_workers)
+            self._hired[parameters, key] = workers
+        return self._hired[parameters, key]
