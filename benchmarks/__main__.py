@@ -7,6 +7,8 @@ import importlib
 import sys
 from pathlib import Path
 
+from hyfdca.runtimes.machine import keep_memory
+
 NAMES = ("convergence", "reference", "round", "memory", "alignment")
 OF_ROUNDS = ("rounds", "losses", "participation", "wall", "figure")
 OF_ENCRYPTION = ("encryption", "alignment")
@@ -26,6 +28,7 @@ def main() -> int:
     if not arguments.data.is_dir():
         print("The paper's data sets are not there; name their folder with --data.")
         return 2
+    keep_memory()  # as the command line does
     for name in arguments.names or NAMES:
         print(f"== {name}", flush=True)
         importlib.import_module(f"benchmarks.{name}").run(arguments.data)

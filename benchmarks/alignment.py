@@ -11,8 +11,10 @@ import numpy as np
 
 from hyfdca.axis import IntArray
 from hyfdca.consortium import Member, align
+from hyfdca.crypto.schemes import Encryption
 from hyfdca.protocol.alignment_messages import AlignmentSettings
 from hyfdca.runtimes.inprocess import Traffic
+from hyfdca.secrecy import fresh_secrecy
 from hyfdca.seeds import stream
 from hyfdca.tables import Table, stored_densely
 
@@ -43,7 +45,9 @@ def _align() -> None:
     )
     traffic = Traffic()
     started = time.perf_counter()
-    consortium = align(members, AlignmentSettings("classification"), traffic)
+    secrecy = fresh_secrecy(Encryption(), len(members))
+    settings = AlignmentSettings("classification")
+    consortium = align(members, settings, secrecy, traffic)
     seconds = time.perf_counter() - started
     samples = consortium.alignment.layout.samples
     n_groups = max(len(table.own.owns) for table in consortium.tables)

@@ -84,7 +84,7 @@ def make_training(
     algorithm: str = "hyfdca",
     bundle: BundleSettings | None = None,
     encryption: Encryption | None = None,
-    keys=None,
+    secrecy=None,
     **hyfdca: object,
 ) -> Training:
     """Return a run on a table that is split as the partition says."""
@@ -104,7 +104,7 @@ def make_training(
     )
     blocks = blocks or split_blocks(X, labels, partition, layout, bias)
     participation = participation or complete(partition.n_clients)
-    return Training(settings, layout, blocks, participation, keys)
+    return Training(settings, layout, blocks, participation, secrecy)
 
 
 def bundle_run(X, y, partition, **given) -> Training:

@@ -22,6 +22,7 @@ KEYS = [
     "algorithm",
     "algorithm_reason",
     "encryption",
+    "sealed_with",
     "rounds",
     "primal",
     "dual",

@@ -291,10 +291,10 @@ def test_traffic_counts_everything(tmp_path):
     outcome = outcome_of(make_files(), tmp_path)
     history = outcome.run.training.history
     rounds = sum(r["round_trips"] + r["measuring_round_trips"] for r in history)
-    # Alignment: rows, a notice, cells held twice. Standard scaling: 8 exchanges, two
-    # notices, and the release of the statistics.
+    # Keys: made, taken, compared. Alignment: rows, a notice, cells held twice.
+    # Standard scaling: 8 exchanges, two notices, and the release of the statistics.
     training = outcome.run.training
-    before = 2.5 + 10 + training.set_up_traffic.round_trips
+    before = 3 + 2.5 + 10 + training.set_up_traffic.round_trips
     before += training.release_traffic.round_trips
     assert outcome.traffic().round_trips == rounds + before
 

@@ -19,6 +19,7 @@ from hyfdca.demo import run_demo
 from hyfdca.display import RoundsDisplay, show
 from hyfdca.key_files import PUBLIC_FILE, SECRET_FILE, read_identity, write_identity
 from hyfdca.outcome import train_file
+from hyfdca.runtimes.machine import keep_memory
 from hyfdca.study import load
 from hyfdca.study_identity import public_identities, study_fingerprint
 
@@ -153,6 +154,7 @@ def _options(
 
 def main() -> None:
     """Run the command line; bad input is one sentence and exit code 2."""
+    keep_memory()
     try:
         code = app(standalone_mode=False)
     except StudyError as error:

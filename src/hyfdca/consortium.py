@@ -22,8 +22,6 @@ from hyfdca.algorithms.scaling import (
     ScalingClient,
     ScalingServer,
 )
-from hyfdca.crypto.pseudonyms import AlignmentKeys, fresh_keys
-from hyfdca.crypto.schemes import Adders, Encryption, Keys, Sealers, public_parameters
 from hyfdca.layout import Layout, append_bias, with_bias
 from hyfdca.losses import FloatArray
 from hyfdca.partition import Holding, Partition
@@ -35,6 +33,7 @@ from hyfdca.protocol.alignment_messages import AlignmentSettings
 from hyfdca.protocol.client import ClientSession
 from hyfdca.protocol.server import ServerSession
 from hyfdca.runtimes.inprocess import InProcess, Traffic
+from hyfdca.secrecy import Secrecy
 from hyfdca.tables import Table
 
 # The conversations before training have their own sessions.
@@ -107,21 +106,23 @@ class Consortium:
 def align(
     members: Sequence[Member],
     settings: AlignmentSettings,
+    secrecy: Secrecy,
     traffic: Traffic,
-    keys: AlignmentKeys | None = None,
 ) -> Consortium:
     """Match rows by ID and columns by name; adds the cost to ``traffic``.
 
-    The outcome does not depend on the keys, which are new ones if none are given.
+    The outcome does not depend on the keys.
 
     Raises
     ------
     StudyError
         If the tables make no study; ``protocol.alignment_checks`` has all reasons.
     """
-    keys = keys or fresh_keys()
     names = tuple(member.name for member in members)
-    clients = [AlignmentClient(member.table, keys, settings) for member in members]
+    clients = [
+        AlignmentClient(member.table, secrecy.alignment_keys(k), settings)
+        for k, member in enumerate(members)
+    ]
     driver = InProcess(
         {k: ClientSession(_ALIGNING, c.phases) for k, c in enumerate(clients)}
     )
@@ -138,14 +139,13 @@ def scaled_blocks(
     scale: Scale,
     missing: Missing,
     bias: float | None,
-    secrecy: tuple[Encryption, Keys],
+    secrecy: Secrecy,
     traffic: Traffic,
 ) -> tuple[list[Block], Scaling]:
     """Scale each organisation's own cells, after the exchange of sums that needs.
 
     Adds the cost of the exchange to ``traffic``.
     """
-    encryption, keys = secrecy
     cells = [owned_cells(table.own, table.cells) for table in consortium.tables]
     for name, own in zip(consortium.names, cells, strict=True):
         if scale == "standard" and not own.is_dense:
@@ -153,13 +153,15 @@ def scaled_blocks(
                 f'Organisation {name!r} has a sparse table, which scale = "standard" '
                 'would fill because it centres features; use scale = "maxabs".'
             )
-    sealers = Sealers(encryption, keys)
-    clients = [ScalingClient(c, scale, missing, sealers) for c in cells]
+    clients = [
+        ScalingClient(own, scale, missing, secrecy.sealers(k))
+        for k, own in enumerate(cells)
+    ]
     sessions = {k: ClientSession(_SCALING, c.phases) for k, c in enumerate(clients)}
     driver, session = InProcess(sessions), ServerSession(_SCALING)
     layout = consortium.alignment.layout
-    adders = Adders(encryption, public_parameters(keys))
-    server = ScalingServer(layout.features, layout.samples.n_items, adders, session)
+    n_samples = layout.samples.n_items
+    server = ScalingServer(layout.features, n_samples, secrecy.adders(), session)
     driver.run(server.run(scale, missing), traffic)
     blocks = [
         _block(table, client.scaling.apply(own.stored), bias)

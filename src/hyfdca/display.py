@@ -103,6 +103,11 @@ def _results(outcome: Outcome) -> Table:
     table.add_row("sent to the server", _size(result["bytes_up"]))
     table.add_row("sent to organisations", _size(result["bytes_down"]))
     table.add_row("encryption", result["encryption"])
+    picked = result["sealed_with"]
+    if len(set(picked.values())) == 1:
+        picked = {"all vectors": picked["samples"]}
+    for kind, scheme in picked.items():
+        table.add_row(f"  {kind}, by bytes", scheme)
     table.add_row("seconds", f"{result['seconds']:.2f}")
     if outcome.warning:
         table.caption, table.caption_style = escape(outcome.warning), "bold yellow"

@@ -16,6 +16,7 @@ from sklearn.utils.validation import validate_data
 from hyfdca.algorithms.draws import Step
 from hyfdca.algorithms.problem import Profile
 from hyfdca.algorithms.table import AlgorithmName
+from hyfdca.crypto.schemes import Precision, SchemeName
 from hyfdca.linear_model import LARGEST, PARAMETERS, FederatedLinearModel
 from hyfdca.losses import FloatArray
 from hyfdca.participation import Participation
@@ -54,7 +55,8 @@ class HyFDCAClassifier(ClassifierMixin, FederatedLinearModel):  # noqa: D101
         paper_settings: Mapping[str, Any] | None = None,
         bundle_settings: Mapping[str, Any] | None = None,
         profile: Profile = "open",
-        encryption: Literal["none"] = "none",
+        encryption: SchemeName = "none",
+        precision: Precision = "full",
         fit_intercept: bool = True,
         intercept_scaling: float = 1.0,
         class_weight: Mapping[Any, float] | Literal["balanced"] | None = None,
@@ -143,7 +145,8 @@ class HyFDCARegressor(RegressorMixin, FederatedLinearModel):  # noqa: D101
         paper_settings: Mapping[str, Any] | None = None,
         bundle_settings: Mapping[str, Any] | None = None,
         profile: Profile = "open",
-        encryption: Literal["none"] = "none",
+        encryption: SchemeName = "none",
+        precision: Precision = "full",
         fit_intercept: bool = True,
         intercept_scaling: float = 1.0,
         max_rounds: int = 1000,

@@ -7,7 +7,7 @@ import numbers
 import operator
 import warnings
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,6 +20,7 @@ from hyfdca.algorithms.bundle import bundle_settings
 from hyfdca.algorithms.draws import HyfdcaSettings, Step
 from hyfdca.algorithms.problem import Profile
 from hyfdca.algorithms.table import ALGORITHMS, AlgorithmName
+from hyfdca.crypto.schemes import Encryption, Precision, SchemeName
 from hyfdca.layout import layout_of
 from hyfdca.losses import FloatArray, Loss, make_loss
 from hyfdca.participation import Participation, random_fraction
@@ -47,7 +48,8 @@ class FederatedLinearModel(BaseEstimator):
     paper_settings: Mapping[str, Any] | None
     bundle_settings: Mapping[str, Any] | None
     profile: Profile
-    encryption: Literal["none"]
+    encryption: SchemeName
+    precision: Precision
     fit_intercept: bool
     intercept_scaling: float
     max_rounds: int
@@ -95,7 +97,8 @@ class FederatedLinearModel(BaseEstimator):
 
     def _settings(self) -> TrainingSettings:
         _check_choice("algorithm", self.algorithm, ("auto", *ALGORITHMS))
-        _check_choice("encryption", self.encryption, ("none",))
+        _check_choice("encryption", self.encryption, get_args(SchemeName))
+        _check_choice("precision", self.precision, get_args(Precision))
         _check_choice("profile", self.profile, ("open", "sealed"))
         for name in ("l2", "local_fraction", "intercept_scaling"):
             _check_positive(name, getattr(self, name))
@@ -124,6 +127,7 @@ class FederatedLinearModel(BaseEstimator):
             l2_strength=float(self.l2),
             hyfdca=hyfdca,
             profile=self.profile,
+            encryption=Encryption(self.encryption, self.precision),
             max_rounds=max_rounds,
             tolerance=float(self.tol),
             measure_every=self.measure_every,
@@ -215,7 +219,11 @@ PARAMETERS = """
         Whether the server may see the weights during training. An estimator has all
         parties in one process and nothing to hide, so its default is "open", which
         needs the fewest rounds; that of a study is "sealed".
-    encryption : {"none"}
+    encryption : {"none", "bfv", "stream", "paillier"}
+        What seals the messages; the result is the same bit for bit. The default of a
+        study is "bfv".
+    precision : {"full", "compact"}
+        Bits of sums on the fixed-point grid, 58 or 42; BFV is faster with fewer.
     fit_intercept : bool
         Add a constant feature; its weight is penalised like the others.
     intercept_scaling : float

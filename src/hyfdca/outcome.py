@@ -93,6 +93,7 @@ class Outcome:
             "algorithm": self.run.training.algorithm.name,
             "algorithm_reason": self.run.training.algorithm.reason,
             "encryption": study.encryption,
+            "sealed_with": self.run.training.sealed_with(),
             "rounds": self.n_rounds,
             "primal": self.certificate.primal,
             "dual": self.certificate.dual,

@@ -37,10 +37,10 @@ from hyfdca.algorithms.table import AlgorithmName
 from hyfdca.consortium import Consortium, Member, StudyError, align, scaled_blocks
 from hyfdca.crypto.schemes import (
     Encryption,
+    PaillierBits,
     Precision,
     SchemeName,
     SmallVectors,
-    new_keys,
 )
 from hyfdca.losses import FloatArray, Loss, make_loss
 from hyfdca.participation import (
@@ -51,7 +51,8 @@ from hyfdca.participation import (
 )
 from hyfdca.protocol.alignment_messages import AlignmentSettings, DisagreeingCells
 from hyfdca.runtimes.inprocess import Traffic
-from hyfdca.study_identity import public_identities
+from hyfdca.secrecy import agreed_secrecy
+from hyfdca.study_identity import public_identities, study_hash
 from hyfdca.tables import Columns, TableError, label_text, normalised, read_table
 from hyfdca.training import Training, TrainingSettings
 
@@ -99,9 +100,10 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     variant: Literal["practical", "theory"] = "practical"
     step: Step = "auto"
     profile: Profile = "sealed"
-    encryption: SchemeName = "none"
+    encryption: SchemeName = "bfv"
     precision: Precision = "full"
     small_vectors: SmallVectors = "auto"
+    paillier_bits: PaillierBits = 3072
     participation: Fraction | Bernoulli | Cyclic = 1.0
     local_fraction: Fraction = 1.0
     iic: Positive | None = None
@@ -125,7 +127,9 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
     def encryption_settings(self) -> Encryption:
         """Return what the study says of encryption."""
-        return Encryption(self.encryption, self.precision, self.small_vectors)
+        return Encryption(
+            self.encryption, self.precision, self.small_vectors, self.paillier_bits
+        )
 
 
 class Client(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -240,12 +244,19 @@ def prepare(file: StudyFile, folder: Path) -> Run:
         disagreeing_cells=study.disagreeing_cells,
     )
     traffic = Traffic()
-    encryption = study.encryption_settings()
-    keys = new_keys(encryption)
-    consortium = align(members, settings, traffic)
+    secrecy = _checked(
+        lambda: agreed_secrecy(
+            study.encryption_settings(),
+            [member.name for member in members],
+            study_hash(msgspec.json.encode(file)),
+            study.key_epoch,
+            traffic,
+        )
+    )
+    consortium = align(members, settings, secrecy, traffic)
     bias = study.intercept_scaling if study.fit_intercept else None
     blocks, scaling = scaled_blocks(
-        consortium, study.scale, study.missing, bias, (encryption, keys), traffic
+        consortium, study.scale, study.missing, bias, secrecy, traffic
     )
     training = _checked(
         lambda: Training(
@@ -253,7 +264,7 @@ def prepare(file: StudyFile, folder: Path) -> Run:
             consortium.layout(study.fit_intercept),
             blocks,
             _participation(study, consortium.names),
-            keys,
+            secrecy,
         )
     )
     return Run(study, consortium, blocks, scaling, traffic, training)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -24,15 +23,7 @@ from hyfdca.algorithms.table import (
     Settings,
     choose_algorithm,
 )
-from hyfdca.crypto.schemes import (
-    Adders,
-    Encryption,
-    Keys,
-    Sealers,
-    Workforce,
-    new_keys,
-    public_parameters,
-)
+from hyfdca.crypto.schemes import Encryption
 from hyfdca.layout import Layout, append_bias
 from hyfdca.losses import FloatArray, Loss
 from hyfdca.participation import Participation
@@ -41,6 +32,8 @@ from hyfdca.protocol.client import ClientSession
 from hyfdca.protocol.codec import TOKEN_BYTES
 from hyfdca.protocol.server import ServerSession
 from hyfdca.runtimes.inprocess import InProcess, Traffic
+from hyfdca.runtimes.machine import n_cores
+from hyfdca.secrecy import Secrecy, fresh_secrecy
 
 StopReason = Literal["tolerance", "round limit", "diverged"]
 
@@ -105,18 +98,15 @@ class Training:
     ----------
     blocks : sequence of Block
         The clients' data, by rank.
-    keys : mapping, optional
-        Secret keys of the schemes, which the clients share; by default fresh ones.
-    hire : callable, optional
-        Who seals many blocks at a time; by default as many processes as cores.
+    secrecy : Secrecy, optional
+        The parties' keys; by default fresh ones.
     """
 
     settings: TrainingSettings
     layout: Layout
     blocks: Sequence[Block]
     participation: Participation
-    keys: Keys | None = None
-    hire: Workforce | None = None
+    secrecy: Secrecy | None = None
     certificate: Certificate | None = None
     stop_reason: StopReason | None = None
     history: list[dict[str, Any]] = field(default_factory=list)
@@ -134,14 +124,9 @@ class Training:
         )
         token = _token(settings, self.layout)
         is_complete = self.participation.is_complete
-        encryption = settings.encryption
-        if self.hire is None and encryption.scheme == "bfv":
-            self.hire = _workforce()
-        keys = self.keys or new_keys(encryption)
-        adders = Adders(encryption, public_parameters(keys))
-        parties = Parties(
-            problem, self.layout, adders, ServerSession(token), is_complete
-        )
+        secrecy = self.secrecy or fresh_secrecy(settings.encryption, len(self.blocks))
+        session = ServerSession(token)
+        parties = Parties(problem, self.layout, secrecy.adders(), session, is_complete)
         own = Settings(settings.hyfdca, settings.bundle)
         self.algorithm = choose_algorithm(
             settings.algorithm, own, parties, settings.tolerance
@@ -149,10 +134,9 @@ class Training:
         algorithm = ALGORITHMS[self.algorithm.name]
         self.server = algorithm.server(own, parties)
         client = algorithm.client(own, is_complete)
-        sealers = [Sealers(encryption, keys, self.hire) for _ in self.blocks]
         self.clients = [
-            client(problem, block, own)
-            for block, own in zip(self.blocks, sealers, strict=True)
+            client(problem, block, secrecy.sealers(k))
+            for k, block in enumerate(self.blocks)
         ]
         self.driver = InProcess(
             {
@@ -161,6 +145,11 @@ class Training:
             },
             _n_threads(self.blocks),
         )
+
+    def sealed_with(self) -> dict[str, str]:
+        """Return the scheme of each kind of vector, as picked by bytes."""
+        picks = self.server.coordinator.vaults.picks
+        return {kind: pick.text for kind, pick in picks.items()}
 
     def rounds(self) -> Iterator[RoundReport]:
         """Train until the gap is small enough or the limit is reached.
@@ -251,19 +240,6 @@ def _n_threads(blocks: Sequence[Block]) -> int:
     if sum(block.X.nnz for block in blocks) < _MUCH:
         return 1
     return min(n_cores(), len(blocks))
-
-
-def n_cores() -> int:
-    """Return how many cores this process may use."""
-    affinity = getattr(os, "sched_getaffinity", None)  # not on every system
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
-
-
-def _workforce() -> Workforce:
-    # Here, since SEAL is not there for every system.
-    from hyfdca.runtimes.workers import Workforce as Processes  # noqa: PLC0415
-
-    return Processes(n_cores())
 
 
 def _n_outputs(blocks: Sequence[Block]) -> int:

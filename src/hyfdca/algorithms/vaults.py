@@ -31,6 +31,12 @@ class Pick(NamedTuple):
     scheme: str
     fill: float | None
 
+    @property
+    def text(self) -> str:
+        """The pick for people."""
+        full = "" if self.fill is None else f", blocks {self.fill:.0%} full"
+        return f"{self.scheme}{full}"
+
 
 class Vaults:
     """The server's sealed vectors: spaces by sample, by feature and by bucket."""

@@ -84,16 +84,22 @@ def _no_key(_: Any) -> bytes:
 
 
 def _bfv_parameters(encryption: Encryption) -> Any:
-    from hyfdca.crypto import bfv_blocks  # noqa: PLC0415
-
+    try:
+        from hyfdca.crypto import bfv_blocks  # noqa: PLC0415
+    except ImportError:
+        raise ValueError(
+            "BFV needs the package seal-python, which there is not for every system; "
+            'set encryption = "stream" or "paillier".'
+        ) from None
     is_compact = encryption.precision == "compact"
     return bfv_blocks.COMPACT if is_compact else bfv_blocks.FULL
 
 
 def _bfv_key(encryption: Encryption) -> bytes:
+    parameters = _bfv_parameters(encryption)
     from hyfdca.crypto.bfv_blocks import new_secret_key  # noqa: PLC0415
 
-    return new_secret_key(_bfv_parameters(encryption))
+    return new_secret_key(parameters)
 
 
 def _bfv_sealer(key: bytes, encryption: Encryption, hire: Workforce | None) -> Sealer:
@@ -105,9 +111,10 @@ def _bfv_sealer(key: bytes, encryption: Encryption, hire: Workforce | None) -> S
 
 
 def _bfv_adder(_: bytes, encryption: Encryption) -> Adder:
+    parameters = _bfv_parameters(encryption)
     from hyfdca.crypto.bfv import BfvAddition  # noqa: PLC0415
 
-    return BlockAdder(BfvAddition(_bfv_parameters(encryption)))
+    return BlockAdder(BfvAddition(parameters))
 
 
 def _paillier_key(encryption: Encryption) -> bytes:

@@ -4,7 +4,8 @@ It comes before everything else, as a conversation of its own.
 
 | phase        | who              | down                | up                          |
 |--------------|------------------|---------------------|-----------------------------|
-| make keys    | the maker        | -                   | envelopes by rank, its tag  |
+| make keys    | the maker        | -                   | envelopes by rank, its tag, |
+|              |                  |                     | public parameters           |
 | seal keys    | any key holder   | rank of a latecomer | one envelope, its tag       |
 | take keys    | everybody else   | its envelope        | its tag                     |
 | key tag      | a key holder     | -                   | its tag                     |
@@ -35,6 +36,7 @@ from hyfdca.crypto.envelope import EnvelopeError, open_from, seal_for
 from hyfdca.crypto.fields import pack_fields
 from hyfdca.crypto.identity import Identity
 from hyfdca.crypto.roster import Roster
+from hyfdca.crypto.schemes import public_parameters
 from hyfdca.crypto.study_keys import StudyKeys
 from hyfdca.protocol import key_messages as m
 from hyfdca.protocol.client import Phase
@@ -47,8 +49,13 @@ class KeyAgreementError(RemoteProtocolError):
     """Keys that a client must not take, give or use; one plain sentence."""
 
 
-def agree_on_keys(session: ServerSession, clients: Iterable[int]) -> Conversation[None]:
-    """Have the lowest-ranked client make keys and all others take them; all compare."""
+def agree_on_keys(
+    session: ServerSession, clients: Iterable[int]
+) -> Conversation[dict[str, bytes]]:
+    """Have the lowest-ranked client make keys and all others take them; all compare.
+
+    Returns what the server must know to add, by scheme.
+    """
     maker, *others = sorted(clients)
     made = (yield from session.ask("make keys", {maker: Message()}, m.MadeKeys))[maker]
     missing = [client for client in others if client not in made.envelopes]
@@ -61,6 +68,7 @@ def agree_on_keys(session: ServerSession, clients: Iterable[int]) -> Conversatio
     taken = yield from session.ask("take keys", requests, m.Confirmation)
     tags = {maker: made.tag, **{c: reply.tag for c, reply in taken.items()}}
     yield from _compare(session, tags)
+    return made.public
 
 
 def admit(session: ServerSession, newcomer: int, by: int) -> Conversation[None]:
@@ -181,7 +189,8 @@ class KeyHolder:
         # All are sealed before the keys are kept, so that a failure changes nothing.
         envelopes = {r: self._envelope(held, r) for r in ranks if r != self.rank}
         self._held, self._sealed = held, envelopes
-        return m.MadeKeys(envelopes, self._tag(held, self.rank))
+        public = public_parameters(held.keys.scheme_keys)
+        return m.MadeKeys(envelopes, self._tag(held, self.rank), public)
 
     def _take(self, request: m.TakeKeys) -> m.Confirmation:
         self._check_other(request.sender)

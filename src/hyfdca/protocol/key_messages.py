@@ -8,10 +8,11 @@ import msgspec
 
 from hyfdca.crypto.envelope import OVERHEAD
 from hyfdca.crypto.study_keys import MAX_BYTES, TAG_BYTES
-from hyfdca.protocol.messages import Message
+from hyfdca.protocol.messages import Message, Scheme
 
 Rank = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 Envelope = Annotated[bytes, msgspec.Meta(max_length=MAX_BYTES + OVERHEAD)]
+Public = Annotated[bytes, msgspec.Meta(max_length=4096)]
 Tag = Annotated[bytes, msgspec.Meta(min_length=TAG_BYTES, max_length=TAG_BYTES)]
 
 
@@ -22,10 +23,14 @@ class Confirmation(Message, frozen=True):
 
 
 class MadeKeys(Message, frozen=True):
-    """The maker's answer: an envelope for each other client of its own roster."""
+    """The maker's answer: an envelope for each other client of its own roster.
+
+    ``public`` is what the server must know of the schemes to add, by name.
+    """
 
     envelopes: dict[Rank, Envelope]
     tag: Tag
+    public: dict[Scheme, Public]
 
 
 class TakeKeys(Message, frozen=True):
