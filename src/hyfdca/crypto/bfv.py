@@ -22,6 +22,11 @@ from hyfdca.crypto.fixedpoint import IntArray
 class BlockWork(Protocol):
     """Several processes that seal and open blocks."""
 
+    @property
+    def here(self) -> BfvBlocks:
+        """What seals and opens in this process, for few blocks."""
+        ...
+
     def is_worth(self, n_blocks: int) -> bool:
         """Return whether so many blocks are worth the way to other processes."""
         ...
@@ -51,8 +56,8 @@ class BfvCipher:
         secret_key: bytes,
         work: BlockWork | None = None,
     ) -> None:
-        self._blocks = BfvBlocks(parameters, secret_key)
         self._work = work
+        self._blocks = work.here if work else BfvBlocks(parameters, secret_key)
         self.n_slots = parameters.ring_degree
         self.block_bytes = parameters.block_bytes
 

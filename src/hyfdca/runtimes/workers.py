@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hyfdca.crypto.bfv_blocks import FULL, BfvParameters
+from hyfdca.crypto.bfv_blocks import FULL, BfvBlocks, BfvParameters
 from hyfdca.crypto.bfv_worker import FAILED, LETTERS, REQUEST, receive, send
 
 _CHUNK = 8  # blocks that a process gets at a time
@@ -83,6 +83,11 @@ class BfvWorkers:
 
     def __repr__(self) -> str:
         return f"BfvWorkers({self._n_workers} processes)"
+
+    @cached_property
+    def here(self) -> BfvBlocks:
+        """What seals and opens in this process, for few blocks."""
+        return BfvBlocks(self._parameters, self._key)
 
     def is_worth(self, n_blocks: int) -> bool:
         """Return whether so many blocks are better done by several processes."""

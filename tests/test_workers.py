@@ -1,0 +1,90 @@
+"""Processes that seal and open BFV blocks: the same numbers, and no traces."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hyfdca.crypto.bfv import BfvCipher
+from hyfdca.crypto.bfv_blocks import COMPACT, FULL, new_secret_key
+from hyfdca.runtimes.workers import BfvWorkers, Workforce
+from hyfdca.seeds import stream
+
+N_BLOCKS = 20  # enough for several processes, and no multiple of what each gets
+
+
+@pytest.fixture(scope="module", params=[FULL, COMPACT], ids=["full", "compact"])
+def parameters(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def key(parameters):
+    return new_secret_key(parameters)
+
+
+@pytest.fixture
+def workers(parameters, key):
+    return BfvWorkers(parameters, key, n_workers=2)
+
+
+def _numbers(seed):
+    shape = (N_BLOCKS, 4096)
+    return stream(seed, "blocks").integers(-(2**40), 2**40, shape)
+
+
+def test_processes_seal_and_open_in_order(parameters, key, workers, seed):
+    """Blocks come back in their order, and either side opens what the other sealed."""
+    numbers, here = _numbers(seed), BfvCipher(parameters, key)
+    there = BfvCipher(parameters, key, workers)
+    np.testing.assert_array_equal(here.open(there.seal(numbers)), numbers)
+    np.testing.assert_array_equal(there.open(here.seal(numbers)), numbers)
+
+
+def test_what_is_no_ciphertext_is_refused(workers, seed):
+    """A process reports what it cannot open, and goes on working."""
+    sealed = workers.work("seal", _numbers(seed))
+    broken = sealed.copy()
+    broken[3] = 255
+    with pytest.raises(ValueError, match="no ciphertext"):
+        workers.work("open", broken)
+    np.testing.assert_array_equal(workers.work("open", sealed), _numbers(seed))
+
+
+def test_few_blocks_stay_in_this_process(workers):
+    """Where there is little to do no process is started."""
+    assert not workers.is_worth(1)
+    assert workers.is_worth(N_BLOCKS)
+    assert not BfvWorkers(FULL, b"", n_workers=1).is_worth(N_BLOCKS)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks processes up in /proc")
+def test_processes_have_no_secret_on_show_and_end(parameters, key, seed):
+    """The key is in no command line and no environment; nobody stays behind."""
+    workers = BfvWorkers(parameters, key, n_workers=2)
+    workers.work("seal", _numbers(seed))
+    free, _ = workers._started
+    started = [free.get() for _ in range(2)]
+    ids = [worker._process.pid for worker in started]
+    for process in ids:
+        for name in ("cmdline", "environ"):
+            shown = Path(f"/proc/{process}/{name}").read_bytes()
+            assert key[100:132] not in shown
+            assert key[100:132].hex().encode() not in shown
+    for worker in started:
+        free.put(worker)
+    del workers, free, started, worker
+    gc.collect()
+    assert not any(Path(f"/proc/{process}").exists() for process in ids)
+
+
+def test_those_with_one_key_share_processes(parameters, key):
+    """Clients of one process have the same workers if they have the same key."""
+    hire = Workforce(2)
+    assert hire(parameters, key) is hire(parameters, key)
+    assert hire(parameters, key) is not hire(parameters, new_secret_key(parameters))
+    assert key.hex() not in repr(hire(parameters, key))
