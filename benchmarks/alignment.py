@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import resource
 import time
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.child import peak, run_apart
 from hyfdca.axis import IntArray
 from hyfdca.consortium import Member, align
 from hyfdca.crypto.schemes import Encryption
@@ -24,24 +23,14 @@ N_SAMPLES, N_FEATURES = 3_000_000, 10  # from which each client's are drawn
 
 def run(_: Path) -> None:
     """Print the time and peak memory of the whole protocol, all parties together."""
-    context = multiprocessing.get_context("spawn")
-    process = context.Process(target=_align)
-    process.start()
-    process.join()
-    if process.exitcode:
-        raise SystemExit(process.exitcode)
-
-
-def _peak() -> float:
-    """Return this process's largest resident size so far, in GB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
+    run_apart(_align)
 
 
 def _align() -> None:
     members = [_member(client) for client in range(N_CLIENTS)]
     print(
         f"{N_CLIENTS} clients of {N_ROWS:,} IDs by {N_COLUMNS} of {N_FEATURES} "
-        f"features, with labels: peak {_peak():.2f} GB"
+        f"features, with labels: peak {peak():.2f} GB"
     )
     traffic = Traffic()
     started = time.perf_counter()
@@ -60,7 +49,7 @@ def _align() -> None:
         f"{traffic.bytes_down / 1e6:.0f} MB down"
     )
     print(f"aligned in {seconds:.1f} s (under 30)")
-    print(f"peak memory: {_peak():.2f} GB (under 4)")
+    print(f"peak memory: {peak():.2f} GB (under 4)")
 
 
 def _member(client: int) -> Member:

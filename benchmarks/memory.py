@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import resource
 import time
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.child import peak, run_apart
 from hyfdca.datasets import load_news20
 from hyfdca.layout import layout_of
 from hyfdca.losses import make_loss
@@ -22,28 +21,18 @@ N_ROUNDS = 20
 
 def run(folder: Path) -> None:
     """Print the peak memory of a process that loads, splits and trains."""
-    context = multiprocessing.get_context("spawn")
-    process = context.Process(target=_train, args=(folder,))
-    process.start()
-    process.join()
-    if process.exitcode:
-        raise SystemExit(process.exitcode)
-
-
-def _peak() -> float:
-    """Return this process's largest resident size so far, in GB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
+    run_apart(_train, folder)
 
 
 def _train(folder: Path) -> None:
     data = load_news20(folder)
-    print(f"loaded {data.X.shape}: {data.X.nnz:,} values, peak {_peak():.2f} GB")
+    print(f"loaded {data.X.shape}: {data.X.nnz:,} values, peak {peak():.2f} GB")
     labels = np.asarray(data.y, dtype=np.float64).reshape(-1, 1)
     partition = deal_nonzeros(data.X, (3, 3), seed=0)
     layout = layout_of(partition)
     blocks = split_blocks(data.X, labels, partition, layout)
     del data
-    print(f"split over {partition.n_clients} clients: peak {_peak():.2f} GB")
+    print(f"split over {partition.n_clients} clients: peak {peak():.2f} GB")
     settings = TrainingSettings(
         make_loss("hinge"),
         L2,
@@ -60,4 +49,4 @@ def _train(folder: Path) -> None:
         f"{N_ROUNDS} rounds in {seconds:.1f} s: P {certificate.primal:.4f}, "
         f"D {certificate.dual:.4f}"
     )
-    print(f"peak memory: {_peak():.2f} GB (under 3)")
+    print(f"peak memory: {peak():.2f} GB (under 3)")
