@@ -228,10 +228,19 @@ class Adders:
     def pick(self, use: Use) -> str:
         """Return the scheme for a kind of vector: packed, unless blocks are wasted."""
         name = self.encryption.scheme
+        packed = self.named(name)
         loose = LOOSE.get(name)
-        if loose is None or self.encryption.small_vectors == "same":
+        if loose is None:
             return name
-        packed, single = self.named(name), self.named(loose.name)
+        if self.encryption.small_vectors == "same":
+            if use.n_summands > packed.capacity:
+                raise ValueError(
+                    f"{name} adds up to {packed.capacity:,} vectors at this precision, "
+                    f"not {use.n_summands:,}; use precision='full' or "
+                    "small_vectors='auto'."
+                )
+            return name
+        single = self.named(loose.name)
         n_numbers = use.share * use.arrangement.n_items * use.width
         # Few samples are, at worst, in as many blocks.
         n_blocks = min(use.n_blocks(packed), max(n_numbers, 1))
