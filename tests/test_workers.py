@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import sys
 from pathlib import Path
@@ -80,6 +81,31 @@ def test_processes_have_no_secret_on_show_and_end(parameters, key, seed):
     del workers, free, started, worker
     gc.collect()
     assert not any(Path(f"/proc/{process}").exists() for process in ids)
+
+
+def test_work_goes_on_without_a_process_that_was_killed(workers, seed):
+    """What a dead process would have done is done here."""
+    numbers = _numbers(seed)
+    workers.work("seal", numbers)
+    free, _ = workers._started
+    worker = free.get()
+    worker._process.kill()
+    worker._process.wait()
+    free.put(worker)
+    np.testing.assert_array_equal(
+        workers.work("open", workers.work("seal", numbers)), numbers
+    )
+
+
+def test_nothing_of_the_current_folder_is_imported(parameters, key, seed, tmp_path):
+    """A file that is called like a library does not get at the key."""
+    (tmp_path / "seal.py").write_text("raise SystemExit('hijacked')")
+    with contextlib.chdir(tmp_path):
+        workers = BfvWorkers(parameters, key, n_workers=2)
+        sealed = workers.work("seal", _numbers(seed))
+    free, _ = workers._started
+    assert all(free.get()._process.poll() is None for _ in range(2))
+    np.testing.assert_array_equal(workers.here.open(sealed), _numbers(seed))
 
 
 def test_those_with_one_key_share_processes(parameters, key):

@@ -77,8 +77,11 @@ class Coordinator:
 
     # Set-up
 
-    def set_up(self) -> Conversation[None]:
-        """Choose schemes and grids, sum ||x_i||² over holders, tell the counts."""
+    def set_up(self, probes: bool = False) -> Conversation[None]:
+        """Choose schemes and grids, sum ||x_i||² over holders, tell the counts.
+
+        Norms go to those who have labels, and to all if margins are to be probed.
+        """
         notices = {client: self.vaults.notice(client) for client in self.everyone}
         yield from self.session.tell("arrange", notices)
         bounds = yield from self.session.ask(
@@ -92,15 +95,15 @@ class Coordinator:
             self.sample_sum(1),
         )
         yield from self.session.tell(
-            "prepare", {c: self._prepare(c, norms) for c in self.everyone}
+            "prepare", {c: self._prepare(c, norms, probes) for c in self.everyone}
         )
 
-    def _prepare(self, client: int, norms: CachedSum) -> m.Prepare:
+    def _prepare(self, client: int, norms: CachedSum, probes: bool) -> m.Prepare:
         samples, features = self.layout.samples, self.layout.features
         held = samples.items[client]
         label_holders = self.layout.label_counts[held]
         return m.Prepare(
-            norms.take(client),
+            norms.take(client) if probes or self.layout.labelled[client] else [],
             pack_indices(samples.counts[held]),
             pack_indices(label_holders),
             pack_indices(features.counts[features.items[client]]),

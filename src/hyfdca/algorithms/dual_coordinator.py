@@ -23,6 +23,7 @@ from hyfdca.protocol import messages as m
 from hyfdca.protocol.codec import LocalProtocolError, pack_indices
 from hyfdca.protocol.server import Conversation, ServerSession
 
+RESEAL_PHASE = "reseal"
 _NEWS_KEPT = 64  # lists of changed duals that wait for an absent client, then joined
 
 
@@ -132,7 +133,7 @@ class DualCoordinator(Coordinator):
             for client, positions in rows.items()
             if len(positions)
         }
-        replies = yield from self.session.ask("reseal", requests, m.Resealed)
+        replies = yield from self.session.ask(RESEAL_PHASE, requests, m.Resealed)
         for client, reply in replies.items():
             self.duals.replace(client, reply.vectors, rows[client])
 

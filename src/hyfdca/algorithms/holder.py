@@ -20,6 +20,8 @@ from hyfdca.protocol import messages as m
 from hyfdca.protocol.client import Phase
 from hyfdca.protocol.codec import RemoteProtocolError, pack_reals, unpack_counts
 
+_MOST_TOTALS = 100_000_000  # numbers
+
 
 class Holder(Sealing):
     """A client's data, and the phases that all algorithms share."""
@@ -30,6 +32,12 @@ class Holder(Sealing):
         self.problem, self.block = problem, block
         self._csr = (unsigned(X.indptr), unsigned(X.indices), X.data)
         self._every_row = np.arange(self.n_held, dtype=np.uint32)
+        # What set-up will tell.
+        self.squared_norms = np.zeros((self.n_held, 1))
+        self.curvatures = np.zeros((self.n_held, problem.n_outputs))
+        self.sample_holders = np.ones(self.n_held, np.int64)
+        self.label_holders = np.ones(self.n_held, np.int64)
+        self.feature_holders = np.ones(self.n_features, np.int64)
         self.phases = {
             **self.phases,
             "bounds": Phase(m.Message, self._bounds),
@@ -72,18 +80,24 @@ class Holder(Sealing):
     def _prepare(self, request: m.Prepare) -> None:
         """Take the set-up sums: ||x_i||² and how many clients hold what."""
         shape = (self.n_held, self.problem.n_outputs)
-        self.squared_norms = self.opened_samples(request.norms, width=1)
-        norms = np.broadcast_to(self.squared_norms, shape)
+        squared_norms = self.opened_samples(request.norms, width=1)
+        counts = (
+            unpack_counts(request.sample_holders, self.n_held),
+            unpack_counts(request.label_holders, self.n_held),
+            unpack_counts(request.feature_holders, self.n_features),
+        )
+        self.squared_norms = squared_norms
+        norms = np.broadcast_to(squared_norms, shape)
         self.curvatures = self.weighted(norms) / self.problem.l2_scale
-        self.sample_holders = unpack_counts(request.sample_holders, self.n_held)
-        self.label_holders = unpack_counts(request.label_holders, self.n_held)
-        self.feature_holders = unpack_counts(request.feature_holders, self.n_features)
+        self.sample_holders, self.label_holders, self.feature_holders = counts
 
     # Totals
 
     def _open(self, request: m.OpenRequest) -> m.Opened:
         if len(request.totals) != len(request.shapes):
             raise RemoteProtocolError("totals and their shapes do not match")
+        if sum(rows * width for rows, width in request.shapes) > _MOST_TOTALS:
+            raise RemoteProtocolError("these are no totals of a study: too many")
         pairs = zip(request.totals, request.shapes, strict=True)
         opened = [self.opened_totals(totals, shape).ravel() for totals, shape in pairs]
         return m.Opened(pack_reals(np.concatenate(opened)))

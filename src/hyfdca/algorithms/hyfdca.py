@@ -70,10 +70,11 @@ class HyfdcaServer(DualServer):
 
     def set_up(self) -> Conversation[None]:
         """Sum what rounds need; for the safe step, see how samples interact."""
-        yield from self.coordinator.set_up()
         settings = self.settings
         is_sharp = settings.step != "paper" and settings.variant == "practical"
-        if is_sharp and self.is_complete:
+        probes = is_sharp and self.is_complete
+        yield from self.coordinator.set_up(probes)
+        if probes:
             interaction = yield from estimate_interaction(
                 self.coordinator, settings.seed
             )

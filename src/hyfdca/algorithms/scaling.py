@@ -35,7 +35,7 @@ from hyfdca.algorithms.largest import BASE, DIGITS, EXPONENT_DIGITS, Largest
 from hyfdca.algorithms.sealing import Sealing
 from hyfdca.algorithms.spaces import space_of
 from hyfdca.axis import Axis, IntArray, owner_groups
-from hyfdca.crypto.arrangement import Arrangement
+from hyfdca.crypto.arrangement import Arrangement, opaque_groups
 from hyfdca.crypto.fixedpoint import GridOverflowError, grid_for
 from hyfdca.crypto.schemes import Adders, Sealers, Use
 from hyfdca.losses import FloatArray
@@ -85,7 +85,7 @@ class ScalingServer:
         self._features, self._session = features, session
         self._n_samples = n_samples
         self._sum_bits = adders.encryption.sum_bits
-        self._groups = owner_groups(features)
+        self._groups = opaque_groups(owner_groups(features))
         holders = int(features.counts.max(initial=1))
         use = Use(Arrangement(self._groups), BASE, n_summands=holders)
         self._scheme = adders.pick(use)

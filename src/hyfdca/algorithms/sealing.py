@@ -19,7 +19,7 @@ from hyfdca.protocol.codec import RemoteProtocolError, unpack_indices, unpack_pl
 
 Rows = IntArray | slice  # numbers of rows, or all of them
 
-_MOST_GROUPS = 2**31 - 1
+_MOST_GROUPS = 2**31
 
 
 class Sealing:

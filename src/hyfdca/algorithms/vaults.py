@@ -14,7 +14,7 @@ import numpy as np
 from hyfdca.algorithms.problem import Problem
 from hyfdca.algorithms.spaces import Space, space_of
 from hyfdca.axis import Axis, IntArray, owner_groups
-from hyfdca.crypto.arrangement import Arrangement
+from hyfdca.crypto.arrangement import Arrangement, opaque_groups
 from hyfdca.crypto.base import Adder
 from hyfdca.crypto.plain import PlainAdder
 from hyfdca.crypto.schemes import Adders, Use
@@ -51,13 +51,13 @@ class Vaults:
 
     @cached_property
     def sample_groups(self) -> IntArray:
-        """The owner group of each sample."""
-        return owner_groups(self._layout.samples)
+        """The owner group of each sample, under a number that tells nothing."""
+        return opaque_groups(owner_groups(self._layout.samples))
 
     @cached_property
     def feature_groups(self) -> IntArray:
-        """The owner group of each feature."""
-        return owner_groups(self._layout.features)
+        """The owner group of each feature, under a number that tells nothing."""
+        return opaque_groups(owner_groups(self._layout.features))
 
     @cached_property
     def picks(self) -> dict[str, Pick]:

@@ -9,6 +9,7 @@ read every slot of it.
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,6 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 IntArray = NDArray[np.int64]
+
+_LARGEST_GROUP = 2**31 - 1
 
 
 class Arrangement:
@@ -64,7 +67,7 @@ class Arrangement:
         """How many items each distinct group has."""
         return self._order[1]
 
-    @cached_property
+    @property
     def ranks(self) -> IntArray:
         """The place of each item in its group."""
         return self._order[2]
@@ -82,6 +85,20 @@ class Arrangement:
         if key not in self._blocks:
             self._blocks[key] = BlockMap(self, width, n_slots)
         return self._blocks[key]
+
+
+def opaque_groups(groups: IntArray) -> IntArray:
+    """Return groups under random numbers, which tell nothing of their order or count.
+
+    Random, not from the study's seed: clients know that.
+    """
+    numbers, inverse = np.unique(groups, return_inverse=True)
+    drawn = np.empty(0, np.int64)
+    while len(drawn) < len(numbers):
+        more = np.frombuffer(secrets.token_bytes(8 * len(numbers)), np.int64)
+        drawn = np.unique(np.concatenate([drawn, more & _LARGEST_GROUP]))
+    order = np.frombuffer(secrets.token_bytes(8 * len(drawn)), np.int64).argsort()
+    return drawn[order][: len(numbers)][inverse]
 
 
 @dataclass(frozen=True)
@@ -120,8 +137,8 @@ class BlockMap:
             return np.arange(self.n_blocks)
         starts = self.first[items]
         last = (starts + self.width - 1) // self.n_slots
-        n_more = (self.width - 1) // self.n_slots + 1  # blocks an item may go on into
-        reached = [np.minimum(starts // self.n_slots + j, last) for j in range(n_more)]
+        n_between = (self.width - 1) // self.n_slots  # blocks that a wide item fills
+        reached = [starts // self.n_slots + j for j in range(n_between + 1)]
         return np.unique(np.concatenate([*reached, last]))
 
     def fill(

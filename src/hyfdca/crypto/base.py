@@ -69,8 +69,9 @@ class Adder(Protocol):
         """How many summands a sum may have before it is sealed anew."""
         ...
 
-    def unit_bytes(self, width: int) -> int:
-        """Return the bytes of a unit on the wire, that many numbers wide."""
+    @property
+    def unit_bytes(self) -> int:
+        """Bytes of a unit of one number, or of a block."""
         ...
 
     def load(self, payload: memoryview, shape: tuple[int, int]) -> Any:

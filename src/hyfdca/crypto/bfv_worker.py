@@ -10,6 +10,7 @@ or ``x`` and a message. The first request is the parameters and the key.
 from __future__ import annotations
 
 import contextlib
+import resource
 import struct
 from typing import IO
 
@@ -77,6 +78,7 @@ def serve(asked: IO[bytes], answers: IO[bytes]) -> None:
 
 def main() -> None:
     """Serve the process that started this one."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core file would have the key
     with (
         open(0, "rb", buffering=0) as asked,
         open(1, "wb", buffering=0) as answers,

@@ -107,6 +107,9 @@ class BlockSealer:
         blocks = arrangement.blocks(width, cipher.n_slots)
         n_blocks = len(blocks.covering(items))
         is_there, sealed = _load(payload, n_blocks, cipher.block_bytes)
+        if not is_there.any():
+            n_items = arrangement.n_items if items is None else len(items)
+            return np.zeros((n_items, width), np.int64)
         filled = np.zeros((n_blocks, cipher.n_slots), np.int64)
         filled[is_there] = cipher.open(sealed)
         return blocks.read(filled, items)
@@ -126,10 +129,7 @@ class BlockAdder:
     def __init__(self, addition: BlockAddition) -> None:
         self._addition = addition
         self.n_slots, self.capacity = addition.n_slots, addition.capacity
-
-    def unit_bytes(self, width: int) -> int:
-        """Return the bytes of a block."""
-        return width * self._addition.block_bytes
+        self.unit_bytes = addition.block_bytes
 
     def load(self, payload: memoryview, shape: tuple[int, int]) -> Blocks:
         """Return a client's blocks, all of which must be there."""

@@ -45,9 +45,7 @@ class PlainAdder:
     n_slots = None
     capacity = UNLIMITED
 
-    def unit_bytes(self, width: int) -> int:
-        """Return eight bytes a number."""
-        return _WIRE.itemsize * width
+    unit_bytes = _WIRE.itemsize
 
     def load(self, payload: memoryview, shape: tuple[int, int]) -> IntArray:
         """Return the numbers, read-only."""

@@ -16,7 +16,6 @@ all messages have that one length, for which CBC-MAC is a PRF.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -59,11 +58,6 @@ class AlignmentKeys:
             raise ValueError(
                 f"The alignment needs three different keys of {KEY_BYTES} bytes each."
             )
-
-
-def fresh_keys() -> AlignmentKeys:
-    """Return new keys, for a study whose parties are all in one process."""
-    return AlignmentKeys(*(secrets.token_bytes(KEY_BYTES) for _ in range(3)))
 
 
 def sample_pseudonyms(ids: Sequence[str], keys: AlignmentKeys) -> TokenArray:

@@ -190,6 +190,13 @@ def public_parameters(keys: Keys) -> dict[str, bytes]:
     return {name: SCHEMES[name].public(key) for name, key in keys.items()}
 
 
+def _found(keys: Mapping[str, bytes], scheme: str) -> bytes:
+    name = _KEY_OF.get(scheme, scheme)
+    if name not in keys:
+        raise ValueError(f"the study's keys have none for the scheme {scheme!r}")
+    return keys[name]
+
+
 @dataclass(frozen=True, repr=False)
 class Sealers:
     """A client's schemes: whatever the study allows, and nothing else."""
@@ -204,7 +211,7 @@ class Sealers:
         if name not in self.encryption.names:
             raise ValueError(f"the study does not allow the scheme {name!r}")
         if name not in self._made:
-            key = self.keys[_KEY_OF.get(name, name)]
+            key = _found(self.keys, name)
             made = SCHEMES[name].sealer(key, self.encryption, self.hire)
             self._made[name] = made
         return self._made[name]
@@ -221,7 +228,7 @@ class Adders:
     def named(self, name: str) -> Adder:
         """Return an adder."""
         if name not in self._made:
-            public = self.public[_KEY_OF.get(name, name)]
+            public = _found(self.public, name)
             self._made[name] = SCHEMES[name].adder(public, self.encryption)
         return self._made[name]
 
@@ -244,8 +251,8 @@ class Adders:
         n_numbers = use.share * use.arrangement.n_items * use.width
         # Few samples are, at worst, in as many blocks.
         n_blocks = min(use.n_blocks(packed), max(n_numbers, 1))
-        bytes_packed = n_blocks * packed.unit_bytes(1)
-        bytes_single = n_numbers * single.unit_bytes(1)
+        bytes_packed = n_blocks * packed.unit_bytes
+        bytes_single = n_numbers * single.unit_bytes
         is_worth = bytes_packed <= loose.worth * bytes_single
         return name if is_worth and use.n_summands <= packed.capacity else loose.name
 

@@ -13,6 +13,8 @@ Unlike packed schemes it tells the opener who contributed.
 
 from __future__ import annotations
 
+import itertools
+import os
 import secrets
 from dataclasses import dataclass
 from typing import Any
@@ -49,12 +51,25 @@ class StreamSealer:
 
     def __init__(self, key: bytes) -> None:
         self._key = key
-        self._identity = secrets.token_bytes(_IDENTITY)
-        self._n_sealed = 0
+        self._begin()
         self._ciphers: dict[bytes, algorithms.AES] = {}
+
+    def _begin(self) -> None:
+        self._identity = secrets.token_bytes(_IDENTITY)
+        self._numbers = itertools.count()  # which threads may share
+        self._process = os.getpid()
 
     def __repr__(self) -> str:
         return "StreamSealer(a secret key)"
+
+    def __reduce__(self) -> Any:
+        """Refuse copies: two sealers with one identity would use pads twice."""
+        raise TypeError("a sealer is not copied; make another one of its key")
+
+    def _next_nonce(self) -> bytes:
+        if self._process != os.getpid():  # a fork is a copy too
+            self._begin()
+        return self._identity + next(self._numbers).to_bytes(_NUMBER, "little")
 
     def seal(
         self,
@@ -64,8 +79,7 @@ class StreamSealer:
         rest: IntArray | None = None,
     ) -> memoryview:
         """Return a fresh nonce and the padded numbers."""
-        nonce = self._identity + self._n_sealed.to_bytes(_NUMBER, "little")
-        self._n_sealed += 1
+        nonce = self._next_nonce()
         pads = self._pads(nonce, _places(arrangement, numbers.shape[1], items))
         written = np.empty(_NONCE + numbers.nbytes, np.uint8)
         written[:_NONCE] = np.frombuffer(nonce, np.uint8)
@@ -113,9 +127,12 @@ def _places(
     if items is None and len(arrangement.sizes) == 1:
         first = int(arrangement.groups[0]) << _RANK_BITS
         return range(first, first + arrangement.n_items * width)
-    places: IntArray = (arrangement.groups << _RANK_BITS) + arrangement.ranks * width
+    if int(arrangement.sizes.max(initial=0)) * width >> _RANK_BITS:
+        raise ValueError("a group has more numbers than there are pads for it")
+    groups, ranks = arrangement.groups, arrangement.ranks
     if items is not None:
-        places = places[items]
+        groups, ranks = groups[items], ranks[items]
+    places: IntArray = (groups << _RANK_BITS) + ranks * width
     return (places[:, None] + np.arange(width)).reshape(-1).view(np.uint64)
 
 
@@ -195,11 +212,9 @@ class StreamAdder:
     """The server's half: adds words, and notes whose they are."""
 
     n_slots = None
-    capacity = 32  # so many pads are subtracted when a sum is opened
+    capacity = 16  # so many pads are subtracted when a sum is opened
 
-    def unit_bytes(self, width: int) -> int:
-        """Return eight bytes a number."""
-        return 8 * width
+    unit_bytes = 8
 
     def load(self, payload: memoryview, shape: tuple[int, int]) -> Padded:
         """Return a client's vector."""
@@ -225,9 +240,9 @@ class StreamAdder:
         first = total.take_nonces(vector.nonces)
         if _is_whole(where) and total.is_uniform and vector.is_uniform:
             total.words += vector.words
-            more = np.where(vector.ids[:1] > 0, vector.ids[:1] + first, 0)
-            row = np.concatenate([total.ids[:1], more], axis=1, dtype=np.uint32)
-            total.ids = np.broadcast_to(row[:1], (len(total.words), row.shape[1]))
+            ours, theirs = total.ids[:1], vector.ids[:1]
+            row = np.concatenate([ours[ours > 0], theirs[theirs > 0] + first])
+            total.ids = np.broadcast_to(row, (len(total.words), len(row)))
             return
         places = np.arange(len(total.words))[where]
         total.make_room(_n_used(total.ids, places) + vector.ids.shape[1])
@@ -338,19 +353,18 @@ def _contributions(
     table: list[bytes], lengths: IntArray, rows: IdArray
 ) -> list[Contribution]:
     """Return the rows of each nonce, as a slice where that is one run."""
-    ends = np.cumsum(lengths)
     if len(lengths) == 1:
         return [(table[i - 1], slice(None)) for i in rows[0].tolist() if i > 0]
     run, column = np.nonzero(rows)
     ids = rows[run, column]
     order = np.argsort(ids, kind="stable")
     run, ids = run[order], ids[order]
-    found, first = np.unique(ids, return_index=True)
-    parts: list[Contribution] = []
-    for number, of_nonce in zip(found.tolist(), np.split(run, first)[1:], strict=True):
-        pieces = [np.arange(ends[r] - lengths[r], ends[r]) for r in of_nonce.tolist()]
-        parts.append((table[number - 1], np.concatenate(pieces)))
-    return parts
+    sizes = lengths[run]
+    starts = np.cumsum(lengths)[run] - sizes - (np.cumsum(sizes) - sizes)
+    members = np.repeat(starts, sizes) + np.arange(sizes.sum())
+    found, first = np.unique(np.repeat(ids, sizes), return_index=True)
+    apart = np.split(members, first)[1:]
+    return [(table[i - 1], own) for i, own in zip(found.tolist(), apart, strict=True)]
 
 
 class _Reader:

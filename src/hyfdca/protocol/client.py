@@ -43,7 +43,15 @@ class ClientSession:
         if phase not in self._phases:
             raise RemoteProtocolError(f"there is no phase {phase!r}")
         entry = self._phases[phase]
-        reply = entry.handle(decode(body, entry.request)) or Message()
+        reply = _answered(phase, entry, decode(body, entry.request))
         self._last_reply = frame(self._token, number, reply)
         self._last_number, self._last_phase = number, phase
         return self._last_reply
+
+
+def _answered(phase: str, entry: Phase, request: Any) -> Message:
+    """Have a request answered; numbers that lead nowhere are the server's fault."""
+    try:
+        return entry.handle(request) or Message()
+    except (ValueError, ArithmeticError) as error:
+        raise RemoteProtocolError(f"phase {phase!r} cannot go on: {error}") from error

@@ -13,6 +13,7 @@ import msgspec
 
 # Exponents beyond these stand for no real data and would overflow a float.
 NonNegative = Annotated[float, msgspec.Meta(ge=0.0, le=1e300)]  # and no NaN
+Bound = Annotated[float, msgspec.Meta(ge=0.0, le=1e150)]  # of which squares are taken
 Number = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 Step = Annotated[float, msgspec.Meta(ge=0.0, le=2.0)]
@@ -83,10 +84,10 @@ class Resealed(Message, frozen=True):
 class Bounds(Message, frozen=True):
     """A client's public bounds, from which the grids are chosen."""
 
-    row_norm: NonNegative  # largest ||x_{k,i}||²
-    column_sum: NonNegative  # largest Σ_i v_i |x_{k,i,m}| of a feature
-    slope_at_zero: NonNegative  # largest |l_i'(0)|
-    loss_at_zero: NonNegative  # Σ v_i l_i(0) over the samples it is designated for
+    row_norm: Bound  # largest ||x_{k,i}||²
+    column_sum: Bound  # largest Σ_i v_i |x_{k,i,m}| of a feature
+    slope_at_zero: Bound  # largest |l_i'(0)|
+    loss_at_zero: Bound  # Σ v_i l_i(0) over the samples it is designated for
 
 
 class GridRequest(Message, frozen=True):
@@ -154,7 +155,7 @@ class DirectionRequest(Message, frozen=True):
 
     drawn: memoryview | None
     margins: Sums
-    trial_steps: list[Share]
+    trial_steps: Annotated[list[Share], msgspec.Meta(max_length=1000)]
     grid: GridSpec
     totals_grid: GridSpec
     duals_grid: GridSpec  # on which the direction is rounded, towards zero
@@ -225,8 +226,9 @@ class PlanesRequest(Message, frozen=True):
 
     number: Number  # of the delivery, from 0
     move: Move
-    places: list[Share]  # of vertices between the best point and the trial point
-    candidates: list[Candidate]
+    # of vertices between the best point and the trial point
+    places: Annotated[list[Share], msgspec.Meta(max_length=64)]
+    candidates: Annotated[list[Candidate], msgspec.Meta(max_length=64)]
     mixture: Mixture | None  # which candidates start from
     grid: GridSpec
     offsets_grid: GridSpec
@@ -284,7 +286,7 @@ class SearchRequest(Message, frozen=True):
     """Bundle: margins at the trial point down, P along the way to it up."""
 
     margins: Sums
-    steps: list[Step]
+    steps: Annotated[list[Step], msgspec.Meta(max_length=1000)]
     grid: GridSpec
 
 
@@ -303,7 +305,8 @@ class VisitPlanesRequest(Message, frozen=True):
     buckets: memoryview  # uint32, places in the client's list, ascending
     numbers: list[Number]  # of the buckets' visits
     margins: list[Sums]
-    places: list[NonNegative]  # from the last margins (0) to these (1) and beyond
+    # from the last margins (0) to these (1) and beyond
+    places: Annotated[list[NonNegative], msgspec.Meta(max_length=64)]
     grid: GridSpec
     offsets_grid: GridSpec
     duals_grid: GridSpec

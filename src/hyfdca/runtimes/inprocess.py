@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from threadpoolctl import ThreadpoolController
 
+from hyfdca.algorithms.dual_coordinator import RESEAL_PHASE
 from hyfdca.algorithms.line_search import SEARCH_PHASES
 from hyfdca.protocol.client import ClientSession
 from hyfdca.protocol.server import Ask, Conversation, Replies
@@ -25,7 +26,8 @@ _BLAS = ThreadpoolController()
 class Traffic:
     """What a conversation cost; a notice is half a round trip.
 
-    The trips of a line search are counted apart from those of the round it is in.
+    The trips of a line search, and those that seal sums anew, are counted apart from
+    those of the round they are in.
     """
 
     round_trips: float = 0.0
@@ -36,7 +38,7 @@ class Traffic:
     def add_trip(self, ask: Ask) -> None:
         """Count an exchange, or half of one."""
         trips = 1.0 if ask.wants_reply else 0.5
-        if ask.phase in SEARCH_PHASES:
+        if ask.phase in SEARCH_PHASES or ask.phase == RESEAL_PHASE:
             self.search_round_trips += trips
         else:
             self.round_trips += trips

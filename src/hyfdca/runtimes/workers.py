@@ -12,6 +12,7 @@ import os
 import queue
 import subprocess
 import sys
+import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
@@ -37,7 +38,8 @@ class Worker:
     """One process and the pipes to it."""
 
     def __init__(self, parameters: BfvParameters, key: bytes) -> None:
-        command = [sys.executable, "-m", "hyfdca.crypto.bfv_worker"]
+        # -P: nothing of the current folder is imported where the key is.
+        command = [sys.executable, "-P", "-m", "hyfdca.crypto.bfv_worker"]
         self._process = subprocess.Popen(  # noqa: S603  # our own module
             command,
             stdin=subprocess.PIPE,
@@ -80,6 +82,7 @@ class BfvWorkers:
 
     def __init__(self, parameters: BfvParameters, key: bytes, n_workers: int) -> None:
         self._parameters, self._key, self._n_workers = parameters, key, n_workers
+        self._lock = threading.Lock()
 
     def __repr__(self) -> str:
         return f"BfvWorkers({self._n_workers} processes)"
@@ -104,18 +107,27 @@ class BfvWorkers:
         free, threads = self._started
 
         def chunk(first: int) -> None:
+            last = first + _CHUNK
             worker = free.get()
             try:
-                last = first + _CHUNK
                 worker.work(what, rows[first:last], out[first:last])
+            except (OSError, EOFError):
+                # Its process is gone, and it stays in the queue: it fails at once.
+                done = self.here.seal if what == "seal" else self.here.open
+                out[first:last] = done(rows[first:last])
             finally:
                 free.put(worker)
 
         list(threads.map(chunk, range(0, n_blocks, _CHUNK)))
         return out
 
-    @cached_property
+    @property
     def _started(self) -> tuple[queue.SimpleQueue[Worker], ThreadPoolExecutor]:
+        with self._lock:
+            return self._processes
+
+    @cached_property
+    def _processes(self) -> tuple[queue.SimpleQueue[Worker], ThreadPoolExecutor]:
         workers = [Worker(self._parameters, self._key) for _ in range(self._n_workers)]
         free: queue.SimpleQueue[Worker] = queue.SimpleQueue()
         for worker in workers:
@@ -137,10 +149,12 @@ class Workforce:
     def __init__(self, n_workers: int) -> None:
         self._n_workers = n_workers
         self._hired: dict[tuple[BfvParameters, bytes], BfvWorkers] = {}
+        self._lock = threading.Lock()
 
     def __call__(self, parameters: BfvParameters, key: bytes) -> BfvWorkers:
         """Return the workers for a key."""
-        if (parameters, key) not in self._hired:
-            workers = BfvWorkers(parameters, key, self._n_workers)
-            self._hired[parameters, key] = workers
-        return self._hired[parameters, key]
+        with self._lock:
+            if (parameters, key) not in self._hired:
+                workers = BfvWorkers(parameters, key, self._n_workers)
+                self._hired[parameters, key] = workers
+            return self._hired[parameters, key]
