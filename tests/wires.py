@@ -12,12 +12,13 @@ from tests.small_runs import bundle_run, classification, partition_of
 
 
 class Said(NamedTuple):
-    """One request, and its reply if it was asked for as some kind of message."""
+    """One request, its reply if it was asked for, and the bytes of the request."""
 
     client: int
     phase: str
     request: Any
     reply: bytes
+    payload: bytes
 
 
 class Wire:
@@ -41,7 +42,8 @@ class Wire:
             kind, change = self.tamper[phase]
             changed = change(decode(unframe(reply, self._token)[1], kind))
             reply = frame(self._token, number, changed)
-        self._heard.append(Said(self._client, phase, request, bytes(reply)))
+        said = Said(self._client, phase, request, bytes(reply), bytes(payload))
+        self._heard.append(said)
         return reply
 
     def read(self, said: Said, kind: type) -> Any:
