@@ -1,7 +1,8 @@
 """Schemes that pack many numbers in one ciphertext: vectors as rows of blocks.
 
-On the wire a vector is a bit for each block that says whether it is there, and then
-the blocks. A sum that nobody added to has none: it is zero, and that is no secret.
+On the wire a vector is a bit for each block that says whether it is there, one more bit
+that is set and so says how many blocks there are, and then the blocks. One that nobody
+added to is not there: it is zero, and that is no secret.
 """
 
 from __future__ import annotations
@@ -169,23 +170,21 @@ class BlockAdder:
 
 
 def _dump(is_there: NDArray[np.bool_], rows: ByteArray) -> memoryview:
-    bits = np.packbits(is_there)
-    written = np.empty(len(bits) + rows.size, np.uint8)
-    written[: len(bits)] = bits
-    written[len(bits) :] = rows.reshape(-1)
-    return written.data
+    bits = np.packbits(np.append(is_there, True))
+    return np.concatenate([bits, rows.reshape(-1)]).data
 
 
 def _load(
     payload: memoryview, n_blocks: int, block_bytes: int
 ) -> tuple[NDArray[np.bool_], ByteArray]:
     content = np.frombuffer(payload, np.uint8)
-    n_bits = -(-n_blocks // 8)
-    is_there = np.unpackbits(content[:n_bits], count=n_blocks).astype(np.bool_)
+    first = n_blocks // 8 + 1
+    bits = np.unpackbits(content[:first]).astype(np.bool_)
+    is_there, end = bits[:n_blocks], bits[n_blocks:]
     size = int(is_there.sum()) * block_bytes
-    if len(content) != n_bits + size:
+    if len(content) != first + size or not end[0] or end[1:].any():
         raise ValueError(
             f"expected {n_blocks} blocks of {block_bytes} bytes, "
             f"got {len(content)} bytes"
         )
-    return is_there, content[n_bits:].reshape(-1, block_bytes)
+    return is_there, content[first:].reshape(-1, block_bytes)
