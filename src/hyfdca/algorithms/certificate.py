@@ -165,8 +165,9 @@ class Measuring:
         """Return the share of the study's present duals, whatever was missed."""
         holder = self._holder
         rows = holder.unpack_rows(request.positions)
+        opened = holder.opened_samples(request.duals, rows)
         self._duals = holder.duals.copy()
-        self._duals[rows] = holder.opened_samples(request.duals, rows)
+        self._duals[rows] = opened
         share = holder.combine(EVERYWHERE, holder.weighted(self._duals))
         return holder.feature_part(share, request.grid)
 
@@ -184,12 +185,14 @@ class Measuring:
         with the worst case of rounded shares.
         """
         holder, problem = self._holder, self._holder.problem
+        margins = self._counted_margins(request.margins)
         if request.is_current:
             self._duals, self._weights = holder.duals, holder.weights
             self._weights_step = holder.weights_step
         totals = np.zeros((_N_TOTALS, problem.n_outputs))
         if holder.block.labels is not None:
-            totals[:2] = self._loss_totals(request.margins, holder.block.labels)
+            step = grid_step(request.margins)
+            totals[:2] = self._loss_totals(margins, step, holder.block.labels)
         counted = holder.block.counts_feature
         sizes = np.abs(self._weights[counted])
         holders = holder.feature_holders[counted, None]
@@ -200,13 +203,18 @@ class Measuring:
         self._certified = {**last, request.number: self._weights}
         return holder.total_part(totals, request.grid, "up")
 
-    def _loss_totals(self, sums: m.Sums, labels: FloatArray) -> FloatArray:
+    def _counted_margins(self, sums: m.Sums) -> FloatArray:
+        counted = self._holder.block.counts_sample
+        rows = EVERYWHERE if counted.all() else np.flatnonzero(counted)
+        return self._holder.opened_samples(sums, rows)
+
+    def _loss_totals(
+        self, margins: FloatArray, step: float, labels: FloatArray
+    ) -> FloatArray:
         """Return mean loss and mean conjugate over the samples counted here."""
         holder, loss = self._holder, self._holder.problem.loss
         counted = holder.block.counts_sample
-        rows = EVERYWHERE if counted.all() else np.flatnonzero(counted)
-        margins = holder.opened_samples(sums, rows)
-        error = holder.sample_holders[counted, None] * grid_step(sums) / 2
+        error = holder.sample_holders[counted, None] * step / 2
         above, below = (
             loss.value(margins + sign * error, labels[counted]) for sign in (1, -1)
         )

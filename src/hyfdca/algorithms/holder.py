@@ -81,15 +81,13 @@ class Holder(Sealing):
         """Take the set-up sums: ||x_i||² and how many clients hold what."""
         shape = (self.n_held, self.problem.n_outputs)
         squared_norms = self.opened_samples(request.norms, width=1)
-        counts = (
-            unpack_counts(request.sample_holders, self.n_held),
-            unpack_counts(request.label_holders, self.n_held),
-            unpack_counts(request.feature_holders, self.n_features),
-        )
-        self.squared_norms = squared_norms
+        sample_holders = unpack_counts(request.sample_holders, self.n_held)
+        label_holders = unpack_counts(request.label_holders, self.n_held)
+        feature_holders = unpack_counts(request.feature_holders, self.n_features)
+        self.squared_norms, self.sample_holders = squared_norms, sample_holders
+        self.label_holders, self.feature_holders = label_holders, feature_holders
         norms = np.broadcast_to(squared_norms, shape)
         self.curvatures = self.weighted(norms) / self.problem.l2_scale
-        self.sample_holders, self.label_holders, self.feature_holders = counts
 
     # Totals
 

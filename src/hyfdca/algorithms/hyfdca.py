@@ -239,6 +239,7 @@ class HyfdcaClient(DualHolder):
             raise RemoteProtocolError("this client has no labels and draws no samples")
         rows = self.unpack_rows(request.drawn)
         loss, labels = self.problem.loss, self.block.labels[rows]
+        divisors = self._divisors(rows, request)
         duals, margins = self.duals[rows], self._margins_of(rows, request)
         curvatures = self.curvatures[rows] * request.factor
         change = loss.dual_step(duals, margins, labels, curvatures)
@@ -248,7 +249,7 @@ class HyfdcaClient(DualHolder):
             towards = -loss.derivative(margins, labels) - duals
             reach = request.cap * request.aggregation_step * towards
             change = np.clip(change, np.minimum(reach, 0), np.maximum(reach, 0))
-        change /= self._divisors(rows, request)
+        change /= divisors
         if not self._has_room(rows, change, request.grid):
             return m.TooLarge()
         # Towards zero: a rounded dual never leaves the domain of its conjugate.

@@ -274,9 +274,10 @@ class LineSearchClient(DualHolder):
 
     def _adopt(self, request: m.AdoptRequest) -> m.Message:
         """Take Δα from the samples' designated holders."""
-        self._rows = self.unpack_rows(request.drawn)
-        self._direction = self.opened_samples(request.direction, self._rows)
-        image = self.combine(self._rows, self.weighted(self._direction, self._rows))
+        rows = self.unpack_rows(request.drawn)
+        self._direction = self.opened_samples(request.direction, rows)
+        self._rows = rows
+        image = self.combine(rows, self.weighted(self._direction, rows))
         return self.feature_part(image, request.grid)
 
     def _products(self, request: m.ProductsRequest) -> m.Message:
@@ -291,10 +292,12 @@ class LineSearchClient(DualHolder):
         """Take the step, rounded towards zero on the grid of duals."""
         if len(request.steps) != self.problem.n_outputs:
             raise RemoteProtocolError("there must be one step for each output")
-        change = self._direction * np.array(request.steps)
         rows = self._rows
-        self.set_duals(
-            rows, self.duals[rows] + self.on_grid(change, request.duals_grid)
-        )
+        try:
+            change = self._direction * np.array(request.steps)
+            change = self.on_grid(change, request.duals_grid)
+        except GridOverflowError:
+            raise RemoteProtocolError("the step is on a finer grid") from None
+        self.set_duals(rows, self.duals[rows] + change)
         self._direction = np.zeros_like(self._direction)
         return self.feature_part(self.share, request.grid)
