@@ -30,6 +30,8 @@ from tests.wires import LACKING, listen
 
 pytestmark = pytest.mark.usefixtures("small_paillier")
 
+SLOW_PAILLIER = pytest.param("paillier", marks=pytest.mark.slow)
+
 N_SAMPLES, N_FEATURES = 24, 4
 
 METHODS = {
@@ -175,7 +177,7 @@ def tempt(run, wrong):
         "wide",
     ],
 )
-@pytest.mark.parametrize("name", ["stream", "bfv-compact", "paillier"])
+@pytest.mark.parametrize("name", ["stream", "bfv-compact", SLOW_PAILLIER])
 def test_an_array_that_does_not_fit_is_refused_wherever_it_is(name, method, given):
     """Whichever array of whichever request it is, the client is as it was before."""
     given = {"max_rounds": 2, **given}
@@ -368,7 +370,7 @@ def _damaged(phase, payload, _):
     yield phase, payload + b"\0"
 
 
-@pytest.mark.parametrize("name", ["none", "stream", "bfv-compact", "paillier"])
+@pytest.mark.parametrize("name", ["none", "stream", "bfv-compact", SLOW_PAILLIER])
 @pytest.mark.parametrize(
     ("wrong", "reason"),
     [
