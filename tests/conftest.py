@@ -13,7 +13,6 @@ from hypothesis import settings
 
 from hyfdca.crypto import paillier_keys
 from hyfdca.crypto.paillier_keys import MODULUS_BITS, TEST_BITS
-from hyfdca.crypto.schemes import Adders
 from hyfdca.losses import FloatArray, Loss
 from hyfdca.seeds import stream
 from tests.loss_cases import CASES, Case
@@ -96,14 +95,3 @@ def case(request: pytest.FixtureRequest, seed: int) -> Case:
 def small_paillier(monkeypatch):
     """Have the table of schemes take Paillier keys of 512 bits."""
     monkeypatch.setattr(paillier_keys, "MODULUS_BITS", (TEST_BITS, *MODULUS_BITS))
-
-
-@pytest.fixture
-def single_paillier(small_paillier, monkeypatch):
-    """Have servers pick one number a ciphertext for samples and totals."""
-
-    def pick(adders, use):
-        name = adders.encryption.scheme
-        return "paillier-single" if name == "paillier" else name
-
-    monkeypatch.setattr(Adders, "pick", pick)

@@ -15,13 +15,15 @@ from hyfdca.algorithms.bundle import BundleSettings
 from hyfdca.algorithms.certificate import Certificate
 from hyfdca.algorithms.draws import HyfdcaSettings
 from hyfdca.crypto.fixedpoint import Grid, grid_for
-from hyfdca.crypto.schemes import Encryption
+from hyfdca.crypto.schemes import Encryption, public_parameters
+from hyfdca.crypto.study_keys import StudyKeys
 from hyfdca.layout import layout_of
 from hyfdca.losses import Loss, make_loss
 from hyfdca.objective import Objective
 from hyfdca.participation import Participation, complete
 from hyfdca.partition import Partition, from_holdings, grid
 from hyfdca.runtimes.inprocess import Traffic
+from hyfdca.secrecy import Secrecy
 from hyfdca.training import Training, TrainingSettings, split_blocks
 
 PROFILES = ["open", "sealed"]
@@ -84,7 +86,7 @@ def make_training(
     algorithm: str = "hyfdca",
     bundle: BundleSettings | None = None,
     encryption: Encryption | None = None,
-    secrecy=None,
+    keys: dict[str, bytes] | None = None,
     **hyfdca: object,
 ) -> Training:
     """Return a run on a table that is split as the partition says."""
@@ -103,8 +105,17 @@ def make_training(
         encryption or Encryption(),
     )
     blocks = blocks or split_blocks(X, labels, partition, layout, bias)
+    secrecy = None
+    if keys is not None:
+        secrecy = _secrecy(settings.encryption, keys, partition.n_clients)
     participation = participation or complete(partition.n_clients)
     return Training(settings, layout, blocks, participation, secrecy)
+
+
+def _secrecy(encryption: Encryption, keys: dict[str, bytes], n_clients: int) -> Secrecy:
+    """Return what the parties of a study have of these keys of schemes."""
+    shared = StudyKeys.generate(keys)
+    return Secrecy(encryption, [shared] * n_clients, public_parameters(keys))
 
 
 def bundle_run(X, y, partition, **given) -> Training:

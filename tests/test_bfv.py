@@ -348,12 +348,19 @@ def test_a_cipher_has_its_work_done_where_it_is_told():
     """Many blocks may be sealed and opened elsewhere, with the same result."""
     blocks, done = blocks_of("compact"), []
 
-    def work(what, rows):
-        done.append((what, len(rows)))
-        return blocks.seal(rows) if what == "seal" else blocks.open(rows)
+    class Elsewhere:
+        here = blocks
 
-    cipher = BfvCipher(COMPACT, key_of("compact"), work)
-    numbers = numbers_for("compact", 3)
-    np.testing.assert_array_equal(cipher.open(cipher.seal(numbers)), numbers)
+        def is_worth(self, n_blocks):
+            return n_blocks >= 3
+
+        def work(self, what, rows):
+            done.append((what, len(rows)))
+            return blocks.seal(rows) if what == "seal" else blocks.open(rows)
+
+    cipher = BfvCipher(COMPACT, key_of("compact"), Elsewhere())
+    for n_blocks in (3, 2):
+        numbers = numbers_for("compact", n_blocks)
+        np.testing.assert_array_equal(cipher.open(cipher.seal(numbers)), numbers)
     assert done == [("seal", 3), ("open", 3)]
     assert repr(cipher) == "BfvCipher(a secret key)"

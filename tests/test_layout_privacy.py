@@ -144,15 +144,19 @@ def _owners(axis: Axis, client: int) -> list[tuple[int, ...]]:
 
 
 def _blocks(
-    owners: list[tuple[int, ...]], rows: list[int], width: int, n_slots: int
+    owners: list[tuple[int, ...]],
+    rows: list[int],
+    width: int,
+    n_slots: int,
+    numbers_of_groups: dict[tuple[int, ...], int],
 ) -> list[dict[int, tuple[int, int]]]:
     """Return, by brute force, the blocks that a client may get for some rows.
 
     A block is a map from slots to the row and the column of the number in it. Groups
-    are in the order in which ``owner_groups`` numbers them.
+    are in the order of their numbers.
     """
     blocks = []
-    for group in sorted(set(owners), key=lambda holders: sum(1 << k for k in holders)):
+    for group in sorted(set(owners), key=numbers_of_groups.__getitem__):
         numbers = [
             (row, column)
             for row, others in enumerate(owners)
@@ -166,12 +170,14 @@ def _blocks(
     return blocks
 
 
-def _check_packed(cipher, vector, owners, plain):
+def _check_packed(cipher, vector, owners, groups, plain):
     """Open the blocks that a client got and look at every slot."""
     rows = vector.rows
+    numbers_of_groups = dict(zip(owners, groups.tolist(), strict=True))
     if vector.is_apart:
         owners, rows = [owners[row] for row in rows], list(range(len(rows)))
-    blocks = _blocks(owners, rows, vector.width, cipher.n_slots)
+    n_slots = cipher.n_slots
+    blocks = _blocks(owners, rows, vector.width, n_slots, numbers_of_groups)
     payload = bytes(vector.sealed.payload)
     n_bits = len(blocks) // 8 + 1
     is_there = np.unpackbits(np.frombuffer(payload[:n_bits], np.uint8))
@@ -226,7 +232,11 @@ def _check_vector(run, said, vector, plain):
         return
     if scheme != "stream":
         cipher = half.sealer(vector.kind)._cipher
-        _check_packed(cipher, vector, owners, expected)
+        vaults = run.server.coordinator.vaults
+        is_samples = vector.kind == "samples"
+        groups = vaults.sample_groups if is_samples else vaults.feature_groups
+        own_groups = groups[axis.items[said.client]]
+        _check_packed(cipher, vector, owners, own_groups, expected)
         return
     own = half._samples if vector.kind == "samples" else half._features
     rows = np.array(vector.rows, np.int64)
@@ -439,7 +449,8 @@ def test_blocks_that_are_taken_for_a_client(name, kind, holdings, width, data):
         [taken] = total.take(client, rows)
         owners = _owners(axis, client)
         cipher = sealer._cipher
-        n_blocks = len(_blocks(owners, list(asked), width, cipher.n_slots))
+        groups = dict.fromkeys(owners, 0)  # how many blocks, in whatever order
+        n_blocks = len(_blocks(owners, list(asked), width, cipher.n_slots, groups))
         content = np.frombuffer(taken.payload, np.uint8)[n_blocks // 8 + 1 :]
         opened = cipher.open(content.reshape(n_blocks, cipher.block_bytes))
         told = [_told(n, width) for n in opened.ravel().tolist() if n]

@@ -219,7 +219,7 @@ PARAMETERS = """
         Whether the server may see the weights during training. An estimator has all
         parties in one process and nothing to hide, so its default is "open", which
         needs the fewest rounds; that of a study is "sealed".
-    encryption : {"none", "bfv", "stream", "paillier"}
+    encryption : {"none", "bfv", "stream", "paillier", "paillier-single"}
         What seals the messages; the result is the same bit for bit. The default of a
         study is "bfv".
     precision : {"full", "compact"}

@@ -2,8 +2,8 @@
 
 Vectors are of three kinds: by sample, by feature, and totals. A packed scheme pays for
 whole blocks, so where owner groups are tiny, vectors short or few samples drawn, a
-scheme whose numbers stand alone takes its place: for BFV that is ``stream``, for
-Paillier one number a ciphertext.
+scheme whose numbers stand alone takes its place: for BFV that is ``stream``. Blocks of
+Paillier are so small that they never take more bytes than single numbers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hyfdca.crypto.blocks import BlockAdder, BlockSealer
 from hyfdca.crypto.plain import PlainAdder, PlainSealer
 from hyfdca.crypto.stream import StreamAdder, StreamSealer
 
-SchemeName = Literal["bfv", "paillier", "stream", "none"]
+SchemeName = Literal["bfv", "paillier", "paillier-single", "stream", "none"]
 Precision = Literal["full", "compact"]
 SmallVectors = Literal["auto", "same"]
 PaillierBits = Literal[2048, 3072]
@@ -37,7 +37,7 @@ class Encryption:
 
     Parameters
     ----------
-    scheme : {"bfv", "paillier", "stream", "none"}
+    scheme : {"bfv", "paillier", "paillier-single", "stream", "none"}
     precision : {"full", "compact"}
         Sums of 58 bits, or of 42, which BFV seals in two thirds of the bytes and of the
         time. It is a matter of the grid: the same with every scheme.
@@ -170,10 +170,7 @@ class Loose(NamedTuple):
 
 
 # Full blocks of BFV take two or three times the bytes of stream.
-LOOSE: dict[str, Loose] = {
-    "bfv": Loose("stream", 8.0),
-    "paillier": Loose("paillier-single", 1.0),
-}
+LOOSE: dict[str, Loose] = {"bfv": Loose("stream", 8.0)}
 
 # Both ways of using Paillier have one key.
 _KEY_OF = {"paillier-single": "paillier"}
