@@ -11,6 +11,8 @@ from typing import Annotated, Any, NoReturn
 import typer
 from rich.console import Console
 
+from hyfdca.audit.display import show_audit
+from hyfdca.audit.report import audit_folder
 from hyfdca.bench.crypto import SECONDS, compare
 from hyfdca.bench.display import MeasuringDisplay, comparison_table, missing_message
 from hyfdca.consortium import StudyError
@@ -44,7 +46,7 @@ _COMPARE = (
     "all have the same, nobody has another study file or another key."
 )
 
-_BAD_INPUT, _INTERRUPTED = 2, 130
+_NOT_CLEAN, _BAD_INPUT, _INTERRUPTED = 1, 2, 130
 # The base of all complaints about arguments; typer has no public name for it.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
@@ -63,13 +65,45 @@ def demo(out: Out = None) -> None:
 def train(
     study: Annotated[Path, typer.Argument(help="The study file (TOML).")],
     out: Out = None,
+    record: Annotated[
+        bool, typer.Option(help="Write all that the server sees, for hyfdca audit.")
+    ] = False,
+    record_client: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Also write all that this organisation sees: a file with numbers that "
+            "are secret from everybody else.",
+        ),
+    ] = None,
 ) -> None:
     """Train a study; writes model.json, result.json and convergence.png."""
     console, folder = Console(), out or Path(f"{study.stem}-out")
+    recorded = record_client or ([] if record else None)
     with RoundsDisplay(console) as display:
-        outcome = train_file(study, folder, display)
+        outcome = train_file(study, folder, display, recorded)
     show(console, outcome)
     console.print(f"Written to {folder}", soft_wrap=True, markup=False)
+
+
+@app.command()
+def audit(
+    run_dir: Annotated[Path, typer.Argument(help="Folder of a recorded run.")],
+    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    study: Annotated[
+        Path | None, typer.Option(help="The study file, if it is elsewhere now.")
+    ] = None,
+) -> None:
+    """Show what parties of a recorded run saw, and attack the data from that.
+
+    Exit code 1 if somebody saw or could find out more than the trust model says.
+    """
+    result = audit_folder(run_dir, study)
+    if as_json:
+        typer.echo(json.dumps(result.as_json(), indent=2))
+    else:
+        show_audit(Console(), result)
+    raise typer.Exit(0 if result.is_clean else _NOT_CLEAN)
 
 
 @bench.command("crypto")

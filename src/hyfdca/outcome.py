@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
+import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,9 @@ from hyfdca.consortium import StudyError
 from hyfdca.figures import Convergence, draw_convergence
 from hyfdca.losses import FloatArray
 from hyfdca.runtimes.inprocess import Traffic
-from hyfdca.study import Run, load, prepare
+from hyfdca.runtimes.recording import Recorder
+from hyfdca.runtimes.views import Header, ViewError
+from hyfdca.study import Run, StudyFile, load, prepare
 from hyfdca.training import ADVICE, RoundReport
 
 Watcher = Callable[[Run, RoundReport], None]
@@ -168,8 +172,15 @@ def train(run: Run, watch: Watcher) -> Outcome:
     return Outcome(run, weights, certificate, seconds)
 
 
-def train_file(path: Path, folder: Path, watch: Watcher) -> Outcome:
+def train_file(
+    path: Path, folder: Path, watch: Watcher, recorded: Sequence[str] | None = None
+) -> Outcome:
     """Train the study of a file and write its outcome to a folder.
+
+    Parameters
+    ----------
+    recorded : sequence of str, optional
+        Record the views of the server and of these organisations; by default nothing.
 
     Raises
     ------
@@ -177,9 +188,43 @@ def train_file(path: Path, folder: Path, watch: Watcher) -> Outcome:
         Before anything is written.
     """
     check_folder(folder)
-    outcome = train(prepare(load(path), path.parent), watch)
+    file = load(path)
+    if recorded is None:
+        outcome = train(prepare(file, path.parent), watch)
+    else:
+        outcome = _train_recorded(path, file, folder, watch, recorded)
     outcome.write(folder)
     return outcome
+
+
+def _train_recorded(
+    path: Path, file: StudyFile, folder: Path, watch: Watcher, recorded: Sequence[str]
+) -> Outcome:
+    names = [client.name for client in file.clients]
+    if strangers := [name for name in recorded if name not in names]:
+        raise StudyError(
+            f"There is no organisation {strangers[0]!r} to record; the study has "
+            f"{', '.join(map(repr, names))}."
+        )
+    header = Header(
+        party=None,
+        name="server",
+        run=secrets.token_hex(8),
+        study=Path(os.path.relpath(path, folder)).as_posix(),
+        study_hash=hashlib.sha256(path.read_bytes()).hexdigest(),
+        profile=file.study.profile,
+        encryption=file.study.encryption,
+    )
+    try:
+        clients = {names.index(name): name for name in recorded}
+        recorder = Recorder(folder, header, clients)
+        with recorder.recording():
+            run = prepare(file, path.parent)
+            for rank, client in enumerate(run.training.clients):
+                recorder.attach(rank, client)
+            return train(run, watch)
+    except ViewError as error:
+        raise StudyError(str(error)) from None
 
 
 def check_folder(folder: Path) -> None:

@@ -109,6 +109,7 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     iic: Positive | None = None
     paper_settings: dict[str, bool | int | str] = {}
     bundle_settings: dict[str, int] = {}
+    min_rows: AtLeastOne = 1  # of algorithm = "hyfdca"; see docs/threat-model.md
     scale: Scale = "none"
     missing: Missing = "refuse"
     fit_intercept: bool = True
@@ -295,6 +296,7 @@ def _settings(study: Study, loss: Loss) -> TrainingSettings:
             step=study.step,
             local_fraction=study.local_fraction,
             iic=study.iic,
+            min_rows=study.min_rows,
             seed=study.seed,
         ).with_more(study.paper_settings),
         profile=study.profile,

@@ -121,6 +121,7 @@ class Training:
             self.layout.samples.n_items,
             _n_outputs(self.blocks),
             settings.profile,
+            settings.hyfdca.min_rows,
         )
         token = _token(settings, self.layout)
         is_complete = self.participation.is_complete

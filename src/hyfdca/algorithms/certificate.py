@@ -152,6 +152,7 @@ class Measuring:
         self._holder = holder
         self._duals, self._weights = holder.duals, holder.weights
         self._weights_step = 0.0
+        self._held_back = holder.held_back
         # By measurement: the last one may not have been finished by everybody.
         self._certified: dict[int, FloatArray] = {}
         self.phases = {
@@ -169,7 +170,8 @@ class Measuring:
         self._duals = holder.duals.copy()
         self._duals[rows] = opened
         share = holder.combine(EVERYWHERE, holder.weighted(self._duals))
-        return holder.feature_part(share, request.grid)
+        reply, self._held_back = holder.share_part(self._duals, share, request.grid)
+        return reply
 
     def _margins(self, request: m.MarginsRequest) -> m.Message:
         holder, sums = self._holder, request.weights or []
@@ -189,6 +191,7 @@ class Measuring:
         if request.is_current:
             self._duals, self._weights = holder.duals, holder.weights
             self._weights_step = holder.weights_step
+            self._held_back = holder.held_back
         totals = np.zeros((_N_TOTALS, problem.n_outputs))
         if holder.block.labels is not None:
             step = grid_step(request.margins)
@@ -199,9 +202,26 @@ class Measuring:
         error = holders * self._weights_step / 2 / problem.l2_scale
         totals[2] = 0.5 * problem.l2_strength * (sizes**2).sum(axis=0)
         totals[3] = 0.5 * problem.l2_strength * ((sizes + error) ** 2).sum(axis=0)
+        if self._held_back.any():
+            totals[3] += self._norm_held_back()
         last = {n: w for n, w in self._certified.items() if n == request.number - 1}
         self._certified = {**last, request.number: self._weights}
         return holder.total_part(totals, request.grid, "up")
+
+    def _norm_held_back(self) -> FloatArray:
+        """Return what λ/2||w||² of the present duals is above that of the weights.
+
+        With e_k what client k held back of its share, over λN, the duals' own weights
+        are w + Σ_k e_k: up to its rounding, w·e_k is known here, and the square of the
+        sum is at most the sum of squares times the holders of a feature.
+        """
+        holder, problem = self._holder, self._holder.problem
+        lacking = self._held_back / problem.l2_scale
+        holders = holder.feature_holders[:, None]
+        error = holders * self._weights_step / 2 / problem.l2_scale
+        across = self._weights * lacking + error * np.abs(lacking)
+        squares = holders * lacking**2 / 2
+        return np.asarray(problem.l2_strength * (across + squares).sum(axis=0))
 
     def _counted_margins(self, sums: m.Sums) -> FloatArray:
         counted = self._holder.block.counts_sample

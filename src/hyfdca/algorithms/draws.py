@@ -73,6 +73,9 @@ class HyfdcaSettings:
     second_inner_product : bool
         Algorithm 1 prints a SecureInnerProduct at the end of a round; the paper's
         experiments leave it out.
+    min_rows : int
+        A client shows its old share again until so many of its duals have changed: the
+        difference of two shares is then no sum over fewer rows (E22).
     """
 
     variant: Literal["practical", "theory"] = "practical"
@@ -85,6 +88,7 @@ class HyfdcaSettings:
     divide_by: Literal["active", "all"] = "active"
     refresh: Literal["auto", "drawn", "all"] = "auto"
     second_inner_product: bool = False
+    min_rows: int = 1
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -95,11 +99,14 @@ class HyfdcaSettings:
                     f"{name} must be one of {', '.join(choices)}, "
                     f"got {getattr(self, name)!r}."
                 )
-        steps: Any = self.local_steps
-        if steps is not None and (not isinstance(steps, Integral) or steps < 1):
-            raise ValueError(
-                f"local_steps must be a whole number from 1, got {steps!r}."
-            )
+        counts: dict[str, Any] = {"min_rows": self.min_rows}
+        if self.local_steps is not None:
+            counts["local_steps"] = self.local_steps
+        for name, count in counts.items():
+            if not isinstance(count, Integral) or count < 1:
+                raise ValueError(
+                    f"{name} must be a whole number from 1, got {count!r}."
+                )
         if not isinstance(self.second_inner_product, bool):
             raise ValueError("second_inner_product must be true or false.")
 

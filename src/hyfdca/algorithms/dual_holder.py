@@ -9,6 +9,7 @@ from hyfdca.algorithms.certificate import Measuring, grid_step
 from hyfdca.algorithms.holder import Holder
 from hyfdca.algorithms.problem import Block, Problem
 from hyfdca.algorithms.sealing import Rows
+from hyfdca.algorithms.shown_shares import ShownShares
 from hyfdca.crypto.fixedpoint import GridOverflowError
 from hyfdca.crypto.schemes import Sealers
 from hyfdca.losses import FloatArray
@@ -34,6 +35,13 @@ class DualHolder(Holder):
         self.weights_step = 0.0  # of the grid that the weights' sum came on
         # Margins as they were last sent: packed schemes replace whole blocks.
         self._sent = np.zeros(self.duals.shape, np.int64)
+        is_in_shares = np.diff(block.X.indptr) > 0
+        if block.sample_weights is not None:
+            is_in_shares &= np.any(block.sample_weights > 0, axis=1)
+        self._shown = ShownShares(
+            problem.min_rows, is_in_shares, self.duals, self.share
+        )
+        self.held_back = np.zeros_like(self.share)  # of the share, in training
         self.phases = {
             **self.phases,
             "shares": Phase(m.SharesRequest, self._shares),
@@ -48,7 +56,20 @@ class DualHolder(Holder):
         """PrimalAggregation: take the duals that changed, return Σ_i α_i x_{k,i}."""
         rows = self.unpack_rows(request.positions)
         self.set_duals(rows, self.opened_samples(request.duals, rows))
-        return self.feature_part(self.share, request.grid)
+        reply, self.held_back = self.share_part(self.duals, self.share, request.grid)
+        return reply
+
+    def share_part(
+        self, duals: FloatArray, share: FloatArray, grid: m.GridSpec
+    ) -> tuple[m.Message, FloatArray]:
+        """Return a share of some duals, or an old one, and what that one lacks."""
+        if self.problem.min_rows == 1:
+            return self.feature_part(share, grid), self.held_back
+        sent = self._shown.choose(duals, share)
+        reply = self.feature_part(sent, grid)
+        if sent is share and isinstance(reply, m.Part):
+            self._shown.note(duals, share)
+        return reply, share - sent
 
     def set_duals(self, rows: Rows, duals: FloatArray) -> None:
         """Change some duals, and with them the share; keeps the array given."""

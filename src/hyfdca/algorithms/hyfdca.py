@@ -72,7 +72,7 @@ class HyfdcaServer(DualServer):
         """Sum what rounds need; for the safe step, see how samples interact."""
         settings = self.settings
         is_sharp = settings.step != "paper" and settings.variant == "practical"
-        probes = is_sharp and self.is_complete
+        probes = is_sharp and self.is_complete and settings.min_rows == 1
         yield from self.coordinator.set_up(probes)
         if probes:
             interaction = yield from estimate_interaction(
@@ -173,12 +173,14 @@ class HyfdcaServer(DualServer):
         """Return what multiplies ||x_i||²/(λN) this round."""
         if self.settings.variant == "theory":
             return float(self.coordinator.problem.n_samples)  # Algorithm 3: ||x_i||²/λ
-        if self.settings.step != "paper" and not self.is_complete:
-            # E4 (i) counts the samples changed at once. Where holders may be absent,
-            # what they missed is not in the weights yet: as if all changed at once.
-            is_horizontal = self.coordinator.layout.is_horizontal
+        is_prompt = self.settings.min_rows == 1
+        if self.settings.step != "paper" and not (self.is_complete and is_prompt):
+            # E4 (i) counts the samples changed at once. Where holders may be absent, or
+            # hold shares back, what changed is not in the weights yet: as if all
+            # changed at once.
+            is_counted = self.coordinator.layout.is_horizontal and is_prompt
             n_samples = self.coordinator.problem.n_samples
-            return float(draw.n_distinct if is_horizontal else n_samples)
+            return float(draw.n_distinct if is_counted else n_samples)
         return 1.0  # as printed, or each client has its factors of E4 (ii)
 
     def _cap(self, client: int) -> float:

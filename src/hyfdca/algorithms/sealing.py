@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Literal
 
 from hyfdca.algorithms.aggregation import EVERYWHERE, open_sum
 from hyfdca.algorithms.problem import Profile
@@ -18,6 +19,9 @@ from hyfdca.protocol.client import Phase
 from hyfdca.protocol.codec import RemoteProtocolError, unpack_indices, unpack_places
 
 Rows = IntArray | slice  # numbers of rows, or all of them
+
+# Told what a client opens and seals: what it did, the kind of vector, the reals.
+Listener = Callable[[Literal["opened", "sealed"], str, FloatArray], None]
 
 _MOST_GROUPS = 2**31
 
@@ -41,6 +45,7 @@ class Sealing:
         self._samples = Arrangement.together(n_held)
         self._features = Arrangement.together(n_features)
         self._picked: dict[str, Sealer] = {}
+        self.listener: Listener | None = None
         self.phases: Mapping[str, Phase] = {
             "arrange": Phase(m.Arrangements, self._arrange),
             "reseal": Phase(m.ResealRequest, self._reseal),
@@ -124,6 +129,7 @@ class Sealing:
         rest: IntArray | None = None,
     ) -> m.Sealed:
         """Return numbers of some samples; see ``Sealer.seal`` for the rest."""
+        self._tell_sealed("samples", numbers, grid)
         return _seal(
             self.sealer("samples"), numbers, grid, self._samples, _items(rows), rest
         )
@@ -133,6 +139,7 @@ class Sealing:
     ) -> m.Sealed:
         """Return numbers of some samples, such as a bucket, as a vector of its own."""
         apart = self._samples.restricted(rows)
+        self._tell_sealed("samples", numbers, grid)
         return _seal(self.sealer("samples"), numbers, grid, apart)
 
     def opened_samples(
@@ -141,7 +148,7 @@ class Sealing:
         """Return the reals of a sum by sample, of some rows."""
         width = width or self._width
         items = _items(rows)
-        return open_sum(sums, width, self.sealer("samples"), self._samples, items)
+        return self._opened("samples", sums, width, self._samples, items)
 
     def opened_apart(
         self, sums: m.Sums, rows: IntArray, width: int | None = None
@@ -149,7 +156,7 @@ class Sealing:
         """Return the reals of a sum over some samples that is a vector of its own."""
         apart = self._samples.restricted(rows)
         width = width or self._width
-        return open_sum(sums, width, self.sealer("samples"), apart)
+        return self._opened("samples", sums, width, apart)
 
     def unpack_rows(self, positions: memoryview | None) -> Rows:
         """Return the rows that a message names; none stands for all."""
@@ -173,12 +180,13 @@ class Sealing:
     def sealed_features(self, values: FloatArray, grid: m.GridSpec) -> m.Sealed:
         """Return values by feature; raises ``GridOverflowError``."""
         numbers = self.encoded(values, grid)
+        self._tell_sealed("features", numbers, grid)
         return _seal(self.sealer("features"), numbers, grid, self._features)
 
     def opened_features(self, sums: m.Sums, width: int | None = None) -> FloatArray:
         """Return the reals of a sum by feature."""
         width = width or self._width
-        return open_sum(sums, width, self.sealer("features"), self._features)
+        return self._opened("features", sums, width, self._features)
 
     # Totals
 
@@ -196,6 +204,7 @@ class Sealing:
     ) -> m.Sealed:
         """Return totals of any shape; raises ``GridOverflowError``."""
         numbers = self.encoded(values, grid, rounding).reshape(1, -1)
+        self._tell_sealed("totals", numbers, grid)
         return _seal(self.sealer("totals"), numbers, grid, Arrangement.together(1))
 
     def sealed_by_bucket(
@@ -203,12 +212,32 @@ class Sealing:
     ) -> m.Sealed:
         """Return totals a bucket, which the server reads in the open profile."""
         sealer = PlainSealer() if self._is_open else self.sealer("totals")
+        self._tell_sealed("buckets", numbers, grid)
         return _seal(sealer, numbers, grid, buckets)
 
     def opened_totals(self, sums: m.Sums, shape: tuple[int, int]) -> FloatArray:
         """Return the reals of totals whose rows were summed apart."""
         n_rows, width = shape
-        return open_sum(sums, width, self.sealer("totals"), Arrangement.apart(n_rows))
+        return self._opened("totals", sums, width, Arrangement.apart(n_rows))
+
+    # Listening in
+
+    def _opened(
+        self,
+        kind: str,
+        sums: m.Sums,
+        width: int,
+        arrangement: Arrangement,
+        items: IntArray | None = None,
+    ) -> FloatArray:
+        values = open_sum(sums, width, self.sealer(kind), arrangement, items)
+        if self.listener:
+            self.listener("opened", kind, values)
+        return values
+
+    def _tell_sealed(self, kind: str, numbers: IntArray, grid: m.GridSpec) -> None:
+        if self.listener:
+            self.listener("sealed", kind, decode(numbers, grid.fraction_bits))
 
 
 def _seal(

@@ -181,14 +181,19 @@ def resolve_step(
     """Return the step to take where the settings leave it open.
 
     ``auto`` never diverges: an exact line search where everybody takes part in every
-    round, else the safe factor.
+    round, and where that shows no sums over few rows, else the safe factor.
     """
     if settings.variant == "theory":
         if settings.step not in ("auto", "paper"):
             raise ValueError("variant='theory' brings its own step; use step='auto'.")
         return "paper"
     if settings.step == "auto":
-        return "line_search" if is_complete else "safe"
+        return "line_search" if is_complete and settings.min_rows == 1 else "safe"
+    if settings.step == "line_search" and settings.min_rows > 1:
+        raise ValueError(
+            "step='line_search' shows sums over the drawn rows whatever min_rows says; "
+            "use step='safe' or 'paper' with min_rows."
+        )
     if settings.step == "line_search" and not is_complete:
         raise ValueError(
             "step='line_search' needs every client in every round; use step='safe' "

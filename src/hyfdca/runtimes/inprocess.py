@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -20,6 +22,21 @@ T = TypeVar("T")
 # One thread in matrix products: for a few hundred rows more are slower, on a busy
 # machine a thousand times, and the order of sums must not depend on their number.
 _BLAS = ThreadpoolController()
+
+# Told of every exchange, requests and replies, after it. Of all drivers, whoever made
+# them: a conversation that nobody thought of recording is recorded too.
+Listener = Callable[[Ask, Mapping[int, bytes | bytearray]], None]
+_listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
+
+
+@contextmanager
+def listening(listener: Listener) -> Iterator[None]:
+    """Have a listener told of what is said in this process for a while."""
+    token = _listener.set(listener)
+    try:
+        yield
+    finally:
+        _listener.reset(token)
 
 
 @dataclass
@@ -76,6 +93,8 @@ class InProcess:
             ask = next(conversation)
             while True:
                 ok = self._answers(ask)
+                if listener := _listener.get():
+                    listener(ask, ok)
                 traffic.bytes_down += sum(map(len, ask.payloads.values()))
                 if ask.wants_reply:
                     traffic.bytes_up += sum(map(len, ok.values()))

@@ -1,0 +1,193 @@
+"""What a curious client could make of its view: the others' part of its margins.
+
+A holder with labels is told the margins of its samples, and knows its own part of them.
+The rest, over rounds, is Z = X W with X what the other holders have of these samples
+(docs/errata.md, E21). With all duals known too, W = X'A / (λN), and
+
+    X X' = λN Z (A'Z)⁺ Z',
+
+the others' Gram matrix, summed over them. And the columns of Z span those of X: rows
+that the client knows of X in full, as many as X has columns, give it all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from hyfdca.audit.facts import Facts, rows_of
+from hyfdca.audit.reading import heard
+from hyfdca.audit.scoring import Score, score
+from hyfdca.axis import IntArray
+from hyfdca.losses import FloatArray
+from hyfdca.runtimes.views import Record
+
+_TOTALS = ("step", "direction", "search")  # phases that bring margins
+_PARTS = ("margins", "trial")  # phases that have the client answer its part of them
+_MOST = 2000  # samples of a group; more are not needed to show it
+_NO_NUMBER = 1e-11  # singular values below it, of the largest, are rounding
+
+
+@dataclass
+class Overheard:
+    """What a client knows after each round: margins, its part of them, its duals."""
+
+    facts: Facts
+    client: int
+    totals: list[FloatArray] = field(default_factory=list)
+    own: list[FloatArray] = field(default_factory=list)
+    duals: list[FloatArray] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Start where everything is zero."""
+        shape = (self.facts.n_samples(self.client), self.facts.n_outputs)
+        self._part, self._duals = np.zeros(shape), np.zeros(shape)
+        self._rows = np.arange(shape[0])
+
+    def listen(self, records: Iterable[Record]) -> Overheard:
+        """Go through a client's view; returns itself."""
+        for record in records:
+            if record.direction == "down":
+                self._note_rows(record)
+            elif record.kind == "samples":
+                self._note_numbers(record, record.numbers())
+        return self
+
+    def _note_rows(self, record: Record) -> None:
+        message = heard(record).message
+        positions = getattr(message, "positions", getattr(message, "drawn", None))
+        self._rows = rows_of(positions, self.facts.n_samples(self.client))
+
+    def _note_numbers(self, record: Record, values: FloatArray) -> None:
+        if values.shape != (len(self._rows), self.facts.n_outputs):
+            return
+        if record.direction == "sealed" and record.phase in _PARTS:
+            self._part[self._rows] = values
+        elif record.direction == "opened" and record.phase == "shares":
+            self._duals[self._rows] = values
+        elif record.direction == "opened" and record.phase in _TOTALS:
+            margins = np.full(self._part.shape, np.nan)
+            margins[self._rows] = values
+            self.totals.append(margins)
+            self.own.append(self._part.copy())
+            self.duals.append(self._duals.copy())
+
+    def others(self, rows: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Return Z and A of rounds that had all these rows."""
+        z, a = [np.empty((len(rows), 0))], [np.empty((len(self._duals), 0))]
+        for total, own, duals in zip(self.totals, self.own, self.duals, strict=True):
+            rest = (total - own)[rows]
+            if np.all(np.isfinite(rest)):
+                z.append(rest)
+                a.append(duals)
+        return np.hstack(z), np.hstack(a)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Samples of a client that are held by the same others."""
+
+    rows: IntArray
+    samples: IntArray
+    others: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class RotationScore:
+    """What a client found out about one group of samples.
+
+    Parameters
+    ----------
+    gram_error : float or None
+        Of the others' Gram matrix, as a share of it; None where duals of samples that
+        the client does not hold are in the others' weights.
+    few, enough : Score
+        The rows of the group, from as many known rows as the narrowest other holder has
+        columns, and as many as all of them have together.
+    """
+
+    group: Group
+    gram_error: float | None
+    n_few: int
+    few: Score
+    n_enough: int
+    enough: Score
+
+
+def groups_of(facts: Facts, client: int) -> list[Group]:
+    """Return the client's samples by who else holds them, the largest groups first."""
+    samples = facts.layout.samples
+    held = samples.items[client]
+    which, holders, _ = samples.holders_of(held)
+    sets: dict[tuple[int, ...], list[int]] = {}
+    for row in range(len(held)):
+        others = tuple(c for c in holders[which == row].tolist() if c != client)
+        if others:
+            sets.setdefault(others, []).append(row)
+    groups = [
+        Group(np.array(rows[:_MOST]), held[rows[:_MOST]], others)
+        for others, rows in sets.items()
+    ]
+    return sorted(groups, key=lambda group: -len(group.rows))
+
+
+def mount(
+    overheard: Overheard, group: Group, truth: dict[int, FloatArray]
+) -> RotationScore:
+    """Attack the other holders' part of a group's rows."""
+    facts = overheard.facts
+    Z, A = overheard.others(group.rows)
+    X = _others_part(facts, group, truth)
+    known = [truth[other].shape[1] for other in group.others]
+    n_few, n_enough = min(known), sum(known)
+    return RotationScore(
+        group,
+        _gram_error(facts, overheard.client, group, Z, A, X),
+        n_few,
+        _from_known_rows(Z, X, n_few),
+        n_enough,
+        _from_known_rows(Z, X, n_enough),
+    )
+
+
+def _others_part(
+    facts: Facts, group: Group, truth: dict[int, FloatArray]
+) -> FloatArray:
+    """Return what the others have of the samples, column beside column."""
+    items = facts.layout.samples.items
+    parts = [truth[o][np.searchsorted(items[o], group.samples)] for o in group.others]
+    return np.hstack(parts)
+
+
+def _from_known_rows(Z: FloatArray, X: FloatArray, n_known: int) -> Score:
+    """Guess X from the span of Z and the first rows of X; scored on the rest."""
+    n_known = min(n_known, len(X) // 2)
+    if not Z.size:
+        return score({}, {0: X[n_known:]}, 0)
+    left, sizes, _ = np.linalg.svd(Z, full_matrices=False)
+    rank = int(np.sum(sizes > _NO_NUMBER * sizes.max(initial=0.0)))
+    basis = left[:, : min(rank, X.shape[1])]
+    mixing = np.linalg.lstsq(basis[:n_known], X[:n_known], rcond=None)[0]
+    return score({0: basis[n_known:] @ mixing}, {0: X[n_known:]}, Z.shape[1])
+
+
+def _gram_error(
+    facts: Facts, client: int, group: Group, Z: FloatArray, A: FloatArray, X: FloatArray
+) -> float | None:
+    """Return how far off the Gram matrix is that margins and duals give."""
+    features, samples = facts.layout.features, facts.layout.samples
+    columns = np.unique(np.concatenate([features.items[o] for o in group.others]))
+    contributors = {
+        c
+        for c in range(facts.layout.n_clients)
+        if c != client and np.isin(features.items[c], columns).any()
+    }
+    foreign = [samples.items[c] for c in contributors]
+    all_here = all(np.isin(items, group.samples).all() for items in foreign)
+    if not all_here or not Z.size or not A.any():
+        return None
+    own = A[group.rows]
+    gram = facts.l2_scale * Z @ np.linalg.pinv(own.T @ Z, rcond=_NO_NUMBER) @ Z.T
+    return float(np.linalg.norm(gram - X @ X.T) / np.linalg.norm(X @ X.T))

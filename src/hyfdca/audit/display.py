@@ -1,0 +1,121 @@
+"""What a terminal shows of an audit: who saw what, and what could be made of it."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from hyfdca.audit.report import Audit, ClientAudit
+from hyfdca.audit.scoring import Score
+from hyfdca.audit.sightings import Sighting
+from hyfdca.audit.values import VALUES
+
+_CLEAN = (
+    "Nobody saw more than the trust model says, and no attack found out more that was "
+    "mounted here."
+)
+
+
+def show_audit(console: Console, audit: Audit) -> None:
+    """Print the tables, and the verdict last."""
+    header = audit.header
+    console.print(_seen_table("What the server saw", audit.seen))
+    console.print(_attacks_table(audit))
+    for client in audit.clients:
+        name = escape(client.name)
+        console.print(_seen_table(f"What {name} was sent, and opens", client.seen))
+        console.print(_client_table(audit, client))
+        if client.columns:
+            console.print(_columns_table(audit, client))
+    title = f"Profile {header.profile}, encryption {header.encryption}."
+    console.print(title, highlight=False)
+    for sentence in audit.complaints or [_CLEAN]:
+        style = None if audit.is_clean else "bold red"
+        console.print(sentence, style=style, markup=False, soft_wrap=True)
+
+
+def _seen_table(title: str, seen: list[Sighting]) -> Table:
+    table = Table(title=title, title_justify="left")
+    table.add_column("value", style="bold")
+    table.add_column("form")
+    table.add_column("messages", justify="right")
+    table.add_column("bytes", justify="right")
+    order = {name: place for place, name in enumerate(VALUES)}
+    for one in sorted(seen, key=lambda s: (s.form != "sealed", order[s.value])):
+        form = f"sealed, {', '.join(sorted(one.schemes))}"
+        table.add_row(
+            VALUES[one.value].what,
+            form if one.form == "sealed" else "open",
+            f"{one.n_messages:,}",
+            f"{one.n_bytes:,}",
+        )
+    return table
+
+
+def _attacks_table(audit: Audit) -> Table:
+    title = "What the server could make of it"
+    caption = "error: 0 is all of the data, 1 is as bad as predicting column means"
+    table = Table(title=title, title_justify="left", caption=caption)
+    table.add_column("attack", style="bold", no_wrap=True)
+    for name in ("tries", "error", "found", "direction"):
+        table.add_column(name, justify="right")
+    table.add_column("outcome")
+    for name, score in audit.attacks.items():
+        table.add_row(name, *_figures(score), _outcome(audit, name, score))
+    return table
+
+
+def _outcome(audit: Audit, name: str, score: Score) -> str:
+    if not score.n_equations:
+        return "no data"
+    if not score.succeeds:
+        return "fails"
+    return "works (admitted)" if audit.is_admitted(name) else "WORKS"
+
+
+def _figures(score: Score) -> tuple[str, str, str, str]:
+    return (
+        f"{score.n_equations:,}",
+        f"{score.error:.2g}",
+        f"{score.recovered:.0%}",
+        f"{score.directions:.0%}",
+    )
+
+
+def _client_table(audit: Audit, client: ClientAudit) -> Table:
+    title = f"What {escape(client.name)} could make of the others' part of its rows"
+    table = Table(title=title, title_justify="left")
+    table.add_column("shared with", style="bold")
+    for name in ("rows", "Gram error", "known rows", "error", "found"):
+        table.add_column(name, justify="right")
+    for rotation in client.rotations:
+        others = ", ".join(escape(audit.names[o]) for o in rotation.group.others)
+        gram = "-" if rotation.gram_error is None else f"{rotation.gram_error:.2g}"
+        start = [others, f"{len(rotation.group.rows):,}", gram]
+        guesses = [(rotation.n_few, rotation.few)]
+        if rotation.n_enough > rotation.n_few:
+            guesses.append((rotation.n_enough, rotation.enough))
+        for n_known, score in guesses:
+            found = [str(n_known), f"{score.error:.2g}", f"{score.recovered:.0%}"]
+            table.add_row(*start, *found)
+            start = ["", "", ""]
+    return table
+
+
+def _columns_table(audit: Audit, client: ClientAudit) -> Table:
+    title = f"What {escape(client.name)} could make of others' rows, in shared columns"
+    table = Table(title=title, title_justify="left")
+    table.add_column("rows of", style="bold")
+    for name in ("rows", "columns", "tries", "found", "direction"):
+        table.add_column(name, justify="right")
+    for found in client.columns:
+        table.add_row(
+            escape(audit.names[found.other]),
+            f"{found.n_rows:,}",
+            f"{found.n_columns:,}",
+            f"{found.score.n_equations:,}",
+            f"{found.score.recovered:.0%}",
+            f"{found.score.directions:.0%}",
+        )
+    return table

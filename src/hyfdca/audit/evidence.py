@@ -1,0 +1,263 @@
+"""What the server's view gives attacks to work with: equations and differences."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hyfdca.algorithms.collecting import by_plane
+from hyfdca.algorithms.planes import Slopes
+from hyfdca.audit.facts import Facts, forced, reals_of, rows_of
+from hyfdca.audit.reading import Heard
+from hyfdca.axis import IntArray
+from hyfdca.losses import FloatArray
+from hyfdca.protocol import messages as m
+
+_MOST = 1000  # equations a client; the first ones, in which numbers still move
+
+
+class MarginEquation(NamedTuple):
+    """Margins of some rows of a client at known weights: z = X w."""
+
+    weights: FloatArray
+    rows: IntArray
+    margins: FloatArray
+
+
+class ShareEquation(NamedTuple):
+    """A client's share at known duals: s = X' α."""
+
+    duals: FloatArray
+    share: FloatArray
+
+
+class Difference(NamedTuple):
+    """What two shares of a client differ by, and the rows whose dual changed between.
+
+    ``period`` are the numbers of steps before either: those of one period are by the
+    same changes of duals.
+    """
+
+    client: int
+    rows: IntArray
+    change: FloatArray
+    period: tuple[int, int]
+
+
+Plane = tuple[int, int]  # number of the delivery, column
+
+
+@dataclass
+class Evidence:
+    """Filled by going once through a server's messages in their order."""
+
+    facts: Facts
+    margins: dict[int, list[MarginEquation]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
+    shares: dict[int, list[ShareEquation]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
+    differences: list[Difference] = field(default_factory=list)
+    slopes: dict[tuple[int, int], dict[Plane, FloatArray]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )
+
+    def __post_init__(self) -> None:
+        """Start where all duals and weights are zero."""
+        everyone = range(self.facts.layout.n_clients)
+        width = self.facts.n_outputs
+        self._weights = [np.zeros((self.facts.n_features(c), width)) for c in everyone]
+        self._duals = [np.zeros((self.facts.n_samples(c), width)) for c in everyone]
+        self._share = [np.zeros((self.facts.n_features(c), width)) for c in everyone]
+        self._told = [Slopes(self.facts.n_features(c), width) for c in everyone]
+        self._buckets: dict[int, IntArray] = {}  # of a client's, by place
+        self._rows: dict[int, IntArray] = {}  # the place of each row's bucket
+        self._held_back = [np.empty(0, np.int64) for _ in everyone]
+        self._n_steps = 0
+        self._since = [0 for _ in everyone]  # steps before the last share
+        self._asked: dict[tuple[str, int], Any] = {}
+        self._phases: dict[str, Callable[[int, Any, Any], None]] = {
+            "shares": self._take_share,
+            "measure shares": self._take_share_aside,
+            "margins": self._take_margins,
+            "measure margins": self._take_margins,
+            "weights": self._take_weights,
+            "step": self._take_step,
+            "direction": self._take_image,
+            "adopt": self._take_image,
+            "buckets": self._take_buckets,
+            "planes": self._take_planes,
+            "visit planes": self._take_planes,
+            "gram": self._take_gram,
+            "trial": self._take_trial,
+            "visit": self._take_visit,
+        }
+
+    def collect(self, messages: Iterable[Heard]) -> Evidence:
+        """Take everything that is of use; returns itself."""
+        last = ""
+        for said in messages:
+            if said.phase in ("step", "direction") and last != said.phase:
+                self._n_steps += 1
+            last = said.phase
+            take = self._phases.get(said.phase)
+            if take is None:
+                continue
+            if said.direction == "down":
+                self._asked[said.phase, said.client] = said.message
+                take(said.client, said.message, None)
+            elif not isinstance(said.message, m.TooLarge):
+                take(said.client, self._asked[said.phase, said.client], said.message)
+        return self
+
+    # HyFDCA
+
+    def _read(self, kind: str, client: int, vectors: list[m.Sealed]) -> Any:
+        """Read a vector over all that a client holds."""
+        facts = self.facts
+        size = facts.n_samples if kind == "samples" else facts.n_features
+        return forced(vectors, (size(client), facts.n_outputs))
+
+    def _now(
+        self, client: int, request: m.SharesRequest
+    ) -> tuple[IntArray, FloatArray]:
+        """Return the rows that a client is told, and all its duals after that."""
+        rows = rows_of(request.positions, self.facts.n_samples(client))
+        told = forced(request.duals, (len(rows), self.facts.n_outputs))
+        duals = self._duals[client].copy()
+        if told is not None:
+            duals[rows] = told
+        return rows, duals
+
+    def _take_share(self, client: int, request: Any, reply: Any) -> None:
+        self._note_share(client, request, reply, is_kept=True)
+
+    def _take_share_aside(self, client: int, request: Any, reply: Any) -> None:
+        self._note_share(client, request, reply, is_kept=False)
+
+    def _note_share(self, client: int, request: Any, reply: Any, is_kept: bool) -> None:
+        """Note a share; one that was only measured is not what comes after it."""
+        if reply is None:
+            return
+        rows, duals = self._now(client, request)
+        share = self._read("features", client, [reply.vector])
+        if share is None:
+            return
+        if len(self.shares[client]) < _MOST:
+            self.shares[client].append(ShareEquation(duals, share))
+        # A client that shows its old share again holds back what changed, for later.
+        rows = np.union1d(self._held_back[client], rows).astype(np.int64)
+        change = share - self._share[client]
+        if change.any():
+            period = (self._since[client], self._n_steps)
+            self.differences.append(Difference(client, rows, change, period))
+        if is_kept:
+            self._held_back[client] = rows[:0] if change.any() else rows
+            self._duals[client], self._share[client] = duals, share
+            self._since[client] = self._n_steps
+
+    def _set_weights(self, client: int, sums: list[m.Sealed] | None) -> None:
+        weights = None if sums is None else self._read("features", client, sums)
+        if weights is not None:
+            self._weights[client] = weights / self.facts.l2_scale
+
+    def _take_weights(self, client: int, request: Any, _: Any) -> None:
+        self._set_weights(client, request.weights)
+
+    def _take_step(self, client: int, request: Any, reply: Any) -> None:
+        if reply is None:
+            self._set_weights(client, request.weights)
+
+    def _take_image(self, client: int, request: Any, reply: Any) -> None:
+        """Note the image of a line search: what a full step would change a share by."""
+        if reply is None:
+            return
+        image = self._read("features", client, [reply.vector])
+        if image is not None:
+            rows = rows_of(request.drawn, self.facts.n_samples(client))
+            period = (self._n_steps, self._n_steps)
+            self.differences.append(Difference(client, rows, image, period))
+
+    def _take_margins(self, client: int, request: Any, reply: Any) -> None:
+        if reply is None:
+            self._set_weights(client, request.weights)
+            return
+        rows = rows_of(request.positions, self.facts.n_samples(client))
+        self._note_margins(client, self._weights[client], rows, reply.vector)
+
+    def _note_margins(
+        self, client: int, weights: FloatArray, rows: IntArray, vector: m.Sealed
+    ) -> None:
+        margins = forced([vector], (len(rows), self.facts.n_outputs))
+        if margins is not None and len(self.margins[client]) < _MOST:
+            self.margins[client].append(MarginEquation(weights, rows, margins))
+
+    # Bundle
+
+    def _take_buckets(self, client: int, notice: Any, _: Any) -> None:
+        self._buckets[client] = rows_of(notice.numbers, 0)
+        self._rows[client] = rows_of(notice.buckets, 0)
+
+    def _take_planes(self, client: int, request: Any, reply: Any) -> None:
+        """Note each client's own part of the slopes of new planes."""
+        if reply is None:
+            return
+        places = range(len(reply.slopes))
+        if isinstance(request, m.VisitPlanesRequest):
+            places = rows_of(request.buckets, 0).tolist()
+        width = len(request.places) * self.facts.n_outputs
+        if isinstance(request, m.PlanesRequest):
+            width += len(request.candidates) * self.facts.n_outputs
+        for which, (place, slope) in enumerate(zip(places, reply.slopes, strict=True)):
+            columns = forced([slope], (self.facts.n_features(client), width))
+            bucket = int(self._buckets[client][place])
+            number = (
+                request.numbers[which]
+                if isinstance(request, m.VisitPlanesRequest)
+                else request.number
+            )
+            if columns is not None:
+                for column, values in enumerate(columns.T):
+                    self.slopes[client, bucket][number, column] = values
+
+    def _take_gram(self, client: int, request: Any, reply: Any) -> None:
+        """Remember sums of slopes as the client does, to know the weights they give."""
+        told, width = self._told[client], request.n_planes * self.facts.n_outputs
+        if reply is not None or request.first in told.numbers:
+            return
+        shape = (self.facts.n_features(client), width)
+        new = [forced(sums, shape) for sums in request.slopes]
+        told.keep(rows_of(request.kept, 0))
+        known = [np.zeros(shape) if one is None else one for one in new]
+        n_outputs = self.facts.n_outputs
+        told.append(
+            request.first, np.concatenate([by_plane(one, n_outputs) for one in known])
+        )
+
+    def _take_trial(self, client: int, request: Any, reply: Any) -> None:
+        if reply is None:
+            return
+        shape = (self.facts.n_features(client), self.facts.n_outputs)
+        if request.weights is not None:
+            weights = reals_of(request.weights, shape)
+        else:
+            told = self._told[client]
+            given = reals_of(request.plane_weights, (len(told.numbers), shape[1]))
+            weights = told.combine(given) / self.facts.l2_scale
+        rows = np.arange(self.facts.n_samples(client))
+        self._note_margins(client, weights, rows, reply.vector)
+
+    def _take_visit(self, client: int, request: Any, reply: Any) -> None:
+        if reply is None:
+            return
+        shape = (-1, self.facts.n_features(client), self.facts.n_outputs)
+        points = reals_of(request.points, shape)
+        places, points_of = rows_of(request.buckets, 0), rows_of(request.point_of, 0)
+        for place, point, vector in zip(places, points_of, reply.vectors, strict=True):
+            rows = np.flatnonzero(self._rows[client] == place)
+            self._note_margins(client, points[point], rows, vector)

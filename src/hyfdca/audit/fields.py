@@ -1,0 +1,289 @@
+"""Which value each field of each message is, and which messages each phase has.
+
+A message or phase that is not in these tables is one that nobody has thought about:
+the audit fails on it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hyfdca.protocol import alignment_messages as a
+from hyfdca.protocol import key_messages as k
+from hyfdca.protocol import messages as m
+
+# A field whose value depends on the phase: what ``Exchange.part`` says.
+BY_PHASE = "by phase"
+
+Fields = dict[str, str]
+
+_GRID = {"grid": "grids"}
+_POSITIONS = {"positions": "positions"}
+_DRAWN = {"drawn": "positions"}
+
+# What stands inside other messages and brings no value of its own.
+INSIDE: dict[type[m.Message], Fields] = {
+    m.Sealed: {"fraction_bits": "grids", "payload": BY_PHASE},
+    m.GridSpec: {"fraction_bits": "grids", "limit_bits": "grids"},
+    m.Move: {"number": "numbers", "steps": "steps"},
+    m.Candidate: {"place": "steps", "curvature": "steps"},
+    m.Mixture: {"deliveries": "numbers", "weights": "plane weights"},
+}
+
+MESSAGES: dict[type[m.Message], Fields] = {
+    m.Message: {},
+    m.TooLarge: {},
+    m.Part: {"vector": BY_PHASE},
+    m.Parts: {"vectors": BY_PHASE},
+    m.Arrangements: {
+        "samples": "schemes",
+        "features": "schemes",
+        "totals": "schemes",
+        "sample_groups": "group numbers",
+        "feature_groups": "group numbers",
+    },
+    m.ResealRequest: {"sums": "duals", **_POSITIONS},
+    m.Resealed: {"vectors": "duals"},
+    m.Bounds: dict.fromkeys(
+        ("row_norm", "column_sum", "slope_at_zero", "loss_at_zero"), "bounds"
+    ),
+    m.GridRequest: _GRID,
+    m.Prepare: {
+        "norms": "row norms",
+        "sample_holders": "holder counts",
+        "label_holders": "holder counts",
+        "feature_holders": "holder counts",
+    },
+    m.MarginsRequest: {"weights": "weights", **_POSITIONS, **_GRID},
+    m.SharesRequest: {"duals": "duals", **_POSITIONS, **_GRID},
+    m.WeightsNotice: {"weights": "weights"},
+    m.FactorsNotice: {"factors": "factors"},
+    m.StepRequest: {
+        **_DRAWN,
+        "margins": "margins",
+        "weights": "weights",
+        "divisors": "holder counts",
+        "is_alone": "numbers",
+        "factor": "factors",
+        "aggregation_step": "steps",
+        "cap": "factors",
+        **_GRID,
+    },
+    m.DirectionRequest: {
+        **_DRAWN,
+        "margins": "margins",
+        "trial_steps": "steps",
+        **_GRID,
+        "totals_grid": "grids",
+        "duals_grid": "grids",
+        "is_lent": "numbers",
+    },
+    m.AdoptRequest: {**_DRAWN, "direction": "dual changes", **_GRID},
+    m.Image: {"vector": BY_PHASE, "totals": "losses", "direction": "dual changes"},
+    m.ProductsRequest: {"image": "weights", **_GRID},
+    m.MoveRequest: {"steps": "steps", "duals_grid": "grids", **_GRID},
+    m.BucketsNotice: {"numbers": "bucket numbers", "buckets": "bucket numbers"},
+    m.PlanesRequest: {
+        "number": "numbers",
+        "move": "steps",
+        "places": "steps",
+        "candidates": "steps",
+        "mixture": "plane weights",
+        **_GRID,
+        "offsets_grid": "grids",
+        "duals_grid": "grids",
+        "is_lent": "numbers",
+    },
+    m.Planes: {"slopes": "slopes", "offsets": "offsets", "duals": "duals"},
+    m.AdoptPlanesRequest: {"duals": "duals", "n_planes": "numbers", **_GRID},
+    m.GramRequest: {
+        "kept": "numbers",
+        "first": "numbers",
+        "slopes": "slopes",
+        "n_planes": "numbers",
+        "units": "plane lengths",
+        **_GRID,
+    },
+    m.TrialRequest: {
+        "move": "steps",
+        "weights": "trial weights",
+        "plane_weights": "plane weights",
+        **_GRID,
+    },
+    m.SearchRequest: {"margins": "margins", "steps": "steps", **_GRID},
+    m.VisitRequest: {
+        "points": "trial weights",
+        "buckets": "bucket numbers",
+        "point_of": "numbers",
+        **_GRID,
+    },
+    m.VisitPlanesRequest: {
+        "buckets": "bucket numbers",
+        "numbers": "numbers",
+        "margins": "margins",
+        "places": "steps",
+        **_GRID,
+        "offsets_grid": "grids",
+        "duals_grid": "grids",
+        "is_lent": "numbers",
+    },
+    m.AdoptVisitRequest: {
+        "buckets": "bucket numbers",
+        "duals": "duals",
+        "n_planes": "numbers",
+        **_GRID,
+    },
+    m.MovedRelease: {"move": "steps"},
+    m.ProbeRequest: {
+        "start": "random start",
+        "weights": "probe shares",
+        "scale": "steps",
+        **_GRID,
+    },
+    m.ProbeSharesRequest: {
+        "margins": "probe margins",
+        **_GRID,
+        "totals_grid": "grids",
+    },
+    m.LossesRequest: {
+        "margins": "margins",
+        "is_current": "numbers",
+        "number": "numbers",
+        **_GRID,
+    },
+    m.OpenRequest: {"totals": "grand totals", "shapes": "numbers"},
+    m.Opened: {"values": BY_PHASE},
+    m.ReleaseRequest: {"number": "numbers"},
+    m.Released: {"weights": "released weights"},
+    m.StatisticsRequest: {"known": "statistics", **_GRID},
+    m.ScalingNotice: {"known": "statistics"},
+    m.Statistics: dict.fromkeys(("offset", "scale", "filling"), "released scaling"),
+    k.Confirmation: {"tag": "key tags"},
+    k.MadeKeys: {
+        "envelopes": "keys",
+        "tag": "key tags",
+        "public": "scheme parameters",
+    },
+    k.TakeKeys: {"sender": "numbers", "envelope": "keys"},
+    k.SealKeys: {"recipient": "numbers"},
+    k.SealedKeys: {"envelope": "keys", "tag": "key tags"},
+    k.CompareKeys: {"tags": "key tags"},
+    a.Rows: {
+        "pseudonyms": "pseudonyms",
+        "features": "feature names",
+        "hidden_features": "feature names",
+        "label_tokens": "label tokens",
+        "classes": "class names",
+        "has_rest": "numbers",
+    },
+    a.Refused: {"reason": "numbers", "count": "numbers"},
+    a.PlacementNotice: {
+        "n_samples": "numbers",
+        **dict.fromkeys(
+            (
+                "rows",
+                "columns",
+                "owns",
+                "counts_rows",
+                "counts_columns",
+                "counts_bias",
+            ),
+            "placement",
+        ),
+        "row_groups": "group numbers",
+        "column_groups": "group numbers",
+        "classes": "class names",
+    },
+    a.CellsRequest: {"columns": "group numbers", "rows": "group numbers"},
+    a.CellTokens: {"tokens": "cell tokens"},
+}
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """What a phase says: down one of ``request``, up one of ``reply`` or nothing.
+
+    ``part`` is the value of those fields of the reply that depend on the phase.
+    """
+
+    request: tuple[type[m.Message], ...]
+    reply: tuple[type[m.Message], ...] = ()
+    part: str = ""
+
+
+def _sum(request: type[m.Message], part: str) -> Exchange:
+    return Exchange((request,), (m.Part, m.TooLarge), part)
+
+
+def _parts(request: type[m.Message], part: str) -> Exchange:
+    return Exchange((request,), (m.Parts, m.TooLarge), part)
+
+
+def _image(request: type[m.Message], part: str) -> Exchange:
+    return Exchange((request,), (m.Image, m.TooLarge), part)
+
+
+def _planes(request: type[m.Message]) -> Exchange:
+    return Exchange((request,), (m.Planes, m.TooLarge))
+
+
+def _opening(part: str) -> Exchange:
+    return Exchange((m.OpenRequest,), (m.Opened,), part)
+
+
+PHASES: dict[str, Exchange] = {
+    # Set-up
+    "arrange": Exchange((m.Arrangements,)),
+    "bounds": Exchange((m.Message,), (m.Bounds,)),
+    "norms": _sum(m.GridRequest, "row norms"),
+    "prepare": Exchange((m.Prepare,)),
+    "open": _opening("P and D"),
+    "probe margins": _sum(m.ProbeRequest, "probe margins"),
+    "probe shares": _image(m.ProbeSharesRequest, "probe shares"),
+    "factors": Exchange((m.FactorsNotice,)),
+    # HyFDCA
+    "shares": _sum(m.SharesRequest, "shares"),
+    "margins": _sum(m.MarginsRequest, "margins"),
+    "weights": Exchange((m.WeightsNotice,)),
+    "step": _sum(m.StepRequest, "dual changes"),
+    "reseal": Exchange((m.ResealRequest,), (m.Resealed,)),
+    "direction": _image(m.DirectionRequest, "shares"),
+    "adopt": _sum(m.AdoptRequest, "shares"),
+    "products": _sum(m.ProductsRequest, "products"),
+    "open step": _opening("step totals"),
+    "move": _sum(m.MoveRequest, "shares"),
+    # Measuring
+    "measure shares": _sum(m.SharesRequest, "shares"),
+    "measure margins": _sum(m.MarginsRequest, "margins"),
+    "losses": _sum(m.LossesRequest, "losses"),
+    "release": Exchange((m.ReleaseRequest, m.MovedRelease), (m.Released,)),
+    # Bundle
+    "buckets": Exchange((m.BucketsNotice,)),
+    "planes": _planes(m.PlanesRequest),
+    "adopt planes": _parts(m.AdoptPlanesRequest, "slopes"),
+    "gram": _sum(m.GramRequest, "products"),
+    "open planes": _opening("Gram and offsets"),
+    "trial": _sum(m.TrialRequest, "margins"),
+    "search": _sum(m.SearchRequest, "losses"),
+    "open search": _opening("search totals"),
+    "visit": _parts(m.VisitRequest, "margins"),
+    "visit planes": _planes(m.VisitPlanesRequest),
+    "adopt visit": _parts(m.AdoptVisitRequest, "slopes"),
+    # Alignment
+    "rows": Exchange((m.Message,), (a.Rows, a.Refused)),
+    "placement": Exchange((a.PlacementNotice,)),
+    "cells": Exchange((a.CellsRequest,), (a.CellTokens,)),
+    # Scaling
+    **dict.fromkeys(
+        ("digits", "means", "spread", "deviations"),
+        _sum(m.StatisticsRequest, "statistics"),
+    ),
+    "scaling": Exchange((m.ScalingNotice,)),
+    "statistics": Exchange((m.Message,), (m.Statistics,)),
+    # Keys
+    "make keys": Exchange((m.Message,), (k.MadeKeys,)),
+    "take keys": Exchange((k.TakeKeys,), (k.Confirmation,)),
+    "key tag": Exchange((m.Message,), (k.Confirmation,)),
+    "seal keys": Exchange((k.SealKeys,), (k.SealedKeys,)),
+    "compare keys": Exchange((k.CompareKeys,), (m.Message,)),
+}

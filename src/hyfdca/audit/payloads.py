@@ -1,0 +1,100 @@
+"""Whether sealed vectors look sealed: nobody's word is taken for it.
+
+Numbers on a grid stay below 2^58, so as words of 64 bits they are all small, and a
+sealed word is small once in 32 times. That tells a vector that was said to be sealed
+and is not. It proves no scheme secure.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+_SMALL = 2**58  # what sums on grids stay below
+_CHANCE = 1.0 / 32.0  # that a random word is small
+_ENOUGH = 16  # words; that most of so many are small by chance: once in 10^9 vectors
+_LOOKED_AT = 4096  # bytes at each end of a packed vector
+_NONCE = 24  # bytes, before the words of a stream vector
+_DEVIATIONS = 6.0
+
+_TWICE = "A pad was used twice, which shows what two sealed vectors differ by."
+
+Bytes = bytes | memoryview
+
+
+def stream_words(payload: Bytes, is_sum: bool) -> Bytes:
+    """Return the words of a vector that is padded number by number."""
+    if not is_sum:
+        return payload[_NONCE:]
+    head = np.frombuffer(payload[:12], "<u4").tolist()
+    if len(head) < 3:
+        return b""
+    n_nonces, n_runs, depth = head
+    return payload[12 + _NONCE * n_nonces + 4 * n_runs * (1 + depth) :]
+
+
+def looks_plain(payload: Bytes) -> bool:
+    """Return whether a vector reads as small whole numbers, wherever they start."""
+    ends = {bytes(payload[:_LOOKED_AT]), bytes(payload[-_LOOKED_AT:])}
+    for part in ends:
+        for start in range(8):
+            words = _words(part[start:])
+            if len(words) >= _ENOUGH and _n_small(words) > len(words) / 2:
+                return True
+    return False
+
+
+@dataclass
+class Seals:
+    """What a run's sealed vectors looked like; ``complaints`` are plain sentences."""
+
+    complaints: dict[str, None] = field(default_factory=dict)
+    _nonces: set[bytes] = field(default_factory=set)
+    _words: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    _small: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+
+    def look(self, value: str, scheme: str, payload: Bytes, is_sum: bool) -> None:
+        """Look at a vector that is said to be sealed by a scheme."""
+        if scheme == "stream":
+            self._look_at_stream(value, payload, is_sum)
+        elif len(payload) and looks_plain(payload):
+            self._complain(value)
+
+    def _look_at_stream(self, value: str, payload: Bytes, is_sum: bool) -> None:
+        if not is_sum:
+            nonce = bytes(payload[:_NONCE])
+            if nonce in self._nonces:
+                self.complaints[_TWICE] = None
+            self._nonces.add(nonce)
+        words = _words(stream_words(payload, is_sum))
+        if len(words) >= _ENOUGH and _n_small(words) > len(words) / 2:
+            self._complain(value)
+        # Vectors too short to tell are looked at together. A sum that nobody added to
+        # is zero, and says so.
+        if not is_sum:
+            self._words[value].append(len(words))
+            self._small[value] += _n_small(words)
+
+    def finish(self) -> list[str]:
+        """Return the complaints, also about short vectors taken together."""
+        for value, sizes in self._words.items():
+            expected = sum(sizes) * _CHANCE
+            most = expected + _DEVIATIONS * expected**0.5 + 3
+            if self._small[value] > most:
+                self._complain(value)
+        return list(self.complaints)
+
+    def _complain(self, value: str) -> None:
+        sentence = f"The {value} are said to be sealed, but read as plain numbers."
+        self.complaints[sentence] = None
+
+
+def _words(content: Bytes) -> NDArray[np.int64]:
+    return np.frombuffer(content, "<i8", count=len(content) // 8)
+
+
+def _n_small(words: NDArray[np.int64]) -> int:
+    return int(np.sum((words > -_SMALL) & (words < _SMALL)))

@@ -1,0 +1,86 @@
+"""From recorded bytes to messages, and to the values in their fields."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from hyfdca.audit.fields import BY_PHASE, MESSAGES, PHASES, Exchange
+from hyfdca.audit.values import VALUES
+from hyfdca.protocol import messages as m
+from hyfdca.protocol.codec import TOKEN_BYTES, RemoteProtocolError, decode, unframe
+from hyfdca.runtimes.views import Record
+
+
+class UnknownError(ValueError):
+    """A message that is in no table; the message is one plain sentence."""
+
+
+@dataclass(frozen=True)
+class Heard:
+    """A message as one side heard or said it."""
+
+    phase: str
+    client: int
+    direction: Literal["down", "up"]
+    conversation: bytes  # the token: scaling and training are two
+    message: m.Message
+
+
+class Sight(NamedTuple):
+    """A value in a message: sealed vectors, or the bytes of what travels as it is."""
+
+    value: str
+    sealed: list[m.Sealed]
+    n_bytes: int
+
+
+def heard(record: Record) -> Heard:
+    """Return the message of a record; raises ``UnknownError`` if it is none we know."""
+    direction: Literal["down", "up"] = "down" if record.direction == "down" else "up"
+    exchange = PHASES.get(record.phase)
+    if exchange is None:
+        raise UnknownError(f"The phase {record.phase!r} is in no table of the audit.")
+    kinds = exchange.request if direction == "down" else exchange.reply
+    token = record.payload[:TOKEN_BYTES]
+    for kind in kinds:
+        try:
+            message = decode(unframe(record.payload, token)[1], kind)
+        except RemoteProtocolError:
+            continue
+        return Heard(record.phase, record.client, direction, token, message)
+    raise UnknownError(
+        f"A message {direction} in phase {record.phase!r} is none that this phase has."
+    )
+
+
+def sights(said: Heard) -> Iterator[Sight]:
+    """Return the values in a message, by field."""
+    exchange = PHASES[said.phase]
+    for name, value in MESSAGES[type(said.message)].items():
+        content = getattr(said.message, name)
+        if content is not None:
+            yield _sight(_named(value, exchange), content)
+
+
+def _named(value: str, exchange: Exchange) -> str:
+    return exchange.part if value == BY_PHASE else value
+
+
+def _sight(value: str, content: Any) -> Sight:
+    if VALUES[value].vector in (None, "envelope"):
+        return Sight(value, [], len(msgspec.msgpack.encode(content)))
+    vectors = list(_vectors([content]))
+    return Sight(value, vectors, sum(len(vector.payload) for vector in vectors))
+
+
+def _vectors(content: Iterable[Any]) -> Iterator[m.Sealed]:
+    """Return the sealed vectors in a field, in lists or lists of lists or alone."""
+    for one in content:
+        if isinstance(one, m.Sealed):
+            yield one
+        else:
+            yield from _vectors(one)

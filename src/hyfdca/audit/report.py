@@ -1,0 +1,232 @@
+"""The audit of a recorded run: what was seen, what could be made of it, the verdict."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from hyfdca.audit.client_attack import Overheard, RotationScore, groups_of, mount
+from hyfdca.audit.column_attack import ColumnScore, Rests, attack_columns
+from hyfdca.audit.evidence import Evidence
+from hyfdca.audit.facts import Facts
+from hyfdca.audit.reading import Heard, UnknownError, heard
+from hyfdca.audit.scoring import Score
+from hyfdca.audit.server_attacks import ATTACKS, Truth
+from hyfdca.audit.sightings import Sighting, Sightings
+from hyfdca.consortium import StudyError
+from hyfdca.runtimes.views import (
+    Header,
+    Record,
+    ViewError,
+    client_views,
+    read_view,
+    view_path,
+)
+from hyfdca.study import Run, StudyFile, load, prepare
+
+# What the trust model admits in the open profile: the server has every share.
+_ADMITTED = {"open": {"share differences", "plane differences"}, "sealed": set[str]()}
+
+
+@dataclass(frozen=True)
+class ClientAudit:
+    """What a recorded client could find out.
+
+    Parameters
+    ----------
+    rotations : list of RotationScore
+        By group of its samples, from margins.
+    columns : list of ColumnScore
+        By other client, from weights or slopes of columns that both have.
+    """
+
+    name: str
+    seen: list[Sighting]
+    rotations: list[RotationScore]
+    columns: list[ColumnScore]
+
+
+@dataclass(frozen=True)
+class Audit:
+    """The result; ``complaints`` are what the trust model forbids, and happened."""
+
+    header: Header
+    names: tuple[str, ...]
+    seen: list[Sighting]
+    attacks: dict[str, Score]
+    clients: list[ClientAudit]
+    complaints: list[str]
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nobody saw or could find out more than the trust model says."""
+        return not self.complaints
+
+    def is_admitted(self, attack: str) -> bool:
+        """Return whether the trust model says that this attack may succeed."""
+        return attack in _ADMITTED[self.header.profile]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the audit for programs."""
+        return {
+            "profile": self.header.profile,
+            "encryption": self.header.encryption,
+            "server": [_seen_as_json(one) for one in self.seen],
+            "attacks": {
+                name: {**asdict(score), "admitted": self.is_admitted(name)}
+                for name, score in self.attacks.items()
+            },
+            "clients": {client.name: self._client(client) for client in self.clients},
+            "complaints": self.complaints,
+            "clean": self.is_clean,
+        }
+
+    def _client(self, client: ClientAudit) -> dict[str, Any]:
+        groups = [
+            {
+                "others": [self.names[other] for other in rotation.group.others],
+                "rows": len(rotation.group.rows),
+                "gram_error": rotation.gram_error,
+                "few": {"known_rows": rotation.n_few, **asdict(rotation.few)},
+                "enough": {"known_rows": rotation.n_enough, **asdict(rotation.enough)},
+            }
+            for rotation in client.rotations
+        ]
+        columns = [
+            {
+                "other": self.names[found.other],
+                "columns": found.n_columns,
+                "rows": found.n_rows,
+                **asdict(found.score),
+            }
+            for found in client.columns
+        ]
+        return {
+            "seen": [_seen_as_json(one) for one in client.seen],
+            "groups": groups,
+            "columns": columns,
+        }
+
+
+def _seen_as_json(seen: Sighting) -> dict[str, Any]:
+    return {
+        "value": seen.value,
+        "form": seen.form,
+        "schemes": sorted(seen.schemes),
+        "phases": list(seen.phases),
+        "messages": seen.n_messages,
+        "bytes": seen.n_bytes,
+    }
+
+
+def audit_folder(folder: Path, study: Path | None = None) -> Audit:
+    """Audit the run that was recorded in a folder.
+
+    Parameters
+    ----------
+    study : Path, optional
+        The study file, by default where it was when the run was recorded.
+
+    Raises
+    ------
+    StudyError
+        If there is no whole view, or not the study that it is of.
+    """
+    try:
+        header, _ = read_view(view_path(folder, None))
+        run = _truth_run(header, study or folder / header.study)
+        return _audit(folder, header, run)
+    except ViewError as error:
+        raise StudyError(str(error)) from None
+
+
+def _truth_run(header: Header, path: Path) -> Run:
+    """Return the study with its data in place, as it was when it was recorded."""
+    file = load(path)
+    if hashlib.sha256(path.read_bytes()).hexdigest() != header.study_hash:
+        raise StudyError(
+            f"The study file {path} is not the one that was recorded; give it with "
+            "--study."
+        )
+    plain = msgspec.structs.replace(file.study, encryption="none")
+    return prepare(StudyFile(plain, file.clients), path.parent)
+
+
+def _audit(folder: Path, header: Header, run: Run) -> Audit:
+    facts, truth = facts_of(run), truth_of(run)
+    sightings = Sightings(header.profile)
+    sightings.labelled = facts.layout.labelled
+    unknown: dict[str, None] = {}
+    sightings.look(_messages(read_view(view_path(folder, None))[1], unknown))
+    again = _messages(read_view(view_path(folder, None))[1], {})
+    evidence = Evidence(facts).collect(again)
+    attacks = {name: attack(evidence, truth) for name, attack in ATTACKS.items()}
+    broken = [
+        f"The attack by {name} succeeds: error {score.error:.2g} of predicting the "
+        f"mean, {score.recovered:.0%} of the rows recovered."
+        for name, score in attacks.items()
+        if score.succeeds and name not in _ADMITTED[header.profile]
+    ]
+    return Audit(
+        header,
+        run.consortium.names,
+        list(sightings.seen.values()),
+        attacks,
+        [_client_audit(path, header, facts, truth) for path in client_views(folder)],
+        [*unknown, *sightings.complaints(), *broken],
+    )
+
+
+def facts_of(run: Run) -> Facts:
+    """Return what the server of a study knows anyway."""
+    training, study = run.training, run.study
+    return Facts(
+        training.layout,
+        run.labels().shape[1],
+        training.settings.l2_strength * training.layout.samples.n_items,
+        study.intercept_scaling if study.fit_intercept else None,
+    )
+
+
+def truth_of(run: Run) -> Truth:
+    """Return every client's block, as it is in the messages: scaled, own cells only."""
+    return {client: block.X.toarray() for client, block in enumerate(run.blocks)}
+
+
+def _messages(records: Iterator[Record], unknown: dict[str, None]) -> Iterator[Heard]:
+    """Return the messages of a view; adds a sentence for each that is unknown."""
+    for record in records:
+        if record.direction not in ("down", "up"):
+            continue
+        try:
+            yield heard(record)
+        except UnknownError as error:
+            unknown[str(error)] = None
+
+
+def _client_audit(
+    path: Path, server: Header, facts: Facts, truth: Truth
+) -> ClientAudit:
+    header, _ = read_view(path)
+    if header.run != server.run or header.party is None:
+        raise StudyError(
+            f"The view {path} is of another run than the server's; record them "
+            "together."
+        )
+    sightings = Sightings(header.profile)
+    received = _messages(read_view(path)[1], {})
+    sightings.look(said for said in received if said.direction == "down")
+    overheard = Overheard(facts, header.party).listen(read_view(path)[1])
+    groups = groups_of(facts, header.party)
+    rests = Rests(facts, header.party).listen(read_view(path)[1])
+    return ClientAudit(
+        header.name,
+        list(sightings.seen.values()),
+        [mount(overheard, group, truth) for group in groups],
+        attack_columns(rests, truth),
+    )

@@ -1,0 +1,106 @@
+"""What a side saw of each value, sealed or open, and what it should not have seen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from hyfdca.algorithms.problem import Profile
+from hyfdca.audit.payloads import Seals
+from hyfdca.audit.reading import Heard, Sight, sights
+from hyfdca.audit.values import VALUES, Form, Vector
+from hyfdca.protocol import messages as m
+
+
+@dataclass
+class Sighting:
+    """How often a side saw a value in one form."""
+
+    value: str
+    form: Form
+    schemes: set[str] = field(default_factory=set)
+    phases: dict[str, None] = field(default_factory=dict)
+    n_messages: int = 0
+    n_bytes: int = 0
+
+
+class Sightings:
+    """Goes through messages of one side and keeps the tally.
+
+    Parameters
+    ----------
+    profile : {"open", "sealed"}
+        Of the study: what the server may read.
+    """
+
+    def __init__(self, profile: Profile) -> None:
+        self._profile = profile
+        self._arranged: dict[tuple[bytes, int], m.Arrangements] = {}
+        self._seals = Seals()
+        self._complaints: dict[str, None] = {}
+        self._forbidden: dict[str, None] = {}
+        self.seen: dict[tuple[str, Form], Sighting] = {}
+        self.labelled: tuple[bool, ...] = ()  # which clients need margins
+
+    def look(self, messages: Iterable[Heard]) -> None:
+        """Note what is in these messages."""
+        for said in messages:
+            if isinstance(said.message, m.Arrangements):
+                self._arranged[said.conversation, said.client] = said.message
+            for sight in sights(said):
+                self._note(said, sight)
+
+    def complaints(self) -> list[str]:
+        """Return a sentence for each thing that the trust model forbids."""
+        found = [*self._complaints, *self._seals.finish()]
+        if self._forbidden:
+            found.insert(
+                0,
+                f"The server could read what the {self._profile} profile seals: "
+                f"{', '.join(self._forbidden)}.",
+            )
+        return found
+
+    def _note(self, said: Heard, sight: Sight) -> None:
+        vector = VALUES[sight.value].vector
+        if vector is None or vector == "envelope":
+            schemes = {"hpke"} if vector else set()
+            self._count(said, sight, "sealed" if vector else "open", schemes)
+            return
+        scheme = self._scheme(said, vector)
+        for sealed in sight.sealed:
+            if scheme != "none":
+                is_sum = said.direction == "down"
+                self._seals.look(sight.value, scheme, sealed.payload, is_sum)
+        if sight.sealed:
+            form: Form = "open" if scheme == "none" else "sealed"
+            self._count(said, sight, form, {scheme})
+            self._check_need(said, sight)
+
+    def _check_need(self, said: Heard, sight: Sight) -> None:
+        """Complain of margins that go to a client which has no use for them."""
+        is_sent = said.direction == "down" and sight.value == "margins"
+        if is_sent and self.labelled and not self.labelled[said.client]:
+            sentence = f"Client {said.client} has no labels and was sent margins."
+            self._complaints[sentence] = None
+
+    def _scheme(self, said: Heard, vector: Vector) -> str:
+        """Return the scheme that the run said it seals such vectors with."""
+        arranged = self._arranged.get((said.conversation, said.client))
+        if arranged is None:
+            return "none"  # nobody said anything of sealing
+        if vector == "buckets":
+            return "none" if self._profile == "open" else arranged.totals
+        if vector == "samples":
+            return arranged.samples
+        return arranged.totals if vector == "totals" else arranged.features
+
+    def _count(self, said: Heard, sight: Sight, form: Form, schemes: set[str]) -> None:
+        key = (sight.value, form)
+        seen = self.seen.setdefault(key, Sighting(sight.value, form))
+        seen.n_messages += 1
+        seen.n_bytes += sight.n_bytes
+        seen.schemes |= schemes
+        seen.phases[said.phase] = None
+        if not VALUES[sight.value].admits(form, self._profile):
+            self._forbidden[sight.value] = None

@@ -1,0 +1,113 @@
+"""The trust model as a table: every value that travels, and who may see it.
+
+``docs/threat-model.md`` says the same in words. A sealed vector must be sealed from the
+server in the profiles that its kind says; what a client is sent it may open.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from hyfdca.algorithms.problem import Profile
+
+# Kinds of sealed vectors: as ``arrange`` names their schemes, but for totals a bucket,
+# which the server reads in the open profile, and statistics, which it never does.
+Vector = Literal["samples", "features", "totals", "buckets", "statistics", "envelope"]
+Form = Literal["sealed", "open"]
+
+_READABLE_IN_OPEN = ("features", "buckets")
+
+
+@dataclass(frozen=True)
+class Value:
+    """A kind of value.
+
+    Parameters
+    ----------
+    vector : str or None
+        What kind of sealed vector it is; None travels as it is.
+    holder, other : str
+        What clients see of it: those that hold the sample or feature, and the rest.
+    open_only : bool
+        Whether it may travel in the open profile alone.
+    """
+
+    what: str
+    vector: Vector | None
+    holder: str
+    other: str = "nothing"
+    open_only: bool = False
+
+    def admits(self, form: Form, profile: Profile) -> bool:
+        """Return whether the server may see the value so."""
+        if self.vector is None:
+            return profile == "open" or not self.open_only
+        if form == "sealed":
+            return True
+        return profile == "open" and self.vector in _READABLE_IN_OPEN
+
+    def server(self, profile: Profile) -> str:
+        """Return in a word what the server sees."""
+        if not self.admits("open", profile):
+            return "nothing" if self.vector is None else "sealed"
+        return "open"
+
+
+_OWN = "their own samples'"
+_FEATURES = "their own features'"
+_RECEIVER = "whoever it is sent to"
+
+VALUES: dict[str, Value] = {
+    # By sample
+    "row norms": Value("squared lengths of rows", "samples", _OWN),
+    "margins": Value("margins, and parts of them", "samples", f"{_OWN}, with labels"),
+    "duals": Value("duals", "samples", _OWN),
+    "dual changes": Value("changes of duals", "samples", _OWN),
+    "probe margins": Value("margins of random weights", "samples", _OWN),
+    # By feature
+    "weights": Value("weights, as sums of shares", "features", _FEATURES),
+    "shares": Value("each client's share of the weights", "features", "nobody else's"),
+    "slopes": Value("slopes of cutting planes", "features", f"{_FEATURES}, by bucket"),
+    "probe shares": Value("weights of random margins", "features", _FEATURES),
+    "statistics": Value("counts and sums for scaling", "statistics", _FEATURES),
+    "trial weights": Value("weights of a trial point", None, _FEATURES, open_only=True),
+    "released weights": Value("weights of the model", None, "the model", "the model"),
+    "released scaling": Value("scaling of the model", None, "the model", "the model"),
+    # Totals
+    "losses": Value("losses of a client, added up", "totals", "nobody else's"),
+    "products": Value("inner products of feature sums", "totals", "nobody else's"),
+    "offsets": Value("offsets of planes, by bucket", "buckets", "nobody else's"),
+    "grand totals": Value("totals of all clients", "totals", "the one that opens them"),
+    "P and D": Value("P and D, or a length", None, "the one that opens them"),
+    "step totals": Value("D along a direction", None, "the one that opens them"),
+    "search totals": Value("P along a search", None, "the one that opens them"),
+    "Gram and offsets": Value(
+        "offsets by bucket, products of slopes", None, "the one that opens them"
+    ),
+    # Said by the server, or public
+    "schemes": Value("how vectors are sealed", None, _RECEIVER),
+    "group numbers": Value("numbers of owner groups", None, _OWN),
+    "bucket numbers": Value("numbers of buckets", None, _OWN),
+    "holder counts": Value("how many hold a sample or feature", None, _OWN),
+    "positions": Value("which samples are drawn or told", None, _OWN),
+    "grids": Value("grids of numbers", None, _RECEIVER),
+    "factors": Value("factors of the safe step", None, _OWN),
+    "steps": Value("steps and where planes touch", None, _RECEIVER),
+    "plane weights": Value("weights of planes", None, _RECEIVER),
+    "plane lengths": Value("lengths of slopes", None, _RECEIVER),
+    "random start": Value("random weights to start from", None, _FEATURES),
+    "bounds": Value("bounds on rows, as powers of two", None, "nobody else's"),
+    "numbers": Value("counters and flags", None, _RECEIVER),
+    # Alignment
+    "pseudonyms": Value("keyed pseudonyms of IDs", None, "nobody else's"),
+    "feature names": Value("names of features, or pseudonyms", None, "nobody else's"),
+    "class names": Value("names of classes", None, "all clients", "all clients"),
+    "label tokens": Value("keyed tokens of ID and label", None, "nobody else's"),
+    "cell tokens": Value("keyed tokens of cells held twice", None, "nobody else's"),
+    "placement": Value("who counts which rows and columns", None, _OWN),
+    # Keys
+    "scheme parameters": Value("public parameters of schemes", None, "all clients"),
+    "keys": Value("the study's keys", "envelope", "all clients", "all clients"),
+    "key tags": Value("proofs of keys", None, "all clients", "all clients"),
+}

@@ -1,0 +1,196 @@
+"""Views on disk: all that one party of a run saw, a record after the other.
+
+A file is a line that says what it is, then frames: a length, a digest, msgpack. The
+first frame is the header, the last says how many records there are. It is written
+under another name and renamed when it is whole, so no reader meets a half of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+_MAGIC = b"hyfdca view 1\n"
+_FRAME = struct.Struct("<Q16s")  # length, digest
+_MOST_BYTES = 2**34  # of a frame
+_SERVER = "server.view"
+_CLIENT = "client-{}.view"
+
+Direction = Literal["down", "up", "opened", "sealed"]
+Size = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
+T = TypeVar("T")
+
+
+class ViewError(ValueError):
+    """A view that cannot be written or read; the message is one plain sentence."""
+
+
+class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Whose view it is, and of which run.
+
+    Parameters
+    ----------
+    party : int or None
+        The rank of a client; none for the server.
+    run : str
+        A random name: views of one run go together.
+    study, study_hash : str
+        Where the study file is, from the folder of the view, and the SHA-256 of it.
+    """
+
+    party: int | None
+    name: str
+    run: str
+    study: str
+    study_hash: str
+    profile: Literal["open", "sealed"]
+    encryption: str
+
+
+class Record(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+    """One thing seen: a message down or up, or numbers a client opened or sealed."""
+
+    phase: str
+    client: Size
+    direction: Direction
+    payload: bytes
+    kind: str = ""  # of numbers: by sample, by feature or totals
+    shape: tuple[Size, Size] = (0, 0)
+
+    def numbers(self) -> NDArray[np.float64]:
+        """Return the numbers that a client opened or sealed."""
+        if len(self.payload) != 8 * self.shape[0] * self.shape[1]:
+            raise ViewError("A view has numbers that do not fit their shape.")
+        return np.frombuffer(self.payload, "<f8").reshape(self.shape)
+
+
+class _End(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+    n_records: Size
+
+
+def view_path(folder: Path, party: int | None) -> Path:
+    """Return where the view of a party is; none stands for the server."""
+    return folder / (_SERVER if party is None else _CLIENT.format(party))
+
+
+def client_views(folder: Path) -> list[Path]:
+    """Return the views of clients in a folder, by name."""
+    return sorted(folder.glob(_CLIENT.format("*")))
+
+
+class ViewWriter:
+    """Writes a view; only ``close`` makes it one that others can read."""
+
+    def __init__(self, path: Path, header: Header) -> None:
+        self._path, self._partial = path, path.with_name(f".{path.name}.part")
+        self._n_records = 0
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._partial.unlink(missing_ok=True)
+            # For its owner only, like a key: there may be secrets in it.
+            self._file = os.fdopen(_owner_only(self._partial), "wb")
+            self._file.write(_MAGIC)
+        except OSError as error:
+            raise _unwritable(path, error) from None
+        self._write(header)
+
+    def write(self, record: Record) -> None:
+        """Append a record."""
+        self._write(record)
+        self._n_records += 1
+
+    def close(self) -> None:
+        """Finish the view and give it its name."""
+        self._write(_End(self._n_records))
+        try:
+            self._file.close()
+            self._partial.replace(self._path)
+        except OSError as error:
+            raise _unwritable(self._path, error) from None
+
+    def discard(self) -> None:
+        """Leave nothing behind; an older view stays as it was."""
+        with contextlib.suppress(OSError):
+            self._file.close()
+            self._partial.unlink(missing_ok=True)
+
+    def _write(self, content: msgspec.Struct) -> None:
+        body = msgspec.msgpack.encode(content)
+        try:
+            self._file.write(_FRAME.pack(len(body), xxhash.xxh3_128_digest(body)))
+            self._file.write(body)
+        except OSError as error:
+            raise _unwritable(self._path, error) from None
+
+
+def read_view(path: Path) -> tuple[Header, Iterator[Record]]:
+    """Return the header and the records of a view, which are read one by one.
+
+    Raises
+    ------
+    ViewError
+        If it is not there or, also while records are read, not whole.
+    """
+    frames = _frames(path)
+    header = _decoded(next(frames, b""), Header, path)
+    return header, _records(frames, path)
+
+
+def _records(frames: Iterator[bytes], path: Path) -> Iterator[Record]:
+    last, n_records = b"", -1
+    for frame in frames:
+        if n_records >= 0:
+            yield _decoded(last, Record, path)
+        last, n_records = frame, n_records + 1
+    if n_records < 0 or _decoded(last, _End, path).n_records != n_records:
+        raise _damaged(path)
+
+
+def _frames(path: Path) -> Iterator[bytes]:
+    """Return the contents of the frames, each checked by its digest."""
+    try:
+        with path.open("rb") as file:
+            if file.read(len(_MAGIC)) != _MAGIC:
+                raise ViewError(f"{path} is no view of a run; record one again.")
+            while start := file.read(_FRAME.size):
+                if len(start) < _FRAME.size:
+                    raise _damaged(path)
+                size, digest = _FRAME.unpack(start)
+                body = file.read(size) if size <= _MOST_BYTES else b""
+                if len(body) != size or xxhash.xxh3_128_digest(body) != digest:
+                    raise _damaged(path)
+                yield body
+    except OSError:
+        raise ViewError(
+            f"There is no view {path} to read; train with --record first."
+        ) from None
+
+
+def _decoded(body: bytes, kind: type[T], path: Path) -> T:
+    try:
+        decoded: Any = msgspec.msgpack.decode(body, type=kind)
+    except msgspec.MsgspecError:
+        raise _damaged(path) from None
+    content: T = decoded
+    return content
+
+
+def _owner_only(path: Path) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+
+
+def _damaged(path: Path) -> ViewError:
+    return ViewError(f"The view {path} is damaged or cut short; record it again.")
+
+
+def _unwritable(path: Path, error: OSError) -> ViewError:
+    return ViewError(f"Cannot write the view {path} ({error.strerror}).")

@@ -1,0 +1,67 @@
+"""Small studies to record and audit."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+from hyfdca.audit.report import Audit, audit_folder
+from hyfdca.outcome import train_file
+from hyfdca.seeds import stream
+
+N_ROWS, N_COLUMNS = 40, 9
+
+# Organisations: who has which rows and columns.
+HORIZONTAL = {
+    "north": (range(20), range(5)),
+    "city": (range(20, N_ROWS), range(5)),
+}
+TWO = {"north": (range(N_ROWS), range(3)), "city": (range(N_ROWS), range(3, 6))}
+THREE = {**TWO, "coast": (range(N_ROWS), range(6, N_COLUMNS))}
+GRID = {
+    "north": (range(20), range(4)),
+    "city": (range(20, N_ROWS), range(4)),
+    "coast": (range(20), range(4, 8)),
+    "south": (range(20, N_ROWS), range(4, 8)),
+}
+PAPER = {
+    "algorithm": '"hyfdca"',
+    "step": '"paper"',
+    "l2": "0.1",
+    "loss": '"logistic"',
+}
+
+
+def write_study(folder: Path, who, lacking=(), **settings) -> Path:
+    """Write a study of these organisations and their tables."""
+    random = stream(5, "audits")
+    X = random.normal(size=(N_ROWS, N_COLUMNS)) + 0.5
+    labels = X @ random.normal(size=N_COLUMNS) + random.normal(size=N_ROWS) > 0
+    chosen = {"name": '"audited"', "id_column": '"id"', "label_column": '"y"'}
+    chosen |= {"tol": "0.0", "max_rounds": "30", "encryption": '"none"', **settings}
+    lines = ["[study]", *(f"{key} = {value}" for key, value in chosen.items())]
+    for name, (rows, columns) in who.items():
+        lines += ["[[clients]]", f'name = "{name}"', f'data = "{name}.csv"']
+        if name in lacking:
+            lines.append("label = false")
+        with (folder / f"{name}.csv").open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["id", *(f"x{column}" for column in columns), "y"])
+            for row in rows:
+                cells = X[row, list(columns)].tolist()
+                writer.writerow([f"P{row}", *cells, "ill" if labels[row] else "well"])
+    path = folder / "study.toml"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def record(folder: Path, who, clients=(), lacking=(), **settings) -> Path:
+    """Train such a study, recorded; return the folder of its views."""
+    path = write_study(folder, who, lacking, **settings)
+    train_file(path, folder / "out", lambda *_: None, list(clients))
+    return folder / "out"
+
+
+def audited(folder: Path, who, **given) -> Audit:
+    """Record a study and audit it."""
+    return audit_folder(record(folder, who, **given))
