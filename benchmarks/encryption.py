@@ -30,7 +30,7 @@ from hyfdca.participation import complete
 from hyfdca.runtimes.inprocess import Traffic
 from hyfdca.training import Training, TrainingSettings, split_blocks
 
-REPETITIONS = 7
+TURNS, REPETITIONS = 3, 5
 PROFILES: tuple[Profile, ...] = ("open", "sealed")
 LIMITS = {
     Encryption(): 3,
@@ -108,11 +108,11 @@ def _round(table: Table) -> None:
     counter = Counter()
     counter.watch(sealed.training)
     sealed.one()
-    # In turn, so that both see the same machine.
-    times = np.array([(plain.one(), sealed.one()) for _ in range(REPETITIONS)])
-    without, with_it = np.median(times, axis=0)
+    # In turn, so that both see the same machine; several in a row, as in a training.
+    turns = [(plain.some(), sealed.some()) for _ in range(TURNS)]
+    without, with_it = np.median(np.array(turns), axis=(0, 2))
     cost = measure(SCHEMES["bfv"]())
-    n_rounds = REPETITIONS + 1
+    n_rounds = TURNS * REPETITIONS + 1
     one_by_one = 1e-9 * (
         counter.sealed / n_rounds * cost.encrypt_ns
         + counter.opened / n_rounds * cost.decrypt_ns
@@ -137,6 +137,10 @@ class _Rounds:
         self.training = training
         training.driver.run(training.server.set_up(), Traffic())
         self.one()  # compile before the clock starts
+
+    def some(self) -> list[float]:
+        """Return the seconds of some rounds."""
+        return [self.one() for _ in range(REPETITIONS)]
 
     def one(self) -> float:
         """Return the seconds of a round."""

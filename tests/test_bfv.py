@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import io
-import subprocess
-import sys
+import mmap
+import tempfile
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -214,134 +213,95 @@ def test_a_key_of_other_parameters_is_refused():
 class Trickle(io.BytesIO):
     """A pipe that gives and takes little at a time."""
 
-    def readinto(self, room):
-        """Read at most a page."""
-        return super().readinto(memoryview(room)[:4000])
+    def read(self, size=-1):
+        """Read at most some bytes."""
+        return super().read(min(size, 5))
 
     def write(self, content):
-        """Write at most a page."""
-        return super().write(memoryview(content)[:4000])
+        """Write at most some bytes."""
+        return super().write(memoryview(content)[:5])
+
+
+def server_of(profile):
+    """Return a worker that shares memory with this process, being in it."""
+    parameters = PROFILES[profile]
+    memory = mmap.mmap(-1, bfv_worker.shared_size(parameters))
+    shared = bfv_worker.shared_arrays(memory, parameters)
+    return bfv_worker.Server(blocks_of(profile), shared)
 
 
 def asked(*requests):
     """Return requests as they are written to the pipe."""
-    pipe = io.BytesIO()
-    for letter, count, content in requests:
-        array = np.frombuffer(content, np.uint8)
-        bfv_worker.send(pipe, letter, count, array)
-    return pipe.getvalue()
+    return b"".join(bfv_worker.MESSAGE.pack(*request) for request in requests)
 
 
-def answered(content, sizes):
-    """Return the answers: letter, count, bytes; ``sizes`` are of a block, by letter."""
-    answers, start = [], 0
-    while start < len(content):
-        letter, count = bfv_worker.REQUEST.unpack_from(content, start)
-        start += bfv_worker.REQUEST.size
-        size = count * sizes[letter]
-        answers.append((letter, count, content[start : start + size]))
-        start += size
-    return answers
-
-
-def conversation(profile, *requests):
+def conversation(server, *requests):
     """Have a worker in this process answer, until there is nothing more."""
-    key = key_of(profile)
-    first = (LETTERS[profile], len(key), key)
     answers = Trickle()
     with pytest.raises(EOFError):
-        bfv_worker.serve(Trickle(asked(first, *requests)), answers)
-    sizes = {b"s": PROFILES[profile].block_bytes, b"o": 8 * 4096, b"x": 1}
-    return answered(answers.getvalue(), sizes)
+        server.serve(Trickle(asked(*requests)), answers)
+    found, content = [], io.BytesIO(answers.getvalue())
+    while header := content.read(bfv_worker.MESSAGE.size):
+        letter, count = bfv_worker.MESSAGE.unpack(header)
+        is_failed = letter == bfv_worker.FAILED
+        found.append((letter, content.read(count) if is_failed else count))
+    return found
 
 
 @BOTH
-def test_a_worker_seals_and_opens_as_this_process_does(profile):
+@pytest.mark.parametrize("n_blocks", [0, 1, bfv_worker.MOST_BLOCKS])
+def test_a_worker_seals_and_opens_as_this_process_does(profile, n_blocks):
     """What one seals the other opens, in both directions, and none is no block."""
-    parameters, blocks = PROFILES[profile], blocks_of(profile)
-    numbers = numbers_for(profile, 2)
-    here = blocks.seal(numbers)
-    sealed, nothing, opened = conversation(
-        profile,
-        (b"s", 2, numbers.tobytes()),
-        (b"s", 0, b""),
-        (b"o", 2, here.tobytes()),
-    )
-    assert sealed[:2] == (b"s", 2)
-    rows = np.frombuffer(sealed[2], np.uint8).reshape(2, parameters.block_bytes)
-    np.testing.assert_array_equal(blocks.open(rows), numbers)
-    assert nothing == (b"s", 0, b"")
-    assert opened[:2] == (b"o", 2)
-    np.testing.assert_array_equal(
-        np.frombuffer(opened[2], np.int64).reshape(2, 4096), numbers
-    )
+    server, blocks = server_of(profile), blocks_of(profile)
+    numbers, size = numbers_for(profile, n_blocks), PROFILES[profile].block_bytes
+    server.shared.numbers[:n_blocks] = numbers
+    assert conversation(server, (b"s", n_blocks)) == [(b"s", n_blocks)]
+    sealed = server.shared.sealed[: n_blocks * size].reshape(n_blocks, size)
+    np.testing.assert_array_equal(blocks.open(sealed), numbers)
+    sealed[:] = blocks.seal(numbers)
+    server.shared.numbers[:] = 0
+    assert conversation(server, (b"o", n_blocks)) == [(b"o", n_blocks)]
+    np.testing.assert_array_equal(server.shared.numbers[:n_blocks], numbers)
 
 
 @BOTH
 def test_a_worker_says_what_is_wrong_and_goes_on(profile):
     """Blocks that do not open, numbers that do not fit: a message, then the next."""
-    parameters = PROFILES[profile]
-    numbers = numbers_for(profile, 1)
-    garbage = bytes([255]) * parameters.block_bytes
-    too_large = np.full((1, 4096), 2**62).tobytes()
-    wrong, larger, right = conversation(
-        profile,
-        (b"o", 1, garbage),
-        (b"s", 1, too_large),
-        (b"s", 1, numbers.tobytes()),
-    )
-    assert wrong[0] == larger[0] == bfv_worker.FAILED
-    assert b"no ciphertext" in wrong[2]
-    rows = np.frombuffer(right[2], np.uint8).reshape(1, -1)
-    np.testing.assert_array_equal(blocks_of(profile).open(rows), numbers)
+    server = server_of(profile)
+    server.shared.numbers[:] = 2**62
+    server.shared.sealed[:] = 255
+    most = bfv_worker.MOST_BLOCKS
+    wrong, larger, many = conversation(server, (b"o", 1), (b"s", 1), (b"s", most + 1))
+    assert wrong[0] == larger[0] == many[0] == bfv_worker.FAILED
+    assert b"no ciphertext" in wrong[1]
+    assert b"there is room for 8 blocks, not 9" in many[1]
+    server.shared.numbers[:1] = numbers_for(profile, 1)
+    assert conversation(server, (b"s", 1)) == [(b"s", 1)]
 
 
-@pytest.mark.parametrize("size", [0, 5, 9, 100])
+@pytest.mark.parametrize("size", [0, 5, 100])
 def test_a_worker_ends_when_its_pipe_does(size):
-    """Also in the middle of a request."""
+    """Also in the middle of a request, and of its key."""
+    with pytest.raises(EOFError):
+        server_of("compact").serve(io.BytesIO(asked((b"s", 1))[:size]), io.BytesIO())
     key = key_of("compact")
-    started = asked((b"c", len(key), key))
-    request = asked((b"s", 1, numbers_for("compact", 1).tobytes()))[:size]
+    started = asked((b"c", len(key))) + key
     with pytest.raises(EOFError):
-        bfv_worker.serve(io.BytesIO(started + request), io.BytesIO())
-    with pytest.raises(EOFError):
-        bfv_worker.serve(io.BytesIO(started[:size]), io.BytesIO())
+        bfv_worker.begin(io.BytesIO(started[:size]), -1)
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
 @BOTH
-def test_a_worker_process_keeps_the_key_to_itself(profile):
-    """Neither its command line nor its environment nor its words show it."""
-    key, numbers = key_of(profile), numbers_for(profile, 2)
-    command = [sys.executable, "-m", "hyfdca.crypto.bfv_worker"]
-    with subprocess.Popen(  # noqa: S603  # ourselves
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        bufsize=0,
-    ) as process:
-        requests = asked((LETTERS[profile], len(key), key))
-        requests += asked((b"s", 2, numbers.tobytes()))
-        process.stdin.write(requests)
-        answer = np.empty(
-            bfv_worker.REQUEST.size + 2 * PROFILES[profile].block_bytes, np.uint8
-        )
-        bfv_worker.receive(process.stdout, answer)
-        of_process = Path(f"/proc/{process.pid}")
-        seen = (of_process / "cmdline").read_bytes()
-        seen += (of_process / "environ").read_bytes()
-        left, errors = process.communicate()
-    assert process.returncode == 0
-    assert left == errors == b""
-    pieces = [key[start : start + 8] for start in range(0, len(key) - 8, 8)]
-    telling = [piece for piece in pieces if len(set(piece)) > 4]
-    assert telling
-    assert not any(piece in seen for piece in telling)
-    assert not any(piece.hex().encode() in seen for piece in telling)
-    rows = answer[bfv_worker.REQUEST.size :].reshape(2, -1)
-    np.testing.assert_array_equal(blocks_of(profile).open(rows), numbers)
+def test_a_worker_takes_its_key_from_the_pipe(profile):
+    """Parameters, key and shared memory make a worker."""
+    key, parameters = key_of(profile), PROFILES[profile]
+    with tempfile.TemporaryFile() as file:
+        file.truncate(bfv_worker.shared_size(parameters))
+        pipe = Trickle(asked((LETTERS[profile], len(key))) + key)
+        server = bfv_worker.begin(pipe, file.fileno())
+        server.shared.numbers[:2] = numbers = numbers_for(profile, 2)
+        server.answer(b"s", 2)
+    sealed = server.shared.sealed[: 2 * parameters.block_bytes].reshape(2, -1)
+    np.testing.assert_array_equal(blocks_of(profile).open(sealed), numbers)
 
 
 def test_a_cipher_has_its_work_done_where_it_is_told():

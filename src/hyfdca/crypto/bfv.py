@@ -108,7 +108,8 @@ class BfvAddition:
 
     def dump(self, ciphertexts: ResidueArray) -> ByteArray:
         """Return residues without the bytes that are always zero."""
-        content = cut(ciphertexts.reshape(-1), self._parameters.residue_bytes)
+        room = np.empty(self._parameters.room(len(ciphertexts)), np.uint8)
+        content = cut(ciphertexts.reshape(-1), self._parameters.residue_bytes, room)
         return content.reshape(len(ciphertexts), self.block_bytes)
 
     def zeros(self, n_blocks: int) -> ResidueArray:

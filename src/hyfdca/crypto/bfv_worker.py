@@ -1,79 +1,111 @@
-"""A process that seals and opens BFV blocks, asked through its standard input.
+"""A process that seals and opens BFV blocks for the one that started it.
 
-SEAL's calls hold Python's lock, so only processes use several cores. The key comes
-through the pipe: not on the command line, not in the environment, not in a file.
-
-A request is a letter, a count and the blocks; the answer is a letter and the blocks,
-or ``x`` and a message. The first request is the parameters and the key.
+SEAL's calls hold Python's lock, so only processes use several cores. Blocks are in
+memory that both processes share and nobody else can reach; through the pipe go the key
+(not on the command line, not in the environment, not in a file), then requests: a
+letter and a count. The answer is the same, or ``x`` and a message.
 """
 
 from __future__ import annotations
 
 import contextlib
+import mmap
 import resource
 import struct
-from typing import IO
+import sys
+from dataclasses import dataclass
+from typing import IO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hyfdca.crypto.bfv_blocks import COMPACT, FULL, BfvBlocks
+from hyfdca.crypto.bfv_blocks import COMPACT, FULL, BfvBlocks, BfvParameters
 
-REQUEST = struct.Struct("<cQ")  # letter, number of blocks or bytes
+MOST_BLOCKS = 8  # at a time
+MESSAGE = struct.Struct("<cQ")  # letter, number of blocks or bytes
 FAILED = b"x"
 PROFILES = {b"f": FULL, b"c": COMPACT}
 LETTERS = {"seal": b"s", "open": b"o"}
 
 
-def receive(pipe: IO[bytes], room: NDArray[np.uint8]) -> None:
-    """Fill an array from a pipe."""
-    view = room.data
-    while view:
-        n_read = pipe.readinto(view)  # type: ignore[attr-defined]
-        if not n_read:
+class Shared(NamedTuple):
+    """Room for numbers and for ciphertexts, in memory that two processes share."""
+
+    numbers: NDArray[np.int64]
+    sealed: NDArray[np.uint8]
+
+
+def shared_size(parameters: BfvParameters) -> int:
+    """Return the bytes of shared memory."""
+    numbers = MOST_BLOCKS * parameters.ring_degree * 8
+    return numbers + parameters.room(MOST_BLOCKS)
+
+
+def shared_arrays(memory: mmap.mmap, parameters: BfvParameters) -> Shared:
+    """Return shared memory as the arrays that are in it."""
+    shape = (MOST_BLOCKS, parameters.ring_degree)
+    numbers = np.frombuffer(memory, np.int64, shape[0] * shape[1])
+    sealed = np.frombuffer(memory, np.uint8, offset=numbers.nbytes)
+    return Shared(numbers.reshape(shape), sealed)
+
+
+def receive(pipe: IO[bytes], size: int) -> bytes:
+    """Read so many bytes from a pipe."""
+    parts = []
+    while size:
+        part = pipe.read(size)
+        if not part:
             raise EOFError("the other side of the pipe is gone")
-        view = view[n_read:]
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)
 
 
-def send(
-    pipe: IO[bytes], letter: bytes, count: int, content: NDArray[np.uint8]
-) -> None:
+def send(pipe: IO[bytes], letter: bytes, count: int, content: bytes = b"") -> None:
     """Write a message to a pipe."""
-    for view in (memoryview(REQUEST.pack(letter, count)), content.data):
-        left = view
-        while left:
-            left = left[pipe.write(left) :]
+    left = memoryview(MESSAGE.pack(letter, count) + content)
+    while left:
+        left = left[pipe.write(left) :]
 
 
-def _answer(
-    blocks: BfvBlocks, letter: bytes, count: int, pipe: IO[bytes]
-) -> NDArray[np.uint8]:
-    parameters = blocks.parameters
-    if letter == LETTERS["seal"]:
-        numbers = np.empty((count, parameters.ring_degree), np.int64)
-        receive(pipe, numbers.reshape(-1).view(np.uint8))
-        return blocks.seal(numbers).reshape(-1)
-    sealed = np.empty((count, parameters.block_bytes), np.uint8)
-    receive(pipe, sealed.reshape(-1))
-    return blocks.open(sealed).reshape(-1).view(np.uint8)
+@dataclass
+class Server:
+    """Answers requests about blocks in shared memory."""
+
+    blocks: BfvBlocks
+    shared: Shared
+
+    def answer(self, letter: bytes, count: int) -> None:
+        """Seal or open the first blocks in shared memory."""
+        numbers, sealed = self.shared
+        if count > MOST_BLOCKS:
+            raise ValueError(f"there is room for {MOST_BLOCKS} blocks, not {count}")
+        if letter == LETTERS["seal"]:
+            self.blocks.seal_into(sealed, numbers[:count])
+            return
+        size = self.blocks.parameters.block_bytes
+        rows = sealed[: count * size].reshape(count, size)
+        self.blocks.open_into(numbers[:count], rows)
+
+    def serve(self, asked: IO[bytes], answers: IO[bytes]) -> None:
+        """Answer until the pipe is closed."""
+        while True:
+            letter, count = MESSAGE.unpack(receive(asked, MESSAGE.size))
+            try:
+                self.answer(letter, count)
+                send(answers, letter, count)
+            except ValueError as error:
+                text = str(error).encode()
+                send(answers, FAILED, len(text), text)
 
 
-def serve(asked: IO[bytes], answers: IO[bytes]) -> None:
-    """Answer requests until the pipe is closed."""
-    header = np.empty(REQUEST.size, np.uint8)
-    receive(asked, header)
-    letter, size = REQUEST.unpack(header.tobytes())
-    key = np.empty(size, np.uint8)
-    receive(asked, key)
-    blocks = BfvBlocks(PROFILES[letter], key.tobytes())
-    while True:
-        receive(asked, header)
-        letter, count = REQUEST.unpack(header.tobytes())
-        try:
-            send(answers, letter, count, _answer(blocks, letter, count, asked))
-        except ValueError as error:
-            text = np.frombuffer(str(error).encode(), np.uint8)
-            send(answers, FAILED, len(text), text)
+def begin(asked: IO[bytes], file_number: int) -> Server:
+    """Take parameters and key from the pipe, and the memory by its file number."""
+    letter, size = MESSAGE.unpack(receive(asked, MESSAGE.size))
+    parameters = PROFILES[letter]
+    blocks = BfvBlocks(parameters, receive(asked, size))
+    memory = mmap.mmap(file_number, shared_size(parameters))
+    return Server(blocks, shared_arrays(memory, parameters))
 
 
 def main() -> None:
@@ -84,7 +116,7 @@ def main() -> None:
         open(1, "wb", buffering=0) as answers,
         contextlib.suppress(EOFError, BrokenPipeError, KeyboardInterrupt),
     ):
-        serve(asked, answers)
+        begin(asked, int(sys.argv[1])).serve(asked, answers)
 
 
 if __name__ == "__main__":

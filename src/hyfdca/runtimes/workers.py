@@ -1,13 +1,13 @@
 """Processes that seal and open BFV blocks, so that all cores work on encryption.
 
-They are started when there is first much to do, get the key through a pipe, and end
-with the process that started them.
+They are started when there is first much to do, get the key through a pipe, share
+memory for blocks with this process, and end with it.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
+import mmap
 import os
 import queue
 import subprocess
@@ -22,11 +22,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hyfdca.crypto.bfv_blocks import FULL, BfvBlocks, BfvParameters
-from hyfdca.crypto.bfv_worker import FAILED, LETTERS, REQUEST, receive, send
+from hyfdca.crypto.bfv_worker import (
+    FAILED,
+    LETTERS,
+    MESSAGE,
+    MOST_BLOCKS,
+    receive,
+    send,
+    shared_arrays,
+    shared_size,
+)
 
-_CHUNK = 8  # blocks that a process gets at a time
 _FEW = 16  # blocks that are not worth a process
-_PIPE_BYTES = 1 << 20
 
 # glibc gives large pieces of memory back to the system at once, and asks for them anew
 # with every ciphertext; told not to, SEAL is a third faster.
@@ -35,39 +42,44 @@ _MEMORY = {"MALLOC_MMAP_THRESHOLD_": _KEPT, "MALLOC_TRIM_THRESHOLD_": _KEPT}
 
 
 class Worker:
-    """One process and the pipes to it."""
+    """One process, the pipes to it and the memory shared with it."""
 
     def __init__(self, parameters: BfvParameters, key: bytes) -> None:
+        # Memory that has no name: only who is given its number can reach it.
+        file_number = os.memfd_create("blocks")
+        os.ftruncate(file_number, shared_size(parameters))
+        self._parameters = parameters
+        memory = mmap.mmap(file_number, shared_size(parameters))
+        self._shared = shared_arrays(memory, parameters)
         # -P: nothing of the current folder is imported where the key is.
         command = [sys.executable, "-P", "-m", "hyfdca.crypto.bfv_worker"]
         self._process = subprocess.Popen(  # noqa: S603  # our own module
-            command,
+            [*command, str(file_number)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             bufsize=0,
             env={**os.environ, **_MEMORY},
+            pass_fds=[file_number],
         )
+        os.close(file_number)
         assert self._process.stdin is not None  # noqa: S101  # for the type checker
         assert self._process.stdout is not None  # noqa: S101
         self._asked, self._answers = self._process.stdin, self._process.stdout
-        for pipe in (self._asked, self._answers):
-            with contextlib.suppress(AttributeError, OSError):  # Linux has this
-                fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
-        letter = b"f" if parameters == FULL else b"c"
-        send(self._asked, letter, len(key), np.frombuffer(key, np.uint8))
+        send(self._asked, b"f" if parameters == FULL else b"c", len(key), key)
 
     def work(self, what: str, rows: NDArray[Any], out: NDArray[Any]) -> None:
         """Have some blocks sealed or opened, into ``out``."""
-        content = np.ascontiguousarray(rows).reshape(-1).view(np.uint8)
-        send(self._asked, LETTERS[what], len(rows), content)
-        header = np.empty(REQUEST.size, np.uint8)
-        receive(self._answers, header)
-        letter, count = REQUEST.unpack(header.tobytes())
+        numbers, room = self._shared
+        sealed = room[: len(rows) * self._parameters.block_bytes]
+        sealed = sealed.reshape(len(rows), -1)
+        both: list[NDArray[Any]] = [numbers[: len(rows)], sealed]
+        given, made = both if what == "seal" else reversed(both)
+        given[:] = rows
+        send(self._asked, LETTERS[what], len(rows))
+        letter, count = MESSAGE.unpack(receive(self._answers, MESSAGE.size))
         if letter == FAILED:
-            text = np.empty(count, np.uint8)
-            receive(self._answers, text)
-            raise ValueError(text.tobytes().decode())
-        receive(self._answers, out.reshape(-1).view(np.uint8))
+            raise ValueError(receive(self._answers, count).decode())
+        out[:] = made
 
     def close(self) -> None:
         """Let the process end."""
@@ -94,7 +106,8 @@ class BfvWorkers:
 
     def is_worth(self, n_blocks: int) -> bool:
         """Return whether so many blocks are better done by several processes."""
-        return self._n_workers > 1 and n_blocks >= _FEW
+        can_share = hasattr(os, "memfd_create")  # Linux
+        return can_share and self._n_workers > 1 and n_blocks >= _FEW
 
     def work(self, what: str, rows: NDArray[Any]) -> NDArray[Any]:
         """Have blocks sealed or opened."""
@@ -107,7 +120,7 @@ class BfvWorkers:
         free, threads = self._started
 
         def chunk(first: int) -> None:
-            last = first + _CHUNK
+            last = first + MOST_BLOCKS
             worker = free.get()
             try:
                 worker.work(what, rows[first:last], out[first:last])
@@ -118,7 +131,7 @@ class BfvWorkers:
             finally:
                 free.put(worker)
 
-        list(threads.map(chunk, range(0, n_blocks, _CHUNK)))
+        list(threads.map(chunk, range(0, n_blocks, MOST_BLOCKS)))
         return out
 
     @property
@@ -128,11 +141,13 @@ class BfvWorkers:
 
     @cached_property
     def _processes(self) -> tuple[queue.SimpleQueue[Worker], ThreadPoolExecutor]:
-        workers = [Worker(self._parameters, self._key) for _ in range(self._n_workers)]
+        # One more than cores: while blocks are handed over nobody waits.
+        n_processes = self._n_workers + 1
+        workers = [Worker(self._parameters, self._key) for _ in range(n_processes)]
         free: queue.SimpleQueue[Worker] = queue.SimpleQueue()
         for worker in workers:
             free.put(worker)
-        threads = ThreadPoolExecutor(self._n_workers)
+        threads = ThreadPoolExecutor(n_processes)
         weakref.finalize(self, _end, workers, threads)
         return free, threads
 
