@@ -18,6 +18,7 @@ import numpy as np
 from benchmarks import problems
 from benchmarks.problems import Table
 from benchmarks.reference import fastest_linear_svc
+from hyfdca.algorithms.bundle import BundleSettings
 from hyfdca.algorithms.draws import HyfdcaSettings
 from hyfdca.algorithms.problem import Profile
 from hyfdca.bench.crypto import measure
@@ -31,7 +32,11 @@ from hyfdca.runtimes.inprocess import Traffic
 from hyfdca.training import Training, TrainingSettings, split_blocks
 
 TURNS, REPETITIONS = 3, 5
-PROFILES: tuple[Profile, ...] = ("open", "sealed")
+WAYS: tuple[tuple[str, Profile, BundleSettings], ...] = (
+    ("open, 40 sub-groups", "open", BundleSettings(sub_groups=40)),
+    ("open", "open", BundleSettings()),
+    ("sealed", "sealed", BundleSettings()),
+)
 LIMITS = {
     Encryption(): 3,
     Encryption("stream"): 6,
@@ -154,12 +159,16 @@ def _training(table: Table) -> None:
     objective = Objective(table.X, table.y, make_loss("hinge"), problems.COVTYPE_3.l2)
     bound = reference_optimum(objective, 1e-5).dual
     theirs = fastest_linear_svc(objective, bound)
-    for profile in PROFILES:
+    for way, profile, settings in WAYS:
         for encryption, limit in LIMITS.items():
             best, n_rounds = float("inf"), 0
-            for _ in range(3):
+            for _ in range(2):
                 training = problems.training(
-                    problems.COVTYPE_3, table, profile=profile, encryption=encryption
+                    problems.COVTYPE_3,
+                    table,
+                    profile=profile,
+                    bundle=settings,
+                    encryption=encryption,
                 )
                 started = time.perf_counter()
                 training.finish()
@@ -167,7 +176,7 @@ def _training(table: Table) -> None:
                 n_rounds = len(training.history)
             scheme = f"{encryption.scheme} {encryption.precision}"
             print(
-                f"{profile}, {scheme}: {best:.2f} s in {n_rounds} rounds; LinearSVC "
+                f"{way}; {scheme}: {best:.2f} s in {n_rounds} rounds; LinearSVC "
                 f"{theirs:.2f} s; ratio {best / theirs:.1f}"
                 + (f" (at most {limit})" if limit else ""),
                 flush=True,

@@ -149,11 +149,14 @@ class BlockMap:
         Elsewhere in these blocks are zeros, or the ``rest``: a vector of all items, in
         which the numbers already are.
         """
+        if items is None and self.is_one_run:
+            filled = np.empty((self.n_blocks, self.n_slots), np.int64)
+            flat = filled.reshape(-1)
+            flat[: numbers.size], flat[numbers.size :] = numbers.reshape(-1), 0
+            return filled
         blocks = self.covering(items)
         filled = np.zeros((len(blocks), self.n_slots), np.int64)
-        if items is None and self.is_one_run:
-            filled.reshape(-1)[: numbers.size] = numbers.reshape(-1)
-        elif rest is not None:
+        if rest is not None:
             places = self._contents[blocks]
             filled[places >= 0] = rest.reshape(-1)[places[places >= 0]]
         else:

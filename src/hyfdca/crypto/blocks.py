@@ -111,8 +111,10 @@ class BlockSealer:
         if not is_there.any():
             n_items = arrangement.n_items if items is None else len(items)
             return np.zeros((n_items, width), np.int64)
-        filled = np.zeros((n_blocks, cipher.n_slots), np.int64)
-        filled[is_there] = cipher.open(sealed)
+        filled = cipher.open(sealed)
+        if not is_there.all():
+            opened, filled = filled, np.zeros((n_blocks, cipher.n_slots), np.int64)
+            filled[is_there] = opened
         return blocks.read(filled, items)
 
 
@@ -145,6 +147,9 @@ class BlockAdder:
 
     def add(self, total: Blocks, where: Any, vector: Blocks) -> None:
         """Add in place."""
+        if vector.is_there.all() and not total.is_there[where].any():
+            total.rows[where], total.is_there[where] = vector.rows, True
+            return
         places = np.arange(len(total.rows))[where]
         is_new = vector.is_there & ~total.is_there[places]
         total.rows[places[is_new]] = vector.rows[is_new]
