@@ -20,7 +20,7 @@ from hyfdca.crypto.schemes import (
     new_keys,
     public_parameters,
 )
-from hyfdca.crypto.stream import StreamAdder
+from hyfdca.crypto.stream_sums import StreamAdder
 from hyfdca.participation import cyclic
 from hyfdca.protocol.client import ClientSession
 from hyfdca.protocol.server import ServerSession

@@ -17,7 +17,8 @@ from hypothesis.extra.numpy import arrays
 
 from hyfdca.crypto.arrangement import Arrangement
 from hyfdca.crypto.schemes import Encryption, Sealers, new_keys
-from hyfdca.crypto.stream import StreamAdder, StreamSealer
+from hyfdca.crypto.stream import StreamSealer
+from hyfdca.crypto.stream_sums import StreamAdder
 from tests.holdings import subsets
 
 KEY = bytes(range(32))

@@ -17,7 +17,8 @@ from hyfdca.crypto.arrangement import Arrangement
 from hyfdca.crypto.base import Adder, Sealer
 from hyfdca.crypto.blocks import BlockAdder, BlockSealer
 from hyfdca.crypto.plain import PlainAdder, PlainSealer
-from hyfdca.crypto.stream import StreamAdder, StreamSealer
+from hyfdca.crypto.stream import StreamSealer
+from hyfdca.crypto.stream_sums import StreamAdder
 
 SchemeName = Literal["bfv", "paillier", "paillier-single", "stream", "none"]
 Precision = Literal["full", "compact"]
