@@ -48,11 +48,14 @@ def found_by(run: Training) -> Any:
 
 
 def _arrays_of(half: Any) -> dict[str, Any]:
-    """Return the arrays that a client keeps: duals, margins, weights, shares."""
+    """Return the arrays that a client keeps: duals, margins, weights, shares.
+
+    But for margins as they were sent, which only packed schemes need.
+    """
     return {
         name: _bits(value)
         for name, value in vars(half).items()
-        if isinstance(value, np.ndarray) or name == "_delivered"
+        if name != "_sent" and (isinstance(value, np.ndarray) or name == "_delivered")
     }
 
 

@@ -10,6 +10,7 @@ from hyfdca.algorithms.holder import Holder
 from hyfdca.algorithms.problem import Block, Problem
 from hyfdca.algorithms.sealing import Rows
 from hyfdca.algorithms.shown_shares import ShownShares
+from hyfdca.axis import IntArray
 from hyfdca.crypto.fixedpoint import GridOverflowError
 from hyfdca.crypto.schemes import Sealers
 from hyfdca.losses import FloatArray
@@ -33,8 +34,8 @@ class DualHolder(Holder):
         self.weights = np.zeros((self.n_features, problem.n_outputs))
         self.share = np.zeros((self.n_features, problem.n_outputs))
         self.weights_step = 0.0  # of the grid that the weights' sum came on
-        # Margins as they were last sent: packed schemes replace whole blocks.
-        self._sent = np.zeros(self.duals.shape, np.int64)
+        # Margins as last sent, for packed schemes, which replace whole blocks.
+        self._sent: IntArray | None = None
         is_in_shares = np.diff(block.X.indptr) > 0
         if block.sample_weights is not None:
             is_in_shares &= np.any(block.sample_weights > 0, axis=1)
@@ -98,9 +99,15 @@ class DualHolder(Holder):
             numbers = self.encoded(margins, request.grid)
         except GridOverflowError:
             return m.TooLarge()
+        rest = self._noted(rows, numbers) if self.sealer("samples").is_packed else None
+        return m.Part(self.sealed_samples(numbers, request.grid, rows, rest))
+
+    def _noted(self, rows: Rows, numbers: IntArray) -> IntArray:
+        """Return the margins of all samples as they are sent with this message."""
+        if self._sent is None:
+            self._sent = np.zeros(self.duals.shape, np.int64)
         self._sent[rows] = numbers
-        sealed = self.sealed_samples(numbers, request.grid, rows, self._sent)
-        return m.Part(sealed)
+        return self._sent
 
     def opened_weights(self, sums: m.Sums) -> FloatArray:
         """Return what shares of this client's features add up to, over λN."""

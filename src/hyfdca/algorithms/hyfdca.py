@@ -258,7 +258,12 @@ class HyfdcaClient(DualHolder):
         return self.sample_part(change, request.grid, "to zero", rows)
 
     def _has_room(self, rows: Rows, change: FloatArray, grid: m.GridSpec) -> bool:
-        """Return whether duals stay in the range of a sum if all change them so."""
+        """Return whether duals stay in the range of a sum if all change them so.
+
+        Those whose domain has ends always do.
+        """
+        if math.isfinite(self.problem.loss.lipschitz):
+            return True
         holders = self.label_holders[rows, None]
         most = int(holders.max(initial=1) - 1).bit_length()
         room = math.ldexp(1.0, grid.limit_bits + most - grid.fraction_bits)

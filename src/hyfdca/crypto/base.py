@@ -26,6 +26,11 @@ def raw_bytes(values: NDArray[Any]) -> memoryview:
 class Sealer(Protocol):
     """A client's half: seals and opens vectors of whole numbers."""
 
+    @property
+    def is_packed(self) -> bool:
+        """Whether several items stand in one block, and are sent together."""
+        ...
+
     def seal(
         self,
         numbers: IntArray,

@@ -81,6 +81,8 @@ class BlockAddition(Protocol):
 class BlockSealer:
     """Puts numbers into blocks and has these sealed."""
 
+    is_packed = True
+
     def __init__(self, cipher: BlockCipher) -> None:
         self._cipher = cipher
 

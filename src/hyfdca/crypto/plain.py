@@ -17,6 +17,8 @@ _WIRE = np.dtype("<i8")
 class PlainSealer:
     """Writes whole numbers as they are."""
 
+    is_packed = False
+
     def seal(
         self,
         numbers: IntArray,

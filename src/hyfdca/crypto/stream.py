@@ -41,6 +41,8 @@ class StreamSealer:
         That the clients of the study share.
     """
 
+    is_packed = False
+
     def __init__(self, key: bytes) -> None:
         self._key = key
         self._begin()
