@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -11,6 +12,7 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import settings
 
+from hyfdca import cli
 from hyfdca.crypto import paillier_keys
 from hyfdca.crypto.paillier_keys import MODULUS_BITS, TEST_BITS
 from hyfdca.losses import FloatArray, Loss
@@ -95,3 +97,16 @@ def case(request: pytest.FixtureRequest, seed: int) -> Case:
 def small_paillier(monkeypatch):
     """Have the table of schemes take Paillier keys of 512 bits."""
     monkeypatch.setattr(paillier_keys, "MODULUS_BITS", (TEST_BITS, *MODULUS_BITS))
+
+
+@pytest.fixture
+def hyfdca(monkeypatch, capsys):
+    """Run the command in this process; return exit code, output and errors."""
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["hyfdca", *map(str, arguments)])
+        with pytest.raises(SystemExit) as caught:
+            cli.main()
+        return caught.value.code or 0, *capsys.readouterr()
+
+    return run

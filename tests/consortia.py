@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -103,3 +105,20 @@ def held() -> np.ndarray:
         columns = [NAMES.index(name) for name in organisation.columns]
         mask[np.ix_(organisation.rows, columns)] = True
     return mask
+
+
+def extra(organisation: str, line: str) -> Callable[[Files], None]:
+    """Return what adds a line to an organisation in a study file."""
+
+    def change(files):
+        files.organisations[organisation].extra = line
+
+    return change
+
+
+def assert_one_sentence(text: str) -> None:
+    """Check that a complaint is one plain sentence on a line of its own."""
+    assert text.endswith(".\n")
+    assert text.count("\n") == 1
+    assert not re.search(r"[.!?] ", text)
+    assert "Traceback" not in text

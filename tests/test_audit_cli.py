@@ -8,12 +8,11 @@ import pytest
 
 from hyfdca.runtimes.views import view_path
 from tests.audits import PAPER, TWO, record, write_study
-from tests.test_cli import hyfdca  # noqa: F401  # a fixture
 
 HINGE = {"loss": '"hinge"', "l2": "0.01", "max_rounds": "5"}
 
 
-def test_a_sealed_run_passes(hyfdca, tmp_path):  # noqa: F811
+def test_a_sealed_run_passes(hyfdca, tmp_path):
     """A sealed run is shown with its verdict, and the exit code is 0."""
     path = write_study(tmp_path, TWO, encryption='"stream"', **HINGE)
     out = tmp_path / "out"
@@ -25,7 +24,7 @@ def test_a_sealed_run_passes(hyfdca, tmp_path):  # noqa: F811
     assert "Nobody saw more than the trust model says" in shown
 
 
-def test_an_unencrypted_run_fails(hyfdca, tmp_path):  # noqa: F811
+def test_an_unencrypted_run_fails(hyfdca, tmp_path):
     """A run that seals nothing is a plain sentence and exit code 1."""
     out = record(tmp_path, TWO, **PAPER)
     code, shown, _ = hyfdca("audit", out)
@@ -42,7 +41,7 @@ def test_an_unencrypted_run_fails(hyfdca, tmp_path):  # noqa: F811
     ).items()
 
 
-def test_json_has_the_clients(hyfdca, tmp_path):  # noqa: F811
+def test_json_has_the_clients(hyfdca, tmp_path):
     """For programs, what a client could find out is there by group of its rows."""
     out = record(tmp_path, TWO, clients=["north"], encryption='"stream"', **PAPER)
     code, shown, _ = hyfdca("audit", out, "--json")
@@ -78,7 +77,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_bad_folders_are_one_sentence(case, hyfdca, tmp_path):  # noqa: F811
+def test_bad_folders_are_one_sentence(case, hyfdca, tmp_path):
     """What cannot be audited is one sentence and exit code 2."""
     spoil, expected = BAD[case]
     record(tmp_path, TWO, clients=["north"], **HINGE)
@@ -91,7 +90,7 @@ def test_bad_folders_are_one_sentence(case, hyfdca, tmp_path):  # noqa: F811
     assert len(errors.splitlines()) == 1
 
 
-def test_the_study_may_be_elsewhere(hyfdca, tmp_path):  # noqa: F811
+def test_the_study_may_be_elsewhere(hyfdca, tmp_path):
     """A study that was moved, tables and all, is found where --study says."""
     out = record(tmp_path, TWO, encryption='"stream"', **HINGE)
     moved = tmp_path / "moved"

@@ -64,7 +64,7 @@ def test_a_flipped_bit_anywhere_is_noticed(place, bit):
     """No bit of an envelope can be changed."""
     changed = bytearray(ENVELOPE)
     changed[place] ^= 1 << bit
-    refusal(bytes(changed))
+    assert SECRET.hex() not in refusal(bytes(changed))
 
 
 @given(length=st.integers(0, len(ENVELOPE) - 1))
@@ -82,8 +82,8 @@ def test_bytes_after_an_envelope_are_noticed():
 @given(garbage=st.binary(max_size=300))
 def test_garbage_is_no_envelope(garbage):
     """Whatever comes, EnvelopeError is all that is raised."""
-    refusal(garbage)
-    refusal(ENVELOPE[:18] + garbage)
+    assert "envelope" in refusal(garbage)
+    assert refusal(ENVELOPE[:18] + garbage).endswith(".")
 
 
 @pytest.mark.parametrize(

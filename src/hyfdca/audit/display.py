@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -83,12 +85,18 @@ def _figures(score: Score) -> tuple[str, str, str, str]:
     )
 
 
+def _table_of_numbers(title: str, of: str, names: Sequence[str]) -> Table:
+    table = Table(title=title, title_justify="left")
+    table.add_column(of, style="bold")
+    for name in names:
+        table.add_column(name, justify="right")
+    return table
+
+
 def _client_table(audit: Audit, client: ClientAudit) -> Table:
     title = f"What {escape(client.name)} could make of the others' part of its rows"
-    table = Table(title=title, title_justify="left")
-    table.add_column("shared with", style="bold")
-    for name in ("rows", "Gram error", "known rows", "error", "found"):
-        table.add_column(name, justify="right")
+    names = ("rows", "Gram error", "known rows", "error", "found")
+    table = _table_of_numbers(title, "shared with", names)
     for rotation in client.rotations:
         others = ", ".join(escape(audit.names[o]) for o in rotation.group.others)
         gram = "-" if rotation.gram_error is None else f"{rotation.gram_error:.2g}"
@@ -105,10 +113,8 @@ def _client_table(audit: Audit, client: ClientAudit) -> Table:
 
 def _columns_table(audit: Audit, client: ClientAudit) -> Table:
     title = f"What {escape(client.name)} could make of others' rows, in shared columns"
-    table = Table(title=title, title_justify="left")
-    table.add_column("rows of", style="bold")
-    for name in ("rows", "columns", "tries", "found", "direction"):
-        table.add_column(name, justify="right")
+    names = ("rows", "columns", "tries", "found", "direction")
+    table = _table_of_numbers(title, "rows of", names)
     for found in client.columns:
         table.add_row(
             escape(audit.names[found.other]),
