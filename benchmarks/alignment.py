@@ -12,7 +12,7 @@ from hyfdca.axis import IntArray
 from hyfdca.consortium import Member, align
 from hyfdca.crypto.schemes import Encryption
 from hyfdca.protocol.alignment_messages import AlignmentSettings
-from hyfdca.runtimes.inprocess import Traffic
+from hyfdca.runtimes.driver import Traffic
 from hyfdca.secrecy import fresh_secrecy
 from hyfdca.seeds import stream
 from hyfdca.tables import Table, stored_densely

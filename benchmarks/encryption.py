@@ -28,7 +28,7 @@ from hyfdca.layout import layout_of
 from hyfdca.losses import make_loss
 from hyfdca.objective import Objective, reference_optimum
 from hyfdca.participation import complete
-from hyfdca.runtimes.inprocess import Traffic
+from hyfdca.runtimes.driver import Traffic
 from hyfdca.training import Training, TrainingSettings, split_blocks
 
 TURNS, REPETITIONS = 3, 5

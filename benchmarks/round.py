@@ -17,7 +17,7 @@ from hyfdca.layout import layout_of
 from hyfdca.losses import FloatArray, make_loss
 from hyfdca.participation import complete
 from hyfdca.partition import deal_nonzeros
-from hyfdca.runtimes.inprocess import Traffic
+from hyfdca.runtimes.driver import Traffic
 from hyfdca.training import Training, TrainingSettings, split_blocks
 
 L2 = 5e-5

@@ -16,7 +16,8 @@ from hyfdca.protocol.alignment_messages import AlignmentSettings
 from hyfdca.protocol.client import ClientSession
 from hyfdca.protocol.codec import decode, frame, unframe
 from hyfdca.protocol.server import ServerSession
-from hyfdca.runtimes.inprocess import InProcess, Traffic
+from hyfdca.runtimes.driver import Traffic
+from hyfdca.runtimes.inprocess import InProcess
 from hyfdca.tables import Table, stored_densely
 from tests.holdings import overlapping_holdings, subsets
 

@@ -22,7 +22,7 @@ from hyfdca.losses import Loss, make_loss
 from hyfdca.objective import Objective
 from hyfdca.participation import Participation, complete
 from hyfdca.partition import Partition, from_holdings, grid
-from hyfdca.runtimes.inprocess import Traffic
+from hyfdca.runtimes.driver import Traffic
 from hyfdca.secrecy import Secrecy
 from hyfdca.training import Training, TrainingSettings, split_blocks
 

@@ -10,7 +10,7 @@ from hyfdca.objective import Objective, reference_optimum
 from hyfdca.participation import random_fraction
 from hyfdca.protocol import messages as m
 from hyfdca.protocol.client import Phase
-from hyfdca.runtimes.inprocess import Traffic
+from hyfdca.runtimes.driver import Traffic
 from tests.small_runs import (
     alike_rows,
     classification,

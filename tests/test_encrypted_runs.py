@@ -24,7 +24,8 @@ from hyfdca.crypto.stream_sums import StreamAdder
 from hyfdca.participation import cyclic
 from hyfdca.protocol.client import ClientSession
 from hyfdca.protocol.server import ServerSession
-from hyfdca.runtimes.inprocess import InProcess, Traffic
+from hyfdca.runtimes.driver import Traffic
+from hyfdca.runtimes.inprocess import InProcess
 from hyfdca.seeds import stream
 from tests.sealed_runs import ENCRYPTIONS, found_by, keys_of
 from tests.small_runs import classification, make_training, partition_of

@@ -17,7 +17,7 @@ from hyfdca.crypto.schemes import Encryption
 from hyfdca.participation import cyclic
 from hyfdca.protocol import messages as m
 from hyfdca.protocol.codec import RemoteProtocolError, decode, frame, unframe
-from hyfdca.runtimes.inprocess import Traffic
+from hyfdca.runtimes.driver import Traffic
 from tests.sealed_runs import ENCRYPTIONS, found_by, keys_of
 from tests.small_runs import (
     classification,

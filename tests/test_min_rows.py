@@ -13,7 +13,7 @@ from hyfdca.participation import random_fraction
 from hyfdca.partition import from_holdings
 from hyfdca.protocol.codec import decode, unframe
 from hyfdca.protocol.messages import Part
-from hyfdca.runtimes.inprocess import listening
+from hyfdca.runtimes.driver import listening
 from hyfdca.seeds import stream
 from hyfdca.study import load, prepare
 from tests.audits import HORIZONTAL, PAPER, audited, write_study

@@ -10,7 +10,7 @@ import pytest
 from hyfdca.consortium import StudyError
 from hyfdca.crypto.schemes import Encryption
 from hyfdca.outcome import train_file
-from hyfdca.runtimes.inprocess import listening
+from hyfdca.runtimes.driver import listening
 from hyfdca.runtimes.recording import Recorder
 from hyfdca.runtimes.views import (
     Header,

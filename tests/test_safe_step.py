@@ -5,7 +5,7 @@ import scipy.sparse as sp
 
 from hyfdca import partition as parts
 from hyfdca.algorithms.interaction import SAFETY, estimate_interaction
-from hyfdca.runtimes.inprocess import Traffic
+from hyfdca.runtimes.driver import Traffic
 from tests.small_runs import (
     classification,
     diverging_run,

@@ -28,7 +28,8 @@ from hyfdca.protocol.messages import (
     StatisticsRequest,
 )
 from hyfdca.protocol.server import ServerSession
-from hyfdca.runtimes.inprocess import InProcess, Traffic
+from hyfdca.runtimes.driver import Traffic
+from hyfdca.runtimes.inprocess import InProcess
 from hyfdca.seeds import stream
 
 N_SAMPLES, N_FEATURES = 40, 6

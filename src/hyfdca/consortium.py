@@ -32,7 +32,8 @@ from hyfdca.protocol.alignment_client import AlignmentClient
 from hyfdca.protocol.alignment_messages import AlignmentSettings
 from hyfdca.protocol.client import ClientSession
 from hyfdca.protocol.server import ServerSession
-from hyfdca.runtimes.inprocess import InProcess, Traffic
+from hyfdca.runtimes.driver import Traffic
+from hyfdca.runtimes.inprocess import InProcess
 from hyfdca.secrecy import Secrecy
 from hyfdca.tables import Table
 

@@ -21,7 +21,8 @@ from hyfdca.crypto.study_keys import StudyKeys
 from hyfdca.protocol.client import ClientSession
 from hyfdca.protocol.key_agreement import KeyHolder, agree_on_keys
 from hyfdca.protocol.server import ServerSession
-from hyfdca.runtimes.inprocess import InProcess, Traffic
+from hyfdca.runtimes.driver import Traffic
+from hyfdca.runtimes.inprocess import InProcess
 from hyfdca.runtimes.machine import n_cores
 
 _TOKEN = b"keys----"  # the conversation has its own sessions

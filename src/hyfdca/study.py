@@ -50,7 +50,7 @@ from hyfdca.participation import (
     random_fraction,
 )
 from hyfdca.protocol.alignment_messages import AlignmentSettings, DisagreeingCells
-from hyfdca.runtimes.inprocess import Traffic
+from hyfdca.runtimes.driver import Traffic
 from hyfdca.secrecy import agreed_secrecy
 from hyfdca.study_identity import public_identities, study_hash
 from hyfdca.tables import Columns, TableError, label_text, normalised, read_table

@@ -31,7 +31,8 @@ from hyfdca.partition import Partition
 from hyfdca.protocol.client import ClientSession
 from hyfdca.protocol.codec import TOKEN_BYTES
 from hyfdca.protocol.server import ServerSession
-from hyfdca.runtimes.inprocess import InProcess, Traffic
+from hyfdca.runtimes.driver import Traffic
+from hyfdca.runtimes.inprocess import InProcess
 from hyfdca.runtimes.machine import n_cores
 from hyfdca.secrecy import Secrecy, fresh_secrecy
 

@@ -17,7 +17,7 @@ from hyfdca.algorithms.sealing import Sealing
 from hyfdca.losses import FloatArray
 from hyfdca.protocol.codec import pack_reals
 from hyfdca.protocol.server import Ask
-from hyfdca.runtimes.inprocess import listening
+from hyfdca.runtimes.driver import listening
 from hyfdca.runtimes.views import Direction, Header, Record, ViewWriter, view_path
 
 
