@@ -17,7 +17,8 @@ from hyfdca.losses import FloatArray, make_loss
 from hyfdca.objective import Objective, reference_optimum
 from hyfdca.participation import complete
 from hyfdca.partition import grid
-from hyfdca.training import Training, TrainingSettings, split_blocks
+from hyfdca.rounds import TrainingSettings
+from hyfdca.training import Training, split_blocks
 
 L2 = 1e-3
 

@@ -28,8 +28,9 @@ from hyfdca.layout import layout_of
 from hyfdca.losses import make_loss
 from hyfdca.objective import Objective, reference_optimum
 from hyfdca.participation import complete
+from hyfdca.rounds import TrainingSettings
 from hyfdca.runtimes.driver import Traffic
-from hyfdca.training import Training, TrainingSettings, split_blocks
+from hyfdca.training import Training, split_blocks
 
 TURNS, REPETITIONS = 3, 5
 WAYS: tuple[tuple[str, Profile, BundleSettings], ...] = (

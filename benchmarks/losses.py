@@ -21,7 +21,8 @@ from hyfdca.layout import layout_of
 from hyfdca.losses import LOSSES, make_loss
 from hyfdca.participation import complete
 from hyfdca.partition import grid
-from hyfdca.training import Training, TrainingSettings, split_blocks
+from hyfdca.rounds import TrainingSettings
+from hyfdca.training import Training, split_blocks
 
 GAPS = (1e-3, 1e-6)
 

@@ -13,7 +13,8 @@ from hyfdca.layout import layout_of
 from hyfdca.losses import make_loss
 from hyfdca.participation import complete
 from hyfdca.partition import deal_nonzeros
-from hyfdca.training import Training, TrainingSettings, split_blocks
+from hyfdca.rounds import TrainingSettings
+from hyfdca.training import Training, split_blocks
 
 L2 = 1e-5
 N_ROUNDS = 20

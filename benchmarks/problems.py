@@ -19,7 +19,8 @@ from hyfdca.layout import layout_of
 from hyfdca.losses import FloatArray, make_loss
 from hyfdca.participation import Participation, complete
 from hyfdca.partition import Partition, deal_nonzeros, grid, image_quadrants
-from hyfdca.training import Training, TrainingSettings, split_blocks
+from hyfdca.rounds import TrainingSettings
+from hyfdca.training import Training, split_blocks
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,9 @@ from hyfdca.layout import layout_of
 from hyfdca.losses import FloatArray, make_loss
 from hyfdca.participation import complete
 from hyfdca.partition import deal_nonzeros
+from hyfdca.rounds import TrainingSettings
 from hyfdca.runtimes.driver import Traffic
-from hyfdca.training import Training, TrainingSettings, split_blocks
+from hyfdca.training import Training, split_blocks
 
 L2 = 5e-5
 REPETITIONS = 20

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
@@ -22,9 +22,10 @@ from hyfdca.losses import Loss, make_loss
 from hyfdca.objective import Objective
 from hyfdca.participation import Participation, complete
 from hyfdca.partition import Partition, from_holdings, grid
+from hyfdca.rounds import TrainingSettings
 from hyfdca.runtimes.driver import Traffic
 from hyfdca.secrecy import Secrecy
-from hyfdca.training import Training, TrainingSettings, split_blocks
+from hyfdca.training import Training, split_blocks
 
 PROFILES = ["open", "sealed"]
 
@@ -165,7 +166,10 @@ def measure(training: Training) -> Certificate:
 
 def searched_primals(training: Training) -> list[float]:
     """Return P as each search of a bundle method has found it, waits left out."""
-    at_zero = set_up(replace(training, certificate=None, stop_reason=None, history=[]))
+    again = Training(
+        training.settings, training.layout, training.blocks, training.participation
+    )
+    at_zero = set_up(again)
     found = [
         measure(at_zero).primal,
         *(record["primal"] for record in training.history),

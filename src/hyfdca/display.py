@@ -12,8 +12,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from hyfdca.outcome import Outcome
+from hyfdca.rounds import RoundReport
 from hyfdca.study import Run
-from hyfdca.training import RoundReport
 
 _SMALLEST = 1e-12  # stands for a gap or a tolerance of zero
 _LEADING = (1, 2, 5)  # a file gets a line at rounds 1, 2, 5, 10, 20, 50, ...

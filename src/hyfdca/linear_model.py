@@ -25,7 +25,8 @@ from hyfdca.layout import layout_of
 from hyfdca.losses import FloatArray, Loss, make_loss
 from hyfdca.participation import Participation, random_fraction
 from hyfdca.partition import Partition, grid
-from hyfdca.training import ADVICE, Training, TrainingSettings, split_blocks
+from hyfdca.rounds import ADVICE, TrainingSettings
+from hyfdca.training import Training, split_blocks
 
 LARGEST = 1e100  # of settings and data: squares and inverses must stay numbers
 

@@ -19,11 +19,11 @@ from hyfdca.algorithms.certificate import Certificate
 from hyfdca.consortium import StudyError
 from hyfdca.figures import Convergence, draw_convergence
 from hyfdca.losses import FloatArray
+from hyfdca.rounds import ADVICE, RoundReport
 from hyfdca.runtimes.driver import Traffic
 from hyfdca.runtimes.recording import Recorder
 from hyfdca.runtimes.views import Header, ViewError
 from hyfdca.study import Run, StudyFile, load, prepare
-from hyfdca.training import ADVICE, RoundReport
 
 Watcher = Callable[[Run, RoundReport], None]
 

@@ -50,11 +50,12 @@ from hyfdca.participation import (
     random_fraction,
 )
 from hyfdca.protocol.alignment_messages import AlignmentSettings, DisagreeingCells
+from hyfdca.rounds import TrainingSettings
 from hyfdca.runtimes.driver import Traffic
 from hyfdca.secrecy import agreed_secrecy
 from hyfdca.study_identity import public_identities, study_hash
 from hyfdca.tables import Columns, TableError, label_text, normalised, read_table
-from hyfdca.training import Training, TrainingSettings
+from hyfdca.training import Training
 
 __all__ = ["Client", "Run", "Study", "StudyError", "StudyFile", "load", "prepare"]
 
