@@ -7,14 +7,17 @@ import pytest
 from hyfdca.crypto.envelope import seal_for
 from hyfdca.crypto.identity import Identity
 from hyfdca.crypto.roster import Entry, Roster
+from hyfdca.crypto.schemes import public_parameters
 from hyfdca.crypto.study_keys import StudyKeys
 from hyfdca.protocol import key_messages as m
 from hyfdca.protocol.client import ClientSession
 from hyfdca.protocol.codec import RemoteProtocolError, decode, frame, unframe
 from hyfdca.protocol.key_agreement import (
+    HeldKeys,
     KeyAgreementError,
     KeyHolder,
     admit,
+    agree_again,
     agree_on_keys,
     compare_keys,
 )
@@ -66,7 +69,7 @@ class Server:
     def run(self, conversation_of, *arguments):
         """Drive a conversation of an honest server."""
         conversation = conversation_of(self._session, *arguments)
-        self.carry_on(conversation, next(conversation))
+        return self.carry_on(conversation, next(conversation))
 
     def carry_on(self, conversation, ask):
         """Drive a conversation to its next pause, or to its end."""
@@ -77,8 +80,8 @@ class Server:
                     for client, payload in ask.payloads.items()
                 }
                 ask = conversation.send(Replies(replies))
-        except StopIteration:
-            return
+        except StopIteration as end:
+            return end.value
 
     def say(self, client, phase, message, kind=Message):
         """Send one request out of turn and return the answer."""
@@ -448,26 +451,60 @@ def test_malformed_requests_are_refused(phase, message):
 
 
 def restarted(server, client, roster=None):
-    """Start a client again with what it kept."""
-    held = server.clients[client].holder.held
+    """Start a client again with what it kept, as it is on disk."""
+    held = HeldKeys.from_bytes(server.clients[client].holder.held.to_bytes())
     server.clients[client] = Client(client, roster or server.roster, held)
 
 
 def test_a_client_that_comes_back_has_its_keys():
-    """Kept keys are used again after comparing; the maker does not make others."""
+    """Kept keys are used again; the maker does not make others."""
     server = Server()
     server.run(agree_on_keys, range(3))
     keys = server.all_keys()
     envelope = server.clients[0].holder._sealed[1]
     for client in range(3):
         restarted(server, client)
-    with pytest.raises(KeyAgreementError, match="not confirmed"):
-        server.all_keys()
+    assert server.all_keys() == keys  # everybody had confirmed them
     server.give(1, 0, envelope)
     server.run(compare_keys, range(3))
     assert server.all_keys() == keys
     assert server.make(0).tag == server.tag(0)
     assert server.clients[0].n_made == 0
+
+
+def test_keys_that_were_not_confirmed_are_not_used_after_a_restart_either():
+    """Who went away before everybody had compared must compare first."""
+    server = Server()
+    made = server.make(0)
+    server.give(1, 0, made.envelopes[1])
+    for client in (0, 1):
+        restarted(server, client)
+        with pytest.raises(KeyAgreementError, match="not confirmed"):
+            _ = server.clients[client].holder.keys
+
+
+@pytest.mark.parametrize("holding", [(), (0,), (1,), (2,), (0, 2), (0, 1, 2)])
+def test_whoever_has_the_keys_of_an_earlier_run_gives_them_to_the_others(holding):
+    """All end with the same, those that were there if there were any."""
+    server = Server()
+    server.run(agree_on_keys, range(3))
+    keys = server.all_keys()
+    for client in range(3):
+        if client in holding:
+            restarted(server, client)
+        else:
+            server.clients[client] = Client(client, server.roster)
+    public = server.run(agree_again, range(3), holding)
+    assert public == public_parameters(server.all_keys()[0].scheme_keys)
+    assert len({own.to_bytes() for own in server.all_keys()}) == 1
+    assert (server.all_keys() == keys) == bool(holding)
+
+
+@pytest.mark.parametrize("content", [b"", b"nonsense", b"\x96\xc4\x00"])
+def test_held_keys_are_read_or_refused(content):
+    """What is no held keys says so, and nothing of what it is."""
+    with pytest.raises(ValueError, match="no held keys"):
+        HeldKeys.from_bytes(content)
 
 
 def test_a_client_that_comes_back_still_refuses_replays():

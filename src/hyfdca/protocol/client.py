@@ -17,12 +17,20 @@ class Phase(NamedTuple):
 
 
 class ClientSession:
-    """Looks a phase up in a table, never by attribute; repeats the last reply bytes."""
+    """Looks a phase up in a table, never by attribute; repeats the last reply bytes.
 
-    def __init__(self, token: bytes, phases: Mapping[str, Phase]) -> None:
+    Parameters
+    ----------
+    after : int
+        Requests up to this number were for somebody before.
+    """
+
+    def __init__(
+        self, token: bytes, phases: Mapping[str, Phase], after: int = 0
+    ) -> None:
         self._token = token
         self._phases = phases
-        self._last_number = 0
+        self.last_number = after
         self._last_phase = ""
         self._last_reply: bytearray = bytearray()
 
@@ -35,17 +43,17 @@ class ClientSession:
             If the request is not one this client can be asked now. Nothing changed.
         """
         number, body = unframe(payload, self._token)
-        is_retry = number == self._last_number and phase == self._last_phase
+        is_retry = number == self.last_number and phase == self._last_phase
         if is_retry and self._last_reply:
             return self._last_reply
-        if number <= self._last_number:
+        if number <= self.last_number:
             raise RemoteProtocolError(f"request {number} was answered long ago")
         if phase not in self._phases:
             raise RemoteProtocolError(f"there is no phase {phase!r}")
         entry = self._phases[phase]
         reply = _answered(phase, entry, decode(body, entry.request))
         self._last_reply = frame(self._token, number, reply)
-        self._last_number, self._last_phase = number, phase
+        self.last_number, self._last_phase = number, phase
         return self._last_reply
 
 

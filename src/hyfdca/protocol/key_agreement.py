@@ -10,6 +10,7 @@ It comes before everything else, as a conversation of its own.
 | take keys    | everybody else   | its envelope        | its tag                     |
 | key tag      | a key holder     | -                   | its tag                     |
 | compare keys | everybody        | tags by rank        | - (the server knows: equal) |
+| parameters   | a key holder     | -                   | public parameters           |
 
 Theory of operation. The server relays, and a client believes nothing it says: whom to
 seal to, whose signature to expect, which study, which epoch, all come from the client's
@@ -29,8 +30,10 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+import msgspec
 
 from hyfdca.crypto.envelope import EnvelopeError, open_from, seal_for
 from hyfdca.crypto.fields import pack_fields
@@ -71,6 +74,25 @@ def agree_on_keys(
     return made.public
 
 
+def agree_again(
+    session: ServerSession, clients: Iterable[int], holders: Collection[int]
+) -> Conversation[dict[str, bytes]]:
+    """Have everybody get the keys that some have from an earlier run, and compare.
+
+    Where nobody has any, they are made. Returns what the server must know to add.
+    """
+    everybody = sorted(clients)
+    if not holders:
+        return (yield from agree_on_keys(session, everybody))
+    first = min(holders)
+    for newcomer in everybody:
+        if newcomer not in holders:
+            yield from admit(session, newcomer, first)
+    yield from compare_keys(session, everybody)
+    replies = yield from session.ask("parameters", {first: Message()}, m.Parameters)
+    return replies[first].public
+
+
 def admit(session: ServerSession, newcomer: int, by: int) -> Conversation[None]:
     """Have a client that has the keys seal them for one that has not; both compare.
 
@@ -104,6 +126,8 @@ class HeldKeys:
     ----------
     source : bytes
         Digest of the envelope they came in; empty where the client made them.
+    is_agreed : bool
+        Everybody on the roster has confirmed to have the same.
     """
 
     study_hash: bytes
@@ -111,6 +135,26 @@ class HeldKeys:
     epoch: int
     keys: StudyKeys
     source: bytes = b""
+    is_agreed: bool = False
+
+    def to_bytes(self) -> bytes:
+        """Return all of it, to be kept; secret."""
+        facts = (self.study_hash, self.roster_hash, self.epoch, self.keys.to_bytes())
+        return msgspec.msgpack.encode((*facts, self.source, self.is_agreed))
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> HeldKeys:
+        """Return what ``to_bytes`` gave; raises ``ValueError`` for anything else."""
+        try:
+            study, roster, epoch, keys, source, is_agreed = _held_decoder.decode(
+                content
+            )
+        except msgspec.MsgspecError:
+            raise ValueError("These bytes are no held keys.") from None
+        return cls(*facts, StudyKeys.from_bytes(keys), source, is_agreed)
+
+
+_held_decoder = msgspec.msgpack.Decoder(tuple[bytes, bytes, int, bytes, bytes, bool])
 
 
 class KeyHolder:
@@ -149,6 +193,7 @@ class KeyHolder:
             "key tag": Phase(Message, self._confirm),
             "seal keys": Phase(m.SealKeys, self._seal),
             "compare keys": Phase(m.CompareKeys, self._compare),
+            "parameters": Phase(Message, self._parameters),
         }
 
     @property
@@ -165,18 +210,21 @@ class KeyHolder:
         KeyAgreementError
             If this client has none yet, or somebody has not confirmed them.
         """
-        keys = self._need().keys
-        silent = [
-            entry.name
-            for rank, entry in enumerate(self._roster.entries)
-            if rank != self.rank and rank not in self._agreeing
-        ]
-        if silent:
+        held = self._need()
+        if not held.is_agreed and (silent := self._silent()):
             raise KeyAgreementError(
                 f"Organisation {silent[0]!r} has not confirmed yet that it has the "
                 "same study keys as this one."
             )
-        return keys
+        return held.keys
+
+    def _silent(self) -> list[str]:
+        """Return who has not confirmed to have the same keys."""
+        return [
+            entry.name
+            for rank, entry in enumerate(self._roster.entries)
+            if rank != self.rank and rank not in self._agreeing
+        ]
 
     def _make(self, _: Message) -> m.MadeKeys:
         held = self._held or self._hold(self._make_keys())
@@ -225,6 +273,11 @@ class KeyHolder:
                     "keys than this one; the server may have relayed two sets."
                 )
         self._agreeing |= request.tags.keys()
+        if not self._silent():
+            self._held = replace(held, is_agreed=True)
+
+    def _parameters(self, _: Message) -> m.Parameters:
+        return m.Parameters(public_parameters(self._need().keys.scheme_keys))
 
     def _need(self) -> HeldKeys:
         if self._held is None:

@@ -33,6 +33,12 @@ class MadeKeys(Message, frozen=True):
     public: dict[Scheme, Public]
 
 
+class Parameters(Message, frozen=True):
+    """What the server must know of the schemes to add, by name."""
+
+    public: dict[Scheme, Public]
+
+
 class TakeKeys(Message, frozen=True):
     """An envelope to a client, and who is said to have sealed it."""
 

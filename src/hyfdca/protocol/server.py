@@ -59,7 +59,26 @@ def until_pause(conversation: Conversation[None]) -> Conversation[bool]:
 
 
 class ClientsFailedError(Exception):
-    """Clients that a phase cannot do without did not answer."""
+    """Clients that a phase cannot do without did not answer, or not as they must.
+
+    Parameters
+    ----------
+    reasons : mapping of int to str
+        Why, by client; each is half a sentence.
+    """
+
+    def __init__(self, phase: str, reasons: Mapping[int, str]) -> None:
+        self.phase, self.reasons = phase, dict(reasons)
+        each = "; ".join(f"client {c}: {why}" for c, why in self.reasons.items())
+        super().__init__(f"Phase {phase!r} is missing answers: {each}")
+
+
+class BadReplyError(RemoteProtocolError):
+    """A client's answer is none; it says which client's."""
+
+    def __init__(self, phase: str, client: int, reason: str) -> None:
+        self.phase, self.reasons = phase, {client: reason}
+        super().__init__(f"answer of client {client} to {phase!r}: {reason}")
 
 
 class ServerSession:
@@ -68,11 +87,16 @@ class ServerSession:
     ``present`` are the clients that can be asked now; none stands for everybody.
     A conversation that needs others too yields ``PAUSE``, and goes on with whoever is
     present when it is resumed.
+
+    Parameters
+    ----------
+    after : int
+        Requests are numbered from the next number on.
     """
 
-    def __init__(self, token: bytes) -> None:
+    def __init__(self, token: bytes, after: int = 0) -> None:
         self._token = token
-        self._number = 0
+        self._number = after
         self.present: Set[int] | None = None
 
     @contextmanager
@@ -108,17 +132,26 @@ class ServerSession:
     ) -> Conversation[dict[int, T]]:
         number = self._next_number()
         replies = yield Ask(phase, self._framed(number, requests))
-        if replies.failed:
-            reasons = "; ".join(
-                f"client {c}: {why}" for c, why in replies.failed.items()
-            )
-            raise ClientsFailedError(f"Phase {phase!r} is missing answers: {reasons}")
-        if set(replies.ok) != set(requests):
-            raise LocalProtocolError(f"the driver lost answers of phase {phase!r}")
+        _check_complete(phase, requests, replies)
         return {
             client: self._checked(phase, client, number, replies.ok[client], kind)
             for client in sorted(replies.ok)
         }
+
+    def try_ask(
+        self, phase: str, requests: Mapping[int, Message], kind: type[T]
+    ) -> Conversation[tuple[dict[int, T], dict[int, str]]]:
+        """Send requests; return the decoded replies, and why there are no others."""
+        number = self._next_number()
+        replies = yield Ask(phase, self._framed(number, requests))
+        decoded, failed = {}, dict(replies.failed)
+        for client in sorted(replies.ok):
+            try:
+                payload = replies.ok[client]
+                decoded[client] = self._checked(phase, client, number, payload, kind)
+            except BadReplyError as error:
+                failed.update(error.reasons)
+        return decoded, failed
 
     def tell(self, phase: str, notices: Mapping[int, Message]) -> Conversation[None]:
         """Send notices that nobody answers."""
@@ -126,7 +159,8 @@ class ServerSession:
         while waiting:
             now = self._now(waiting)
             if now:
-                yield Ask(phase, self._framed(self._next_number(), now), False)
+                framed = self._framed(self._next_number(), now)
+                _check_complete(phase, now, (yield Ask(phase, framed, False)))
             if waiting:
                 yield PAUSE
 
@@ -155,7 +189,15 @@ class ServerSession:
                 )
             message: T = decode(body, kind)
         except RemoteProtocolError as error:
-            raise RemoteProtocolError(
-                f"answer of client {client} to {phase!r}: {error}"
-            ) from None
+            raise BadReplyError(phase, client, str(error)) from None
         return message
+
+
+def _check_complete(
+    phase: str, requests: Mapping[int, Message], replies: Replies
+) -> None:
+    """Refuse to go on where somebody did not answer."""
+    if replies.failed:
+        raise ClientsFailedError(phase, replies.failed)
+    if set(replies.ok) != set(requests):
+        raise LocalProtocolError(f"the driver lost answers of phase {phase!r}")

@@ -1,0 +1,52 @@
+"""What a study says, as both its sides read it from the same file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hyfdca.algorithms.scaling import Missing, Scale
+from hyfdca.crypto.schemes import Encryption
+from hyfdca.participation import Participation
+from hyfdca.protocol.alignment_messages import AlignmentSettings
+from hyfdca.protocol.codec import TOKEN_BYTES
+from hyfdca.rounds import TrainingSettings
+
+# Of what is said between organisations; raised whenever that changes.
+PROTOCOL = 1
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A study's settings, from its keys to its model.
+
+    Parameters
+    ----------
+    names : tuple of str
+        The organisations, by rank.
+    bias : float or None
+        The value of the bias feature; none where there is no intercept.
+    participation : Participation
+        Who is drawn for which round. It is complete only where no round does without
+        somebody.
+    """
+
+    study_hash: bytes
+    names: tuple[str, ...]
+    epoch: int
+    encryption: Encryption
+    alignment: AlignmentSettings
+    scale: Scale
+    missing: Missing
+    bias: float | None
+    training: TrainingSettings
+    participation: Participation
+
+    @property
+    def token(self) -> bytes:
+        """What tells messages of this study from others."""
+        return self.study_hash[:TOKEN_BYTES]
+
+
+def n_outputs(classes: tuple[str, ...]) -> int:
+    """Return how many columns of weights a study has: one, or one a class."""
+    return len(classes) if len(classes) > 2 else 1

@@ -1,0 +1,53 @@
+"""Messages about a study as a whole: who is there, what is kept, when it is over."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from hyfdca.protocol.messages import Message
+
+_MOST_ROUNDS = 2**40
+Round = Annotated[int, msgspec.Meta(ge=0, le=_MOST_ROUNDS)]
+Hash = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
+
+
+class Hello(Message, frozen=True):
+    """Ask who is there; everybody must have the very same study file and protocol."""
+
+    study_hash: Hash
+    protocol: int
+
+
+class Present(Message, frozen=True):
+    """What a client brings from earlier: the study's keys, and rounds it has kept."""
+
+    study_hash: Hash
+    protocol: int
+    has_keys: bool
+    kept: Annotated[list[Round], msgspec.Meta(max_length=16)]
+
+
+class StartNotice(Message, frozen=True):
+    """Training begins, with this algorithm; no answer."""
+
+    algorithm: Annotated[str, msgspec.Meta(max_length=32)]
+
+
+class KeepRequest(Message, frozen=True):
+    """Ask to keep the state after a round, so that it can be gone back to."""
+
+    round: Round
+
+
+class ReturnRequest(Message, frozen=True):
+    """Go back to the state after a round that was kept; forget all later ones."""
+
+    round: Round
+
+
+class FinishNotice(Message, frozen=True):
+    """The study is over: the model, as a file; no answer."""
+
+    model: Annotated[bytes, msgspec.Meta(max_length=2**30)]
