@@ -9,12 +9,11 @@ import numpy as np
 
 from benchmarks.child import peak, run_apart
 from hyfdca.axis import IntArray
-from hyfdca.consortium import Member, align
-from hyfdca.crypto.schemes import Encryption
-from hyfdca.protocol.alignment_messages import AlignmentSettings
-from hyfdca.runtimes.driver import Traffic
-from hyfdca.secrecy import fresh_secrecy
+from hyfdca.convener import Convener
+from hyfdca.local_study import local_driver, local_members
+from hyfdca.protocol.server import ServerSession
 from hyfdca.seeds import stream
+from hyfdca.study import Client, Study, StudyFile, plan_of
 from hyfdca.tables import Table, stored_densely
 
 N_CLIENTS, N_ROWS, N_COLUMNS = 10, 1_000_000, 4
@@ -27,19 +26,21 @@ def run(_: Path) -> None:
 
 
 def _align() -> None:
-    members = [_member(client) for client in range(N_CLIENTS)]
+    tables = [_table(client) for client in range(N_CLIENTS)]
     print(
         f"{N_CLIENTS} clients of {N_ROWS:,} IDs by {N_COLUMNS} of {N_FEATURES} "
         f"features, with labels: peak {peak():.2f} GB"
     )
-    traffic = Traffic()
     started = time.perf_counter()
-    secrecy = fresh_secrecy(Encryption(), len(members))
-    settings = AlignmentSettings("classification")
-    consortium = align(members, settings, secrecy, traffic)
-    seconds = time.perf_counter() - started
-    samples = consortium.alignment.layout.samples
-    n_groups = max(len(table.own.owns) for table in consortium.tables)
+    clients = [Client(name=f"client {k}", data="") for k in range(N_CLIENTS)]
+    plan = plan_of(StudyFile(Study(name="alignment"), clients), bytes(32))
+    members = local_members(plan, tables)
+    session = ServerSession(plan.token)
+    convener = Convener(plan, lambda stage: local_driver(members, stage), session)
+    convener.agree()
+    samples = convener.align().layout.samples
+    seconds, traffic = time.perf_counter() - started, convener.traffic
+    n_groups = max(len(member.aligned.own.owns) for member in members)
     print(
         f"{samples.n_items:,} samples, {(samples.counts > 1).sum():,} of them shared, "
         f"in up to {n_groups} owner groups a client"
@@ -52,18 +53,17 @@ def _align() -> None:
     print(f"peak memory: {peak():.2f} GB (under 4)")
 
 
-def _member(client: int) -> Member:
-    """Return a client with its own rows and columns, in an order of its own."""
+def _table(client: int) -> Table:
+    """Return a client's table with its own rows and columns, in its own order."""
     random = stream(0, "alignment", str(client))
     rows = random.choice(N_SAMPLES, N_ROWS, replace=False)
     columns = random.choice(N_FEATURES, N_COLUMNS, replace=False)
-    table = Table(
+    return Table(
         tuple([f"patient-{row:08d}" for row in rows]),
         tuple(f"x{column}" for column in columns),
         stored_densely(_values(rows[:, None], columns[None, :])),
         tuple(["ill" if row % 3 else "well" for row in rows]),
     )
-    return Member(f"client {client}", table)
 
 
 def _values(row: IntArray, column: IntArray) -> np.ndarray:

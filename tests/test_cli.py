@@ -13,7 +13,8 @@ import pytest
 from hyfdca import cli
 from hyfdca.crypto.identity import Identity
 from hyfdca.demo import demo_files, pooled_objective
-from hyfdca.study import load, prepare
+from hyfdca.local_study import prepare
+from hyfdca.study import load
 from tests.consortia import assert_one_sentence, extra, make_files
 
 KEYS = [

@@ -9,13 +9,14 @@ import pytest
 import scipy.sparse as sp
 
 from hyfdca.consortium import StudyError
+from hyfdca.local_study import prepare
 from hyfdca.participation import random_fraction
 from hyfdca.partition import from_holdings
 from hyfdca.protocol.codec import decode, unframe
 from hyfdca.protocol.messages import Part
 from hyfdca.runtimes.driver import listening
 from hyfdca.seeds import stream
-from hyfdca.study import load, prepare
+from hyfdca.study import load
 from tests.audits import HORIZONTAL, PAPER, audited, write_study
 from tests.small_runs import (
     classification,

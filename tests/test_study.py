@@ -15,10 +15,11 @@ from sklearn.preprocessing import MaxAbsScaler, StandardScaler
 from hyfdca import HyFDCAClassifier
 from hyfdca.display import RoundsDisplay
 from hyfdca.figures import Convergence, draw_convergence
+from hyfdca.local_study import prepare
 from hyfdca.losses import make_loss
 from hyfdca.objective import Objective, reference_optimum
 from hyfdca.outcome import train, train_file, write_files
-from hyfdca.study import StudyError, load, prepare
+from hyfdca.study import StudyError, load
 from tests.consortia import NAMES, held, make_files, pooled_table, scores
 
 
@@ -293,8 +294,9 @@ def test_traffic_counts_everything(tmp_path):
     rounds = sum(r["round_trips"] + r["measuring_round_trips"] for r in history)
     # Keys: made, taken, compared. Alignment: rows, a notice, cells held twice.
     # Standard scaling: 8 exchanges, two notices, and the release of the statistics.
+    # Training: a notice that it starts.
     training = outcome.run.training
-    before = 3 + 2.5 + 10 + training.set_up_traffic.round_trips
+    before = 3 + 2.5 + 10 + 0.5 + training.set_up_traffic.round_trips
     before += training.release_traffic.round_trips
     assert outcome.traffic().round_trips == rounds + before
 

@@ -12,10 +12,11 @@ import scipy.sparse as sp
 from sklearn.datasets import load_breast_cancer
 
 from hyfdca.axis import IntArray
+from hyfdca.local_study import Run, prepare
 from hyfdca.objective import Objective, reference_optimum
 from hyfdca.outcome import Outcome, Watcher, check_folder, train, write_files
 from hyfdca.seeds import stream
-from hyfdca.study import Run, load, prepare
+from hyfdca.study import load
 
 _SEED = 2024
 _REFERENCE_GAP = 1e-9  # far below the demonstration's own tolerance

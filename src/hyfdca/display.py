@@ -11,9 +11,9 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from hyfdca.local_study import Run
 from hyfdca.outcome import Outcome
 from hyfdca.rounds import RoundReport
-from hyfdca.study import Run
 
 _SMALLEST = 1e-12  # stands for a gap or a tolerance of zero
 _LEADING = (1, 2, 5)  # a file gets a line at rounds 1, 2, 5, 10, 20, 50, ...

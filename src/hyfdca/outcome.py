@@ -18,12 +18,13 @@ import numpy as np
 from hyfdca.algorithms.certificate import Certificate
 from hyfdca.consortium import StudyError
 from hyfdca.figures import Convergence, draw_convergence
+from hyfdca.local_study import Run, prepare
 from hyfdca.losses import FloatArray
 from hyfdca.rounds import ADVICE, RoundReport
 from hyfdca.runtimes.driver import Traffic
 from hyfdca.runtimes.recording import Recorder
 from hyfdca.runtimes.views import Header, ViewError
-from hyfdca.study import Run, StudyFile, load, prepare
+from hyfdca.study import StudyFile, load
 
 Watcher = Callable[[Run, RoundReport], None]
 
@@ -220,8 +221,8 @@ def _train_recorded(
         recorder = Recorder(folder, header, clients)
         with recorder.recording():
             run = prepare(file, path.parent)
-            for rank, client in enumerate(run.training.clients):
-                recorder.attach(rank, client)
+            for rank, member in enumerate(run.members):
+                recorder.attach(rank, member.half)
             return train(run, watch)
     except ViewError as error:
         raise StudyError(str(error)) from None

@@ -24,7 +24,7 @@ from hyfdca.algorithms.table import (
 from hyfdca.crypto.schemes import Encryption
 from hyfdca.losses import FloatArray, Loss
 from hyfdca.participation import Participation
-from hyfdca.protocol.server import ClientsFailedError
+from hyfdca.protocol.server import BadReplyError, ClientsFailedError
 from hyfdca.runtimes.driver import Driver, Traffic
 
 StopReason = Literal["tolerance", "round limit", "diverged"]
@@ -151,7 +151,7 @@ class Rounds:
             except DivergenceError:
                 self.stop_reason = "diverged"
                 return
-            except ClientsFailedError as failure:
+            except (ClientsFailedError, BadReplyError) as failure:
                 self.recover(failure)
                 continue
             yield report
@@ -192,7 +192,7 @@ class Rounds:
     def commit(self) -> None:
         """Take note that a round is over, for good."""
 
-    def recover(self, failure: ClientsFailedError) -> None:
+    def recover(self, failure: ClientsFailedError | BadReplyError) -> None:
         """Make up for a round that failed; nothing is kept here to go back to."""
         raise failure
 

@@ -22,19 +22,17 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
 import msgspec
-import numpy as np
 
 from hyfdca.algorithms.bundle import bundle_settings
 from hyfdca.algorithms.draws import HyfdcaSettings, Step
-from hyfdca.algorithms.problem import Block, Profile
-from hyfdca.algorithms.scaling import Missing, Scale, Scaling
+from hyfdca.algorithms.problem import Profile
+from hyfdca.algorithms.scaling import Missing, Scale
 from hyfdca.algorithms.table import AlgorithmName
-from hyfdca.consortium import Consortium, Member, StudyError, align, scaled_blocks
+from hyfdca.consortium import StudyError
 from hyfdca.crypto.schemes import (
     Encryption,
     PaillierBits,
@@ -42,22 +40,20 @@ from hyfdca.crypto.schemes import (
     SchemeName,
     SmallVectors,
 )
-from hyfdca.losses import FloatArray, Loss, make_loss
+from hyfdca.losses import Loss, make_loss
 from hyfdca.participation import (
     Participation,
     bernoulli,
     cyclic,
     random_fraction,
 )
+from hyfdca.plan import Plan
 from hyfdca.protocol.alignment_messages import AlignmentSettings, DisagreeingCells
 from hyfdca.rounds import TrainingSettings
-from hyfdca.runtimes.driver import Traffic
-from hyfdca.secrecy import agreed_secrecy
-from hyfdca.study_identity import public_identities, study_hash
-from hyfdca.tables import Columns, TableError, label_text, normalised, read_table
-from hyfdca.training import Training
+from hyfdca.study_identity import public_identities
+from hyfdca.tables import Columns, Table, TableError, label_text, normalised, read_table
 
-__all__ = ["Client", "Run", "Study", "StudyError", "StudyFile", "load", "prepare"]
+__all__ = ["Client", "Study", "StudyError", "StudyFile", "load", "plan_of", "table_of"]
 
 T = TypeVar("T")
 
@@ -153,49 +149,6 @@ class StudyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     clients: Annotated[list[Client], msgspec.Meta(min_length=1)]
 
 
-@dataclass(frozen=True)
-class Run:
-    """A study with its data in place, ready to train or trained."""
-
-    study: Study
-    consortium: Consortium
-    blocks: list[Block]
-    scaling: Scaling
-    preparing_traffic: Traffic
-    training: Training
-
-    def margins(self, weights: FloatArray) -> FloatArray:
-        """Return x·w of every sample, as the sum of its holders' parts of it."""
-        layout = self.training.layout
-        total = np.zeros((layout.samples.n_items, weights.shape[1]))
-        for client, block in enumerate(self.blocks):
-            part = block.X @ weights[layout.features.items[client]]
-            total[layout.samples.items[client]] += part
-        return total
-
-    def labels(self) -> FloatArray:
-        """Return the labels of all samples, (n_samples, n_outputs)."""
-        samples, held = self.training.layout.samples, self.consortium.labels
-        width = next(own.shape[1] for own in held if own is not None)
-        labels = np.zeros((samples.n_items, width))
-        for items, own in zip(samples.items, held, strict=True):
-            if own is not None:
-                labels[items] = own
-        return labels
-
-    def accuracy(self, weights: FloatArray) -> float | None:
-        """Return the share of the samples that get their class; None if there are none.
-
-        A margin of exactly zero counts as the negative class, as in prediction.
-        """
-        if not self.consortium.classes:
-            return None
-        margins, labels = self.margins(weights), self.labels()
-        if labels.shape[1] == 1:
-            return float(np.mean((margins > 0) == (labels > 0)))
-        return float(np.mean(margins.argmax(axis=1) == labels.argmax(axis=1)))
-
-
 def load(path: Path) -> StudyFile:
     """Return the study of a file, checked as far as that goes without its tables.
 
@@ -226,50 +179,38 @@ def load(path: Path) -> StudyFile:
     return file
 
 
-def prepare(file: StudyFile, folder: Path) -> Run:
-    """Read the tables, align and scale them; paths are relative to ``folder``.
+def plan_of(file: StudyFile, study_hash: bytes) -> Plan:
+    """Return what both sides of a study go by.
 
     Raises
     ------
     StudyError
     """
+    return _checked(lambda: _plan(file, study_hash))
+
+
+def _plan(file: StudyFile, study_hash: bytes) -> Plan:
     study = file.study
-    loss = _checked(lambda: make_loss(study.loss, study.loss_parameter))
-    members = [_member(study, client, folder) for client in file.clients]
-    positive = (
-        None if study.positive_label is None else label_text(study.positive_label)
+    loss = make_loss(study.loss, study.loss_parameter)
+    positive = study.positive_label
+    names = tuple(client.name for client in file.clients)
+    return Plan(
+        study_hash=study_hash,
+        names=names,
+        epoch=study.key_epoch,
+        encryption=study.encryption_settings(),
+        alignment=AlignmentSettings(
+            loss.task,
+            None if positive is None else label_text(positive),
+            allow_unshared=study.allow_unshared,
+            disagreeing_cells=study.disagreeing_cells,
+        ),
+        scale=study.scale,
+        missing=study.missing,
+        bias=study.intercept_scaling if study.fit_intercept else None,
+        training=_settings(study, loss),
+        participation=_participation(study, names),
     )
-    settings = AlignmentSettings(
-        loss.task,
-        positive,
-        allow_unshared=study.allow_unshared,
-        disagreeing_cells=study.disagreeing_cells,
-    )
-    traffic = Traffic()
-    secrecy = _checked(
-        lambda: agreed_secrecy(
-            study.encryption_settings(),
-            [member.name for member in members],
-            study_hash(msgspec.json.encode(file)),
-            study.key_epoch,
-            traffic,
-        )
-    )
-    consortium = align(members, settings, secrecy, traffic)
-    bias = study.intercept_scaling if study.fit_intercept else None
-    blocks, scaling = scaled_blocks(
-        consortium, study.scale, study.missing, bias, secrecy, traffic
-    )
-    training = _checked(
-        lambda: Training(
-            _settings(study, loss),
-            consortium.layout(study.fit_intercept),
-            blocks,
-            _participation(study, consortium.names),
-            secrecy,
-        )
-    )
-    return Run(study, consortium, blocks, scaling, traffic, training)
 
 
 def _participation(study: Study, names: Sequence[str]) -> Participation:
@@ -310,8 +251,13 @@ def _settings(study: Study, loss: Loss) -> TrainingSettings:
     )
 
 
-def _member(study: Study, client: Client, folder: Path) -> Member:
-    """Read one organisation's table."""
+def table_of(study: Study, client: Client, path: Path) -> Table:
+    """Read one organisation's table, as the study says it is.
+
+    Raises
+    ------
+    StudyError
+    """
     columns = Columns(
         id=_name(client.id_column or study.id_column),
         label=_name(client.label_column or study.label_column),
@@ -319,15 +265,20 @@ def _member(study: Study, client: Client, folder: Path) -> Member:
         has_label=client.label,
     )
     try:
-        table = read_table(folder / client.data, columns)
+        table = read_table(path, columns)
     except TableError as error:
         raise StudyError(f"Organisation {client.name!r}: {error}.") from None
     if study.missing == "refuse" and table.n_missing:
         raise StudyError(
             f"Organisation {client.name!r} has {table.n_missing} missing cells in "
-            f'{Path(client.data).name}; fill them or set missing = "mean".'
+            f'{path.name}; fill them or set missing = "mean".'
         )
-    return Member(client.name, table)
+    if study.scale == "standard" and not table.is_dense:
+        raise StudyError(
+            f"Organisation {client.name!r} has a sparse table, which scale = "
+            '"standard" would fill because it centres features; use scale = "maxabs".'
+        )
+    return table
 
 
 def _name(column: str | None) -> str | None:

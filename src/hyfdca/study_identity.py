@@ -22,7 +22,12 @@ def study_fingerprint(content: bytes) -> str:
     Whole, because whoever writes a study file can look for two with the same short
     fingerprint.
     """
-    return in_groups(study_hash(content))
+    return hash_text(study_hash(content))
+
+
+def hash_text(digest: bytes) -> str:
+    """Return a hash as people compare it."""
+    return in_groups(digest)
 
 
 def public_identities(keys: Mapping[str, str | None]) -> dict[str, PublicIdentity]:

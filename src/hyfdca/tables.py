@@ -83,6 +83,11 @@ class Table:
         """How many cells are missing."""
         return int(np.isnan(self.cells.data).sum())
 
+    @property
+    def is_dense(self) -> bool:
+        """Whether all cells are stored, zeros too."""
+        return bool(self.cells.nnz == len(self.ids) * len(self.features))
+
 
 def read_table(path: Path, columns: Columns) -> Table:
     """Return the table of a file, by its ending, checked.

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from hyfdca.protocol import alignment_messages as a
 from hyfdca.protocol import key_messages as k
 from hyfdca.protocol import messages as m
+from hyfdca.protocol import study_messages as s
 
 # A field whose value depends on the phase: what ``Exchange.part`` says.
 BY_PHASE = "by phase"
@@ -164,6 +165,7 @@ MESSAGES: dict[type[m.Message], Fields] = {
         "tag": "key tags",
         "public": "scheme parameters",
     },
+    k.Parameters: {"public": "scheme parameters"},
     k.TakeKeys: {"sender": "numbers", "envelope": "keys"},
     k.SealKeys: {"recipient": "numbers"},
     k.SealedKeys: {"envelope": "keys", "tag": "key tags"},
@@ -196,6 +198,18 @@ MESSAGES: dict[type[m.Message], Fields] = {
     },
     a.CellsRequest: {"columns": "group numbers", "rows": "group numbers"},
     a.CellTokens: {"tokens": "cell tokens"},
+    s.Hello: {"study_hash": "study", "protocol": "numbers"},
+    s.Present: {
+        "study_hash": "study",
+        "protocol": "numbers",
+        "has_keys": "numbers",
+        "kept": "numbers",
+    },
+    s.BeginRequest: {"after": "numbers"},
+    s.StartNotice: {"algorithm": "algorithm"},
+    s.KeepRequest: {"round": "numbers"},
+    s.ReturnRequest: {"round": "numbers", "after": "numbers"},
+    s.FinishNotice: {"model": "model"},
 }
 
 
@@ -286,4 +300,12 @@ PHASES: dict[str, Exchange] = {
     "key tag": Exchange((m.Message,), (k.Confirmation,)),
     "seal keys": Exchange((k.SealKeys,), (k.SealedKeys,)),
     "compare keys": Exchange((k.CompareKeys,), (m.Message,)),
+    "parameters": Exchange((m.Message,), (k.Parameters,)),
+    # The study as a whole
+    "hello": Exchange((s.Hello,), (s.Present,)),
+    "begin": Exchange((s.BeginRequest,), (m.Message,)),
+    "start": Exchange((s.StartNotice,)),
+    "keep": Exchange((s.KeepRequest,), (m.Message,)),
+    "return": Exchange((s.ReturnRequest,), (m.Message,)),
+    "finish": Exchange((s.FinishNotice,), (m.Message,)),
 }

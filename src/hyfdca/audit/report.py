@@ -19,6 +19,7 @@ from hyfdca.audit.scoring import Score
 from hyfdca.audit.server_attacks import ATTACKS, Truth
 from hyfdca.audit.sightings import Sighting, Sightings
 from hyfdca.consortium import StudyError
+from hyfdca.local_study import Run, prepare
 from hyfdca.runtimes.views import (
     Header,
     Record,
@@ -27,7 +28,7 @@ from hyfdca.runtimes.views import (
     read_view,
     view_path,
 )
-from hyfdca.study import Run, StudyFile, load, prepare
+from hyfdca.study import StudyFile, load
 
 # What the trust model admits in the open profile: the server has every share.
 _ADMITTED = {"open": {"share differences", "plane differences"}, "sealed": set[str]()}

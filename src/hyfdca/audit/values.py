@@ -99,6 +99,9 @@ VALUES: dict[str, Value] = {
     "random start": Value("random weights to start from", None, _FEATURES),
     "bounds": Value("bounds on rows, as powers of two", None, "nobody else's"),
     "numbers": Value("counters and flags", None, _RECEIVER),
+    "algorithm": Value("which algorithm runs", None, "all clients"),
+    "study": Value("the study file's hash", None, "all clients", "all clients"),
+    "model": Value("the released model", None, "all clients"),
     # Alignment
     "pseudonyms": Value("keyed pseudonyms of IDs", None, "nobody else's"),
     "feature names": Value("names of features, or pseudonyms", None, "nobody else's"),

@@ -146,12 +146,10 @@ class HeldKeys:
     def from_bytes(cls, content: bytes) -> HeldKeys:
         """Return what ``to_bytes`` gave; raises ``ValueError`` for anything else."""
         try:
-            study, roster, epoch, keys, source, is_agreed = _held_decoder.decode(
-                content
-            )
+            study, roster, epoch, keys, source, agreed = _held_decoder.decode(content)
         except msgspec.MsgspecError:
             raise ValueError("These bytes are no held keys.") from None
-        return cls(*facts, StudyKeys.from_bytes(keys), source, is_agreed)
+        return cls(study, roster, epoch, StudyKeys.from_bytes(keys), source, agreed)
 
 
 _held_decoder = msgspec.msgpack.Decoder(tuple[bytes, bytes, int, bytes, bytes, bool])

@@ -10,6 +10,7 @@ from hyfdca.protocol.messages import Message
 
 _MOST_ROUNDS = 2**40
 Round = Annotated[int, msgspec.Meta(ge=0, le=_MOST_ROUNDS)]
+Number = Annotated[int, msgspec.Meta(ge=0, lt=2**63)]
 Hash = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
 
 
@@ -29,6 +30,12 @@ class Present(Message, frozen=True):
     kept: Annotated[list[Round], msgspec.Meta(max_length=16)]
 
 
+class BeginRequest(Message, frozen=True):
+    """Start anew; whatever is still under way, up to a number, is of no interest."""
+
+    after: Number
+
+
 class StartNotice(Message, frozen=True):
     """Training begins, with this algorithm; no answer."""
 
@@ -42,9 +49,13 @@ class KeepRequest(Message, frozen=True):
 
 
 class ReturnRequest(Message, frozen=True):
-    """Go back to the state after a round that was kept; forget all later ones."""
+    """Go back to the state after a round that was kept; forget all later ones.
+
+    What is still under way, up to a number, was said in a round that is repeated.
+    """
 
     round: Round
+    after: Number
 
 
 class FinishNotice(Message, frozen=True):

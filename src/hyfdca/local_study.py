@@ -1,0 +1,131 @@
+"""A study in one process: every organisation with its own table, keys and half.
+
+They talk as they would between machines; nothing is pooled.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from hyfdca.algorithms.problem import Block
+from hyfdca.algorithms.scaling import Scaling
+from hyfdca.consortium import Consortium, StudyError
+from hyfdca.convener import Convener, Prepared
+from hyfdca.crypto.identity import Identity
+from hyfdca.crypto.roster import Entry, Roster
+from hyfdca.losses import FloatArray
+from hyfdca.member import Member, RefusedError
+from hyfdca.plan import Plan
+from hyfdca.protocol.alignment_checks import AlignmentError
+from hyfdca.protocol.server import ServerSession
+from hyfdca.rounds import Rounds
+from hyfdca.runtimes.driver import Traffic
+from hyfdca.runtimes.inprocess import InProcess
+from hyfdca.secrecy import workforce
+from hyfdca.study import Study, StudyFile, plan_of, table_of
+from hyfdca.study_identity import study_hash
+from hyfdca.tables import Table
+from hyfdca.training import n_threads
+
+
+@dataclass(frozen=True)
+class Run:
+    """A study with its data in place, ready to train or trained."""
+
+    study: Study
+    consortium: Consortium
+    blocks: list[Block]
+    scaling: Scaling
+    preparing_traffic: Traffic
+    training: Rounds
+    members: tuple[Member, ...] = field(repr=False)
+
+    def margins(self, weights: FloatArray) -> FloatArray:
+        """Return x·w of every sample, as the sum of its holders' parts of it."""
+        layout = self.training.layout
+        total = np.zeros((layout.samples.n_items, weights.shape[1]))
+        for client, block in enumerate(self.blocks):
+            part = block.X @ weights[layout.features.items[client]]
+            total[layout.samples.items[client]] += part
+        return total
+
+    def labels(self) -> FloatArray:
+        """Return the labels of all samples, (n_samples, n_outputs)."""
+        samples, held = self.training.layout.samples, self.consortium.labels
+        width = next(own.shape[1] for own in held if own is not None)
+        labels = np.zeros((samples.n_items, width))
+        for items, own in zip(samples.items, held, strict=True):
+            if own is not None:
+                labels[items] = own
+        return labels
+
+    def accuracy(self, weights: FloatArray) -> float | None:
+        """Return the share of the samples that get their class; None if there are none.
+
+        A margin of exactly zero counts as the negative class, as in prediction.
+        """
+        if not self.consortium.classes:
+            return None
+        margins, labels = self.margins(weights), self.labels()
+        if labels.shape[1] == 1:
+            return float(np.mean((margins > 0) == (labels > 0)))
+        return float(np.mean(margins.argmax(axis=1) == labels.argmax(axis=1)))
+
+
+def prepare(file: StudyFile, folder: Path) -> Run:
+    """Read the tables, align and scale them; paths are relative to ``folder``.
+
+    Raises
+    ------
+    StudyError
+    """
+    plan = plan_of(file, study_hash(msgspec.json.encode(file)))
+    tables = [
+        table_of(file.study, client, folder / client.data) for client in file.clients
+    ]
+    members = local_members(plan, tables)
+    session = ServerSession(plan.token)
+    convener = Convener(plan, lambda stage: local_driver(members, stage), session)
+    try:
+        prepared = convener.prepare()
+    except (AlignmentError, RefusedError, ValueError) as error:
+        raise StudyError(str(error)) from None
+    blocks = [member.block for member in members]
+    driver = local_driver(members, "training", n_threads(blocks))
+    training = Rounds(plan.training, prepared.parties, plan.participation, driver)
+    consortium = _consortium(plan, prepared, members)
+    traffic = convener.traffic
+    return Run(
+        file.study, consortium, blocks, prepared.scaling, traffic, training, members
+    )
+
+
+def local_members(plan: Plan, tables: list[Table]) -> tuple[Member, ...]:
+    """Return organisations with keys that are made for the occasion."""
+    identities = [Identity.generate() for _ in tables]
+    entries = map(Entry, plan.names, (identity.public for identity in identities))
+    roster = Roster(plan.study_hash, tuple(entries), plan.epoch)
+    hire = workforce(plan.encryption)  # for all, as they get the same keys
+    return tuple(
+        Member(plan, table, identity, roster, hire=hire)
+        for table, identity in zip(tables, identities, strict=True)
+    )
+
+
+def local_driver(
+    members: tuple[Member, ...], stage: str, n_threads: int = 1
+) -> InProcess:
+    """Return what carries a stage's requests to members in this process."""
+    stages = {k: member.stage(stage) for k, member in enumerate(members)}
+    return InProcess(stages, n_threads)
+
+
+def _consortium(
+    plan: Plan, prepared: Prepared, members: tuple[Member, ...]
+) -> Consortium:
+    tables = tuple(member.aligned for member in members)
+    return Consortium(plan.names, prepared.alignment, tables)

@@ -1,0 +1,89 @@
+"""Studies in one process whose parties keep everything and may crash."""
+
+from dataclasses import replace
+
+import msgspec
+
+from hyfdca.attendance import Attendance
+from hyfdca.crypto.identity import Identity
+from hyfdca.crypto.roster import Entry, Roster
+from hyfdca.hosting import Host
+from hyfdca.local_study import prepare
+from hyfdca.member import Member
+from hyfdca.participation import schedule
+from hyfdca.rounds import Rounds
+from hyfdca.runtimes.archive import Archive
+from hyfdca.runtimes.faulty import Faults, FaultyNetwork
+from hyfdca.runtimes.store import MemoryStore, SealedStore
+from hyfdca.study import load, plan_of, table_of
+from hyfdca.study_identity import study_hash
+
+
+class Consortium:
+    """A study's members on a faulty network, each with its own store."""
+
+    def __init__(self, folder, faults=Faults(), seed=0, quorum=None, every=1):
+        self.file = load(folder / "study.toml")
+        clients = self.file.clients
+        self.plan = plan_of(self.file, study_hash(msgspec.json.encode(self.file)))
+        if quorum is not None and quorum < len(clients):
+            incomplete = replace(self.plan.participation, is_complete=False)
+            self.plan = replace(self.plan, participation=incomplete)
+        self.quorum, self.every = quorum or len(clients), every
+        self.tables = [table_of(self.file.study, c, folder / c.data) for c in clients]
+        self.identities = [Identity.generate() for _ in clients]
+        publics = (identity.public for identity in self.identities)
+        entries = tuple(map(Entry, self.plan.names, publics))
+        self.roster = Roster(self.plan.study_hash, entries, self.plan.epoch)
+        self.stores = [MemoryStore() for _ in clients]
+        self.server_store = MemoryStore()
+        self.sentences = []
+        self.network = FaultyNetwork(self.member, len(clients), faults, seed)
+
+    def member(self, rank):
+        """Start a member with what it kept."""
+        identity = self.identities[rank]
+        store = SealedStore(self.stores[rank], identity.to_bytes(), b"test")
+        return Member(self.plan, self.tables[rank], identity, self.roster, store)
+
+    def hosted(self):
+        """Start the server with what it kept."""
+        attendance = Attendance(
+            self.plan, self.network, self.quorum, self.sentences.append
+        )
+        archive = Archive(self.server_store)
+        return Host(self.plan, self.network, attendance, archive, self.every).ready()
+
+    def train(self):
+        """Run the study to its end; return its rounds and the weights."""
+        rounds = self.hosted().rounds
+        return rounds, rounds.finish()
+
+
+def undisturbed(folder):
+    """Run the same study in one process, with nothing kept."""
+    run = prepare(load(folder / "study.toml"), folder)
+    return run.training, run.training.finish()
+
+
+def replayed(folder, plan, history):
+    """Run the rounds of a history again, with the participants that it names."""
+    run = prepare(load(folder / "study.toml"), folder)
+    who = [record["participants"] for record in history]
+    participation = replace(schedule(who), is_complete=plan.participation.is_complete)
+    return Rounds(
+        plan.training, run.training.parties, participation, run.training.driver
+    )
+
+
+COSTS = ("seconds", "round_trips", "search_round_trips", "bytes_up", "bytes_down")
+
+
+def numbers(history):
+    """Return a history without what it cost."""
+    hidden = {*COSTS, *(f"measuring_{cost}" for cost in COSTS)}
+    return [
+        {name: value for name, value in record.items() if name not in hidden}
+        | {"participants": tuple(record["participants"])}
+        for record in history
+    ]
