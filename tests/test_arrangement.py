@@ -13,7 +13,7 @@ from hypothesis.extra.numpy import arrays
 from hyfdca.algorithms.buckets import owner_groups
 from hyfdca.algorithms.spaces import space_of
 from hyfdca.axis import Axis
-from hyfdca.crypto.arrangement import Arrangement
+from hyfdca.crypto.arrangement import Arrangement, opaque_groups
 from hyfdca.crypto.plain import PlainAdder
 from tests.holdings import subsets
 
@@ -208,3 +208,23 @@ def test_an_owner_group_is_the_items_with_the_same_holders(holdings):
     ]
     for one, other in itertools.combinations(range(12), 2):
         assert (groups[one] == groups[other]) == (owners[one] == owners[other])
+
+
+@given(GROUPS, st.binary(min_size=32, max_size=32))
+def test_numbers_of_groups_come_of_the_secret(groups, secret):
+    """They tell groups apart, are the same again, and others elsewhere."""
+    groups = np.array(groups, np.int64)
+    opaque = opaque_groups(groups, secret, "samples")
+    assert (opaque[:, None] == opaque).tolist() == (groups[:, None] == groups).tolist()
+    again = opaque_groups(groups, secret, "samples")
+    np.testing.assert_array_equal(again, opaque)
+    other = bytes(byte ^ 1 for byte in secret)
+    for others in [(other, "samples"), (secret, "features")]:
+        assert not np.any(opaque_groups(groups, *others) == opaque)
+
+
+def test_many_groups_have_distinct_numbers():
+    """Where some numbers are drawn twice, more are drawn."""
+    numbers = opaque_groups(np.arange(200_000), bytes(32), "samples")
+    assert len(np.unique(numbers)) == 200_000
+    assert 0 <= numbers.min() <= numbers.max() < 2**31

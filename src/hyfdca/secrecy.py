@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from hyfdca.crypto.pseudonyms import AlignmentKeys
@@ -12,6 +12,7 @@ from hyfdca.crypto.schemes import (
     Encryption,
     Sealers,
     Workforce,
+    new_group_secret,
     new_keys,
     public_parameters,
 )
@@ -63,11 +64,14 @@ class Secrecy:
         Each client's own copy, by rank.
     public : mapping of str to bytes
         All that the server knows of the keys, by scheme.
+    group_secret : bytes
+        The server's own; see ``Adders``.
     """
 
     encryption: Encryption
     keys: Sequence[StudyKeys]
     public: Mapping[str, bytes]
+    group_secret: bytes = field(default_factory=new_group_secret)
 
     def of_client(self, client: int) -> ClientSecrecy:
         """Return what a client has."""
@@ -79,7 +83,7 @@ class Secrecy:
 
     def adders(self) -> Adders:
         """Return the server's schemes."""
-        return Adders(self.encryption, self.public)
+        return Adders(self.encryption, self.public, self.group_secret)
 
     @cached_property
     def _hire(self) -> Workforce | None:

@@ -85,7 +85,9 @@ class ScalingServer:
         self._features, self._session = features, session
         self._n_samples = n_samples
         self._sum_bits = adders.encryption.sum_bits
-        self._groups = opaque_groups(owner_groups(features))
+        self._groups = opaque_groups(
+            owner_groups(features), adders.group_secret, "scaled features"
+        )
         holders = int(features.counts.max(initial=1))
         use = Use(Arrangement(self._groups), BASE, n_summands=holders)
         self._scheme = adders.pick(use)

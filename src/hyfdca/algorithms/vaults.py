@@ -52,12 +52,15 @@ class Vaults:
     @cached_property
     def sample_groups(self) -> IntArray:
         """The owner group of each sample, under a number that tells nothing."""
-        return opaque_groups(owner_groups(self._layout.samples))
+        return self._opaque(self._layout.samples, "samples")
 
     @cached_property
     def feature_groups(self) -> IntArray:
         """The owner group of each feature, under a number that tells nothing."""
-        return opaque_groups(owner_groups(self._layout.features))
+        return self._opaque(self._layout.features, "features")
+
+    def _opaque(self, axis: Axis, name: str) -> IntArray:
+        return opaque_groups(owner_groups(axis), self._adders.group_secret, name)
 
     @cached_property
     def picks(self) -> dict[str, Pick]:

@@ -9,7 +9,7 @@ read every slot of it.
 
 from __future__ import annotations
 
-import secrets
+import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -87,18 +87,27 @@ class Arrangement:
         return self._blocks[key]
 
 
-def opaque_groups(groups: IntArray) -> IntArray:
-    """Return groups under random numbers, which tell nothing of their order or count.
+def opaque_groups(groups: IntArray, secret: bytes, name: str) -> IntArray:
+    """Return groups under numbers that tell nothing of their order or count.
 
-    Random, not from the study's seed: clients know that.
+    They come of a secret of the server, not of the study's seed: clients know that.
+    Whoever repeats a set-up with the same secret gets the same numbers.
+
+    Parameters
+    ----------
+    name : str
+        What the groups are of; those of others have other numbers.
     """
     numbers, inverse = np.unique(groups, return_inverse=True)
+    source = hashlib.shake_256(secret + name.encode())
+    n_words = len(numbers)
     drawn = np.empty(0, np.int64)
     while len(drawn) < len(numbers):
-        more = np.frombuffer(secrets.token_bytes(8 * len(numbers)), np.int64)
-        drawn = np.unique(np.concatenate([drawn, more & _LARGEST_GROUP]))
-    order = np.frombuffer(secrets.token_bytes(8 * len(drawn)), np.int64).argsort()
-    return drawn[order][: len(numbers)][inverse]
+        words = np.frombuffer(source.digest(8 * n_words), "<i8") & _LARGEST_GROUP
+        first = np.unique(words, return_index=True)[1]
+        drawn = words[np.sort(first)]  # each once, in the order drawn
+        n_words *= 2
+    return drawn[: len(numbers)][inverse]
 
 
 @dataclass(frozen=True)

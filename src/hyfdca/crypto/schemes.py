@@ -215,12 +215,25 @@ class Sealers:
         return self._made[name]
 
 
+def new_group_secret() -> bytes:
+    """Return a fresh secret of the server, which owner groups get their numbers of."""
+    return secrets.token_bytes(32)
+
+
 @dataclass(frozen=True)
 class Adders:
-    """The server's schemes; it has public parameters only."""
+    """The server's schemes; it has public parameters only.
+
+    Parameters
+    ----------
+    group_secret : bytes
+        Of the server alone. Who is to repeat a set-up later must keep it: sums by
+        group fit only groups of the same numbers.
+    """
 
     encryption: Encryption
     public: Mapping[str, bytes]
+    group_secret: bytes = field(default_factory=new_group_secret, repr=False)
     _made: dict[str, Adder] = field(default_factory=dict)
 
     def named(self, name: str) -> Adder:
