@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -21,12 +20,12 @@ from hyfdca.crypto.schemes import (
     public_parameters,
 )
 from hyfdca.crypto.stream_sums import StreamAdder
-from hyfdca.participation import cyclic
 from hyfdca.protocol.client import ClientSession
 from hyfdca.protocol.server import ServerSession
 from hyfdca.runtimes.driver import Traffic
 from hyfdca.runtimes.inprocess import InProcess
 from hyfdca.seeds import stream
+from tests.run_cases import AXES, METHODS, Case, cases_of, covering, name_of
 from tests.sealed_runs import ENCRYPTIONS, found_by, keys_of
 from tests.small_runs import classification, make_training, partition_of
 from tests.test_scaling import PARTITIONS, stored
@@ -35,104 +34,6 @@ from tests.wires import listen
 SLOW = pytest.mark.slow
 
 pytestmark = pytest.mark.usefixtures("small_paillier")
-
-N_SAMPLES, N_FEATURES = 48, 6
-
-SHAPES = {"horizontal": "3x1", "vertical": "1x3", "grid": "2x2", "overlapping": None}
-
-METHODS = {
-    "drawn": {"step": "paper", "local_steps": 5, "refresh": "drawn"},
-    "all": {"step": "paper", "local_steps": 5, "refresh": "all"},
-    "theory": {"variant": "theory", "step": "paper"},
-    "safe": {"step": "safe", "local_fraction": 0.5},
-    "search": {"step": "line_search"},
-    "bundle": {"algorithm": "bundle"},
-    "lbfgs": {"algorithm": "lbfgs", "loss": "logistic"},
-}
-
-AXES = {
-    "method": list(METHODS),
-    "shape": list(SHAPES),
-    "profile": ["open", "sealed"],
-    "presence": ["complete", "partial"],
-    "labels": ["all", "some"],
-    "n_outputs": [1, 2],
-    "encryption": list(ENCRYPTIONS),
-}
-
-
-class Case(NamedTuple):
-    """A value of each axis."""
-
-    method: str
-    shape: str
-    profile: str
-    presence: str
-    labels: str
-    n_outputs: int
-    encryption: str
-
-    @property
-    def is_possible(self) -> bool:
-        """Whether there is such a run."""
-        searches_alone = self.method == "search" and self.presence == "partial"
-        unlabelled = self.shape == "horizontal" and self.labels == "some"
-        return not searches_alone and not unlabelled
-
-    def run(self, encryption, **given):
-        """Return the run with some encryption."""
-        shape = SHAPES[self.shape]
-        partition = partition_of(shape or "overlapping", N_SAMPLES, N_FEATURES)
-        X, y = classification(N_SAMPLES, N_FEATURES, noise=0.5)
-        others = np.where(X.toarray()[:, :1] > 0.1, 1.0, -1.0)
-        n_clients = partition.n_clients
-        is_partial = self.presence == "partial"
-        turns = [[0, 1], [1, 2], [0, n_clients - 1], []]
-        # Where everybody is waited for, few rounds would come to nothing.
-        waits = is_partial and self.method in ("bundle", "lbfgs")
-        return make_training(
-            X,
-            np.hstack([y, others])[:, : self.n_outputs],
-            partition,
-            profile=self.profile,
-            labelled=_labelled(self.labels, n_clients),
-            participation=cyclic(turns) if is_partial else None,
-            bias=1.0,
-            encryption=encryption,
-            **{
-                "keys": keys_of(encryption),
-                "max_rounds": 16 if waits else 4,
-                **METHODS[self.method],
-                **given,
-            },
-        )
-
-
-def _labelled(labels, n_clients):
-    """Return who has labels: all, or every other client, the first one too."""
-    return None if labels == "all" else [k % 2 == 0 for k in range(n_clients)]
-
-
-EVERY = [c for c in map(Case._make, itertools.product(*AXES.values())) if c.is_possible]
-
-
-def _pairs(case):
-    return set(itertools.combinations(zip(AXES, case, strict=True), 2))
-
-
-def _covering(cases):
-    """Return few cases in which every two values that go together do so once."""
-    missing = set().union(*map(_pairs, cases))
-    chosen = []
-    while missing:
-        best = max(cases, key=lambda case: len(_pairs(case) & missing))
-        missing -= _pairs(best)
-        chosen.append(best)
-    return chosen
-
-
-def _name(case):
-    return "-".join(map(str, case))
 
 
 def _check(case, **given):
@@ -146,7 +47,7 @@ def _check(case, **given):
     return sealed
 
 
-@pytest.mark.parametrize("case", _covering(EVERY), ids=_name)
+@pytest.mark.parametrize("case", covering(cases_of(AXES)), ids=name_of)
 def test_encryption_changes_no_bit(case):
     """Weights, duals, margins and history are those of the run that is not sealed."""
     sealed = _check(case)
