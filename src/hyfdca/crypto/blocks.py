@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from hyfdca.crypto.arrangement import Arrangement
 from hyfdca.crypto.fixedpoint import IntArray
+from hyfdca.state_values import value
 
 ByteArray = NDArray[np.uint8]
 
@@ -120,6 +121,7 @@ class BlockSealer:
         return blocks.read(filled, items)
 
 
+@value
 @dataclass
 class Blocks:
     """A sealed vector: a ciphertext a row, where there is any."""

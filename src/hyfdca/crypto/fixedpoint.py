@@ -15,6 +15,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from hyfdca.state_values import value
+
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
@@ -73,6 +75,7 @@ _ROUNDINGS: dict[Rounding, Any] = {
 }
 
 
+@value
 @dataclass(frozen=True)
 class Grid:
     """Multiples of 2**-fraction_bits, each contribution up to 2**limit_bits of them."""

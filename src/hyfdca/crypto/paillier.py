@@ -28,6 +28,10 @@ from numpy.typing import NDArray
 from hyfdca.crypto.fixedpoint import SUM_BITS, IntArray
 from hyfdca.crypto.paillier_blinding import BlindingPool
 from hyfdca.crypto.paillier_keys import PublicKey, SecretKey
+from hyfdca.state_values import Form, register
+
+# Ciphertexts are in the server's state.
+register(mpz, Form("mpz", lambda number: (int(number),), mpz))
 
 Blocks = NDArray[np.uint8]
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from hyfdca.crypto.base import raw_bytes
 from hyfdca.crypto.fixedpoint import IntArray
+from hyfdca.state_values import value
 
 NONCE_BYTES = 24
 _LONG_TABLE = 64  # nonces from which on it is worth looking for those not in use
@@ -23,6 +24,7 @@ WordArray = NDArray[np.uint64]
 IdArray = NDArray[np.uint32]
 
 
+@value
 @dataclass
 class Padded:
     """A sealed vector: words, and of which vectors each row is the sum.

@@ -11,6 +11,8 @@ from typing import Annotated
 
 import msgspec
 
+from hyfdca.state_values import value
+
 # Exponents beyond these stand for no real data and would overflow a float.
 NonNegative = Annotated[float, msgspec.Meta(ge=0.0, le=1e300)]  # and no NaN
 Bound = Annotated[float, msgspec.Meta(ge=0.0, le=1e150)]  # of which squares are taken
@@ -47,6 +49,7 @@ class Part(Message, tag="part", frozen=True):
 Sums = list[Sealed]  # a sum over holders: one sealed vector a grid, nearly always one
 
 
+@value
 class GridSpec(Message, frozen=True):
     """The grid on which the answer is wanted."""
 
@@ -200,6 +203,7 @@ class BucketsNotice(Message, frozen=True):
     buckets: memoryview  # uint32, a place among these a sample
 
 
+@value
 class Move(Message, frozen=True):
     """Bundle: how far the best point goes to the last trial point."""
 
