@@ -6,9 +6,9 @@ was made coarser still counts with its old part); it then travels as one vector 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -21,12 +21,15 @@ from hyfdca.crypto.plain import PlainSealer
 from hyfdca.losses import FloatArray
 from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.messages import Sealed, Sums
+from hyfdca.state import Kept
 
 EVERYWHERE = slice(None)
 
 
-class RunningSum:
+class RunningSum(Kept):
     """A sum that only grows: changes of duals, or parts that come once each."""
+
+    kept: ClassVar[tuple[str, ...]] = ("_totals", "_n_summands")
 
     def __init__(self, space: Space) -> None:
         self._space, self._axis, self._adder = space, space.axis, space.adder
@@ -82,11 +85,14 @@ class RunningSum:
         return [Sealed(b, self._adder.dump(t)) for b, t in self._totals.items()]
 
 
-class CachedSum:
+class CachedSum(Kept):
     """A sum over holders of each client's latest part.
 
     The parts of absent clients stay, as the paper's ip_{k,i} and ŵ_{0,k,m} do.
     """
+
+    kept: ClassVar[tuple[str, ...]] = ("_parts", "_borrowed")
+    passing: ClassVar[tuple[str, ...]] = ("_totals", "_taken")
 
     def __init__(self, space: Space) -> None:
         self._space, self._axis, self._adder = space, space.axis, space.adder
@@ -94,6 +100,11 @@ class CachedSum:
         self._borrowed: set[int] = set()  # whose part is the message it came in
         self._totals: dict[int, Any] | None = None
         self._taken: dict[int, Sums] = {}  # by where: many clients have the same items
+
+    def put_back(self, values: Mapping[str, Any]) -> None:
+        """Take a state; what was added up of another is forgotten."""
+        super().put_back(values)
+        self._totals, self._taken = None, {}
 
     def fraction_bits(self, client: int) -> int | None:
         """Return the grid of a client's part, or none if there is no part."""

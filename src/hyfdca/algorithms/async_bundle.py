@@ -21,15 +21,15 @@ the best point so far to w, by exchanges that each wait for everybody.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
-from hyfdca.algorithms.aggregation import RunningSum, read_sum
+from hyfdca.algorithms.aggregation import read_sum
+from hyfdca.algorithms.bucket_states import Bucket, Owed, Spaces
 from hyfdca.algorithms.bundle import BundleServer
 from hyfdca.algorithms.collecting import by_plane, lent_duals
-from hyfdca.algorithms.spaces import Space
 from hyfdca.axis import Axis, IntArray
 from hyfdca.losses import FloatArray
 from hyfdca.protocol import messages as m
@@ -45,46 +45,10 @@ _LEAST = 1e-4  # of P, where the guess of the gap is smaller
 _SHARE_OF_WAY = 0.2  # to the model's best point, when all buckets brought planes
 
 
-@dataclass
-class Owed:
-    """New planes of a bucket, for which some holders have yet to give slopes."""
-
-    number: int
-    point: FloatArray | None  # none is w = 0
-    margins: RunningSum | None  # none at w = 0, where all margins are 0
-    slopes: RunningSum
-    conjugates: FloatArray
-    lent: RunningSum | None
-    duals_grid: m.GridSpec  # on which all holders round the same duals
-    given: set[int] = field(default_factory=set)
-
-
-@dataclass
-class Bucket:
-    """One bucket's state: whose margins and slopes are there."""
-
-    holders: list[int]
-    labelled: frozenset[int]
-    samples: IntArray
-    axis: Axis  # whose clients are places among the holders
-    spaces: dict[int, Space] = field(default_factory=dict)  # by width
-    point: FloatArray | None = None  # where margins are being collected
-    margins: RunningSum | None = None
-    given: set[int] = field(default_factory=set)
-    owed: Owed | None = None
-    number: int = 0
-    last_point: FloatArray | None = None
-
-    def can_owe(self, client: int) -> bool:
-        """Return whether a client owes slopes and could give them now."""
-        owed = self.owed
-        if owed is None or client in owed.given:
-            return False
-        return client in self.labelled or self.labelled <= owed.given
-
-
 class AsyncBundleServer(BundleServer):
     """The server's half, open profile."""
+
+    kept: ClassVar[tuple[str, ...]] = ("point", "_losses", "states")
 
     def __post_init__(self) -> None:
         """Start at w = 0 with nothing asked."""
@@ -106,13 +70,26 @@ class AsyncBundleServer(BundleServer):
             holders = [
                 c for c in self.coordinator.everyone if bucket in buckets.of_client[c]
             ]
-            held = (np.isin(samples, layout.samples.items[c]) for c in holders)
-            axis = Axis(len(samples), tuple(map(np.flatnonzero, held)))
             labelled = frozenset(c for c in holders if layout.labelled[c])
-            state = Bucket(holders, labelled, samples, axis)
-            self._owe(state, None, None)
+            is_lent = len(labelled) < len(holders)
+            spaces = self._spaces(samples, holders, is_lent)
+            state = Bucket(holders, labelled, spaces)
+            state.finish(self.coordinator.spec("duals"))
             states.append(state)
         return states
+
+    def _spaces(self, samples: IntArray, holders: list[int], is_lent: bool) -> Spaces:
+        """Return the spaces of a bucket's vectors."""
+        vaults, items = self.coordinator.vaults, self.coordinator.layout.samples.items
+        held = (np.isin(samples, items[client]) for client in holders)
+        axis = Axis(len(samples), tuple(map(np.flatnonzero, held)))
+        n_outputs = self.coordinator.problem.n_outputs
+        width = len(VISIT_PLACES) * n_outputs
+        return Spaces(
+            vaults.of_some_samples(samples, axis, n_outputs),
+            vaults.by_feature(width),
+            vaults.of_some_samples(samples, axis, width) if is_lent else None,
+        )
 
     def round(self, participants: Sequence[int]) -> Conversation[None]:
         """Collect what those present can give; move the point; go on certifying."""
@@ -129,14 +106,6 @@ class AsyncBundleServer(BundleServer):
     def step(self) -> Conversation[None]:
         """Measure P along the way to the point, and go where it is lowest."""
         self.moved_by((yield from self.search(self.point)))
-
-    def _space(self, state: Bucket, width: int) -> Space:
-        """Return the space of vectors by the samples of a bucket."""
-        if width not in state.spaces:
-            state.spaces[width] = self.coordinator.vaults.of_some_samples(
-                state.samples, state.axis, width
-            )
-        return state.spaces[width]
 
     # The point
 
@@ -161,10 +130,7 @@ class AsyncBundleServer(BundleServer):
         """Give the present point to buckets that wait for one."""
         for state in self.states:
             if state.point is None and state.last_point is not self.point:
-                state.point = state.last_point = self.point
-                width = self.coordinator.problem.n_outputs
-                state.margins = RunningSum(self._space(state, width))
-                state.given = set()
+                state.start(self.point)
 
     # Margins
 
@@ -188,15 +154,13 @@ class AsyncBundleServer(BundleServer):
             self._check_length(client, reply.vectors, wanted[client])
             for bucket, part in zip(wanted[client], reply.vectors, strict=True):
                 state = self.states[bucket]
-                assert state.margins is not None  # noqa: S101  # there is a point
                 state.margins.add(state.holders.index(client), part, None)
                 state.given.add(client)
         for state in self.states:
             is_complete = len(state.given) == len(state.holders)
             # Slopes that are still owed come first.
             if state.point is not None and is_complete and state.owed is None:
-                self._owe(state, state.point, state.margins)
-                state.point = None
+                state.finish(coordinator.spec("duals"))
 
     def _visit_request(self, client: int, buckets: list[int]) -> m.VisitRequest:
         coordinator = self.coordinator
@@ -212,24 +176,6 @@ class AsyncBundleServer(BundleServer):
         )
 
     # Slopes
-
-    def _owe(
-        self, state: Bucket, point: FloatArray | None, margins: RunningSum | None
-    ) -> None:
-        """Start to collect slopes of the planes that touch at new margins."""
-        coordinator = self.coordinator
-        width = len(VISIT_PLACES) * coordinator.problem.n_outputs
-        is_lent = len(state.labelled) < len(state.holders)
-        state.number += 1
-        state.owed = Owed(
-            state.number,
-            point,
-            margins,
-            RunningSum(coordinator.vaults.by_feature(width)),
-            np.zeros((1, width)),
-            RunningSum(self._space(state, width)) if is_lent else None,
-            coordinator.spec("duals"),
-        )
 
     def _collect_slopes(self, present: Iterable[int]) -> Conversation[int]:
         """Have those present give the slopes they owe; return how many are complete."""
@@ -284,7 +230,7 @@ class AsyncBundleServer(BundleServer):
         owed = state.owed
         if owed is not None and owed.lent is not None and owed.duals_grid != grid:
             state.number -= 1  # the same visit, of which clients have the margins
-            self._owe(state, owed.point, owed.margins)
+            state.owe(owed.point, owed.margins, grid)
         return state
 
     def _collect_from_others(self, wanted: dict[int, list[int]]) -> Conversation[None]:
@@ -329,7 +275,7 @@ class AsyncBundleServer(BundleServer):
             numbers.append(state.owed.number)
             collected = state.owed.margins
             place = state.holders.index(client)
-            margins.append(collected.take(place, None) if collected else [])
+            margins.append(collected.take(place, None))
         return m.VisitPlanesRequest(
             self._places(client, buckets),
             numbers,

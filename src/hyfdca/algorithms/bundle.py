@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from numbers import Integral
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -37,6 +37,7 @@ from hyfdca.protocol.codec import (
     pack_reals,
 )
 from hyfdca.protocol.server import Conversation, until_pause
+from hyfdca.state import Kept
 
 # Where between the best point (0) and the trial point (1) new planes touch the loss.
 PLACES = (0.0, 0.1, 0.3, 1.0)
@@ -110,8 +111,21 @@ def bundle_settings(given: Mapping[str, Any]) -> BundleSettings:
 
 
 @dataclass
-class BundleServer:
+class BundleServer(Kept):
     """The server's half."""
+
+    kept: ClassVar[tuple[str, ...]] = (
+        "coordinator",
+        "round_number",
+        "model",
+        "primals",
+        "bounds",
+        "_move",
+        "_n_measured",
+        "_last_gap",
+        "_sharpness",
+    )
+    passing: ClassVar[tuple[str, ...]] = ("_steps",)
 
     coordinator: Coordinator
     settings: BundleSettings = field(default_factory=BundleSettings)
@@ -128,6 +142,16 @@ class BundleServer:
         self._steps: Conversation[None] | None = None
         self._n_measured = 0
         self._last_gap, self._sharpness = np.inf, 1.0
+
+    @property
+    def is_between_steps(self) -> bool:
+        """Whether no step is suspended, waiting for absent clients."""
+        return self._steps is None
+
+    def put_back(self, values: Mapping[str, Any]) -> None:
+        """Take a state; a step that was begun in another is dropped."""
+        super().put_back(values)
+        self._steps = None
 
     @cached_property
     def buckets(self) -> Buckets:

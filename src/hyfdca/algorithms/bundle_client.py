@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 import numpy as np
 
@@ -40,6 +41,19 @@ class BundleClient(Holder):
     Margins are those of its samples, if it has labels; weights those of its features.
     """
 
+    kept: ClassVar[tuple[str, ...]] = (
+        "best_margins",
+        "margins",
+        "best_weights",
+        "weights",
+        "_best_step",
+        "_step",
+        "_moved",
+        "_slopes",
+        "_delivered",
+        "_visiting",
+    )
+
     def __init__(self, problem: Problem, block: Block, sealers: Sealers) -> None:
         super().__init__(problem, block, sealers)
         by_sample = (self.n_held, problem.n_outputs)
@@ -56,6 +70,7 @@ class BundleClient(Holder):
         self.n_buckets = 1
         self.bucket_arrangement = Arrangement.apart(1)
         self._delivered: dict[int, FloatArray] = {}  # duals, for candidates
+        self._visiting = Visiting(self)
         self.phases = {
             **self.phases,
             "buckets": Phase(m.BucketsNotice, self._take_buckets),
@@ -67,7 +82,7 @@ class BundleClient(Holder):
             "release": Phase(m.MovedRelease, self._release),
             "open planes": self.phases["open"],
             "open search": self.phases["open"],
-            **Visiting(self).phases,
+            **self._visiting.phases,
         }
 
     def _take_buckets(self, notice: m.BucketsNotice) -> None:

@@ -15,7 +15,7 @@ training state, so that measuring does not bring anybody up to date.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from hyfdca.protocol import messages as m
 from hyfdca.protocol.client import Phase
 from hyfdca.protocol.codec import RemoteProtocolError, pack_reals, unpack_reals
 from hyfdca.protocol.server import Conversation
+from hyfdca.state import Kept
 
 if TYPE_CHECKING:
     from hyfdca.algorithms.coordinator import Coordinator
@@ -130,10 +131,17 @@ def release(coordinator: Coordinator, request: m.Message) -> Conversation[FloatA
 
 
 @dataclass
-class DualServer:
+class DualServer(Kept):
     """A server half that measures by exchanges of its own and releases what it did."""
 
+    kept: ClassVar[tuple[str, ...]] = ("coordinator",)
+
     coordinator: DualCoordinator
+
+    @property
+    def is_between_steps(self) -> bool:
+        """Whether nothing is suspended: a round is a whole step."""
+        return True
 
     def certify(self) -> Conversation[Certificate]:
         """Measure P and D."""
@@ -145,8 +153,16 @@ class DualServer:
         return release(self.coordinator, request)
 
 
-class Measuring:
+class Measuring(Kept):
     """A client's half: what it measures is not its training state."""
+
+    kept: ClassVar[tuple[str, ...]] = (
+        "_duals",
+        "_weights",
+        "_weights_step",
+        "_held_back",
+        "_certified",
+    )
 
     def __init__(self, holder: DualHolder) -> None:
         self._holder = holder

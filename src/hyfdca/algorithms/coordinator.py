@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from hyfdca.protocol.codec import (
     unpack_reals,
 )
 from hyfdca.protocol.server import Conversation, ServerSession
+from hyfdca.state import Kept
 
 _MARGIN_HEADROOM = 64.0  # over the largest margin of any point that is not worse than 0
 _DUAL_HEADROOM = 64.0  # over the steepest slope at 0, where duals are unbounded
@@ -44,7 +45,7 @@ class DivergenceError(ArithmeticError):
     """Numbers outgrew every grid: the steps are too long for this problem."""
 
 
-class Coordinator:
+class Coordinator(Kept):
     """The server's sums and the exchanges that all algorithms share.
 
     Parameters
@@ -52,6 +53,8 @@ class Coordinator:
     drawn_share : float
         Of its samples, that a client usually changes in a round.
     """
+
+    kept: ClassVar[tuple[str, ...]] = ("session", "grids", "_finest")
 
     def __init__(
         self,

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import ClassVar
 
 import numpy as np
 
@@ -29,6 +30,16 @@ _NEWS_KEPT = 64  # lists of changed duals that wait for an absent client, then j
 
 class DualCoordinator(Coordinator):
     """The sums of a study that changes duals, and who has heard of what."""
+
+    kept: ClassVar[tuple[str, ...]] = (
+        "duals",
+        "margins",
+        "shares",
+        "_news",
+        "_informed",
+        "n_measured",
+        "is_exact",
+    )
 
     def __init__(
         self,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
 from hyfdca.algorithms.aggregation import EVERYWHERE
@@ -28,6 +30,17 @@ class DualHolder(Holder):
     its features) and ``share`` (its part of λN w).
     """
 
+    kept: ClassVar[tuple[str, ...]] = (
+        "duals",
+        "weights",
+        "share",
+        "weights_step",
+        "held_back",
+        "_sent",
+        "_shown",
+        "_measuring",
+    )
+
     def __init__(self, problem: Problem, block: Block, sealers: Sealers) -> None:
         super().__init__(problem, block, sealers)
         self.duals = np.zeros((self.n_held, problem.n_outputs))
@@ -43,12 +56,13 @@ class DualHolder(Holder):
             problem.min_rows, is_in_shares, self.duals, self.share
         )
         self.held_back = np.zeros_like(self.share)  # of the share, in training
+        self._measuring = Measuring(self)
         self.phases = {
             **self.phases,
             "shares": Phase(m.SharesRequest, self._shares),
             "weights": Phase(m.WeightsNotice, self._weights),
             "margins": Phase(m.MarginsRequest, self._margins),
-            **Measuring(self).phases,
+            **self._measuring.phases,
         }
 
     # The two primitives

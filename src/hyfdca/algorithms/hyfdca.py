@@ -25,6 +25,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
@@ -57,6 +58,8 @@ from hyfdca.protocol.server import Conversation
 @dataclass
 class HyfdcaServer(DualServer):
     """The server's half: Algorithm 1."""
+
+    kept: ClassVar[tuple[str, ...]] = ("round_number", "_previous")
 
     settings: HyfdcaSettings
     is_complete: bool  # whether every client takes part in every round

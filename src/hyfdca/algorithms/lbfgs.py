@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
@@ -19,11 +20,13 @@ from hyfdca.algorithms.buckets import Buckets, buckets_of
 from hyfdca.algorithms.bundle import BundleServer
 from hyfdca.algorithms.collecting import PlaneCollection
 from hyfdca.losses import FloatArray
+from hyfdca.state_values import value
 
 PAIRS = 20  # of changes of point and gradient that a direction is made of
 _SHORTER = 2.0**-6  # after a direction along which nothing was gained
 
 
+@value
 @dataclass
 class Path:
     """One output's points and gradients so far, as coefficients of slopes."""
@@ -68,6 +71,8 @@ class Path:
 @dataclass
 class LbfgsServer(BundleServer):
     """The server's half; clients cannot tell it from the bundle method."""
+
+    kept: ClassVar[tuple[str, ...]] = ("_paths", "_points", "_directions")
 
     def __post_init__(self) -> None:
         """Start at w = 0, without any slope."""

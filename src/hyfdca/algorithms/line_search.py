@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -68,6 +69,8 @@ def best_step(values: FloatArray) -> float:
 @dataclass
 class LineSearchServer(DualServer):
     """The server's half."""
+
+    kept: ClassVar[tuple[str, ...]] = ("round_number",)
 
     settings: HyfdcaSettings
     round_number: int = 0
@@ -211,6 +214,8 @@ class LineSearchServer(DualServer):
 
 class LineSearchClient(DualHolder):
     """A client's half."""
+
+    kept: ClassVar[tuple[str, ...]] = ("_rows", "_direction")
 
     def __init__(self, problem: Problem, block: Block, sealers: Sealers) -> None:
         super().__init__(problem, block, sealers)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,7 @@ from hyfdca.algorithms.problem import SLACK
 from hyfdca.axis import BoolArray, IntArray
 from hyfdca.kernels import add_weighted
 from hyfdca.losses import FloatArray
+from hyfdca.state import Kept
 
 _NO_WEIGHT = 1e-4  # an interior point leaves some weight everywhere
 _MAX_AGE = 8  # solves that a plane may go without weight
@@ -30,11 +32,13 @@ _MAX_AGE = 8  # solves that a plane may go without weight
 Array3 = NDArray[np.float64]  # planes by features (or planes) by outputs
 
 
-class Slopes:
+class Slopes(Kept):
     """The slopes σ of numbered planes on some features, in the order of arrival.
 
     Kept as they came, an array a delivery: some studies have a million features.
     """
+
+    kept: ClassVar[tuple[str, ...]] = ("_parts", "_numbers")
 
     def __init__(self, n_features: int, n_outputs: int) -> None:
         self._empty = np.zeros((n_features, n_outputs))
@@ -101,7 +105,7 @@ class Told:
 
 
 @dataclass
-class CuttingModel:
+class CuttingModel(Kept):
     """What the server knows of the planes, and the programme it solves.
 
     Parameters
@@ -113,6 +117,21 @@ class CuttingModel:
     max_planes : int
         Planes kept a bucket; beyond it the lightest are forgotten.
     """
+
+    kept: ClassVar[tuple[str, ...]] = (
+        "slopes",
+        "numbers",
+        "next_number",
+        "buckets",
+        "ages",
+        "errors",
+        "units",
+        "longest_new",
+        "coarsest_step",
+        "offsets",
+        "gram",
+        "weights",
+    )
 
     n_buckets: int
     n_outputs: int

@@ -17,6 +17,7 @@ from hyfdca.losses import FloatArray
 from hyfdca.protocol import messages as m
 from hyfdca.protocol.client import Phase
 from hyfdca.protocol.codec import RemoteProtocolError, unpack_indices, unpack_places
+from hyfdca.state import Kept
 
 Rows = IntArray | slice  # numbers of rows, or all of them
 
@@ -26,8 +27,10 @@ Listener = Callable[[Literal["opened", "sealed"], str, FloatArray], None]
 _MOST_GROUPS = 2**31
 
 
-class Sealing:
+class Sealing(Kept):
     """Seals and opens a client's vectors with the schemes that the server picked.
+
+    Nothing of it is kept: sealers are made anew, so that no pad is used twice.
 
     Parameters
     ----------

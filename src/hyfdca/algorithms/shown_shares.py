@@ -8,18 +8,20 @@ shares it has shown lately, in training or for measuring.
 from __future__ import annotations
 
 from collections import deque
+from typing import ClassVar
 
 import numpy as np
 
 from hyfdca.axis import BoolArray
 from hyfdca.losses import FloatArray
+from hyfdca.state import Kept
 
 _REMEMBERED = 32  # shares, besides the first, which is zero
 
 Shown = tuple[FloatArray, FloatArray]  # duals and the share they gave
 
 
-class ShownShares:
+class ShownShares(Kept):
     """The shares that a client has shown, with the duals behind them.
 
     Parameters
@@ -29,6 +31,8 @@ class ShownShares:
     duals, share : arrays
         Of the start, which everybody knows: zeros.
     """
+
+    kept: ClassVar[tuple[str, ...]] = ("_later",)
 
     def __init__(
         self,

@@ -23,14 +23,23 @@ from hyfdca.crypto.schemes import Adders
 from hyfdca.layout import Layout
 from hyfdca.losses import FloatArray
 from hyfdca.protocol.server import Conversation, ServerSession
+from hyfdca.state import Kept
 
 
-class ServerHalf(Protocol):
-    """What a training run needs of an algorithm."""
+class ServerHalf(Kept, Protocol):
+    """What a training run needs of an algorithm.
+
+    Its state can be saved after a round if it ``is_between_steps``.
+    """
 
     @property
     def coordinator(self) -> Coordinator:
         """What it keeps, and its exchanges."""
+        ...
+
+    @property
+    def is_between_steps(self) -> bool:
+        """Whether no conversation is suspended, which no state could have in it."""
         ...
 
     def set_up(self) -> Conversation[None]:

@@ -41,6 +41,8 @@ class Pick(NamedTuple):
 class Vaults:
     """The server's sealed vectors: spaces by sample, by feature and by bucket."""
 
+    passing = ("_spaces",)
+
     def __init__(
         self, problem: Problem, layout: Layout, adders: Adders, drawn_share: float
     ) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,13 +20,17 @@ from hyfdca.protocol.codec import (
     unpack_places,
     unpack_reals,
 )
+from hyfdca.state import Kept
 
 if TYPE_CHECKING:
     from hyfdca.algorithms.bundle_client import BundleClient
 
 
-class Visiting:
+class Visiting(Kept):
     """State: margins of each bucket's samples at its last two points."""
+
+    kept: ClassVar[tuple[str, ...]] = ("_before", "_now", "_numbers")
+    passing: ClassVar[tuple[str, ...]] = ("_rows",)
 
     def __init__(self, client: BundleClient) -> None:
         self._client = client

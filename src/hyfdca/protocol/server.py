@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from hyfdca.protocol.codec import (
     LocalProtocolError,
@@ -21,6 +21,7 @@ from hyfdca.protocol.codec import (
     unframe,
 )
 from hyfdca.protocol.messages import Message
+from hyfdca.state import Kept
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ class BadReplyError(RemoteProtocolError):
         super().__init__(f"answer of client {client} to {phase!r}: {reason}")
 
 
-class ServerSession:
+class ServerSession(Kept):
     """Frames requests, checks replies.
 
     ``present`` are the clients that can be asked now; none stands for everybody.
@@ -94,10 +95,18 @@ class ServerSession:
         Requests are numbered from the next number on.
     """
 
+    kept: ClassVar[tuple[str, ...]] = ("number",)
+    passing: ClassVar[tuple[str, ...]] = ("present",)
+
     def __init__(self, token: bytes, after: int = 0) -> None:
         self._token = token
-        self._number = after
+        self.number = after  # of the last request
         self.present: Set[int] | None = None
+
+    def put_back(self, values: Mapping[str, Any]) -> None:
+        """Take a state, but no lower number: clients may have answered higher ones."""
+        self.number = max(self.number, values["number"])
+        self.present = None
 
     @contextmanager
     def among(self, clients: Iterable[int]) -> Iterator[None]:
@@ -165,8 +174,8 @@ class ServerSession:
                 yield PAUSE
 
     def _next_number(self) -> int:
-        self._number += 1
-        return self._number
+        self.number += 1
+        return self.number
 
     def _framed(
         self, number: int, messages: Mapping[int, Message]
