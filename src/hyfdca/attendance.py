@@ -71,7 +71,7 @@ class Attendance:
 
     def number_from(self, number: int) -> None:
         """Give requests numbers above this one from now on."""
-        self._session.skip_to(number)
+        self._session.number = max(number, self._session.number)
 
     # Who is there
 

@@ -179,10 +179,10 @@ class DurableRounds(Rounds):
         state.load(self.server, kept.state)
         highest = self._session.number
         for since in kept.since:
-            self._session.go_to(since.number)
+            self._session.number = since.number
             conversation = self.server.round(since.participants)
             Repeating(list(since.heard)).run(conversation, Traffic())
-        self._session.go_to(max(highest, self._session.number))
+        self._session.number = max(highest, self._session.number)
 
     # The end
 

@@ -115,7 +115,7 @@ class Host:
         hosted = self._prepared(beginning, lambda _: Repeating(beginning.heard))
         number, rounds = self._next_number(), hosted.rounds
         self._attendance.number_from(number)
-        hosted.prepared.parties.session.go_to(number)
+        hosted.prepared.parties.session.number = number
         rounds.among(self._attendance, self._archive, self._every)
         rounds.go_back()
         return hosted
