@@ -21,6 +21,7 @@ from hyfdca.linear_model import LARGEST, PARAMETERS, FederatedLinearModel
 from hyfdca.losses import FloatArray
 from hyfdca.participation import Participation
 from hyfdca.partition import Partition
+from hyfdca.scores import chosen_classes, class_probabilities
 
 
 def _has_probabilities(estimator: HyFDCAClassifier) -> bool:
@@ -106,20 +107,12 @@ class HyFDCAClassifier(ClassifierMixin, FederatedLinearModel):  # noqa: D101
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Return the class of each sample."""
-        margins = self._margins(X)
-        is_binary = margins.shape[1] == 1
-        chosen = (
-            (margins[:, 0] > 0).astype(int) if is_binary else margins.argmax(axis=1)
-        )
-        return np.asarray(self.classes_[chosen])
+        return np.asarray(self.classes_[chosen_classes(self._margins(X))])
 
     @available_if(_has_probabilities)
     def predict_proba(self, X: ArrayLike) -> FloatArray:
         """Return the probability of each class; for the logistic loss."""
-        positive = 1.0 / (1.0 + np.exp(-np.clip(self._margins(X), -700, 700)))
-        if positive.shape[1] == 1:
-            return np.hstack([1.0 - positive, positive])
-        return np.asarray(positive / positive.sum(axis=1, keepdims=True))
+        return class_probabilities(self._margins(X))
 
 
 class HyFDCARegressor(RegressorMixin, FederatedLinearModel):  # noqa: D101

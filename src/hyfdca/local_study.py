@@ -25,6 +25,7 @@ from hyfdca.protocol.server import ServerSession
 from hyfdca.rounds import Rounds
 from hyfdca.runtimes.driver import Traffic
 from hyfdca.runtimes.inprocess import InProcess
+from hyfdca.scores import chosen_classes
 from hyfdca.secrecy import workforce
 from hyfdca.study import Study, StudyFile, plan_of, table_of
 from hyfdca.study_identity import study_hash
@@ -70,10 +71,8 @@ class Run:
         """
         if not self.consortium.classes:
             return None
-        margins, labels = self.margins(weights), self.labels()
-        if labels.shape[1] == 1:
-            return float(np.mean((margins > 0) == (labels > 0)))
-        return float(np.mean(margins.argmax(axis=1) == labels.argmax(axis=1)))
+        chosen = chosen_classes(self.margins(weights))
+        return float(np.mean(chosen == chosen_classes(self.labels())))
 
 
 def prepare(file: StudyFile, folder: Path) -> Run:

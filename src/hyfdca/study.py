@@ -19,7 +19,6 @@ Features are matched by name, rows by ID. LIBSVM and NPZ tables have features f0
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -32,6 +31,7 @@ from hyfdca.algorithms.draws import HyfdcaSettings, Step
 from hyfdca.algorithms.problem import Profile
 from hyfdca.algorithms.scaling import Missing, Scale
 from hyfdca.algorithms.table import AlgorithmName
+from hyfdca.complaints import plain_mistake
 from hyfdca.consortium import StudyError
 from hyfdca.crypto.schemes import (
     Encryption,
@@ -165,7 +165,9 @@ def load(path: Path) -> StudyFile:
     except UnicodeDecodeError:
         raise StudyError(f"The study file {path} is not UTF-8; save it so.") from None
     except msgspec.MsgspecError as error:
-        raise StudyError(_plain(path, str(error))) from None
+        raise StudyError(
+            f"The study file {path} has a mistake{plain_mistake(error)}; correct it."
+        ) from None
     repeated = [n for n, c in Counter(c.name for c in file.clients).items() if c > 1]
     if repeated:
         raise StudyError(
@@ -301,14 +303,3 @@ def _checked(make: Callable[[], T]) -> T:
         return make()
     except ValueError as error:
         raise StudyError(str(error)) from None
-
-
-def _plain(path: Path, message: str) -> str:
-    """Return msgspec's message as a sentence that names the key in question."""
-    found = re.fullmatch(r"(?s)(.*?)(?: - at `\$?\.?(.*)`)?", message)
-    what, where = found.groups() if found else (message, None)
-    what = what.replace("Object contains unknown field", "unknown key")
-    what = what.replace("Object missing required field", "missing key")
-    place = f" at {where}" if where else ""
-    what = what[:1].lower() + what[1:].rstrip(".")
-    return f"The study file {path} has a mistake{place}: {what}; correct it."
