@@ -7,6 +7,7 @@ and what to do, and never quotes a cell: cells are somebody's data.
 from __future__ import annotations
 
 import math
+import re
 import unicodedata
 import zipfile
 import zlib
@@ -31,10 +32,23 @@ _MOST_FEATURES = 20_000_000
 _BAD_ZIP = (zipfile.BadZipFile, zlib.error)
 # What a scipy sparse matrix is made of in an NPZ file
 _CSR_PARTS = {"data", "indices", "indptr", "shape"}
+_NUMBERED = re.compile(r"f(0|[1-9][0-9]{0,8})")  # names of LIBSVM and NPZ features
+_MOST_LISTED = 10
 
 
 class TableError(ValueError):
     """A table that cannot be used; the message is one plain sentence."""
+
+
+class MissingColumnsError(TableError):
+    """A table that lacks columns; whoever knows what they are for may say more."""
+
+    def __init__(self, file: str, missing: Sequence[str]) -> None:
+        self.columns = tuple(missing)
+        self.what = f"{file} has no column {listed(missing)}"
+        super().__init__(
+            f"{self.what}; correct the names in the study file or in the table"
+        )
 
 
 @dataclass(frozen=True)
@@ -49,12 +63,19 @@ class Columns:
         Is never a feature, even where ``has_label`` says that it is not to be read.
     features : tuple of str or None
         None stands for all other columns.
+    label_needed : bool
+        Where it is not, a table or a row may have no label, and "" stands for none.
+    absent_are_zero : bool
+        Features beyond the last of a LIBSVM file are zero, as in its lines; else they
+        are missing columns, which finds mistakes in names.
     """
 
     id: str | None = None
     label: str | None = None
     features: tuple[str, ...] | None = None
     has_label: bool = True
+    label_needed: bool = True
+    absent_are_zero: bool = False
 
 
 @dataclass(frozen=True)
@@ -110,7 +131,7 @@ def read_table(path: Path, columns: Columns) -> Table:
         raise TableError(f"cannot open {path.name}; see who may read it") from None
     _check_ids(path, table.ids)
     _check_cells(path, table)
-    if table.labels is not None and "" in table.labels:
+    if columns.label_needed and table.labels is not None and "" in table.labels:
         raise TableError(
             f"{table.labels.count('')} rows of {path.name} have no label; fill the "
             "label column or leave these rows out"
@@ -133,6 +154,18 @@ def label_text(value: object) -> str:
     if math.isnan(number):
         return ""
     return str(int(number)) if number.is_integer() else repr(number)
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names for a sentence, of many the first few and a count."""
+    shown = ", ".join(map(repr, names[:_MOST_LISTED]))
+    n_more = len(names) - _MOST_LISTED
+    return f"{shown} and {n_more} more" if n_more > 0 else shown
+
+
+def has_named_columns(path: Path) -> bool:
+    """Return whether columns of such a file have names of their own."""
+    return _ending(path) in (".csv", ".parquet")
 
 
 def stored_densely(values: FloatArray) -> sp.csr_array:
@@ -185,7 +218,9 @@ def _from_arrow(path: Path, table: Any, columns: Columns) -> Table:
     if columns.id is None:
         raise TableError(f"the study names no id_column for {path.name}; name it")
     label = columns.label if columns.has_label else None
-    if columns.has_label and label is None:
+    if not columns.label_needed and label not in by_name:
+        label = None
+    elif columns.has_label and label is None:
         raise TableError(f"the study names no label_column for {path.name}; name it")
     others = [n for n in names if n not in (columns.id, columns.label)]
     features = others if columns.features is None else list(columns.features)
@@ -202,12 +237,10 @@ def _from_arrow(path: Path, table: Any, columns: Columns) -> Table:
 
 
 def _check_columns(path: Path, wanted: Sequence[str], names: Sequence[str]) -> None:
-    missing = [name for name in wanted if name not in names]
+    known = set(names)
+    missing = [name for name in wanted if name not in known]
     if missing:
-        raise TableError(
-            f"{path.name} has no column {', '.join(map(repr, missing))}; correct the "
-            "names in the study file or in the table"
-        )
+        raise MissingColumnsError(path.name, missing)
 
 
 def _numbers(path: Path, name: str, column: Any) -> FloatArray:
@@ -252,7 +285,20 @@ def _read_libsvm(path: Path, columns: Columns) -> Table:
             f"{path.name} is no LIBSVM file; write lines of a label and index:value "
             "pairs, indices from 1"
         ) from None
-    return _numbered(path, sp.csr_array(cells), labels, None, columns)
+    cells = sp.csr_array(cells)
+    if columns.absent_are_zero:
+        n_rows, n_features = cells.shape
+        shape = (n_rows, max(n_features, _width(columns.features)))
+        parts = (cells.data, cells.indices, cells.indptr)
+        cells = sp.csr_array(parts, shape=shape)
+    return _numbered(path, cells, labels, None, columns)
+
+
+def _width(features: Sequence[str] | None) -> int:
+    """Return how many numbered features there must be to have these."""
+    numbers = (_NUMBERED.fullmatch(name) for name in features or ())
+    found = (int(number[1]) + 1 for number in numbers if number)
+    return min(max(found, default=0), _MOST_FEATURES)
 
 
 def _read_npz(path: Path, columns: Columns) -> Table:
@@ -302,7 +348,7 @@ def _numbered(
             f"{path.name} has a feature number {n_features}, beyond {_MOST_FEATURES}; "
             "number features without gaps"
         )
-    if columns.has_label and labels is None:
+    if columns.has_label and columns.label_needed and labels is None:
         raise TableError(f"{path.name} has no labels; save them as the array y")
     if any(a is not None and np.shape(a) != (n_rows,) for a in (labels, ids)):
         raise TableError(f"{path.name} has not one label and ID a row; save it again")
