@@ -172,7 +172,7 @@ def test_regression(tmp_path):
     )
     assert objective.primal(outcome.weights) <= optimum.primal * (1 + 1.1e-4)
     assert outcome.result()["accuracy"] is None
-    assert outcome.model()["classes"] == []
+    assert outcome.model().classes == ()
 
 
 def test_an_organisation_without_labels(tmp_path):
@@ -258,7 +258,7 @@ def test_no_intercept(tmp_path):
     """Without intercept there is no bias, and the model says zero."""
     outcome = outcome_of(make_files(fit_intercept="false"), tmp_path)
     assert outcome.weights.shape == (5, 1)
-    assert outcome.model()["intercept"] == [0.0]
+    assert outcome.model().intercept == (0.0,)
 
 
 def test_failed_writing_leaves_nothing(tmp_path):

@@ -22,6 +22,14 @@ from hyfdca.local_study import Run, prepare
 from hyfdca.losses import FloatArray
 from hyfdca.rounds import ADVICE, RoundReport
 from hyfdca.runtimes.driver import Traffic
+from hyfdca.model_file import (
+    FORMAT_VERSION,
+    CertificateEntry,
+    ModelFile,
+    ScalingEntry,
+    TrainingEntry,
+    as_bytes,
+)
 from hyfdca.runtimes.recording import Recorder
 from hyfdca.runtimes.views import Header, ViewError
 from hyfdca.study import StudyFile, load
@@ -113,39 +121,52 @@ class Outcome:
         }
         return result if self.warning is None else {**result, "warning": self.warning}
 
-    def model(self) -> dict[str, Any]:
-        """Return the model of ``model.json``.
-
-        The margin of a row x is Σ_f weights[f] (x[f] - offset[f]) / scale[f] plus the
-        intercept, a missing x[f] being filling[f]; one number an output.
-        """
+    def model(self) -> ModelFile:
+        """Return the model of ``model.json``, which ``model_file`` describes."""
         run, study = self.run, self.run.study
         features, scaling = run.consortium.features, run.scaling
-        weights = self.weights[: len(features)]
+        weights = map(tuple, self.weights[: len(features)].tolist())
         bias = self.weights[-1] * study.intercept_scaling
         none = np.zeros_like(bias)
-        return {
-            "study": study.name,
-            "loss": study.loss,
-            "loss_parameter": study.loss_parameter,
-            "l2": study.l2,
-            "classes": list(run.consortium.classes),
-            "weights": dict(zip(features, weights.tolist(), strict=True)),
-            "intercept": (bias if study.fit_intercept else none).tolist(),
-            "scaling": {
-                "scale": study.scale,
-                "missing": study.missing,
-                "offsets": dict(zip(features, scaling.offset.tolist(), strict=True)),
-                "scales": dict(zip(features, scaling.scale.tolist(), strict=True)),
-                "fillings": dict(zip(features, scaling.filling.tolist(), strict=True)),
-            },
-            "certificate": {
-                "primal": self.certificate.primal,
-                "dual": self.certificate.dual,
-                "gap": self.certificate.gap,
-                "relative_gap": self.certificate.relative_gap,
-            },
-        }
+        return ModelFile(
+            format_version=FORMAT_VERSION,
+            study=study.name,
+            loss=study.loss,
+            loss_parameter=study.loss_parameter,
+            l2=study.l2,
+            id_column=study.id_column,
+            label_column=study.label_column,
+            positive_label=study.positive_text,
+            classes=run.consortium.classes,
+            weights=dict(zip(features, weights, strict=True)),
+            intercept=tuple((bias if study.fit_intercept else none).tolist()),
+            scaling=ScalingEntry(
+                scale=study.scale,
+                missing=study.missing,
+                offsets=dict(zip(features, scaling.offset.tolist(), strict=True)),
+                scales=dict(zip(features, scaling.scale.tolist(), strict=True)),
+                fillings=dict(zip(features, scaling.filling.tolist(), strict=True)),
+            ),
+            training=self._training_entry(),
+            certificate=CertificateEntry(
+                primal=self.certificate.primal,
+                dual=self.certificate.dual,
+                gap=self.certificate.gap,
+                relative_gap=self.certificate.relative_gap,
+            ),
+        )
+
+    def _training_entry(self) -> TrainingEntry:
+        study, training = self.run.study, self.run.training
+        assert training.stop_reason is not None  # noqa: S101  # it has ended
+        return TrainingEntry(
+            algorithm=training.algorithm.name,
+            algorithm_reason=training.algorithm.reason,
+            rounds=self.n_rounds,
+            stop_reason=training.stop_reason,
+            fit_intercept=study.fit_intercept,
+            intercept_scaling=study.intercept_scaling,
+        )
 
     def write(self, folder: Path) -> None:
         """Write ``model.json``, ``result.json`` and ``convergence.png``."""
@@ -154,7 +175,7 @@ class Outcome:
         write_files(
             folder,
             {
-                "model.json": _as_json(self.model()),
+                "model.json": as_bytes(self.model()),
                 "result.json": _as_json(self.result()),
                 "convergence.png": draw_convergence(figure),
             },

@@ -123,6 +123,11 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     disagreeing_cells: DisagreeingCells = "refuse"
     key_epoch: KeyEpoch = 1  # raised when new keys are to be made
 
+    @property
+    def positive_text(self) -> str | None:
+        """The positive label as labels are compared."""
+        return None if self.positive_label is None else label_text(self.positive_label)
+
     def encryption_settings(self) -> Encryption:
         """Return what the study says of encryption."""
         return Encryption(
@@ -194,7 +199,6 @@ def plan_of(file: StudyFile, study_hash: bytes) -> Plan:
 def _plan(file: StudyFile, study_hash: bytes) -> Plan:
     study = file.study
     loss = make_loss(study.loss, study.loss_parameter)
-    positive = study.positive_label
     names = tuple(client.name for client in file.clients)
     return Plan(
         study_hash=study_hash,
@@ -203,7 +207,7 @@ def _plan(file: StudyFile, study_hash: bytes) -> Plan:
         encryption=study.encryption_settings(),
         alignment=AlignmentSettings(
             loss.task,
-            None if positive is None else label_text(positive),
+            study.positive_text,
             allow_unshared=study.allow_unshared,
             disagreeing_cells=study.disagreeing_cells,
         ),
