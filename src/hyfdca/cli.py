@@ -15,6 +15,7 @@ from hyfdca.audit.display import show_audit
 from hyfdca.audit.report import audit_folder
 from hyfdca.bench.crypto import SECONDS, compare
 from hyfdca.bench.display import MeasuringDisplay, comparison_table, missing_message
+from hyfdca.cli_predict import predict
 from hyfdca.consortium import StudyError
 from hyfdca.crypto.identity import Identity
 from hyfdca.demo import run_demo
@@ -38,6 +39,7 @@ keys_app = typer.Typer(help="An organisation's own keys.", no_args_is_help=True)
 study_app = typer.Typer(help="What a study file says.", no_args_is_help=True)
 app.add_typer(keys_app, name="keys")
 app.add_typer(study_app, name="study")
+app.command()(predict)
 
 Out = Annotated[Path | None, typer.Option("--out", help="Folder to write to.")]
 
