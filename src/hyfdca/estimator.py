@@ -19,6 +19,7 @@ from hyfdca.algorithms.table import AlgorithmName
 from hyfdca.crypto.schemes import Precision, SchemeName
 from hyfdca.linear_model import LARGEST, PARAMETERS, FederatedLinearModel
 from hyfdca.losses import FloatArray
+from hyfdca.model import Model
 from hyfdca.participation import Participation
 from hyfdca.partition import Partition
 from hyfdca.scores import chosen_classes, class_probabilities
@@ -85,6 +86,10 @@ class HyFDCAClassifier(ClassifierMixin, FederatedLinearModel):  # noqa: D101
         self._train(X, labels, self._sample_weights(y, codes, labels))
         return self
 
+    def _take(self, model: Model) -> None:
+        super()._take(model)
+        self.classes_ = np.array(model.classes, dtype=object)
+
     def _sample_weights(
         self, y: NDArray[Any], codes: NDArray[np.int64], labels: FloatArray
     ) -> FloatArray | None:
@@ -107,7 +112,8 @@ class HyFDCAClassifier(ClassifierMixin, FederatedLinearModel):  # noqa: D101
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Return the class of each sample."""
-        return np.asarray(self.classes_[chosen_classes(self._margins(X))])
+        chosen = chosen_classes(self._margins(X))
+        return np.asarray(self.classes_[chosen])
 
     @available_if(_has_probabilities)
     def predict_proba(self, X: ArrayLike) -> FloatArray:
@@ -158,6 +164,10 @@ class HyFDCARegressor(RegressorMixin, FederatedLinearModel):  # noqa: D101
         self._train(X, np.asarray(y, dtype=np.float64).reshape(-1, 1))
         self.coef_, self.intercept_ = self.coef_[0], self.intercept_[0]
         return self
+
+    def _take(self, model: Model) -> None:
+        super()._take(model)
+        self.coef_, self.intercept_ = self.coef_[0], self.intercept_[0]
 
     def predict(self, X: ArrayLike) -> FloatArray:
         """Return the predicted target of each sample."""

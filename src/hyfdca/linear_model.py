@@ -7,7 +7,9 @@ import numbers
 import operator
 import warnings
 from collections.abc import Mapping
-from typing import Any, Literal, get_args
+from os import PathLike
+from pathlib import Path
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,15 +19,18 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hyfdca.algorithms.bundle import bundle_settings
+from hyfdca.algorithms.certificate import Certificate
 from hyfdca.algorithms.draws import HyfdcaSettings, Step
 from hyfdca.algorithms.problem import Profile
 from hyfdca.algorithms.table import ALGORITHMS, AlgorithmName
 from hyfdca.crypto.schemes import Encryption, Precision, SchemeName
 from hyfdca.layout import layout_of
+from hyfdca.loaded_model import loaded_margins, raw_coefficients, settings_of
 from hyfdca.losses import FloatArray, Loss, make_loss
+from hyfdca.model import Model, read_model
 from hyfdca.participation import Participation, random_fraction
 from hyfdca.partition import Partition, grid
-from hyfdca.rounds import ADVICE, TrainingSettings
+from hyfdca.rounds import ADVICE, StopReason, TrainingSettings
 from hyfdca.training import Training, split_blocks
 
 LARGEST = 1e100  # of settings and data: squares and inverses must stay numbers
@@ -59,10 +64,58 @@ class FederatedLinearModel(BaseEstimator):
     measure_every: int
     random_state: Any
 
+    intercept_: Any
+    certificate_: Certificate | None
+    history_: list[dict[str, Any]]
+    stop_reason_: StopReason | None
+    model_: Model | None
+
     def _store(self, arguments: Mapping[str, Any]) -> None:
         """Set the constructor's arguments as attributes, as scikit-learn wants them."""
         for name in self._get_param_names():
             setattr(self, name, arguments[name])
+
+    @classmethod
+    def from_model(cls, path: str | PathLike[str]) -> Self:
+        """Return a fitted estimator of the model.json that ``hyfdca train`` wrote.
+
+        It takes rows that are not scaled: arrays in the order of
+        ``feature_names_in_``, or data frames, whose columns are found by name. Scaling
+        and filling of missing cells are the model's, and what it predicts is what
+        ``hyfdca predict`` writes, bit for bit; classes are text. ``coef_`` and
+        ``intercept_`` have the scaling folded in, which rounds: X @ coef_.T +
+        intercept_ is the margin to 1e-12 of the sizes of all its terms and of the
+        offsets' together, and predictions do not use them. ``history_`` is empty,
+        because a model file has none.
+
+        Raises
+        ------
+        ValueError
+            If the file has no model for this kind of estimator.
+        """
+        model = read_model(Path(path))
+        if model.task != cls._task:
+            raise ValueError(
+                f"The model file {path} is for {model.task}, not for {cls._task}; use "
+                "from_model of the other estimator."
+            )
+        estimator = cls(**settings_of(model))
+        estimator._take(model)
+        return estimator
+
+    def _take(self, model: Model) -> None:
+        """Set the fitted attributes from a model."""
+        self.model_ = model
+        self.coef_, self.intercept_ = raw_coefficients(model)
+        self.feature_names_in_ = np.array(model.features, dtype=object)
+        self.n_features_in_ = len(model.features)
+        self.certificate_ = model.certificate
+        training = model.file.training
+        self.algorithm_ = training.algorithm
+        self.algorithm_reason_ = training.algorithm_reason
+        self.history_ = []
+        self.stop_reason_ = training.stop_reason
+        self.n_iter_ = training.rounds
 
     def _train(
         self, X: Any, labels: FloatArray, sample_weights: FloatArray | None = None
@@ -85,8 +138,9 @@ class FederatedLinearModel(BaseEstimator):
             self._participation(partition.n_clients, settings.hyfdca.seed),
         )
         weights = training.finish()
+        self.model_ = None
         self.coef_ = np.ascontiguousarray(weights[: table.shape[1]].T)
-        self.intercept_: Any = np.zeros(labels.shape[1])
+        self.intercept_ = np.zeros(labels.shape[1])
         if self.fit_intercept:
             self.intercept_ = weights[-1] * self.intercept_scaling
         self.certificate_ = training.certificate
@@ -174,12 +228,17 @@ class FederatedLinearModel(BaseEstimator):
 
     def _margins(self, X: Any) -> FloatArray:
         check_is_fitted(self)
+        if self.model_ is not None:
+            return loaded_margins(self.model_, X)
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
         return np.asarray(X @ self.coef_.T + self.intercept_)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
+        model: Model | None = getattr(self, "model_", None)
+        if model is not None:
+            tags.input_tags.allow_nan = model.file.scaling.missing == "mean"
         return tags
 
 
@@ -253,6 +312,8 @@ PARAMETERS = """
     n_iter_ : int
         Rounds run.
     stop_reason_ : {"tolerance", "round limit", "diverged"}
+    model_ : Model or None
+        What ``from_model`` read.
 """
 
 
