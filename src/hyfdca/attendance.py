@@ -10,7 +10,12 @@ from hyfdca.member import STUDY_TOKEN
 from hyfdca.plan import PROTOCOL, Plan
 from hyfdca.protocol import study_messages as m
 from hyfdca.protocol.messages import Message
-from hyfdca.protocol.server import BadReplyError, ClientsFailedError, Conversation, ServerSession
+from hyfdca.protocol.server import (
+    BadReplyError,
+    ClientsFailedError,
+    Conversation,
+    ServerSession,
+)
 from hyfdca.runtimes.driver import Driver, Traffic
 
 T = TypeVar("T")

@@ -42,7 +42,6 @@ from hyfdca.protocol.alignment_client import AlignmentClient
 from hyfdca.protocol.client import ClientSession, Phase
 from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.key_agreement import HeldKeys, KeyHolder
-from hyfdca.protocol.messages import Message
 from hyfdca.runtimes.archive import Archive
 from hyfdca.runtimes.driver import one_thread
 from hyfdca.runtimes.store import MemoryStore, Store

@@ -15,7 +15,7 @@ import msgspec
 
 from hyfdca.algorithms.scaling import Missing, Scale
 from hyfdca.complaints import plain_mistake
-from hyfdca.training import StopReason
+from hyfdca.rounds import StopReason
 
 FORMAT_VERSION: Final = 1
 _MOST_BYTES = 2**30  # some six million features

@@ -20,8 +20,6 @@ from hyfdca.consortium import StudyError
 from hyfdca.figures import Convergence, draw_convergence
 from hyfdca.local_study import Run, prepare
 from hyfdca.losses import FloatArray
-from hyfdca.rounds import ADVICE, RoundReport
-from hyfdca.runtimes.driver import Traffic
 from hyfdca.model_file import (
     FORMAT_VERSION,
     CertificateEntry,
@@ -30,6 +28,8 @@ from hyfdca.model_file import (
     TrainingEntry,
     as_bytes,
 )
+from hyfdca.rounds import ADVICE, RoundReport
+from hyfdca.runtimes.driver import Traffic
 from hyfdca.runtimes.recording import Recorder
 from hyfdca.runtimes.views import Header, ViewError
 from hyfdca.study import StudyFile, load

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-
 from hyfdca.protocol.codec import ProtocolError
 from hyfdca.protocol.server import Ask, Replies
 from hyfdca.runtimes.driver import Driver
@@ -98,9 +97,7 @@ class FaultyNetwork:
                 ok[rank] = reply
         return Replies({rank: ok[rank] for rank in ask.payloads if rank in ok}, failed)
 
-    def _tried(
-        self, rank: int, stage: str, phase: str, payload: bytes
-    ) -> bytes | str:
+    def _tried(self, rank: int, stage: str, phase: str, payload: bytes) -> bytes | str:
         """Return a member's reply, or why there is none."""
         reason = "it did not answer"
         for _ in range(self._n_tries):
