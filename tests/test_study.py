@@ -323,3 +323,22 @@ def test_participation_and_settings_of_the_paper(tmp_path):
     files.settings["participation"] = '{kind = "cyclic", sets = [["nowhere"]]}'
     with pytest.raises(StudyError, match="'nowhere'"):
         outcome_of(files, tmp_path)
+
+
+def test_settings_between_machines(tmp_path):
+    """Who is needed, how long to wait and where to meet have defaults of their own."""
+    files = make_files()
+    file = load(files.write(tmp_path))
+    assert (file.study.quorum, file.study.phase_timeout) == ("all", 60.0)
+    assert (file.study.checkpoint_every, file.study.predictions_per_hour) == (1, 1000)
+    assert (file.server.host, file.server.port) == ("localhost", 8102)
+    assert not any(client.may_predict for client in file.clients)
+    files = make_files(quorum="2", phase_timeout="5", checkpoint_every="10")
+    files.organisations[
+        "coast"
+    ].extra = '# data =\nmay_predict = true\n[server]\nhost = "fl.example.org"'
+    file = load(files.write(tmp_path))
+    assert (file.study.quorum, file.study.phase_timeout) == (2, 5.0)
+    assert file.study.checkpoint_every == 10
+    assert (file.clients[2].data, file.clients[2].may_predict) == (None, True)
+    assert (file.server.host, file.server.port) == ("fl.example.org", 8102)

@@ -27,7 +27,7 @@ from hyfdca.runtimes.driver import Traffic
 from hyfdca.runtimes.inprocess import InProcess
 from hyfdca.scores import chosen_classes
 from hyfdca.secrecy import workforce
-from hyfdca.study import Study, StudyFile, plan_of, table_of
+from hyfdca.study import Study, StudyFile, data_of, plan_of, table_of
 from hyfdca.study_identity import study_hash
 from hyfdca.tables import Table
 from hyfdca.training import n_threads
@@ -84,7 +84,7 @@ def prepare(file: StudyFile, folder: Path) -> Run:
     """
     plan = plan_of(file, study_hash(msgspec.json.encode(file)))
     tables = [
-        table_of(file.study, client, folder / client.data) for client in file.clients
+        table_of(file.study, client, folder / data_of(client)) for client in file.clients
     ]
     members = local_members(plan, tables)
     session = ServerSession(plan.token)

@@ -11,7 +11,11 @@
     [[clients]]
     name = "north"
     data = "north.csv"          # relative to the study file
-    public_key = "hyfdca1:..."  # optional; of hyfdca keys new
+    public_key = "hyfdca1:..."  # optional; of hyfdca enrol
+
+    [server]                    # optional; where organisations meet
+    host = "fl.example.org"
+    port = 8102
 
 Features are matched by name, rows by ID. LIBSVM and NPZ tables have features f0, f1,
 ... and, unless they bring IDs, row numbers from 0.
@@ -53,7 +57,16 @@ from hyfdca.rounds import TrainingSettings
 from hyfdca.study_identity import public_identities
 from hyfdca.tables import Columns, Table, TableError, label_text, normalised, read_table
 
-__all__ = ["Client", "Study", "StudyError", "StudyFile", "load", "plan_of", "table_of"]
+__all__ = [
+    "Client",
+    "Server",
+    "Study",
+    "StudyError",
+    "StudyFile",
+    "load",
+    "plan_of",
+    "table_of",
+]
 
 T = TypeVar("T")
 
@@ -62,6 +75,17 @@ Positive = Annotated[float, msgspec.Meta(ge=1.0 / _LARGEST, le=_LARGEST)]
 Fraction = Annotated[float, msgspec.Meta(gt=0, le=1)]
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
 KeyEpoch = Annotated[int, msgspec.Meta(ge=1, le=2**32)]
+# Of a host or of the server: it stands in a certificate, in settings and in commands.
+HostName = Annotated[
+    str,
+    msgspec.Meta(
+        pattern=r"^[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?"
+        r"(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*\Z",
+        max_length=64,
+    ),
+]
+Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
+Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
 
 
 class _Participation(
@@ -122,6 +146,11 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     allow_unshared: bool = False
     disagreeing_cells: DisagreeingCells = "refuse"
     key_epoch: KeyEpoch = 1  # raised when new keys are to be made
+    # Of studies between machines
+    quorum: Literal["all"] | AtLeastOne = "all"  # organisations a round needs
+    phase_timeout: Seconds = 60.0  # that an answer may take
+    checkpoint_every: AtLeastOne = 1  # rounds
+    predictions_per_hour: AtLeastOne = 1000  # rows that one organisation may ask for
 
     @property
     def positive_text(self) -> str | None:
@@ -139,12 +168,21 @@ class Client(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """An organisation: its table, and what its columns are called there."""
 
     name: str
-    data: str
+    data: str | None = None  # between machines, each organisation names its own table
     features: Annotated[list[str], msgspec.Meta(min_length=1)] | None = None
     id_column: str | None = None
     label_column: str | None = None
     label: bool = True
-    public_key: str | None = None  # as hyfdca keys new prints it
+    public_key: str | None = None  # as hyfdca enrol prints it
+    may_predict: bool = False  # ask the others for scores of its own rows
+
+
+class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Where organisations on several machines meet, and by which name they know it."""
+
+    host: HostName = "localhost"
+    port: Port = 8102
+    name: HostName = "hyfdca-server"
 
 
 class StudyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -152,6 +190,7 @@ class StudyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     study: Study
     clients: Annotated[list[Client], msgspec.Meta(min_length=1)]
+    server: Server = Server()
 
 
 def load(path: Path) -> StudyFile:
@@ -179,6 +218,7 @@ def load(path: Path) -> StudyFile:
             f"The study file {path} names the organisation {repeated[0]!r} more than "
             "once; give each its own name."
         )
+    _check_quorum(path, file)
     for client in file.clients:
         _check_labels_visible(file.study, client)
     public_identities({client.name: client.public_key for client in file.clients})
@@ -287,8 +327,27 @@ def table_of(study: Study, client: Client, path: Path) -> Table:
     return table
 
 
+def data_of(client: Client) -> str:
+    """Return where an organisation's table is, as the study file says."""
+    if client.data is None:
+        raise StudyError(
+            f"Organisation {client.name!r} has no data in the study file; add the path "
+            "of its table, or let it take part from its own machine."
+        )
+    return client.data
+
+
 def _name(column: str | None) -> str | None:
     return None if column is None else normalised(column)
+
+
+def _check_quorum(path: Path, file: StudyFile) -> None:
+    quorum, n_clients = file.study.quorum, len(file.clients)
+    if quorum != "all" and quorum > n_clients:
+        raise StudyError(
+            f"The study file {path} wants a quorum of {quorum} but has {n_clients} "
+            "organisations; lower it."
+        )
 
 
 def _check_labels_visible(study: Study, client: Client) -> None:
