@@ -63,6 +63,7 @@ __all__ = [
     "Study",
     "StudyError",
     "StudyFile",
+    "alignment_settings",
     "load",
     "plan_of",
     "table_of",
@@ -245,17 +246,22 @@ def _plan(file: StudyFile, study_hash: bytes) -> Plan:
         names=names,
         epoch=study.key_epoch,
         encryption=study.encryption_settings(),
-        alignment=AlignmentSettings(
-            loss.task,
-            study.positive_text,
-            allow_unshared=study.allow_unshared,
-            disagreeing_cells=study.disagreeing_cells,
-        ),
+        alignment=alignment_settings(study),
         scale=study.scale,
         missing=study.missing,
         bias=study.intercept_scaling if study.fit_intercept else None,
         training=_settings(study, loss),
         participation=_participation(study, names),
+    )
+
+
+def alignment_settings(study: Study) -> AlignmentSettings:
+    """Return what the study says of bringing tables together."""
+    return AlignmentSettings(
+        make_loss(study.loss, study.loss_parameter).task,
+        study.positive_text,
+        allow_unshared=study.allow_unshared,
+        disagreeing_cells=study.disagreeing_cells,
     )
 
 

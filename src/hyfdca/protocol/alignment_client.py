@@ -145,6 +145,11 @@ def _classes_of(table: Table, settings: m.AlignmentSettings) -> ClassNames:
     return class_names(table.labels, settings.positive)
 
 
+def own_refusal(table: Table, settings: m.AlignmentSettings) -> m.Refused | None:
+    """Return what is wrong with a client's own table, without asking anybody."""
+    return _refusal(table, _classes_of(table, settings), settings)
+
+
 def _refusal(
     table: Table, classes: ClassNames, settings: m.AlignmentSettings
 ) -> m.Refused | None:

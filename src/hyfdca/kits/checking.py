@@ -1,0 +1,151 @@
+"""Checking: an organisation's table and kit against the study, before going online."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from cryptography import x509
+
+from hyfdca.consortium import StudyError
+from hyfdca.kits import tls
+from hyfdca.kits.kit import ClientKit, read_certificate, read_client_kit
+from hyfdca.kits.policy import is_strict
+from hyfdca.labels import Task, encode_numbers
+from hyfdca.protocol.alignment_checks import refusal
+from hyfdca.protocol.alignment_client import own_refusal
+from hyfdca.study import alignment_settings, table_of
+from hyfdca.study_identity import make_roster, study_fingerprint
+from hyfdca.tables import Table
+
+_SOON = 30  # days
+
+
+@dataclass(frozen=True)
+class CheckedTable:
+    """What an organisation should know of its own table."""
+
+    n_rows: int
+    n_features: int
+    labels: str
+    n_missing: int
+    constant: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A kit and a table that fit the study, as far as one can tell alone."""
+
+    name: str
+    study: str
+    study_fingerprint: str
+    key_fingerprint: str
+    root_fingerprint: str
+    certificate: x509.Certificate
+    table: CheckedTable
+    warnings: tuple[str, ...]
+
+
+def check(kit: Path, data: Path) -> Checked:
+    """Compare a kit and a table with the study.
+
+    Raises
+    ------
+    StudyError
+        If the organisation could not take part so.
+    """
+    own = read_client_kit(kit)
+    make_roster(
+        own.content,
+        {client.name: client.public_key for client in own.file.clients},
+        own.file.study.key_epoch,
+    )
+    certificate = _certificate(own)
+    table = _table(own, data)
+    return Checked(
+        own.client.name,
+        own.file.study.name,
+        study_fingerprint(own.content),
+        own.identity.public.fingerprint,
+        tls.fingerprint(read_certificate(own.flare, "rootCA")),
+        certificate,
+        table,
+        tuple(_warnings(own, certificate, table)),
+    )
+
+
+def _certificate(own: ClientKit) -> x509.Certificate:
+    certificate = read_certificate(own.flare, "client")
+    root = read_certificate(own.flare, "rootCA")
+    name = tls.common_name(certificate)
+    if name != own.client.name or not tls.is_issued_by(certificate, root):
+        raise StudyError(
+            f"The certificate in {own.flare} is not that of {own.client.name!r}; "
+            "install the package anew."
+        )
+    if min(tls.days_left(certificate), tls.days_left(root)) < 0:
+        raise StudyError(
+            f"The certificate in {own.flare} has expired; ask the coordinator for a "
+            "new package and install it."
+        )
+    return certificate
+
+
+def _table(own: ClientKit, data: Path) -> CheckedTable:
+    study, settings = own.file.study, alignment_settings(own.file.study)
+    table = table_of(study, own.client, data)
+    refused = own_refusal(table, settings)
+    if refused is not None:
+        raise StudyError(str(refusal(own.client.name, refused)))
+    if study.scale == "standard" and table.cells.nnz < np.prod(table.cells.shape):
+        raise StudyError(
+            f'The table {data.name} is sparse, and scale = "standard" would fill it '
+            'because it centres features; use scale = "maxabs".'
+        )
+    return CheckedTable(
+        len(table.ids),
+        len(table.features),
+        _labels(table, settings.task),
+        table.n_missing,
+        _constant(table),
+    )
+
+
+def _labels(table: Table, task: Task) -> str:
+    if table.labels is None:
+        return "none"
+    if task == "regression":
+        values = encode_numbers(table.labels)[0]
+        return f"{values.min():g} to {values.max():g}"
+    most = Counter(table.labels).most_common()
+    shown = ", ".join(f"{name!r} {count}" for name, count in most[:5])
+    return shown + (f" and {len(most) - 5} classes more" if len(most) > 5 else "")
+
+
+def _constant(table: Table) -> tuple[str, ...]:
+    """Return the features that have one value in all rows, or none in any."""
+    cells = table.cells
+    smallest, largest = (
+        extreme.toarray().ravel()
+        for extreme in (cells.nanmin(axis=0), cells.nanmax(axis=0))
+    )
+    is_constant = ~(smallest < largest)
+    return tuple(table.features[column] for column in np.flatnonzero(is_constant))
+
+
+def _warnings(
+    own: ClientKit, certificate: x509.Certificate, table: CheckedTable
+) -> list[str]:
+    warnings = []
+    left = tls.days_left(certificate)
+    if left < _SOON:
+        warnings.append(f"The certificate expires in {left} days.")
+    if table.constant:
+        warnings.append("Constant columns tell nothing here; others may still vary.")
+    if not is_strict(own.flare):
+        warnings.append(
+            "Somebody has loosened the kit's settings in flare/local; install it anew."
+        )
+    return warnings

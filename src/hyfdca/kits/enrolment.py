@@ -1,0 +1,164 @@
+"""Enrolment: an organisation makes its keys, and one file for the coordinator.
+
+The file has no secret. It is signed with the organisation's identity, so that whoever
+has the identity's public line, which stands in the study file, knows that the TLS key
+is the same organisation's, whichever way the file came.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from hyfdca.consortium import StudyError
+from hyfdca.crypto.fields import pack_fields
+from hyfdca.crypto.identity import Identity, PublicIdentity
+from hyfdca.key_files import PUBLIC_FILE, SECRET_FILE, read_identity, write_identity
+from hyfdca.kits import tls
+from hyfdca.kits.folders import (
+    draft_of,
+    for_owner_only,
+    move_new,
+    read_limited,
+    read_secret,
+    refuse_existing,
+    write_secret,
+)
+
+TLS_FILE = "tls.key"
+REQUEST_ENDING = ".request.json"
+
+_MOST_BYTES = 64 * 1024
+_SIGNED = b"hyfdca enrolment 1"
+_ASK = "ask the organisation for the file that hyfdca enrol wrote"
+
+
+class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What an organisation tells the coordinator of itself."""
+
+    format: Literal["hyfdca enrolment 1"]
+    name: str
+    public_key: str
+    certificate_request: str
+    signature: bytes
+
+    @property
+    def signed_part(self) -> bytes:
+        """What the organisation's identity signs."""
+        return _signed_part(self.name, self.public_key, self.certificate_request)
+
+
+@dataclass(frozen=True)
+class Applicant:
+    """An organisation that asks to take part, its request checked."""
+
+    name: str
+    public: PublicIdentity
+    tls_key: rsa.RSAPublicKey
+
+
+@dataclass(frozen=True)
+class OwnKeys:
+    """An organisation's secrets: who it is, and its end of TLS connections."""
+
+    identity: Identity
+    tls_key: rsa.RSAPrivateKey
+
+
+def check_site_name(name: str) -> None:
+    """Refuse a name that NVFlare would not take, or that is no name of a file.
+
+    Raises
+    ------
+    StudyError
+    """
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}", name):
+        raise StudyError(
+            f"Between machines the name {name!r} cannot be used; take up to 63 letters "
+            "without accents, digits, - and _, a letter or digit first."
+        )
+
+
+def enrol(name: str, folder: Path) -> Identity:
+    """Write an organisation's keys and its request to a new folder.
+
+    Raises
+    ------
+    StudyError
+    """
+    check_site_name(name)
+    refuse_existing(folder, "a folder of keys")
+    keys = OwnKeys(Identity.generate(), tls.new_key())
+    with draft_of(folder) as draft:
+        write_keys(keys, draft / "keys")
+        content = msgspec.json.format(msgspec.json.encode(request_of(name, keys)))
+        (draft / "keys" / f"{name}{REQUEST_ENDING}").write_bytes(content + b"\n")
+        move_new(draft / "keys", folder)
+    return keys.identity
+
+
+def write_keys(keys: OwnKeys, folder: Path) -> None:
+    """Write all three key files to a folder."""
+    write_identity(keys.identity, folder)
+    write_secret(folder / TLS_FILE, tls.key_pem(keys.tls_key))
+    for_owner_only(folder)
+
+
+def read_keys(folder: Path) -> OwnKeys:
+    """Return the keys that ``enrol`` wrote.
+
+    Raises
+    ------
+    StudyError
+    """
+    path, remedy = folder / TLS_FILE, "give the folder that hyfdca enrol wrote"
+    identity = read_identity(folder)
+    content = read_secret(path, _MOST_BYTES, remedy)
+    return OwnKeys(identity, tls.load_key(content, str(path)))
+
+
+def request_of(name: str, keys: OwnKeys) -> Request:
+    """Return an organisation's request; everything in it may be public."""
+    line, csr = keys.identity.public.text, tls.new_request(keys.tls_key, name)
+    return Request(
+        format="hyfdca enrolment 1",
+        name=name,
+        public_key=line,
+        certificate_request=csr,
+        signature=keys.identity.sign(_signed_part(name, line, csr)),
+    )
+
+
+def read_request(path: Path) -> Applicant:
+    """Return who asks to take part, by a file from elsewhere.
+
+    Raises
+    ------
+    StudyError
+        If the file is none that ``enrol`` wrote, to the letter.
+    """
+    content = read_limited(path, _MOST_BYTES, _ASK)
+    try:
+        request = msgspec.json.decode(content, type=Request)
+        public = PublicIdentity.parse(request.public_key)
+    except ValueError:
+        raise StudyError(f"The request {path} is garbled; {_ASK}.") from None
+    check_site_name(request.name)
+    if not public.has_signed(request.signature, request.signed_part):
+        raise StudyError(f"The request {path} was changed on its way; {_ASK}.")
+    key = tls.requested_key(request.certificate_request, str(path))
+    return Applicant(request.name, public, key)
+
+
+def _signed_part(name: str, public_key: str, certificate_request: str) -> bytes:
+    parts = (name, public_key, certificate_request)
+    return pack_fields(_SIGNED, *(part.encode() for part in parts))
+
+
+SECRET_FILES = (SECRET_FILE, TLS_FILE)
+KEY_FILES = (*SECRET_FILES, PUBLIC_FILE)

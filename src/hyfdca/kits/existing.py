@@ -1,0 +1,113 @@
+"""Kits from NVFlare startup kits that somebody has already, made strict."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Literal
+
+from hyfdca.consortium import StudyError
+from hyfdca.key_files import read_identity, write_identity
+from hyfdca.kits import kit, tls
+from hyfdca.kits.folders import (
+    draft_of,
+    move_new,
+    read_limited,
+    read_secret,
+    refuse_existing,
+)
+from hyfdca.kits.installing import Installed
+from hyfdca.kits.policy import secure_client, secure_server
+from hyfdca.kits.startup import require_nvflare
+from hyfdca.study import load
+from hyfdca.study_identity import study_fingerprint
+
+_MOST_BYTES = 1_000_000
+_REMEDY = "give a startup kit of NVFlare, with startup and local in it"
+
+
+def install_client(flare: Path, study: Path, keys: Path, out: Path) -> Installed:
+    """Write an organisation's kit around its startup kit, which is copied.
+
+    Raises
+    ------
+    StudyError
+        Then nothing is written.
+    """
+    require_nvflare()
+    identity = read_identity(keys)
+    entry = kit.own_entry(load(study), identity.public)
+    name = _checked_name(flare, "client")
+    if name != entry.name:
+        raise StudyError(
+            f"The startup kit {flare} is of {name!r}, but the keys in {keys} are those "
+            f"of {entry.name!r}; an organisation has one name in both."
+        )
+    refuse_existing(out, "a kit")
+    with draft_of(out) as draft:
+        new = draft / "kit"
+        _copy(flare, new / kit.FLARE)
+        secure_client(new / kit.FLARE)
+        shutil.copyfile(study, new / kit.STUDY)
+        write_identity(identity, new / kit.KEYS)
+        move_new(new, out)
+    return _installed(name, study, flare)
+
+
+def install_server(flare: Path, admin: Path, study: Path, out: Path) -> Installed:
+    """Write the coordinator's kit around two startup kits, which are copied.
+
+    Raises
+    ------
+    StudyError
+        Then nothing is written.
+    """
+    require_nvflare()
+    load(study)
+    name = _checked_name(flare, "server")
+    _checked_name(admin, "client")
+    roots = [kit.read_certificate(one, "rootCA") for one in (flare, admin)]
+    if roots[0] != roots[1]:
+        raise StudyError(
+            f"The startup kits {flare} and {admin} have different roots; take both "
+            "from one project."
+        )
+    refuse_existing(out, "a kit")
+    with draft_of(out) as draft:
+        new = draft / "kit"
+        _copy(flare, new / kit.FLARE)
+        _copy(admin, new / kit.ADMIN)
+        secure_server(new / kit.FLARE, out / kit.STATE)
+        shutil.copyfile(study, new / kit.STUDY)
+        move_new(new, out)
+    return _installed(name, study, flare)
+
+
+def _checked_name(flare: Path, base: Literal["client", "server"]) -> str:
+    """Return whose startup kit it is, if key, certificate and root belong together."""
+    certificate = kit.read_certificate(flare, base)
+    path = flare / "startup" / f"{base}.key"
+    key = tls.load_key(read_secret(path, _MOST_BYTES, _REMEDY), str(path))
+    is_whole = tls.is_of_key(certificate, key)
+    root = kit.read_certificate(flare, "rootCA")
+    if not is_whole or not tls.is_issued_by(certificate, root):
+        raise StudyError(
+            f"Key, certificate and root in {flare} do not belong together; {_REMEDY}."
+        )
+    settings = flare / "startup" / f"fed_{base}.json"
+    if base == "server" or not (flare / "startup" / "fed_admin.json").exists():
+        read_limited(settings, _MOST_BYTES, _REMEDY)
+    return tls.common_name(certificate)
+
+
+def _copy(flare: Path, target: Path) -> None:
+    """Copy what was provisioned; what ran in the startup kit since stays there."""
+    for part in ("startup", "local"):
+        shutil.copytree(flare / part, target / part)
+    (target / "transfer").mkdir()
+
+
+def _installed(name: str, study: Path, flare: Path) -> Installed:
+    root = kit.read_certificate(flare, "rootCA")
+    fingerprint = study_fingerprint(study.read_bytes())
+    return Installed(name, fingerprint, tls.fingerprint(root))

@@ -1,0 +1,110 @@
+"""Installing: an organisation joins its package with keys that never left it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hyfdca.consortium import StudyError
+from hyfdca.kits import tls
+from hyfdca.kits.enrolment import OwnKeys, read_keys
+from hyfdca.kits.folders import draft_of, move_new, refuse_existing
+from hyfdca.kits.kit import own_entry
+from hyfdca.kits.package import Package, read_package
+from hyfdca.kits.startup import require_nvflare
+from hyfdca.kits.writing import credentials_of, write_client_kit
+from hyfdca.study import load
+from hyfdca.study_identity import study_fingerprint
+
+
+@dataclass(frozen=True)
+class Installed:
+    """Whose kit was written, and what to compare with others."""
+
+    name: str
+    study_fingerprint: str
+    root_fingerprint: str
+
+
+def install(
+    package: Path, keys: Path, out: Path, expected: Sequence[str] = ()
+) -> Installed:
+    """Write an organisation's kit.
+
+    Parameters
+    ----------
+    expected : sequence of str
+        Fingerprints, got from others by telephone or in person, that the root
+        certificate or the study must have.
+
+    Raises
+    ------
+    StudyError
+        If package and keys do not belong together; then nothing is written.
+    """
+    require_nvflare()
+    given, own = read_package(package), read_keys(keys)
+    refuse_existing(out, "a kit")
+    _check_certificate(given, own, package)
+    shown = Installed(
+        given.name, study_fingerprint(given.study), tls.fingerprint(given.root)
+    )
+    check_expected(expected, shown.study_fingerprint, shown.root_fingerprint)
+    with draft_of(out) as draft:
+        study = draft / "study.toml"
+        study.write_bytes(given.study)
+        file = load(study)
+        entry = own_entry(file, own.identity.public)
+        if entry.name != given.name:
+            raise StudyError(
+                f"The package {package} is for {given.name!r}, but the keys in {keys} "
+                f"are those of {entry.name!r}; take the package with that name."
+            )
+        credentials = credentials_of(own.tls_key, given.certificate, given.root)
+        write_client_kit(
+            draft / "kit",
+            given.study,
+            given.name,
+            own.identity,
+            file.server,
+            credentials,
+        )
+        move_new(draft / "kit", out)
+    return shown
+
+
+def check_expected(expected: Sequence[str], *found: str) -> None:
+    """Refuse a fingerprint that is none of those found.
+
+    Raises
+    ------
+    StudyError
+    """
+    digits = {_digits(one) for one in found}
+    for one in expected:
+        if _digits(one) not in digits:
+            raise StudyError(
+                "The fingerprint that was given is neither the root certificate's nor "
+                "the study's in this package; do not use it before the coordinator has "
+                "explained why."
+            )
+
+
+def _check_certificate(given: Package, own: OwnKeys, path: Path) -> None:
+    if not tls.is_of_key(given.certificate, own.tls_key):
+        raise StudyError(
+            f"The certificate in {path} is not for the TLS key given; take the folder "
+            "of keys whose request the coordinator got."
+        )
+    if tls.common_name(given.certificate) != given.name:
+        raise StudyError(
+            f"The certificate in {path} has another name; ask for it anew."
+        )
+    if tls.days_left(given.certificate) < 0:
+        raise StudyError(f"The certificate in {path} has expired; ask for a new one.")
+
+
+def _digits(fingerprint: str) -> str:
+    return re.sub(r"[\s:-]", "", fingerprint).lower()

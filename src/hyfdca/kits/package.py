@@ -1,0 +1,88 @@
+"""The package: what the coordinator gives one organisation, without any secret."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+from cryptography import x509
+
+from hyfdca.consortium import StudyError
+from hyfdca.crypto.fields import pack_fields
+from hyfdca.kits import tls
+from hyfdca.kits.authority import Authority
+from hyfdca.kits.folders import read_limited
+
+PACKAGE_ENDING = ".package.json"
+
+_MOST_BYTES = 2_000_000
+_SIGNED = b"hyfdca package 1"
+_ASK = "ask the coordinator for the file that hyfdca provision wrote"
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    format: Literal["hyfdca package 1"]
+    name: str
+    study: bytes
+    certificate: str
+    root: str
+    signature: bytes
+
+    @property
+    def signed_part(self) -> bytes:
+        return _signed_part(self.name, self.study, self.certificate)
+
+
+@dataclass(frozen=True)
+class Package:
+    """A study file to the byte, and the certificates for one organisation of it."""
+
+    name: str
+    study: bytes
+    certificate: x509.Certificate
+    root: x509.Certificate
+
+
+def package_content(
+    authority: Authority, name: str, study: bytes, certificate: x509.Certificate
+) -> bytes:
+    """Return the file for one organisation."""
+    pem = tls.certificate_pem(certificate)
+    file = _File(
+        format="hyfdca package 1",
+        name=name,
+        study=study,
+        certificate=pem,
+        root=tls.certificate_pem(authority.root),
+        signature=tls.sign(authority.key, _signed_part(name, study, pem)),
+    )
+    return msgspec.json.format(msgspec.json.encode(file)) + b"\n"
+
+
+def read_package(path: Path) -> Package:
+    """Return a package that is whole, and all of it from the owner of one root.
+
+    Who that is only people can tell, by comparing its fingerprint.
+
+    Raises
+    ------
+    StudyError
+    """
+    content = read_limited(path, _MOST_BYTES, _ASK)
+    try:
+        file = msgspec.json.decode(content, type=_File)
+    except ValueError:
+        raise StudyError(f"The package {path} is garbled; {_ASK}.") from None
+    root = tls.load_certificate(file.root, str(path))
+    certificate = tls.load_certificate(file.certificate, str(path))
+    if not tls.has_signed(root, file.signature, file.signed_part):
+        raise StudyError(f"The package {path} was changed on its way; {_ASK}.")
+    if not tls.is_issued_by(certificate, root):
+        raise StudyError(f"The certificate in {path} is of another root; {_ASK}.")
+    return Package(file.name, file.study, certificate, root)
+
+
+def _signed_part(name: str, study: bytes, certificate: str) -> bytes:
+    return pack_fields(_SIGNED, name.encode(), study, certificate.encode())

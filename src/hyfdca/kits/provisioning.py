@@ -1,0 +1,163 @@
+"""Provisioning: the coordinator makes a package for each organisation, and its kit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from hyfdca.consortium import StudyError
+from hyfdca.kits import tls
+from hyfdca.kits.authority import (
+    Authority,
+    new_authority,
+    read_authority,
+    write_authority,
+)
+from hyfdca.kits.enrolment import (
+    REQUEST_ENDING,
+    Applicant,
+    check_site_name,
+    read_request,
+)
+from hyfdca.kits.folders import draft_of, move_new, refuse_existing
+from hyfdca.kits.package import PACKAGE_ENDING, package_content
+from hyfdca.kits.startup import require_nvflare
+from hyfdca.kits.writing import write_server_kit
+from hyfdca.study import StudyFile, load
+from hyfdca.study_identity import make_roster, public_identities, study_fingerprint
+
+SERVER, CA = "server", "ca"
+
+
+@dataclass(frozen=True)
+class Provisioned:
+    """What people need to know of kits that were written."""
+
+    names: tuple[str, ...]
+    study_fingerprint: str
+    root_fingerprint: str
+    authority: Path
+
+
+def provision(study: Path, requests: Path, out: Path, ca: Path | None) -> Provisioned:
+    """Write the packages of a study's organisations and the server's kit.
+
+    Parameters
+    ----------
+    ca : Path or None
+        Folder of the root certificate, which is used again if it is there, else made;
+        None stands for one in ``out``.
+
+    Raises
+    ------
+    StudyError
+        Whatever is wrong with the study or a request; then nothing is written.
+    """
+    require_nvflare()
+    file, content = load(study), study.read_bytes()
+    check_names(file)
+    applicants = _applicants(file, requests)
+    make_roster(content, {c.name: c.public_key for c in file.clients}, 1)
+    refuse_existing(out, "what was provisioned")
+    is_known = ca is not None and ca.exists()
+    authority = read_authority(ca) if ca and is_known else new_authority()
+    with draft_of(out) as draft:
+        new = draft / "kits"
+        write_server_kit(new / SERVER, out / SERVER, content, file.server, authority)
+        for one in applicants:
+            certificate = authority.issue(one.name, "client", one.tls_key)
+            package = package_content(authority, one.name, content, certificate)
+            (new / f"{one.name}{PACKAGE_ENDING}").write_bytes(package)
+        if not is_known:
+            write_authority(authority, ca or new / CA)
+        move_new(new, out)
+    return summary(file, content, authority, ca or out / CA)
+
+
+def summary(
+    file: StudyFile, content: bytes, authority: Authority, folder: Path
+) -> Provisioned:
+    """Return what people need to know."""
+    return Provisioned(
+        tuple(client.name for client in file.clients),
+        study_fingerprint(content),
+        tls.fingerprint(authority.root),
+        folder,
+    )
+
+
+def check_names(file: StudyFile) -> None:
+    """Refuse names that NVFlare could not tell apart, or not take.
+
+    Raises
+    ------
+    StudyError
+    """
+    taken = {file.server.name.lower(): "the server"}
+    for client in file.clients:
+        check_site_name(client.name)
+        other = taken.setdefault(client.name.lower(), repr(client.name))
+        if other != repr(client.name):
+            raise StudyError(
+                f"The name {client.name!r} differs from that of {other} in small and "
+                "capital letters at most; change one."
+            )
+
+
+def _applicants(file: StudyFile, folder: Path) -> list[Applicant]:
+    """Return every organisation's request, each the one the study file means."""
+    found: dict[str, Applicant] = {}
+    for path in _request_files(folder):
+        one = read_request(path)
+        if one.name in found:
+            raise StudyError(
+                f"There are two requests of {one.name!r} in {folder}; remove the wrong "
+                "one."
+            )
+        found[one.name] = one
+    names = [client.name for client in file.clients]
+    strangers = sorted(found.keys() - set(names))
+    if strangers:
+        raise StudyError(
+            f"There is a request of {strangers[0]!r} in {folder}, which is none of the "
+            "study's organisations; remove it or correct the study file."
+        )
+    missing = [name for name in names if name not in found]
+    if missing:
+        raise StudyError(
+            f"There is no request of {', '.join(map(repr, missing))} in {folder}; ask "
+            "for the file that hyfdca enrol wrote there."
+        )
+    _check_keys(file, found)
+    return [found[name] for name in names]
+
+
+def _request_files(folder: Path) -> list[Path]:
+    try:
+        return sorted(p for p in folder.iterdir() if p.name.endswith(REQUEST_ENDING))
+    except OSError as error:
+        raise StudyError(
+            f"Cannot read the folder {folder} ({error.strerror}); put the requests of "
+            "all organisations into one."
+        ) from None
+
+
+def _check_keys(file: StudyFile, found: dict[str, Applicant]) -> None:
+    """Compare each request's public key with the study file's."""
+    known = public_identities({c.name: c.public_key for c in file.clients})
+    lines = [
+        f'{name!r}: public_key = "{one.public.text}"'
+        for name, one in found.items()
+        if name not in known
+    ]
+    if lines:
+        raise StudyError(
+            "Organisations have no public_key in the study file; after asking them "
+            f"whether it is theirs add the line ({', '.join(lines)})."
+        )
+    for name, one in found.items():
+        if one.public != known[name]:
+            raise StudyError(
+                f"The request of {name!r} has another public_key than the study file; "
+                "find out from the organisation which one is right."
+            )

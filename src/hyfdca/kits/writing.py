@@ -1,0 +1,61 @@
+"""Kits as they are written: the same parts, whoever brings the credentials."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from hyfdca.crypto.identity import Identity
+from hyfdca.key_files import write_identity
+from hyfdca.kits import kit, tls
+from hyfdca.kits.authority import Authority
+from hyfdca.kits.policy import secure_client, secure_server
+from hyfdca.kits.startup import ADMIN, Credentials, write_startup
+from hyfdca.study import Server
+
+
+def write_client_kit(
+    folder: Path,
+    study: bytes,
+    name: str,
+    identity: Identity,
+    server: Server,
+    credentials: Credentials,
+) -> None:
+    """Write an organisation's kit to a new folder."""
+    folder.mkdir(parents=True)
+    (folder / kit.STUDY).write_bytes(study)
+    write_identity(identity, folder / kit.KEYS)
+    write_startup(folder / kit.FLARE, "client", name, server, credentials)
+    secure_client(folder / kit.FLARE)
+
+
+def write_server_kit(
+    folder: Path, final: Path, study: bytes, server: Server, authority: Authority
+) -> None:
+    """Write the coordinator's kit, with keys made for it here and now.
+
+    It is written to ``folder`` and will be used at ``final``.
+    """
+    folder.mkdir(parents=True)
+    (folder / kit.STUDY).write_bytes(study)
+    key = tls.new_key()
+    shown = authority.issue(server.name, "server", key.public_key(), server.host)
+    own = credentials_of(key, shown, authority.root)
+    write_startup(folder / kit.FLARE, "server", server.name, server, own)
+    key = tls.new_key()
+    shown = authority.issue(ADMIN, "project_admin", key.public_key())
+    own = credentials_of(key, shown, authority.root)
+    write_startup(folder / kit.ADMIN, "admin", ADMIN, server, own)
+    secure_server(folder / kit.FLARE, final / kit.STATE)
+
+
+def credentials_of(
+    key: rsa.RSAPrivateKey, certificate: x509.Certificate, root: x509.Certificate
+) -> Credentials:
+    """Return a key and its certificates as files have them."""
+    return Credentials(
+        tls.key_pem(key), tls.certificate_pem(certificate), tls.certificate_pem(root)
+    )
