@@ -15,8 +15,10 @@ from hypothesis import settings
 from hyfdca import cli
 from hyfdca.crypto import paillier_keys
 from hyfdca.crypto.paillier_keys import MODULUS_BITS, TEST_BITS
+from hyfdca.kits import tls
 from hyfdca.losses import FloatArray, Loss
 from hyfdca.seeds import stream
+from tests import kit_makers
 from tests.loss_cases import CASES, Case
 
 # Derandomised: a failure is the same on every machine. Compiling takes longer than
@@ -110,3 +112,36 @@ def hyfdca(monkeypatch, capsys):
         return caught.value.code or 0, *capsys.readouterr()
 
     return run
+
+
+@pytest.fixture(scope="session")
+def small_tls():
+    """Have TLS keys of 2048 bits made, which takes a fifth of the time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tls, "_KEY_BITS", 2048)
+        yield
+
+
+@pytest.fixture(scope="session")
+def enrolled_once(small_tls, tmp_path_factory):
+    """Make keys and requests of three organisations; not to be written to."""
+    return kit_makers.enrolled(tmp_path_factory.mktemp("enrolled") / "parties")
+
+
+@pytest.fixture(scope="session")
+def installed_once(enrolled_once, tmp_path_factory):
+    """Make kits of three organisations and a server; not to be written to."""
+    root = tmp_path_factory.mktemp("installed") / "parties"
+    return kit_makers.installed(enrolled_once.copy(root))
+
+
+@pytest.fixture
+def enrolled(enrolled_once, tmp_path):
+    """Return enrolled organisations for a test to spoil."""
+    return enrolled_once.copy(tmp_path / "parties")
+
+
+@pytest.fixture
+def installed(installed_once, tmp_path):
+    """Return kits for a test to spoil."""
+    return installed_once.copy(tmp_path / "parties")

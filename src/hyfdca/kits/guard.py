@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from nvflare.apis.app_validation import AppValidator
+from nvflare.lighter.tool_consts import NVFLARE_SIG_FILE, NVFLARE_SUBMITTER_CRT_FILE
 
 _MOST_BYTES = 1_000_000
 _ALLOWED = {
@@ -16,7 +17,7 @@ _ALLOWED = {
     "config/config_fed_server.json",
 }
 # NVFlare's own, in every folder of a signed job
-_SIGNATURES = {"__nvfl_sig.json", "__nvfl_submitter.crt"}
+_SIGNATURES = {NVFLARE_SIG_FILE, NVFLARE_SUBMITTER_CRT_FILE}
 
 
 class SettingsOnly(AppValidator):

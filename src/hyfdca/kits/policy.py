@@ -11,9 +11,10 @@ from typing import Any
 
 from hyfdca.consortium import StudyError
 
-# A prefix ends with its dot, or "hyfdca_evil" would pass.
+# A prefix ends with its dot, or "hyfdca.flare_evil" would pass. Not all of hyfdca:
+# NVFlare calls whatever it finds at a path, functions too, with arguments of the job.
 CLASS_ALLOW_LIST = (
-    "hyfdca.",
+    "hyfdca.flare.",
     "nvflare.app_common.logging.",
     "nvflare.app_common.widgets.",
 )
