@@ -1,0 +1,373 @@
+"""Kits: packages joined with own keys, startup kits adopted, and both made strict."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import shutil
+
+import msgspec
+import pytest
+
+from hyfdca.kits import authority as authority_module
+from hyfdca.kits.authority import new_authority, read_authority
+from hyfdca.kits.enrolment import read_keys
+from hyfdca.kits.package import package_content
+from hyfdca.kits.policy import CLASS_ALLOW_LIST, is_strict, secure_server
+from tests.kit_makers import NAMES
+from tests.test_provision import refused, succeed
+
+pytest.importorskip("nvflare")
+
+from hyfdca.kits.guard import SettingsOnly
+
+pytestmark = [
+    pytest.mark.skipif(os.name != "posix", reason="permissions are POSIX's"),
+    pytest.mark.usefixtures("small_tls"),
+]
+
+
+def install_refused(hyfdca, parties, *more, keys="north"):
+    """Return why the package of north is not installed."""
+    return refused(
+        hyfdca,
+        parties.root,
+        *("kit", "install", package_of(parties), "--keys", parties.keys(keys)),
+        *("--out", parties.root / "north" / "new", *more),
+    )
+
+
+def package_of(parties):
+    return parties.root / "north" / "package.json"
+
+
+def spoil(**changes):
+    """Return what changes fields of north's package without signing it anew."""
+
+    def change(parties):
+        path = package_of(parties)
+        path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+    return change
+
+
+def another_study(parties):
+    """Put a study with a key of the coordinator's own into a signed package."""
+    study = (parties.kit("north") / "study.toml").read_bytes()
+    study = study.replace(b'name = "test"', b'name = "other"')
+    spoil(study=msgspec.to_builtins(study))(parties)
+
+
+def of_another_root(parties):
+    """Have another root sign the package, and show the first one's certificate."""
+    key = read_keys(parties.keys("north")).tls_key.public_key()
+    first = read_authority(parties.kits / "ca")
+    study = (parties.kit("north") / "study.toml").read_bytes()
+    shown = first.issue("north", "client", key)
+    package_of(parties).write_bytes(
+        package_content(new_authority(), "north", study, shown)
+    )
+
+
+def signed(parties, name, keys="north", study=None):
+    """Write a package as a coordinator can who makes mistakes, or does not."""
+    root = read_authority(parties.kits / "ca")
+    key = read_keys(parties.keys(keys)).tls_key.public_key()
+    study = study or (parties.kit("north") / "study.toml").read_bytes()
+    shown = root.issue(name, "client", key)
+    package_of(parties).write_bytes(package_content(root, name, study, shown))
+
+
+def without_own_key(parties):
+    study = (parties.kit("north") / "study.toml").read_bytes()
+    own = (parties.keys("north") / "public.key").read_bytes().strip()
+    line = b'public_key = "' + own + b'"\n'
+    signed(parties, "north", study=study.replace(line, b""))
+
+
+def bad_study(parties):
+    signed(parties, "north", study=b"[study]\n")
+
+
+def expired(parties):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(authority_module, "_LEAF_DAYS", -1)
+        patch.setattr(authority_module, "_CLOCKS_DIFFER", datetime.timedelta(days=9))
+        signed(parties, "north")
+
+
+WRONG = {
+    "garbled": (lambda p: package_of(p).write_bytes(b"{]"), "garbled"),
+    "huge": (lambda p: package_of(p).write_bytes(b" " * 2_000_001), "larger than"),
+    "missing": (lambda p: package_of(p).unlink(), "Cannot read"),
+    "unknown field": (spoil(more=1), "garbled"),
+    "another name": (spoil(name="city"), "changed on its way"),
+    "no certificate": (spoil(certificate="x"), "certificate in"),
+    "no root": (spoil(root=""), "certificate in"),
+    "changed study": (another_study, "changed on its way"),
+    "another root": (of_another_root, "of another root"),
+    "named as another": (lambda p: signed(p, "city"), "is for 'city', but the keys"),
+    "for another key": (lambda p: signed(p, "north", "city"), "not for the TLS key"),
+    "not in the study": (without_own_key, "No organisation of the study"),
+    "no study": (bad_study, "has a mistake"),
+    "expired": (expired, "has expired"),
+    "no TLS key": (lambda p: (p.keys("north") / "tls.key").unlink(), "Cannot read"),
+    "open TLS key": (
+        lambda p: (p.keys("north") / "tls.key").chmod(0o640),
+        "chmod 600",
+    ),
+    "garbled TLS key": (
+        lambda p: (p.keys("north") / "tls.key").write_bytes(b"x"),
+        "no RSA key",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_packages_that_are_refused(installed, hyfdca, case):
+    """Each is one sentence, and nothing is written."""
+    change, message = WRONG[case]
+    change(installed)
+    assert message in install_refused(hyfdca, installed)
+
+
+def test_somebody_elses_package(installed, hyfdca):
+    """A package fits the keys of one organisation."""
+    assert "not for the TLS key" in install_refused(hyfdca, installed, keys="city")
+
+
+def test_kits_are_not_written_over(installed, hyfdca):
+    """A kit remembers what it did; another study is another kit."""
+    errors = refused(
+        hyfdca,
+        installed.root,
+        *("kit", "install", package_of(installed)),
+        *("--keys", installed.keys("north"), "--out", installed.kit("north")),
+    )
+    assert "never written over" in errors
+
+
+@pytest.mark.parametrize("wrong", ["", "00" * 32, "abc"])
+def test_fingerprints_that_differ(installed, hyfdca, wrong):
+    """A number that is neither the root's nor the study's stops everything."""
+    errors = install_refused(hyfdca, installed, "--fingerprint", wrong)
+    assert "neither the root certificate's nor the study's" in errors
+
+
+def test_fingerprints_are_read_as_people_write_them(installed, hyfdca, tmp_path):
+    """Spaces, colons and capitals do not matter."""
+    arguments = ("kit", "install", package_of(installed))
+    arguments += ("--keys", installed.keys("north"))
+    output = succeed(hyfdca, *arguments, "--out", tmp_path / "first")
+    number = output.splitlines()[1].removeprefix("Study:").strip()
+    for written in (number, number.upper(), number.replace(" ", ":")):
+        target = tmp_path / str(len(list(tmp_path.iterdir())))
+        succeed(hyfdca, *arguments, "--out", target, "--fingerprint", written)
+
+
+def flares(parties):
+    """Return every startup kit that runs jobs."""
+    return [parties.kits / "server/flare", *(parties.kit(n) / "flare" for n in NAMES)]
+
+
+def test_jobs_can_do_nothing_but_train(installed):
+    """Classes are listed, code is refused, logs stay, and jobs must be signed."""
+    for flare in flares(installed):
+        resources = json.loads((flare / "local/resources.json").read_bytes())
+        assert resources["class_list_enforcement_mode"] == "enforce"
+        assert resources["class_allow_list"] == list(CLASS_ALLOW_LIST)
+        assert all(prefix.endswith(".") for prefix in CLASS_ALLOW_LIST)
+        assert resources["allow_log_streaming"] is False
+        assert resources["app_validator"]["path"] == "hyfdca.kits.guard.SettingsOnly"
+        policy = json.loads((flare / "local/authorization.json").read_bytes())
+        assert list(policy["permissions"]) == ["project_admin"]
+        rights = policy["permissions"]["project_admin"]
+        assert (rights["byoc"], rights["shell_commands"]) == ("none", "none")
+        part = "server" if "server" in flare.parts else "client"
+        assert rights["operate"] == ("any" if part == "server" else "none")
+        fed = json.loads((flare / f"startup/fed_{part}.json").read_bytes())
+        assert fed["require_signed_jobs"] is True
+        assert is_strict(flare)
+
+
+def test_connections_are_as_the_study_says(enrolled, hyfdca):
+    """Host, port and name are in every kit, and TLS is mutual."""
+    enrolled.write_study(*NAMES, server='host = "fl.example.org"\nport = 9001')
+    succeed(
+        hyfdca,
+        *("provision", enrolled.study, "--requests", enrolled.requests),
+        *("--out", enrolled.kits),
+    )
+    package = enrolled.kits / "north.package.json"
+    kit = enrolled.kit("north")
+    arguments = ("--keys", enrolled.keys("north"), "--out", kit)
+    succeed(hyfdca, "kit", "install", package, *arguments)
+    fed = json.loads((kit / "flare/startup/fed_client.json").read_bytes())
+    assert fed["servers"][0]["service"]["target"] == "fl.example.org:9001"
+    assert fed["servers"][0]["identity"] == "hyfdca-server"
+    assert fed["client"]["connection_security"] == "mtls"
+    admin = enrolled.kits / "server/admin/startup/fed_admin.json"
+    settings = json.loads(admin.read_bytes())["admin"]
+    assert (settings["host"], settings["port"]) == ("fl.example.org", 9001)
+
+
+def test_the_servers_jobs_are_stored_in_its_kit(installed):
+    """Also after it was moved."""
+    flare, state = installed.kits / "server/flare", installed.root / "elsewhere"
+    resources = flare / "local/resources.json"
+    assert "/tmp/nvflare" not in resources.read_text()  # noqa: S108
+    secure_server(flare, state)
+    assert str(state / "jobs") in resources.read_text()
+    assert str(state / "snapshots") in resources.read_text()
+
+
+def loosened(flare):
+    """Open a startup kit as NVFlare's own are."""
+    for name in ("resources.json", "authorization.json"):
+        (flare / "local" / name).unlink()
+    return flare
+
+
+def test_a_clients_startup_kit_is_adopted(installed, hyfdca, tmp_path):
+    """It is copied with its keys and made strict; what ran in it stays there."""
+    flare = loosened(installed.kit("north") / "flare")
+    assert not is_strict(flare)
+    (flare / "log.txt").write_text("old")
+    succeed(
+        hyfdca,
+        *("kit", "adopt", flare, "--study", installed.study),
+        *("--keys", installed.kit("north") / "keys", "--out", tmp_path / "kit"),
+    )
+    kit = tmp_path / "kit"
+    assert {path.name for path in kit.iterdir()} == {"study.toml", "keys", "flare"}
+    assert is_strict(kit / "flare")
+    assert not (kit / "flare" / "log.txt").exists()
+    key = "startup/client.key"
+    assert (kit / "flare" / key).read_bytes() == (flare / key).read_bytes()
+    data = installed.root / "north" / "data.csv"
+    succeed(hyfdca, "check", "--kit", kit, "--data", data)
+
+
+def test_a_servers_startup_kit_is_adopted(installed, hyfdca, tmp_path):
+    """With the admin's beside it."""
+    server = installed.kits / "server"
+    loosened(server / "flare")
+    succeed(
+        hyfdca,
+        *("kit", "adopt", server / "flare", "--admin", server / "admin"),
+        *("--study", installed.study, "--out", tmp_path / "kit"),
+    )
+    kit = tmp_path / "kit"
+    assert {path.name for path in kit.iterdir()} == {"study.toml", "admin", "flare"}
+    assert is_strict(kit / "flare")
+    assert (
+        str(tmp_path / "kit" / "state")
+        in (kit / "flare/local/resources.json").read_text()
+    )
+
+
+def startup(parties, name="north"):
+    return parties.kit(name) / "flare" / "startup"
+
+
+def other_roots(parties):
+    """Give the organisation a startup kit whose root did not sign it."""
+    other = new_authority().root
+    pem = authority_module.tls.certificate_pem(other)
+    (startup(parties) / "rootCA.pem").write_text(pem)
+
+
+def other_key(parties):
+    shutil.copy(startup(parties, "city") / "client.key", startup(parties))
+
+
+NOT_ADOPTED = {
+    "another name": (
+        lambda p: shutil.copytree(startup(p, "city"), startup(p), dirs_exist_ok=True),
+        "is of 'city', but the keys",
+    ),
+    "another root": (other_roots, "do not belong together"),
+    "another key": (other_key, "do not belong together"),
+    "open key": (lambda p: (startup(p) / "client.key").chmod(0o644), "chmod 600"),
+    "no settings": (lambda p: (startup(p) / "fed_client.json").unlink(), "Cannot read"),
+    "no folder": (lambda p: shutil.rmtree(startup(p)), "Cannot read"),
+    "no local": (
+        lambda p: shutil.rmtree(startup(p).parent / "local"),
+        "Cannot write to|Cannot read",
+    ),
+    "garbled": (
+        lambda p: (startup(p).parent / "local/resources.json").write_text("["),
+        "make the startup kit anew",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", NOT_ADOPTED)
+def test_startup_kits_that_are_not_adopted(installed, hyfdca, case):
+    """Each is one sentence, and nothing is written."""
+    change, message = NOT_ADOPTED[case]
+    change(installed)
+    errors = refused(
+        hyfdca,
+        installed.root,
+        *("kit", "adopt", installed.kit("north") / "flare"),
+        *("--study", installed.study, "--keys", installed.keys("north")),
+        *("--out", installed.root / "north" / "new"),
+    )
+    assert any(part in errors for part in message.split("|"))
+
+
+def test_adopting_needs_keys_or_an_admin(installed, hyfdca):
+    """A server has no organisation's keys, a client no admin."""
+    errors = refused(
+        hyfdca,
+        installed.root,
+        *("kit", "adopt", installed.kit("north") / "flare"),
+        *("--study", installed.study, "--out", installed.root / "new"),
+    )
+    assert "--keys for a client's" in errors
+
+
+def job(folder, **files):
+    """Write a job's application; "__" in a name stands for a folder."""
+    for name, content in {"config__config_fed_client.json": "{}", **files}.items():
+        path = folder / name.replace("__", "/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+    return str(folder)
+
+
+def test_jobs_of_settings_pass(tmp_path):
+    """With NVFlare's signatures in every folder."""
+    folder = job(tmp_path)
+    for name in (".__nvfl_sig.json", ".__nvfl_submitter.crt"):
+        for place in (tmp_path, tmp_path / "config"):
+            (place / name).write_text("{}")
+    assert SettingsOnly().validate(folder) == ("", {})
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "custom__evil.py",
+        "evil.py",
+        "config__evil.py",
+        "config__config_fed_client.conf",
+        "config__more__config_fed_client.json",
+        "config__log_config.json",
+    ],
+)
+def test_jobs_with_anything_else_are_refused(tmp_path, name):
+    """Code by any name, and settings that NVFlare would also read."""
+    reason, _ = SettingsOnly().validate(job(tmp_path, **{name: "x = 1"}))
+    assert reason.startswith("hyfdca takes jobs without code alone")
+
+
+def test_jobs_with_links_or_huge_settings_are_refused(tmp_path):
+    """A link can lead anywhere."""
+    folder = job(tmp_path / "huge", **{"config__config_fed_server.json": " " * 2**20})
+    assert SettingsOnly().validate(folder)[0]
+    folder = job(tmp_path / "link")
+    (tmp_path / "link" / "config" / "config_fed_server.json").symlink_to("/etc/hosts")
+    assert SettingsOnly().validate(folder)[0]
