@@ -65,6 +65,7 @@ __all__ = [
     "StudyFile",
     "alignment_settings",
     "load",
+    "parse",
     "plan_of",
     "table_of",
 ]
@@ -202,11 +203,24 @@ def load(path: Path) -> StudyFile:
     StudyError
     """
     try:
-        file = msgspec.toml.decode(path.read_bytes(), type=StudyFile)
+        content = path.read_bytes()
     except OSError:
         raise StudyError(
             f"There is no study file {path} to read; give the path of one."
         ) from None
+    return parse(content, path)
+
+
+def parse(content: bytes, path: Path) -> StudyFile:
+    """Return the study of a file's bytes, checked like that of ``load``.
+
+    Raises
+    ------
+    StudyError
+        With the path in its message.
+    """
+    try:
+        file = msgspec.toml.decode(content, type=StudyFile)
     except UnicodeDecodeError:
         raise StudyError(f"The study file {path} is not UTF-8; save it so.") from None
     except msgspec.MsgspecError as error:

@@ -11,10 +11,17 @@ from hyfdca.kits import tls
 from hyfdca.kits.authority import new_authority, write_authority
 from hyfdca.kits.enrolment import OwnKeys
 from hyfdca.kits.folders import draft_of, move_new, refuse_existing
-from hyfdca.kits.provisioning import CA, SERVER, Provisioned, check_names, summary
+from hyfdca.kits.provisioning import (
+    CA,
+    SERVER,
+    Provisioned,
+    check_names,
+    read_study,
+    summary,
+)
 from hyfdca.kits.startup import require_nvflare
 from hyfdca.kits.writing import credentials_of, write_client_kit, write_server_kit
-from hyfdca.study import StudyFile, load
+from hyfdca.study import StudyFile, parse
 
 _CLIENT_HEADER = re.compile(rb"^[ \t]*\[\[[ \t]*clients[ \t]*\]\].*$", re.MULTILINE)
 
@@ -28,18 +35,19 @@ def provision_all(study: Path, out: Path) -> Provisioned:
         Then nothing is written.
     """
     require_nvflare()
-    file = load(study)
+    content = read_study(study)
+    file = parse(content, study)
     _check(file)
     refuse_existing(out, "what was provisioned")
     keys = {c.name: OwnKeys(Identity.generate(), tls.new_key()) for c in file.clients}
     lines = [keys[c.name].identity.public.text for c in file.clients]
-    content = _with_keys(study.read_bytes(), lines)
+    content = _with_keys(content, lines)
+    _check_filled(parse(content, study), lines)
     authority = new_authority()
     with draft_of(out) as draft:
         new = draft / "kits"
         new.mkdir()
         (new / "study.toml").write_bytes(content)
-        _check_filled(load(new / "study.toml"), lines)
         write_authority(authority, new / CA)
         write_server_kit(new / SERVER, out / SERVER, content, file.server, authority)
         for name, own in keys.items():

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from hyfdca.consortium import StudyError
 from hyfdca.crypto.fields import pack_fields
 from hyfdca.crypto.identity import Identity, PublicIdentity
-from hyfdca.key_files import PUBLIC_FILE, SECRET_FILE, read_identity, write_identity
+from hyfdca.key_files import read_identity, write_identity
 from hyfdca.kits import tls
 from hyfdca.kits.folders import (
     draft_of,
@@ -158,7 +158,3 @@ def read_request(path: Path) -> Applicant:
 def _signed_part(name: str, public_key: str, certificate_request: str) -> bytes:
     parts = (name, public_key, certificate_request)
     return pack_fields(_SIGNED, *(part.encode() for part in parts))
-
-
-SECRET_FILES = (SECRET_FILE, TLS_FILE)
-KEY_FILES = (*SECRET_FILES, PUBLIC_FILE)

@@ -18,8 +18,9 @@ from hyfdca.kits.folders import (
 )
 from hyfdca.kits.installing import Installed
 from hyfdca.kits.policy import secure_client, secure_server
+from hyfdca.kits.provisioning import read_study
 from hyfdca.kits.startup import require_nvflare
-from hyfdca.study import load
+from hyfdca.study import parse
 from hyfdca.study_identity import study_fingerprint
 
 _MOST_BYTES = 1_000_000
@@ -35,8 +36,8 @@ def install_client(flare: Path, study: Path, keys: Path, out: Path) -> Installed
         Then nothing is written.
     """
     require_nvflare()
-    identity = read_identity(keys)
-    entry = kit.own_entry(load(study), identity.public)
+    identity, content = read_identity(keys), read_study(study)
+    entry = kit.own_entry(parse(content, study), identity.public)
     name = _checked_name(flare, "client")
     if name != entry.name:
         raise StudyError(
@@ -48,10 +49,10 @@ def install_client(flare: Path, study: Path, keys: Path, out: Path) -> Installed
         new = draft / "kit"
         _copy(flare, new / kit.FLARE)
         secure_client(new / kit.FLARE)
-        shutil.copyfile(study, new / kit.STUDY)
+        (new / kit.STUDY).write_bytes(content)
         write_identity(identity, new / kit.KEYS)
         move_new(new, out)
-    return _installed(name, study, flare)
+    return _installed(name, content, flare)
 
 
 def install_server(flare: Path, admin: Path, study: Path, out: Path) -> Installed:
@@ -63,7 +64,8 @@ def install_server(flare: Path, admin: Path, study: Path, out: Path) -> Installe
         Then nothing is written.
     """
     require_nvflare()
-    load(study)
+    content = read_study(study)
+    parse(content, study)
     name = _checked_name(flare, "server")
     _checked_name(admin, "client")
     roots = [kit.read_certificate(one, "rootCA") for one in (flare, admin)]
@@ -78,9 +80,9 @@ def install_server(flare: Path, admin: Path, study: Path, out: Path) -> Installe
         _copy(flare, new / kit.FLARE)
         _copy(admin, new / kit.ADMIN)
         secure_server(new / kit.FLARE, out / kit.STATE)
-        shutil.copyfile(study, new / kit.STUDY)
+        (new / kit.STUDY).write_bytes(content)
         move_new(new, out)
-    return _installed(name, study, flare)
+    return _installed(name, content, flare)
 
 
 def _checked_name(flare: Path, base: Literal["client", "server"]) -> str:
@@ -107,7 +109,6 @@ def _copy(flare: Path, target: Path) -> None:
     (target / "transfer").mkdir()
 
 
-def _installed(name: str, study: Path, flare: Path) -> Installed:
+def _installed(name: str, study: bytes, flare: Path) -> Installed:
     root = kit.read_certificate(flare, "rootCA")
-    fingerprint = study_fingerprint(study.read_bytes())
-    return Installed(name, fingerprint, tls.fingerprint(root))
+    return Installed(name, study_fingerprint(study), tls.fingerprint(root))

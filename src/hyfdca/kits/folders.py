@@ -15,8 +15,12 @@ _OWNER_FILE, _OWNER_FOLDER = 0o600, 0o700
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
-def read_limited(path: Path, most: int, remedy: str) -> bytes:
+def read_limited(
+    path: Path, most: int, remedy: str, *, is_secret: bool = False
+) -> bytes:
     """Return a file's bytes, if they are no more than so many.
+
+    A secret file must be closed to others; what is checked is what is read.
 
     Raises
     ------
@@ -24,28 +28,27 @@ def read_limited(path: Path, most: int, remedy: str) -> bytes:
     """
     try:
         with path.open("rb") as file:
-            content = file.read(most + 1)
+            mode, content = os.fstat(file.fileno()).st_mode, file.read(most + 1)
     except OSError as error:
         raise StudyError(f"Cannot read {path} ({error.strerror}); {remedy}.") from None
     if len(content) > most:
         raise StudyError(f"The file {path} is larger than {most} bytes; {remedy}.")
-    return content
-
-
-def read_secret(path: Path, most: int, remedy: str) -> bytes:
-    """Return a secret file's bytes, if nobody but its owner can read it.
-
-    Raises
-    ------
-    StudyError
-    """
-    content = read_limited(path, most, remedy)
-    if os.name == "posix" and path.stat().st_mode & _OTHERS:
+    if is_secret and os.name == "posix" and mode & _OTHERS:
         raise StudyError(
             f"Others than its owner can get at the secret key {path}; make new keys if "
             f"they may have, else run chmod 600 {path}."
         )
     return content
+
+
+def read_secret(path: Path, most: int, remedy: str) -> bytes:
+    """Return a secret file's bytes, if nobody but its owner can get at it.
+
+    Raises
+    ------
+    StudyError
+    """
+    return read_limited(path, most, remedy, is_secret=True)
 
 
 def write_secret(path: Path, content: bytes) -> None:

@@ -15,7 +15,7 @@ from hyfdca.kits.kit import own_entry
 from hyfdca.kits.package import Package, read_package
 from hyfdca.kits.startup import require_nvflare
 from hyfdca.kits.writing import credentials_of, write_client_kit
-from hyfdca.study import load
+from hyfdca.study import parse
 from hyfdca.study_identity import study_fingerprint
 
 
@@ -52,16 +52,14 @@ def install(
         given.name, study_fingerprint(given.study), tls.fingerprint(given.root)
     )
     check_expected(expected, shown.study_fingerprint, shown.root_fingerprint)
+    file = parse(given.study, package)
+    entry = own_entry(file, own.identity.public)
+    if entry.name != given.name:
+        raise StudyError(
+            f"The package {package} is for {given.name!r}, but the keys in {keys} are "
+            f"those of {entry.name!r}; take the package with that name."
+        )
     with draft_of(out) as draft:
-        study = draft / "study.toml"
-        study.write_bytes(given.study)
-        file = load(study)
-        entry = own_entry(file, own.identity.public)
-        if entry.name != given.name:
-            raise StudyError(
-                f"The package {package} is for {given.name!r}, but the keys in {keys} "
-                f"are those of {entry.name!r}; take the package with that name."
-            )
         credentials = credentials_of(own.tls_key, given.certificate, given.root)
         write_client_kit(
             draft / "kit",

@@ -12,7 +12,7 @@ from hyfdca.crypto.identity import Identity, PublicIdentity
 from hyfdca.key_files import read_identity
 from hyfdca.kits import tls
 from hyfdca.kits.folders import read_limited
-from hyfdca.study import Client, StudyFile, load
+from hyfdca.study import Client, StudyFile, parse
 from hyfdca.study_identity import public_identities
 
 STUDY, KEYS, FLARE, ADMIN = "study.toml", "keys", "flare", "admin"
@@ -58,7 +58,7 @@ def read_client_kit(folder: Path) -> ClientKit:
     """
     path = folder / STUDY
     content = read_limited(path, _MOST_BYTES, _REMEDY)
-    file = load(path)
+    file = parse(content, path)
     identity = read_identity(folder / KEYS)
     return ClientKit(folder, file, content, own_entry(file, identity.public), identity)
 

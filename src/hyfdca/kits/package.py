@@ -17,7 +17,8 @@ from hyfdca.kits.folders import read_limited
 
 PACKAGE_ENDING = ".package.json"
 
-_MOST_BYTES = 2_000_000
+MOST_STUDY_BYTES = 1_000_000
+_MOST_BYTES = 2 * MOST_STUDY_BYTES  # base64 takes four letters for three bytes
 _SIGNED = b"hyfdca package 1"
 _ASK = "ask the coordinator for the file that hyfdca provision wrote"
 

@@ -19,11 +19,11 @@ from hyfdca.kits.enrolment import (
     check_site_name,
     read_request,
 )
-from hyfdca.kits.folders import draft_of, move_new, refuse_existing
-from hyfdca.kits.package import PACKAGE_ENDING, package_content
+from hyfdca.kits.folders import draft_of, move_new, read_limited, refuse_existing
+from hyfdca.kits.package import MOST_STUDY_BYTES, PACKAGE_ENDING, package_content
 from hyfdca.kits.startup import require_nvflare
 from hyfdca.kits.writing import write_server_kit
-from hyfdca.study import StudyFile, load
+from hyfdca.study import StudyFile, parse
 from hyfdca.study_identity import make_roster, public_identities, study_fingerprint
 
 SERVER, CA = "server", "ca"
@@ -54,7 +54,8 @@ def provision(study: Path, requests: Path, out: Path, ca: Path | None) -> Provis
         Whatever is wrong with the study or a request; then nothing is written.
     """
     require_nvflare()
-    file, content = load(study), study.read_bytes()
+    content = read_study(study)
+    file = parse(content, study)
     check_names(file)
     applicants = _applicants(file, requests)
     make_roster(content, {c.name: c.public_key for c in file.clients}, 1)
@@ -72,6 +73,16 @@ def provision(study: Path, requests: Path, out: Path, ca: Path | None) -> Provis
             write_authority(authority, ca or new / CA)
         move_new(new, out)
     return summary(file, content, authority, ca or out / CA)
+
+
+def read_study(path: Path) -> bytes:
+    """Return the bytes of a study file, which are what everybody compares.
+
+    Raises
+    ------
+    StudyError
+    """
+    return read_limited(path, MOST_STUDY_BYTES, "give the path of a study file")
 
 
 def summary(
