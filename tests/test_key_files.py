@@ -6,7 +6,7 @@ import stat
 
 import pytest
 
-from hyfdca.consortium import StudyError
+from hyfdca.study_error import StudyError
 from hyfdca.crypto.identity import Identity
 from hyfdca.key_files import read_identity, read_public, write_identity
 

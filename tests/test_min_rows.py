@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from hyfdca.consortium import StudyError
+from hyfdca.study_error import StudyError
 from hyfdca.local_study import prepare
 from hyfdca.participation import random_fraction
 from hyfdca.partition import from_holdings

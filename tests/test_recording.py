@@ -7,7 +7,7 @@ import stat
 import numpy as np
 import pytest
 
-from hyfdca.consortium import StudyError
+from hyfdca.study_error import StudyError
 from hyfdca.crypto.schemes import Encryption
 from hyfdca.outcome import train_file
 from hyfdca.runtimes.driver import listening

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hyfdca.consortium import StudyError
+from hyfdca.study_error import StudyError
 from hyfdca.crypto.identity import Identity, PublicIdentity
 from hyfdca.study import load
 from hyfdca.study_identity import make_roster, study_fingerprint, study_hash

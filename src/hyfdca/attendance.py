@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol, TypeVar
 
-from hyfdca.consortium import StudyError
+from hyfdca.study_error import StudyError
 from hyfdca.member import STUDY_TOKEN
 from hyfdca.plan import PROTOCOL, Plan
 from hyfdca.protocol import study_messages as m

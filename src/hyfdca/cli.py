@@ -17,7 +17,7 @@ from hyfdca.bench.crypto import SECONDS, compare
 from hyfdca.bench.display import MeasuringDisplay, comparison_table, missing_message
 from hyfdca.cli_predict import predict
 from hyfdca.cli_kits import add_commands
-from hyfdca.consortium import StudyError
+from hyfdca.study_error import StudyError
 from hyfdca.crypto.identity import Identity
 from hyfdca.demo import run_demo
 from hyfdca.display import RoundsDisplay, show

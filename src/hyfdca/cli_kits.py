@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from hyfdca.consortium import StudyError
+from hyfdca.study_error import StudyError
 from hyfdca.kits.all_local import provision_all
 from hyfdca.kits.checking import check
 from hyfdca.kits.display import say, show_checked, show_fingerprints

@@ -16,10 +16,6 @@ from hyfdca.protocol.aligned_table import AlignedTable
 from hyfdca.protocol.alignment import Alignment
 
 
-class StudyError(ValueError):
-    """A study that cannot be run; the message is one plain sentence."""
-
-
 @dataclass(frozen=True)
 class Consortium:
     """Who holds what of which problem.

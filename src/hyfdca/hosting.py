@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from hyfdca.attendance import Attendance, Network
-from hyfdca.consortium import StudyError
+from hyfdca.study_error import StudyError
 from hyfdca.convener import Convener, Prepared
 from hyfdca.crypto.schemes import new_group_secret
 from hyfdca.durable_rounds import DurableRounds

@@ -8,7 +8,7 @@ import secrets
 import stat
 from pathlib import Path
 
-from hyfdca.consortium import StudyError
+from hyfdca.study_error import StudyError
 from hyfdca.crypto.identity import Identity, PublicIdentity
 
 SECRET_FILE, PUBLIC_FILE = "secret.key", "public.key"

@@ -13,7 +13,8 @@ import numpy as np
 
 from hyfdca.algorithms.problem import Block
 from hyfdca.algorithms.scaling import Scaling
-from hyfdca.consortium import Consortium, StudyError
+from hyfdca.consortium import Consortium
+from hyfdca.study_error import StudyError
 from hyfdca.convener import Convener, Prepared
 from hyfdca.crypto.identity import Identity
 from hyfdca.crypto.roster import Entry, Roster

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from hyfdca.algorithms.certificate import Certificate
-from hyfdca.consortium import StudyError
+from hyfdca.study_error import StudyError
 from hyfdca.figures import Convergence, draw_convergence
 from hyfdca.local_study import Run, prepare
 from hyfdca.losses import FloatArray

@@ -16,7 +16,7 @@ import pyarrow.csv
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from hyfdca.consortium import StudyError
+from hyfdca.study_error import StudyError
 from hyfdca.labels import encode_numbers
 from hyfdca.losses import FloatArray
 from hyfdca.model import Model, ModelError, read_model

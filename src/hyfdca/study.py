@@ -36,7 +36,7 @@ from hyfdca.algorithms.problem import Profile
 from hyfdca.algorithms.scaling import Missing, Scale
 from hyfdca.algorithms.table import AlgorithmName
 from hyfdca.complaints import plain_mistake
-from hyfdca.consortium import StudyError
+from hyfdca.study_error import StudyError
 from hyfdca.crypto.schemes import (
     Encryption,
     PaillierBits,

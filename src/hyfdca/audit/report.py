@@ -18,7 +18,7 @@ from hyfdca.audit.reading import Heard, UnknownError, heard
 from hyfdca.audit.scoring import Score
 from hyfdca.audit.server_attacks import ATTACKS, Truth
 from hyfdca.audit.sightings import Sighting, Sightings
-from hyfdca.consortium import StudyError
+from hyfdca.study_error import StudyError
 from hyfdca.local_study import Run, prepare
 from hyfdca.runtimes.views import (
     Header,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from hyfdca.consortium import StudyError
+from hyfdca.study_error import StudyError
 from hyfdca.crypto.identity import Identity
 from hyfdca.kits import tls
 from hyfdca.kits.authority import new_authority, write_authority

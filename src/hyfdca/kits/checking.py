@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from cryptography import x509
 
-from hyfdca.consortium import StudyError
+from hyfdca.study_error import StudyError
 from hyfdca.kits import tls
 from hyfdca.kits.kit import ClientKit, read_certificate, read_client_kit
 from hyfdca.kits.policy import is_strict

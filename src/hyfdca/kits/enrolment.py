@@ -15,7 +15,7 @@ from typing import Literal
 import msgspec
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from hyfdca.consortium import StudyError
+from hyfdca.study_error import StudyError
 from hyfdca.crypto.fields import pack_fields
 from hyfdca.crypto.identity import Identity, PublicIdentity
 from hyfdca.key_files import read_identity, write_identity

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Literal
 
-from hyfdca.consortium import StudyError
+from hyfdca.study_error import StudyError
 from hyfdca.key_files import read_identity, write_identity
 from hyfdca.kits import kit, tls
 from hyfdca.kits.folders import (

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from hyfdca.consortium import StudyError
+from hyfdca.study_error import StudyError
 
 _OWNER_FILE, _OWNER_FOLDER = 0o600, 0o700
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hyfdca.consortium import StudyError
+from hyfdca.study_error import StudyError
 from hyfdca.kits import tls
 from hyfdca.kits.enrolment import OwnKeys, read_keys
 from hyfdca.kits.folders import draft_of, move_new, refuse_existing

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cryptography import x509
 
-from hyfdca.consortium import StudyError
+from hyfdca.study_error import StudyError
 from hyfdca.crypto.identity import Identity, PublicIdentity
 from hyfdca.key_files import read_identity
 from hyfdca.kits import tls

@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 from cryptography import x509
 
-from hyfdca.consortium import StudyError
+from hyfdca.study_error import StudyError
 from hyfdca.crypto.fields import pack_fields
 from hyfdca.kits import tls
 from hyfdca.kits.authority import Authority

@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from hyfdca.consortium import StudyError
+from hyfdca.study_error import StudyError
 
 # A prefix ends with its dot, or "hyfdca.flare_evil" would pass. Not all of hyfdca:
 # NVFlare calls whatever it finds at a path, functions too, with arguments of the job.

@@ -1,0 +1,103 @@
+"""NVFlare's server as whoever submits jobs sees it."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from hyfdca.flare.job_folder import write_job
+from hyfdca.flare.kits import Kit, admin_name
+from hyfdca.study_error import StudyError
+
+_COMMAND_TIMEOUT = 10.0  # seconds
+
+
+class Admin:
+    """A session with the server; see ``admin_session``."""
+
+    def __init__(self, session: Any, kit: Kit) -> None:
+        self._session, self._kit = session, kit
+
+    def sites(self) -> set[str]:
+        """Return the names of the sites that are connected."""
+        return {client.name for client in self._session.get_system_info().client_info}
+
+    def submit(self, sites: Sequence[str], min_sites: int, wait: float) -> str:
+        """Submit a job for some sites; return its name."""
+        with TemporaryDirectory(dir=self._kit.state) as folder:
+            job = Path(folder) / "job"
+            write_job(job, sites, min_sites, wait)
+            return str(self._session.submit_job(str(job)))
+
+    def status(self, job: str) -> str:
+        """Return what NVFlare says of a job."""
+        return str(self._session.get_job_status(job) or "")
+
+    def jobs_by_site(self) -> dict[str, set[str]]:
+        """Return which jobs each site says it is running; of those that answer."""
+        jobs: dict[str, set[str]] = {}
+        for entry in self._session.get_client_job_status() or []:
+            known = jobs.setdefault(entry["client_name"], set())
+            if "job_id" in entry:
+                known.add(entry["job_id"])
+            elif entry.get("status") != "no_jobs":
+                del jobs[entry["client_name"]]
+        return jobs
+
+    def abort(self, job: str) -> None:
+        """End a job."""
+        self._session.abort_job(job)
+
+
+@contextlib.contextmanager
+def admin_session(kit: Kit, timeout: float) -> Iterator[Admin]:
+    """Open a session with the server of a kit.
+
+    Raises
+    ------
+    StudyError
+        If it does not let us in.
+    """
+    session = _connected(kit, timeout)
+    try:
+        yield Admin(session, kit)
+    finally:
+        # It waits for an answer, and the server may be gone.
+        with _silence(), contextlib.suppress(Exception):
+            session.close()
+
+
+def _connected(kit: Kit, timeout: float) -> Any:
+    # Here, as it takes a second; and it configures things when imported.
+    from nvflare.fuel.flare_api.flare_api import new_secure_session  # noqa: PLC0415
+
+    deadline = time.monotonic() + timeout
+    while True:
+        try:
+            with _silence():
+                return new_secure_session(
+                    admin_name(kit),
+                    str(kit.admin),
+                    timeout=_COMMAND_TIMEOUT,
+                    command_timeout=_COMMAND_TIMEOUT,
+                )
+        except Exception as error:
+            if time.monotonic() > deadline:
+                raise StudyError(
+                    f"The server does not let its own administrator in ({error})."
+                ) from None
+            time.sleep(0.5)
+
+
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    """Keep what NVFlare prints off the terminal."""
+    logging.getLogger().addHandler(logging.NullHandler())
+    with contextlib.redirect_stdout(io.StringIO()):
+        yield

@@ -1,0 +1,124 @@
+"""What ``hyfdca client --kit KIT --data FILE`` does: keep an organisation connected."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from hyfdca.flare.diagnosis import client_is_up, client_trouble, last_error
+from hyfdca.flare.kits import Kit, Party, client_names, open_kit, party
+from hyfdca.flare.lock import only_one
+from hyfdca.flare.notes import forget_note, read_note
+from hyfdca.flare.processes import Parent
+from hyfdca.flare.surroundings import STUDY, Surroundings
+from hyfdca.study_error import StudyError
+
+Tell = Callable[[str], None]
+
+_LOOK_EVERY = 0.2  # seconds
+_REFUSED_FOR = 25.0  # seconds in which an identity that is taken may become free
+_STARTS_AT_MOST, _START_PAUSE = 20, 2.0  # seconds between; in a row without success
+
+
+def run_client(folder: Path, data: Path, tell: Tell, study: str = STUDY) -> None:
+    """Take part in a study until it is over, or Ctrl-C.
+
+    The processes come back if they are killed. ``tell`` gets a sentence now and then.
+
+    Raises
+    ------
+    StudyError
+        If this organisation cannot take part, or the server does not let it.
+    """
+    kit = open_kit(folder, "client")
+    owner = _owner(kit)
+    if not data.exists():
+        raise StudyError(f"There is no file {data}; give this organisation's table.")
+    told = Surroundings(kit.folder, data.resolve(), study)
+    with only_one(kit):
+        forget_note(kit)
+        _keep_running(kit, owner, told, tell)
+
+
+def _owner(kit: Kit) -> Party:
+    owner, names = party(kit, "client"), client_names(kit)
+    if owner.name not in names:
+        raise StudyError(
+            f"The kit is of {owner.name!r}, which is none of the organisations of its "
+            "study file."
+        )
+    return owner
+
+
+def _keep_running(kit: Kit, owner: Party, told: Surroundings, tell: Tell) -> None:
+    visit = Visit(owner, tell)
+    while visit.may_start():
+        parent = Parent(kit, "client", told)
+        try:
+            if _stay(kit, parent, visit):
+                return
+        finally:
+            parent.stop()
+        visit.ended(parent.printed())
+        time.sleep(_START_PAUSE)
+    raise StudyError(f"NVFlare's client does not start; see {parent.log}.")
+
+
+def _stay(kit: Kit, parent: Parent, visit: Visit) -> bool:
+    """Watch over a client; return whether the study is over."""
+    while parent.is_running():
+        note = read_note(kit)
+        if note and note.state == "finished":
+            visit.tell("The study is finished.")
+            return True
+        if note and note.state == "refused":
+            raise StudyError(note.reason)
+        visit.look(parent.printed())
+        time.sleep(_LOOK_EVERY)
+    return False
+
+
+class Visit:
+    """How a client fares at the server, from what its processes print."""
+
+    def __init__(self, owner: Party, tell: Tell) -> None:
+        self.tell = tell
+        self._owner = owner
+        self._said = ""
+        self._failed_starts = 0
+        self._first_refusal: float | None = None
+
+    def may_start(self) -> bool:
+        """Return whether it is worth starting the process once more."""
+        return self._failed_starts < _STARTS_AT_MOST
+
+    def look(self, printed: str) -> None:
+        """Say what is new; raise if it cannot get better."""
+        if client_is_up(printed):
+            self._failed_starts, self._first_refusal = 0, None
+            self._say(f"{self._owner.name!r} is connected to {self._owner.address}.")
+            return
+        trouble = client_trouble(printed, self._owner)
+        if trouble is None:
+            return
+        if not trouble.may_pass:
+            raise StudyError(trouble.sentence)
+        self._say(trouble.sentence)
+
+    def ended(self, printed: str) -> None:
+        """Note that the process is gone; raise if that is for good."""
+        self._failed_starts += 1
+        trouble = client_trouble(printed, self._owner)
+        if client_is_up(printed) or trouble is None:
+            self._say(f"NVFlare's client ended ({last_error(printed)}); starting it.")
+            return
+        now = time.monotonic()
+        self._first_refusal = self._first_refusal or now
+        if now - self._first_refusal > _REFUSED_FOR:
+            raise StudyError(trouble.sentence)
+
+    def _say(self, sentence: str) -> None:
+        if sentence != self._said:
+            self.tell(sentence)
+        self._said = sentence

@@ -1,0 +1,117 @@
+"""The server's side of a job: waits for clients, then the study runs in here."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from nvflare.apis.impl.controller import Controller
+
+from hyfdca.flare.kits import Kit, client_names
+from hyfdca.flare.network import (
+    AbortedError,
+    Failure,
+    Network,
+    PausedError,
+    Request,
+)
+from hyfdca.flare.notes import Note, rejoin_file, write_note
+from hyfdca.flare.surroundings import Surroundings, surroundings
+from hyfdca.flare.wire import TOPIC, to_answer, to_message
+from hyfdca.runtimes.machine import keep_memory
+from hyfdca.study_error import StudyError
+
+_HELLO_TIMEOUT = 2.0  # seconds
+_FINISH_TIMEOUT = 5.0
+_LOADING_PAUSE = 0.1
+
+
+class StudyController(Controller):
+    """Runs the study when the sites of the job have loaded their data.
+
+    Parameters
+    ----------
+    wait : float
+        Seconds to wait for all of them; then it starts with those who are there.
+    """
+
+    def __init__(self, wait: float = 600.0) -> None:
+        super().__init__()
+        self._wait = wait
+
+    def start_controller(self, fl_ctx: Any) -> None:
+        """Do nothing: there is only the control flow."""
+
+    def stop_controller(self, fl_ctx: Any) -> None:
+        """Do nothing: there is only the control flow."""
+
+    def control_flow(self, abort_signal: Any, fl_ctx: Any) -> None:
+        """Run the study; leave a note of how that went."""
+        keep_memory()
+        told, job = surroundings(), str(fl_ctx.get_job_id())
+        kit = Kit(told.kit)
+        network = self._network(kit, abort_signal, fl_ctx.get_engine())
+        try:
+            note = self._run(told, job, network, fl_ctx)
+        finally:
+            network.close()
+        if note is None:
+            return
+        write_note(kit, note)
+        if note.state in ("refused", "failed"):
+            self.system_panic(note.reason, fl_ctx)
+
+    def _run(
+        self, told: Surroundings, job: str, network: Network, fl_ctx: Any
+    ) -> Note | None:
+        try:
+            self._meet(network, fl_ctx)
+            told.module.serve(told.kit, network)
+            network.finish(_FINISH_TIMEOUT)
+        except PausedError as pause:
+            return Note(job, "paused", str(pause))
+        except StudyError as error:
+            return Note(job, "refused", str(error))
+        except AbortedError:
+            return None  # whoever ended the job knows why
+        except Exception as error:
+            self.log_exception(fl_ctx, "the study failed")
+            return Note(job, "failed", f"The study failed: {error}.")
+        return Note(job, "finished")
+
+    def _meet(self, network: Network, fl_ctx: Any) -> None:
+        """Wait until everybody who is in the job is ready, or has said why not."""
+        here = {client.name for client in fl_ctx.get_engine().get_clients()}
+        deadline = time.monotonic() + self._wait
+        while time.monotonic() < deadline:
+            replies = network.hello(_HELLO_TIMEOUT)
+            waiting = {
+                network.names[rank]
+                for rank, why in replies.failed.items()
+                if not why.startswith("cannot take part")
+            }
+            if not waiting & here:
+                break
+            time.sleep(_LOADING_PAUSE)
+        for rank, why in replies.failed.items():
+            self.log_warning(fl_ctx, f"{network.names[rank]} {why}")
+
+    def _network(self, kit: Kit, abort_signal: Any, engine: Any) -> Network:
+        def courier(name: str, request: Request, timeout: float) -> bytes | Failure:
+            if engine.get_client_from_name(name) is None:
+                return Failure("is not connected")
+            with engine.new_context() as context:
+                replies = engine.send_aux_request(
+                    targets=[name],
+                    topic=TOPIC,
+                    request=to_message(request),
+                    timeout=timeout,
+                    fl_ctx=context,
+                    optional=True,
+                )
+            return to_answer((replies or {}).get(name), timeout)
+
+        pause = rejoin_file(kit)
+        return Network(
+            client_names(kit), courier, pause.exists, lambda: abort_signal.triggered
+        )

@@ -1,0 +1,71 @@
+"""What the supervisor of a study does next: nothing but conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import Literal
+
+from hyfdca.flare.notes import Note
+
+# Seconds before a job that got nowhere is tried again; after the last one, no more.
+PAUSES = (1.0, 2.0, 5.0, 15.0, 60.0)
+
+End = Literal["finished", "refused", "again"]
+
+
+def sites_needed(n_clients: int, quorum: int | None, has_begun: bool) -> int:
+    """Return how many organisations a job needs to start.
+
+    All of them until the study has got anywhere: its set-up needs everybody once.
+    """
+    if quorum is None or not has_begun:
+        return n_clients
+    return min(quorum, n_clients)
+
+
+def missing(names: Sequence[str], connected: Collection[str]) -> list[str]:
+    """Return the organisations that are not connected, in the study's order."""
+    return [name for name in names if name not in connected]
+
+
+def how_it_ended(note: Note | None, job: str) -> End:
+    """Return what the end of a job means; without a note of it, it was killed."""
+    if note is None or note.job != job:
+        return "again"
+    if note.state in ("finished", "refused"):
+        return "finished" if note.state == "finished" else "refused"
+    return "again"
+
+
+def reason_of(note: Note | None, job: str, status: str) -> str:
+    """Return why a job ended, in words."""
+    if note is not None and note.job == job and note.reason:
+        return note.reason
+    return f"A process of the job ended (NVFlare calls it {status})."
+
+
+def outsiders(job: str, jobs_by_site: Mapping[str, Set[str]]) -> list[str]:
+    """Return the sites that are connected but not in the running job."""
+    return sorted(site for site, jobs in jobs_by_site.items() if job not in jobs)
+
+
+@dataclass(frozen=True)
+class Attempts:
+    """How often in a row a job ended without the study getting on."""
+
+    progress: bytes
+    in_vain: int = 0
+
+    def after(self, progress: bytes) -> Attempts:
+        """Count one more job that ended, with the study so far."""
+        if progress != self.progress:
+            return Attempts(progress)
+        return Attempts(progress, self.in_vain + 1)
+
+    @property
+    def pause(self) -> float | None:
+        """Seconds to wait before the next job; none if there should be no more."""
+        if not self.in_vain:
+            return 0.0
+        return PAUSES[self.in_vain - 1] if self.in_vain <= len(PAUSES) else None

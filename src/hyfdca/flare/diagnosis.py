@@ -1,0 +1,71 @@
+"""What NVFlare's processes print, in sentences for whoever started them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from hyfdca.flare.kits import Party
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """What is wrong, and whether it may pass by itself."""
+
+    sentence: str
+    may_pass: bool = False
+
+
+# Looked for in this order. All of it is said of a client; {name} is its own.
+_CLIENT = (
+    (
+        r"CERTIFICATE_VERIFY_FAILED|certificate verify failed",
+        "The certificate of the server at {address} was not made by the authority of "
+        "this kit, or has expired: one of the two comes from another study.",
+        False,
+    ),
+    (
+        r"TLSV1_ALERT_UNKNOWN_CA|CERTIFICATE_UNKNOWN|BAD_CERTIFICATE"
+        r"|CERTIFICATE_EXPIRED|CERTIFICATE_REQUIRED",
+        "The server at {address} does not accept the certificate of this kit: it was "
+        "made by another authority, or has expired.",
+        False,
+    ),
+    (
+        r"register_client unauthenticated|nauthenticated",
+        "The server at {address} refuses this client: another one with the identity "
+        "{name!r} is connected already.",
+        True,  # the other one may be our own, killed a moment ago
+    ),
+    (
+        r"failed to verify server|[Ii]nvalid server identity",
+        "Whoever answers at {address} is not the server of this kit.",
+        False,
+    ),
+    (
+        r"re-challenge after|cannot connect|Retrying \[",
+        "There is no server at {address} yet; trying again.",
+        True,
+    ),
+)
+_UP = re.compile(r"Successfully registered client")
+
+
+def client_is_up(printed: str) -> bool:
+    """Return whether a client has been registered by the server."""
+    return bool(_UP.search(printed))
+
+
+def client_trouble(printed: str, party: Party) -> Trouble | None:
+    """Return why a client is not registered yet, if its output tells."""
+    for pattern, sentence, may_pass in _CLIENT:
+        if re.search(pattern, printed):
+            told = sentence.format(address=party.address, name=party.name)
+            return Trouble(told, may_pass)
+    return None
+
+
+def last_error(printed: str) -> str:
+    """Return the last error in some output, for what has no sentence of its own."""
+    lines = [line for line in printed.splitlines() if re.search("error", line, re.I)]
+    return re.sub(r"\x1b\[[0-9;]*m", "", lines[-1]).strip() if lines else "no reason"

@@ -1,0 +1,94 @@
+"""A client's side of a job: the table is loaded once, requests are answered.
+
+Nothing that goes wrong in here may end the process: NVFlare would fail the whole job
+for everybody.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from nvflare.apis.event_type import EventType
+from nvflare.apis.executor import Executor
+from nvflare.apis.fl_constant import ReturnCode
+from nvflare.apis.shareable import make_reply
+
+from hyfdca.flare.kits import Kit
+from hyfdca.flare.network import Request
+from hyfdca.flare.notes import Note, write_note
+from hyfdca.flare.surroundings import surroundings
+from hyfdca.flare.wire import TOPIC, answer_message, refusal_message, to_request
+from hyfdca.protocol.codec import RemoteProtocolError
+from hyfdca.runtimes.machine import keep_memory
+from hyfdca.study_error import StudyError
+
+_LOADING = "is loading its data"
+
+
+class StudyExecutor(Executor):
+    """Hands requests to the study's handler, one at a time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._handler: Any = None
+        self._trouble = _LOADING
+        self._one_at_a_time = threading.Lock()
+
+    def handle_event(self, event_type: str, fl_ctx: Any) -> None:
+        """Get ready when the job starts."""
+        if event_type == EventType.START_RUN:
+            self._job = str(fl_ctx.get_job_id())
+            fl_ctx.get_engine().register_aux_message_handler(TOPIC, self._answer)
+            self._join(fl_ctx)
+
+    def execute(self, *_: Any) -> Any:
+        """Refuse NVFlare's tasks: there are none in a study."""
+        return make_reply(ReturnCode.TASK_UNKNOWN)
+
+    def _join(self, fl_ctx: Any) -> None:
+        keep_memory()
+        try:
+            told = surroundings()
+            self._handler = told.module.join(told.kit, told.data)
+            self._note("joined")
+        except StudyError as error:
+            self._trouble = f"cannot take part: {error}"
+            self._note("refused", str(error))
+        except BaseException as error:  # see the module
+            self._trouble = f"cannot take part: {_unexpected(error)}"
+            self.log_exception(fl_ctx, "the study could not be joined")
+            self._note("refused", f"The study could not be joined: {error!r}.")
+
+    def _answer(self, topic: str, request: Any, fl_ctx: Any) -> Any:
+        """Answer a message of the server, whatever it is."""
+        try:
+            return self._reply(to_request(request))
+        except (RemoteProtocolError, StudyError) as error:
+            return refusal_message(f"refused: {error}")
+        except BaseException as error:  # see the module
+            # The message of an unknown error may have data in it: it stays here.
+            self.log_exception(fl_ctx, "a request could not be answered")
+            return refusal_message(f"failed: {_unexpected(error)}")
+
+    def _reply(self, request: Request) -> Any:
+        if request.kind == "finished":
+            self._note("finished")
+            return answer_message(b"")
+        if self._handler is None:
+            return refusal_message(self._trouble)
+        if request.kind == "hello":
+            return answer_message(b"")
+        with self._one_at_a_time:
+            payload = bytes(request.payload)
+            answer = self._handler.handle(request.stage, request.phase, payload)
+        if not isinstance(answer, bytes | bytearray):
+            raise TypeError(f"the handler returned a {type(answer).__name__}")
+        return answer_message(answer)
+
+    def _note(self, state: Any, reason: str = "") -> None:
+        write_note(Kit(surroundings().kit), Note(self._job, state, reason))
+
+
+def _unexpected(error: BaseException) -> str:
+    return f"an unexpected error ({type(error).__name__}), told in its log"

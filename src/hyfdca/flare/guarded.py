@@ -1,0 +1,44 @@
+"""Run a module in a process that does not outlive the one that started it.
+
+    python -m hyfdca.flare.guarded PARENT_PID MODULE [ARGUMENT ...]
+
+A process that is killed cannot end those it started. So each of ours watches, from
+before it imports anything, whether its parent is still there: on every system, and with
+nothing that depends on which thread started it (as Linux's PR_SET_PDEATHSIG does).
+"""
+
+from __future__ import annotations
+
+import os
+import runpy
+import signal
+import sys
+import threading
+import time
+
+_LOOK_EVERY = 0.5  # seconds
+
+
+def end_with(parent: int) -> None:
+    """End this process, and all it started, when its parent is gone."""
+    threading.Thread(target=_watch, args=(parent,), daemon=True).start()
+
+
+def _watch(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(_LOOK_EVERY)
+    if os.getpgrp() == os.getpid():
+        os.killpg(os.getpid(), signal.SIGKILL)
+    os._exit(1)
+
+
+def main() -> None:
+    """Watch, then be the module."""
+    parent, module, *arguments = sys.argv[1:]
+    end_with(int(parent))
+    sys.argv = [module, *arguments]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,61 @@
+"""Small files in a kit by which its processes tell each other how things are."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+from hyfdca.flare.kits import Kit
+
+State = Literal["joined", "finished", "paused", "refused", "failed"]
+
+
+@dataclass(frozen=True)
+class Note:
+    """How a job went on this side: of which job, how, and why so."""
+
+    job: str
+    state: State
+    reason: str = ""
+
+
+def write_note(kit: Kit, note: Note) -> None:
+    """Leave a note, whole or not at all."""
+    kit.state.mkdir(mode=0o700, exist_ok=True)
+    path = _note(kit)
+    new = path.with_suffix(".new")
+    new.write_text(json.dumps(asdict(note)), encoding="utf-8")
+    os.replace(new, path)
+
+
+def read_note(kit: Kit) -> Note | None:
+    """Return the last note, if there is one."""
+    try:
+        return Note(**json.loads(_note(kit).read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return None
+
+
+def progress(kit: Kit) -> bytes:
+    """Return what changes when the study has got on; empty before it has."""
+    try:
+        return (kit.state / "progress.json").read_bytes()
+    except FileNotFoundError:
+        return b""
+
+
+def rejoin_file(kit: Kit) -> Path:
+    """Return the file that asks the study to pause at the end of a round."""
+    return kit.state / "rejoin"
+
+
+def _note(kit: Kit) -> Path:
+    return kit.state / "job.json"
+
+
+def forget_note(kit: Kit) -> None:
+    """Take away the last note: it is of another run."""
+    _note(kit).unlink(missing_ok=True)

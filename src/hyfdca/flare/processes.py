@@ -1,0 +1,116 @@
+"""NVFlare's two long-lived processes, started, watched and ended by ours."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+import psutil
+
+from hyfdca.flare.kits import Kit, party
+from hyfdca.flare.local_rules import write_local_rules
+from hyfdca.flare.surroundings import Surroundings
+
+_GRACE = 3.0  # seconds to end in by itself
+_HEARTBEAT = 5.0  # seconds, of a client
+
+_MODULES = {
+    "server": "nvflare.private.fed.app.server.server_train",
+    "client": "nvflare.private.fed.app.client.client_train",
+}
+
+
+class Parent:
+    """NVFlare's process of one site, which starts a process a job.
+
+    It leads a session of its own, so that Ctrl-C reaches only us, who then end it. It
+    ends by itself when we are gone (``guarded``), and its job processes with it.
+    """
+
+    def __init__(self, kit: Kit, kind: str, told: Surroundings) -> None:
+        self.log = kit.log / f"{kind}.log"
+        write_local_rules(kit, kind)
+        owner = party(kit, kind)
+        guard = [sys.executable, "-P", "-m", "hyfdca.flare.guarded", str(os.getpid())]
+        settings = [
+            "secure_train=true",
+            f"uid={owner.name}",
+            f"org={owner.organisation}",
+            "config_folder=config",
+            f"heart_beat_interval={_HEARTBEAT}",
+        ]
+        where = ["-m", str(kit.flare), "-s", f"fed_{kind}.json"]
+        with self.log.open("ab") as log:
+            self._log_start = log.tell()
+            self._process = subprocess.Popen(  # noqa: S603  # our own command
+                [*guard, _MODULES[kind], *where, "--set", *settings],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **told.environment()},
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        """The process's number."""
+        return self._process.pid
+
+    def is_running(self) -> bool:
+        """Return whether it is still there."""
+        return self._process.poll() is None
+
+    def printed(self) -> str:
+        """Return what it has printed since it was started."""
+        return _tail(self.log, self._log_start)
+
+    def stop(self) -> None:
+        """End it and everything it has started."""
+        family = _family(self.pid)
+        with contextlib.suppress(ProcessLookupError):
+            self._process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_GRACE)
+        family |= _family(self.pid)
+        _kill(family)
+        self._process.wait()
+
+
+def wait_for(what: str, parent: Parent, timeout: float) -> bool:
+    """Return whether a process prints something before it ends or time is over."""
+    deadline = time.monotonic() + timeout
+    while time.monotonic() < deadline:
+        if what in parent.printed():
+            return True
+        if not parent.is_running():
+            return False
+        time.sleep(0.1)
+    return False
+
+
+def _tail(path: Path, start: int) -> str:
+    with path.open("rb") as file:
+        file.seek(start)
+        return file.read().decode("utf-8", errors="replace")
+
+
+def _family(pid: int) -> set[psutil.Process]:
+    try:
+        parent = psutil.Process(pid)
+        return {parent, *parent.children(recursive=True)}
+    except psutil.NoSuchProcess:
+        return set()
+
+
+def _kill(family: Iterable[psutil.Process]) -> None:
+    # psutil remembers when a process was started: none that got its number is hit.
+    family = list(family)
+    for process in family:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs(family, _GRACE)

@@ -1,0 +1,254 @@
+"""What ``hyfdca server --kit KIT`` does: see a study through, whatever gets killed.
+
+Theory of operation. NVFlare's server runs a job, in which the study runs. A job ends
+when one of its processes dies, and takes in nobody who comes later; so jobs are cheap
+here: the study keeps what it has done in the kit, and another job goes on from there.
+"""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from hyfdca.flare.admin import Admin, admin_session
+from hyfdca.flare.decisions import (
+    Attempts,
+    how_it_ended,
+    missing,
+    outsiders,
+    reason_of,
+    sites_needed,
+)
+from hyfdca.flare.diagnosis import last_error
+from hyfdca.flare.kits import Kit, client_names, open_kit, party
+from hyfdca.flare.lock import only_one
+from hyfdca.flare.notes import (
+    Note,
+    forget_note,
+    progress,
+    read_note,
+    rejoin_file,
+)
+from hyfdca.flare.processes import Parent, wait_for
+from hyfdca.flare.surroundings import STUDY, Surroundings
+from hyfdca.study_error import StudyError
+
+Tell = Callable[[str], None]
+T = TypeVar("T")
+
+_LOOK_EVERY = 0.5  # seconds
+_ASK_SERVER_EVERY = 2.0
+_ASK_SITES_EVERY = 5.0
+_START_TIMEOUT = 60.0
+_LOADING_TIMEOUT = 600.0
+_LATECOMERS = 3.0  # seconds for the others to connect when there are enough
+_OVER = "FINISHED"
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Which study, with how many of its organisations at least once it has begun."""
+
+    study: str = STUDY
+    quorum: int | None = None
+
+
+def run_server(folder: Path, tell: Tell, terms: Terms | None = None) -> None:
+    """Run the study of a server's kit to its end, or Ctrl-C.
+
+    ``tell`` gets a sentence now and then.
+
+    Raises
+    ------
+    StudyError
+        If it cannot be run, or fails again and again without getting on.
+    """
+    kit = open_kit(folder, "server")
+    names = client_names(kit)
+    with only_one(kit):
+        forget_note(kit)
+        Supervisor(kit, names, terms or Terms(), tell).run()
+
+
+class ServerGoneError(Exception):
+    """NVFlare's server, or the way to it, is gone."""
+
+
+class Supervisor:
+    """Starts the server and submits jobs until the study is finished."""
+
+    def __init__(
+        self, kit: Kit, names: tuple[str, ...], terms: Terms, tell: Tell
+    ) -> None:
+        self._kit, self._names, self._terms, self._tell = kit, names, terms, tell
+        self._attempts = Attempts(progress(kit))
+
+    def run(self) -> None:
+        """Go on until the study is finished."""
+        while not self._with_server():
+            self._count("The server's process ended.")
+
+    def _with_server(self) -> bool:
+        """Return whether the study was finished while a server lived."""
+        parent = start_server(self._kit, self._terms.study)
+        try:
+            with admin_session(self._kit, _START_TIMEOUT) as admin:
+                self._tell("The server is up.")
+                while not self._with_job(admin, parent):
+                    pass
+            return True
+        except ServerGoneError:
+            return False
+        finally:
+            parent.stop()
+
+    def _with_job(self, admin: Admin, parent: Parent) -> bool:
+        """Run one job; return whether the study is finished."""
+        watch = Watch(admin, parent, self._kit)
+        rejoin_file(self._kit).unlink(missing_ok=True)
+        job = self._submit(watch)
+        note, status = watch.follow(job, self._names, self._tell)
+        end = how_it_ended(note, job)
+        if end == "refused" and note is not None:
+            raise StudyError(note.reason)
+        if end == "again":
+            self._count(reason_of(note, job, status))
+            watch.until_over(job)
+        return end == "finished"
+
+    def _submit(self, watch: Watch) -> str:
+        needed = sites_needed(
+            len(self._names), self._terms.quorum, bool(progress(self._kit))
+        )
+        absent = watch.for_sites(self._names, needed, self._tell)
+        here = [name for name in self._names if name not in absent]
+        self._tell(f"The study runs with {', '.join(here)}.")
+        return watch.submit(here, needed)
+
+    def _count(self, reason: str) -> None:
+        """Wait before the next attempt; raise if there should be none."""
+        self._attempts = self._attempts.after(progress(self._kit))
+        pause = self._attempts.pause
+        if pause is None:
+            raise StudyError(
+                f"The study was started {self._attempts.in_vain} times without getting "
+                f"on, the last time it ended so: {reason}"
+            )
+        self._tell(f"{reason} The study goes on where it was.")
+        time.sleep(pause)
+
+
+class Watch:
+    """Looks at the server again and again; says so if it is gone."""
+
+    def __init__(self, admin: Admin, parent: Parent, kit: Kit) -> None:
+        self._admin, self._parent, self._kit = admin, parent, kit
+
+    def for_sites(self, names: tuple[str, ...], needed: int, tell: Tell) -> list[str]:
+        """Wait until enough sites are connected; return who is not."""
+        said: list[str] = []
+        enough_since = 0.0
+        while absent := missing(names, self._ask(self._admin.sites)):
+            if len(names) - len(absent) >= needed:
+                enough_since = enough_since or time.monotonic()
+                if time.monotonic() - enough_since > _LATECOMERS:
+                    break
+            elif absent != said:
+                tell(f"Waiting for {', '.join(absent)}.")
+                said = absent
+            time.sleep(_LOOK_EVERY)
+        return absent
+
+    def submit(self, sites: list[str], needed: int) -> str:
+        """Submit a job for some sites."""
+        return self._ask(lambda: self._admin.submit(sites, needed, _LOADING_TIMEOUT))
+
+    def follow(
+        self, job: str, names: tuple[str, ...], tell: Tell
+    ) -> tuple[Note | None, str]:
+        """Return how a job ended; has it pause where others have come in."""
+        status, next_status, next_sites = "", 0.0, time.monotonic() + _ASK_SITES_EVERY
+        while True:
+            note = read_note(self._kit)
+            if (note and note.job == job) or status.startswith(_OVER):
+                return read_note(self._kit), status
+            now = time.monotonic()
+            if now > next_status:
+                status = self._ask(lambda: self._admin.status(job))
+                next_status = now + _ASK_SERVER_EVERY
+            if now > next_sites and status == "RUNNING":
+                self._invite(job, tell)
+                next_sites = time.monotonic() + _ASK_SITES_EVERY
+            self._check_server()
+            time.sleep(_LOOK_EVERY)
+
+    def until_over(self, job: str) -> None:
+        """Wait until NVFlare is done with a job."""
+        deadline = time.monotonic() + _START_TIMEOUT
+        while time.monotonic() < deadline:
+            if self._ask(lambda: self._admin.status(job)).startswith(_OVER):
+                return
+            time.sleep(_LOOK_EVERY)
+        self._ask(lambda: self._admin.abort(job))
+
+    def _invite(self, job: str, tell: Tell) -> None:
+        """Have the study pause if a site is there that is not in its job."""
+        file = rejoin_file(self._kit)
+        if file.exists():
+            return
+        new = outsiders(job, self._ask(self._admin.jobs_by_site))
+        if new:
+            file.touch()
+            tell(f"{', '.join(new)} can take part from the next round on.")
+
+    def _ask(self, question: Callable[[], T]) -> T:
+        try:
+            return question()
+        except Exception as error:
+            self._check_server()
+            raise ServerGoneError(str(error)) from error
+
+    def _check_server(self) -> None:
+        if not self._parent.is_running():
+            raise ServerGoneError
+
+
+def start_server(kit: Kit, study: str) -> Parent:
+    """Start NVFlare's server and wait until it is up.
+
+    Raises
+    ------
+    StudyError
+        If it does not come up.
+    """
+    port = int(party(kit, "server").address.rpartition(":")[2])
+    _require_free(port)
+    # Jobs of an earlier run would be started again by NVFlare; we submit our own.
+    for leftover in ("jobs", "snapshots"):
+        shutil.rmtree(kit.flare / leftover, ignore_errors=True)
+    parent = Parent(kit, "server", Surroundings(kit.folder, study=study))
+    if wait_for("Server started", parent, _START_TIMEOUT):
+        return parent
+    printed = parent.printed()
+    parent.stop()
+    raise StudyError(
+        f"NVFlare's server does not start ({last_error(printed)}); see {parent.log}."
+    )
+
+
+def _require_free(port: int) -> None:
+    # gRPC shares a port that another server has, and each gets half of the clients.
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", port))
+        except OSError:
+            raise StudyError(
+                f"Port {port} of this machine is taken; end what uses it, or provision "
+                "the study with another port."
+            ) from None

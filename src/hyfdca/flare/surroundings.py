@@ -1,0 +1,49 @@
+"""What the commands tell the job processes: through the environment.
+
+NVFlare's parents hand theirs on to the job processes they start. Nothing of it comes
+from the other side.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import secrets
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+_KIT, _DATA, _STUDY = "HYFDCA_KIT", "HYFDCA_DATA", "HYFDCA_STUDY"
+
+STUDY = "hyfdca.flare.jobs"
+RUN = "HYFDCA_RUN"  # a random number of this run of the command
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """A kit, an organisation's table, and the module with ``join`` and ``serve``."""
+
+    kit: Path
+    data: Path | None = None
+    study: str = STUDY
+    run: str = field(default_factory=lambda: secrets.token_hex(16))
+
+    def environment(self) -> dict[str, str]:
+        """Return the variables that say so."""
+        data = {} if self.data is None else {_DATA: str(self.data)}
+        return {_KIT: str(self.kit), _STUDY: self.study, RUN: self.run, **data}
+
+    @property
+    def module(self) -> Any:
+        """The module with ``join`` and ``serve``."""
+        return importlib.import_module(self.study)
+
+
+def surroundings() -> Surroundings:
+    """Return what this job process was told."""
+    data = os.environ.get(_DATA)
+    return Surroundings(
+        Path(os.environ[_KIT]),
+        None if data is None else Path(data),
+        os.environ.get(_STUDY, STUDY),
+    )
