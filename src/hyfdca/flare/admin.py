@@ -6,7 +6,7 @@ import contextlib
 import io
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -41,18 +41,28 @@ class Admin:
 
     def jobs_by_site(self) -> dict[str, set[str]]:
         """Return which jobs each site says it is running; of those that answer."""
-        jobs: dict[str, set[str]] = {}
-        for entry in self._session.get_client_job_status() or []:
-            known = jobs.setdefault(entry["client_name"], set())
-            if "job_id" in entry:
-                known.add(entry["job_id"])
-            elif entry.get("status") != "no_jobs":
-                del jobs[entry["client_name"]]
-        return jobs
+        # Here, as it takes a second; and it configures things when imported.
+        from nvflare.fuel.flare_api.api_spec import NoClientsAvailable  # noqa: PLC0415
+
+        try:
+            entries = self._session.get_client_job_status() or []
+        except NoClientsAvailable:
+            return {}
+        return _jobs(entries)
 
     def abort(self, job: str) -> None:
         """End a job."""
         self._session.abort_job(job)
+
+
+def _jobs(entries: Iterable[Mapping[str, str]]) -> dict[str, set[str]]:
+    jobs: dict[str, set[str]] = {}
+    for entry in entries:
+        if "job_id" in entry:
+            jobs.setdefault(entry["client_name"], set()).add(entry["job_id"])
+        elif entry.get("status") == "no_jobs":
+            jobs[entry["client_name"]] = set()
+    return jobs
 
 
 @contextlib.contextmanager
@@ -74,7 +84,6 @@ def admin_session(kit: Kit, timeout: float) -> Iterator[Admin]:
 
 
 def _connected(kit: Kit, timeout: float) -> Any:
-    # Here, as it takes a second; and it configures things when imported.
     from nvflare.fuel.flare_api.flare_api import new_secure_session  # noqa: PLC0415
 
     deadline = time.monotonic() + timeout

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hyfdca.flare.diagnosis import client_is_up, client_trouble, last_error
 from hyfdca.flare.kits import Kit, Party, client_names, open_kit, party
-from hyfdca.flare.lock import only_one
+from hyfdca.flare.lock import ended_in_order, only_one
 from hyfdca.flare.notes import forget_note, read_note
 from hyfdca.flare.processes import Parent
 from hyfdca.flare.surroundings import STUDY, Surroundings
@@ -36,7 +36,7 @@ def run_client(folder: Path, data: Path, tell: Tell, study: str = STUDY) -> None
     if not data.exists():
         raise StudyError(f"There is no file {data}; give this organisation's table.")
     told = Surroundings(kit.folder, data.resolve(), study)
-    with only_one(kit):
+    with only_one(kit), ended_in_order():
         forget_note(kit)
         _keep_running(kit, owner, told, tell)
 

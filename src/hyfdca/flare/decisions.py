@@ -46,8 +46,12 @@ def reason_of(note: Note | None, job: str, status: str) -> str:
 
 
 def outsiders(job: str, jobs_by_site: Mapping[str, Set[str]]) -> list[str]:
-    """Return the sites that are connected but not in the running job."""
-    return sorted(site for site, jobs in jobs_by_site.items() if job not in jobs)
+    """Return the sites that are connected but not in the running job.
+
+    Nobody is, where nobody is in the job: then it is about to end.
+    """
+    out = sorted(site for site, jobs in jobs_by_site.items() if job not in jobs)
+    return out if len(out) < len(jobs_by_site) else []
 
 
 @dataclass(frozen=True)

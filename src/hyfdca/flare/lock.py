@@ -1,8 +1,10 @@
-"""One command a kit: a second one that is started with it is refused."""
+"""A command that holds a kit: one at a time, ended in order by Ctrl-C or SIGTERM."""
 
 from __future__ import annotations
 
 import fcntl
+import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -27,3 +29,16 @@ def only_one(kit: Kit) -> Iterator[None]:
                 f"Another hyfdca is running with the kit {kit.folder}; end it first."
             ) from None
         yield
+
+
+@contextmanager
+def ended_in_order() -> Iterator[None]:
+    """Have SIGTERM, as of a service manager, end us the way Ctrl-C does."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # which gets no signals
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -26,7 +26,7 @@ from hyfdca.flare.decisions import (
 )
 from hyfdca.flare.diagnosis import last_error
 from hyfdca.flare.kits import Kit, client_names, open_kit, party
-from hyfdca.flare.lock import only_one
+from hyfdca.flare.lock import ended_in_order, only_one
 from hyfdca.flare.notes import (
     Note,
     forget_note,
@@ -70,7 +70,7 @@ def run_server(folder: Path, tell: Tell, terms: Terms | None = None) -> None:
     """
     kit = open_kit(folder, "server")
     names = client_names(kit)
-    with only_one(kit):
+    with only_one(kit), ended_in_order():
         forget_note(kit)
         Supervisor(kit, names, terms or Terms(), tell).run()
 
@@ -227,7 +227,7 @@ def start_server(kit: Kit, study: str) -> Parent:
         If it does not come up.
     """
     port = int(party(kit, "server").address.rpartition(":")[2])
-    _require_free(port)
+    require_free(port)
     # Jobs of an earlier run would be started again by NVFlare; we submit our own.
     for leftover in ("jobs", "snapshots"):
         shutil.rmtree(kit.flare / leftover, ignore_errors=True)
@@ -241,7 +241,8 @@ def start_server(kit: Kit, study: str) -> Parent:
     )
 
 
-def _require_free(port: int) -> None:
+def require_free(port: int) -> None:
+    """Refuse a port that somebody uses."""
     # gRPC shares a port that another server has, and each gets half of the clients.
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,0 +1,199 @@
+"""Kits of a server and its clients on this machine, and the commands that use them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+
+ROOT = Path(__file__).parents[1]
+_ADMIN = "admin@hyfdca.org"
+
+_PROJECT = """\
+api_version: 3
+name: study
+description: of the tests
+participants:
+  - {{name: server, type: server, org: hyfdca, default_host: localhost,
+      fed_learn_port: {port}, admin_port: {port}}}
+  - {{name: {admin}, type: admin, org: hyfdca, role: project_admin}}
+{clients}
+builders:
+  - {{path: nvflare.lighter.impl.workspace.WorkspaceBuilder}}
+  - {{path: nvflare.lighter.impl.static_file.StaticFileBuilder,
+      args: {{config_folder: config, scheme: grpc}}}}
+  - {{path: nvflare.lighter.impl.cert.CertBuilder}}
+  - {{path: nvflare.lighter.impl.signature.SignatureBuilder}}
+"""
+_STUDY = """\
+[study]
+name = "echo"
+loss = "hinge"
+l2 = 1.0
+"""
+
+
+def free_port() -> int:
+    """Return a port that nobody uses at the moment."""
+    with socket.socket() as probe:
+        probe.bind(("localhost", 0))
+        return int(probe.getsockname()[1])
+
+
+def provision(folder: Path, names: list[str], port: int) -> None:
+    """Make kits of a server and of clients, with a certificate authority of theirs."""
+    folder.mkdir(parents=True)
+    clients = "\n".join(f"  - {{name: {n}, type: client, org: {n}}}" for n in names)
+    project = folder / "project.yml"
+    project.write_text(
+        _PROJECT.format(port=port, admin=_ADMIN, clients=clients), encoding="utf-8"
+    )
+    command = [sys.executable, "-m", "nvflare.cli", "provision"]
+    subprocess.run(  # noqa: S603  # our own command
+        [*command, "-p", str(project), "-w", str(folder / "made")],
+        check=True,
+        capture_output=True,
+        cwd=folder,
+    )
+    made = folder / "made" / "study" / "prod_00"
+    entries = [f'[[clients]]\nname = "{n}"\ndata = "{n}.csv"\n' for n in names]
+    for name in ("server", *names):
+        (folder / name).mkdir()
+        shutil.copytree(made / name, folder / name / "flare")
+        study = "\n".join([_STUDY, *entries])
+        (folder / name / "study.toml").write_text(study, encoding="utf-8")
+    shutil.copytree(made / _ADMIN, folder / "server" / "admin")
+
+
+class Command:
+    """A command in a process of its own, and what it says."""
+
+    def __init__(self, kind: str, kit: Path, given: str) -> None:
+        self.kit, self._said = kit, kit / f"said-{time.monotonic_ns()}"
+        with self._said.open("wb") as said:
+            self.process = subprocess.Popen(  # noqa: S603  # our own command
+                [sys.executable, "-m", "tests.flare_command", kind, str(kit), given],
+                stdout=said,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, "PYTHONPATH": str(ROOT)},
+                cwd=ROOT,
+            )
+
+    @property
+    def said(self) -> str:
+        """Everything it has said."""
+        return self._said.read_text(encoding="utf-8")
+
+    def says(self, words: str, timeout: float = 40.0) -> None:
+        """Wait until it has said something."""
+        wait_until(lambda: words in self.said, timeout, f"{words!r} in:\n{self.said}")
+
+    def ends(self, timeout: float = 40.0) -> int:
+        """Wait until it ends; return its exit code."""
+        return self.process.wait(timeout)
+
+    def interrupt(self) -> None:
+        """Press Ctrl-C."""
+        self.process.send_signal(signal.SIGINT)
+
+    def kill(self) -> None:
+        """Kill it, so that it can end nothing in order."""
+        self.process.kill()
+        self.process.wait()
+
+    def family(self, words: str) -> list[psutil.Process]:
+        """Return the processes it started whose command line has some words in it."""
+        return [
+            child
+            for child in psutil.Process(self.process.pid).children(recursive=True)
+            if words in " ".join(child.cmdline())
+        ]
+
+    def close(self) -> None:
+        """End it, if it has not ended."""
+        if self.process.poll() is None:
+            self.interrupt()
+            try:
+                self.process.wait(10)
+            except subprocess.TimeoutExpired:
+                self.kill()
+
+
+class Parties:
+    """A server and its clients on this machine."""
+
+    def __init__(self, folder: Path, names: list[str]) -> None:
+        self.folder, self.names = folder, names
+        self._commands: list[Command] = []
+
+    def server(self, script: str, quorum: int = 0) -> Command:
+        """Start the server with a script of ``flare_study``."""
+        kit = self.folder / "server"
+        (kit / "script").write_text(script, encoding="utf-8")
+        return self._started(Command("server", kit, str(quorum)))
+
+    def client(self, name: str, text: str = "a table") -> Command:
+        """Start a client with some table."""
+        kit = self.folder / name
+        table = kit / "table.csv"
+        table.write_text(text, encoding="utf-8")
+        return self._started(Command("client", kit, str(table)))
+
+    def _started(self, command: Command) -> Command:
+        self._commands.append(command)
+        return command
+
+    def close(self) -> None:
+        """End all of it."""
+        for command in self._commands:
+            command.close()
+
+    def processes(self) -> list[str]:
+        """Return the command lines of all processes that have to do with the kits."""
+        lines = []
+        for process in psutil.process_iter(["cmdline"]):
+            line = " ".join(process.info["cmdline"] or [])
+            if str(self.folder) in line:
+                lines.append(line)
+        return lines
+
+    def logs(self) -> str:
+        """Return the end of every log, for tests that fail."""
+        return "\n".join(
+            f"== {path}\n{path.read_text(encoding='utf-8', errors='replace')[-3000:]}"
+            for path in sorted(self.folder.glob("*/log/*.log"))
+        )
+
+
+@contextmanager
+def parties(kits: Path, folder: Path, names: list[str]) -> Iterator[Parties]:
+    """Give a test fresh copies of kits; nothing it started is left behind."""
+    # A space in it: NVFlare's own commands do not quote.
+    home = folder / "two words"
+    shutil.copytree(kits, home)
+    made = Parties(home, names)
+    try:
+        yield made
+    except BaseException:
+        sys.stderr.write(made.logs())
+        raise
+    finally:
+        made.close()
+    wait_until(lambda: not made.processes(), 5.0, f"left: {made.processes()}")
+
+
+def wait_until(holds: Callable[[], object], timeout: float, what: str = "") -> None:
+    """Wait until something holds."""
+    deadline = time.monotonic() + timeout
+    while not holds():
+        assert time.monotonic() < deadline, f"still not so after {timeout} s: {what}"
+        time.sleep(0.1)

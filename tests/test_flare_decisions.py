@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import pytest
+
+from hyfdca.flare.decisions import (
+    PAUSES,
+    Attempts,
+    how_it_ended,
+    missing,
+    outsiders,
+    reason_of,
+    sites_needed,
+)
+from hyfdca.flare.notes import Note
+
+
+@pytest.mark.parametrize(
+    ("quorum", "has_begun", "needed"),
+    [(None, False, 4), (None, True, 4), (2, False, 4), (2, True, 2), (9, True, 4)],
+)
+def test_everybody_is_needed_until_the_study_has_begun(
+    quorum: int | None, has_begun: bool, needed: int
+) -> None:
+    """A quorum counts from the first progress on."""
+    assert sites_needed(4, quorum, has_begun) == needed
+
+
+def test_those_missing_are_in_the_order_of_the_study() -> None:
+    """Strangers that are connected do not count."""
+    assert missing(("c", "a", "b"), {"a", "x"}) == ["c", "b"]
+
+
+@pytest.mark.parametrize(
+    ("note", "end"),
+    [
+        (None, "again"),
+        (Note("old", "finished"), "again"),
+        (Note("job", "finished"), "finished"),
+        (Note("job", "refused", "No."), "refused"),
+        (Note("job", "paused"), "again"),
+        (Note("job", "failed"), "again"),
+    ],
+)
+def test_a_job_ends_as_its_own_note_says(note: Note | None, end: str) -> None:
+    """Without a note of its own a job was killed, and is run again."""
+    assert how_it_ended(note, "job") == end
+
+
+def test_the_reason_is_the_notes_or_what_nvflare_calls_it() -> None:
+    """Where nobody could leave a note there is only NVFlare's word."""
+    assert reason_of(Note("job", "failed", "It broke."), "job", "X") == "It broke."
+    assert "FINISHED:ABNORMAL" in reason_of(None, "job", "FINISHED:ABNORMAL")
+
+
+def test_outsiders_are_connected_and_not_in_the_job() -> None:
+    """Sites that did not answer are not in the table and no outsiders."""
+    jobs = {"north": {"job"}, "city": set(), "coast": {"old"}}
+    assert outsiders("job", jobs) == ["city", "coast"]
+
+
+def test_a_job_that_everybody_has_left_is_not_joined() -> None:
+    """It is about to end, and the next one takes in all of them."""
+    assert outsiders("job", {"north": set(), "city": set()}) == []
+    assert outsiders("job", {}) == []
+
+
+def test_jobs_that_get_nowhere_are_tried_ever_more_slowly_then_not_at_all() -> None:
+    """Progress starts the count anew."""
+    attempts = Attempts(b"3")
+    pauses = []
+    for _ in PAUSES:
+        attempts = attempts.after(b"3")
+        pauses.append(attempts.pause)
+    assert tuple(pauses) == PAUSES
+    assert attempts.after(b"4").pause == 0.0
+    assert attempts.after(b"3").pause is None
