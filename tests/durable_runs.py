@@ -1,6 +1,6 @@
 """Studies in one process whose parties keep everything and may crash."""
 
-from dataclasses import replace
+import math
 
 import msgspec
 
@@ -10,7 +10,7 @@ from hyfdca.crypto.roster import Entry, Roster
 from hyfdca.hosting import Host
 from hyfdca.local_study import prepare
 from hyfdca.member import Member
-from hyfdca.participation import schedule
+from hyfdca.participation import Participation
 from hyfdca.rounds import Rounds
 from hyfdca.runtimes.archive import Archive
 from hyfdca.runtimes.faulty import Faults, FaultyNetwork
@@ -22,14 +22,10 @@ from hyfdca.study_identity import study_hash
 class Consortium:
     """A study's members on a faulty network, each with its own store."""
 
-    def __init__(self, folder, faults=Faults(), seed=0, quorum=None, every=1):
-        self.file = load(folder / "study.toml")
+    def __init__(self, folder, faults=None, seed=0, n_tries=2):
+        self.folder, self.file = folder, load(folder / "study.toml")
         clients = self.file.clients
         self.plan = plan_of(self.file, study_hash(msgspec.json.encode(self.file)))
-        if quorum is not None and quorum < len(clients):
-            incomplete = replace(self.plan.participation, is_complete=False)
-            self.plan = replace(self.plan, participation=incomplete)
-        self.quorum, self.every = quorum or len(clients), every
         self.tables = [table_of(self.file.study, c, folder / c.data) for c in clients]
         self.identities = [Identity.generate() for _ in clients]
         publics = (identity.public for identity in self.identities)
@@ -38,7 +34,8 @@ class Consortium:
         self.stores = [MemoryStore() for _ in clients]
         self.server_store = MemoryStore()
         self.sentences = []
-        self.network = FaultyNetwork(self.member, len(clients), faults, seed)
+        faults = faults or Faults()
+        self.network = FaultyNetwork(self.member, len(clients), faults, seed, n_tries)
 
     def member(self, rank):
         """Start a member with what it kept."""
@@ -48,11 +45,9 @@ class Consortium:
 
     def hosted(self):
         """Start the server with what it kept."""
-        attendance = Attendance(
-            self.plan, self.network, self.quorum, self.sentences.append
-        )
+        attendance = Attendance(self.plan, self.network, self.sentences.append)
         archive = Archive(self.server_store)
-        return Host(self.plan, self.network, attendance, archive, self.every).ready()
+        return Host(self.plan, self.network, attendance, archive).ready()
 
     def train(self):
         """Run the study to its end; return its rounds and the weights."""
@@ -66,14 +61,29 @@ def undisturbed(folder):
     return run.training, run.training.finish()
 
 
-def replayed(folder, plan, history):
-    """Run the rounds of a history again, with the participants that it names."""
+class ReplayedRounds(Rounds):
+    """Rounds with the participants that a history names, measured as it was."""
+
+    def replay(self, history):
+        """Take the participants and measurements of these rounds."""
+        self._replayed = history
+        self.participation = Participation(
+            lambda number: history[number - 1]["participants"],
+            self.participation.is_complete,
+        )
+
+    def can_measure(self):
+        """Return whether the round was measured."""
+        return not math.isnan(self._replayed[len(self.history)]["primal"])
+
+
+def replayed(folder, history):
+    """Run the rounds of a history again in one process, with nothing kept."""
     run = prepare(load(folder / "study.toml"), folder)
-    who = [record["participants"] for record in history]
-    participation = replace(schedule(who), is_complete=plan.participation.is_complete)
-    return Rounds(
-        plan.training, run.training.parties, participation, run.training.driver
-    )
+    rounds = run.training
+    rounds.__class__ = ReplayedRounds
+    rounds.replay(history)
+    return rounds, rounds.finish()
 
 
 COSTS = ("seconds", "round_trips", "search_round_trips", "bytes_up", "bytes_down")

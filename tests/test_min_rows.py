@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from hyfdca.study_error import StudyError
 from hyfdca.local_study import prepare
 from hyfdca.participation import random_fraction
 from hyfdca.partition import from_holdings
@@ -17,6 +16,7 @@ from hyfdca.protocol.messages import Part
 from hyfdca.runtimes.driver import listening
 from hyfdca.seeds import stream
 from hyfdca.study import load
+from hyfdca.study_error import StudyError
 from tests.audits import HORIZONTAL, PAPER, audited, write_study
 from tests.small_runs import (
     classification,

@@ -7,7 +7,6 @@ import stat
 import numpy as np
 import pytest
 
-from hyfdca.study_error import StudyError
 from hyfdca.crypto.schemes import Encryption
 from hyfdca.outcome import train_file
 from hyfdca.runtimes.driver import listening
@@ -21,6 +20,7 @@ from hyfdca.runtimes.views import (
     read_view,
     view_path,
 )
+from hyfdca.study_error import StudyError
 from tests.consortia import make_files
 from tests.small_runs import classification, make_training, partition_of
 from tests.wires import four_clients, numbers_of

@@ -2,9 +2,9 @@
 
 import pytest
 
-from hyfdca.study_error import StudyError
 from hyfdca.crypto.identity import Identity, PublicIdentity
 from hyfdca.study import load
+from hyfdca.study_error import StudyError
 from hyfdca.study_identity import make_roster, study_fingerprint, study_hash
 from tests.consortia import make_files
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol, TypeVar
 
-from hyfdca.study_error import StudyError
 from hyfdca.member import STUDY_TOKEN
 from hyfdca.plan import PROTOCOL, Plan
 from hyfdca.protocol import study_messages as m
@@ -17,6 +16,7 @@ from hyfdca.protocol.server import (
     ServerSession,
 )
 from hyfdca.runtimes.driver import Driver, Traffic
+from hyfdca.study_error import StudyError
 
 T = TypeVar("T")
 
@@ -44,8 +44,6 @@ class Attendance:
 
     Parameters
     ----------
-    quorum : int
-        How many must be there for a round.
     tell : callable
         Told in a sentence who comes, goes, or cannot take part and why.
     """
@@ -54,10 +52,10 @@ class Attendance:
         self,
         plan: Plan,
         network: Network,
-        quorum: int,
         tell: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self._plan, self._network, self.quorum, self._tell = plan, network, quorum, tell
+        self._plan, self._network, self._tell = plan, network, tell
+        self.quorum = plan.quorum
         self._session = ServerSession(STUDY_TOKEN)
         self.present: dict[int, m.Present] = {}
         self._reasons: dict[int, str] = {}  # why others are not, as last told

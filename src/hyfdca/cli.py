@@ -15,9 +15,8 @@ from hyfdca.audit.display import show_audit
 from hyfdca.audit.report import audit_folder
 from hyfdca.bench.crypto import SECONDS, compare
 from hyfdca.bench.display import MeasuringDisplay, comparison_table, missing_message
-from hyfdca.cli_predict import predict
 from hyfdca.cli_kits import add_commands
-from hyfdca.study_error import StudyError
+from hyfdca.cli_predict import predict
 from hyfdca.crypto.identity import Identity
 from hyfdca.demo import run_demo
 from hyfdca.display import RoundsDisplay, show
@@ -25,6 +24,7 @@ from hyfdca.key_files import PUBLIC_FILE, SECRET_FILE, read_identity, write_iden
 from hyfdca.outcome import train_file
 from hyfdca.runtimes.machine import keep_memory
 from hyfdca.study import load
+from hyfdca.study_error import StudyError
 from hyfdca.study_identity import public_identities, study_fingerprint
 
 app = typer.Typer(

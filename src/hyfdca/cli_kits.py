@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from hyfdca.study_error import StudyError
 from hyfdca.kits.all_local import provision_all
 from hyfdca.kits.checking import check
 from hyfdca.kits.display import say, show_checked, show_fingerprints
@@ -17,6 +16,7 @@ from hyfdca.kits.existing import install_client, install_server
 from hyfdca.kits.installing import install
 from hyfdca.kits.package import PACKAGE_ENDING
 from hyfdca.kits.provisioning import SERVER, provision
+from hyfdca.study_error import StudyError
 
 NewFolder = Annotated[Path, typer.Option("--out", help="Folder to make.")]
 StudyPath = Annotated[Path, typer.Argument(help="The study file (TOML).")]

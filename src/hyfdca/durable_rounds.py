@@ -139,7 +139,7 @@ class DurableRounds(Rounds):
         before = self._session.number
         self._heard.clear()
         report = super()._round(round_number)
-        if not self.server.is_between_steps:
+        if not self.participation.is_complete:
             heard = list(self._heard)
             self._since.append(Since(before, report.participants, heard))
         return report

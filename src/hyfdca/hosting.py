@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import msgspec
 
 from hyfdca.attendance import Attendance, Network
-from hyfdca.study_error import StudyError
 from hyfdca.convener import Convener, Prepared
 from hyfdca.crypto.schemes import new_group_secret
 from hyfdca.durable_rounds import DurableRounds
@@ -22,6 +21,7 @@ from hyfdca.protocol.server import (
 from hyfdca.runtimes.archive import Archive
 from hyfdca.runtimes.driver import Driver, Traffic
 from hyfdca.runtimes.journal import Heard, Journaling, Repeating
+from hyfdca.study_error import StudyError
 
 _STARTS, _PREPARATION = "starts", "preparation"
 _NUMBERS = 2**32  # of requests, that one start of the server has for itself
@@ -49,24 +49,13 @@ class Hosted:
 
 
 class Host:
-    """Brings a study to where its next round can be run, anew or again.
-
-    Parameters
-    ----------
-    every : int
-        Rounds after which all is kept.
-    """
+    """Brings a study to where its next round can be run, anew or again."""
 
     def __init__(
-        self,
-        plan: Plan,
-        network: Network,
-        attendance: Attendance,
-        archive: Archive,
-        every: int = 1,
+        self, plan: Plan, network: Network, attendance: Attendance, archive: Archive
     ) -> None:
         self._plan, self._network, self._attendance = plan, network, attendance
-        self._archive, self._every = archive, every
+        self._archive, self._every = archive, plan.checkpoint_every
 
     @property
     def has_begun(self) -> bool:

@@ -8,8 +8,8 @@ import secrets
 import stat
 from pathlib import Path
 
-from hyfdca.study_error import StudyError
 from hyfdca.crypto.identity import Identity, PublicIdentity
+from hyfdca.study_error import StudyError
 
 SECRET_FILE, PUBLIC_FILE = "secret.key", "public.key"
 

@@ -14,7 +14,6 @@ import numpy as np
 from hyfdca.algorithms.problem import Block
 from hyfdca.algorithms.scaling import Scaling
 from hyfdca.consortium import Consortium
-from hyfdca.study_error import StudyError
 from hyfdca.convener import Convener, Prepared
 from hyfdca.crypto.identity import Identity
 from hyfdca.crypto.roster import Entry, Roster
@@ -29,6 +28,7 @@ from hyfdca.runtimes.inprocess import InProcess
 from hyfdca.scores import chosen_classes
 from hyfdca.secrecy import workforce
 from hyfdca.study import Study, StudyFile, data_of, plan_of, table_of
+from hyfdca.study_error import StudyError
 from hyfdca.study_identity import study_hash
 from hyfdca.tables import Table
 from hyfdca.training import n_threads
@@ -85,7 +85,8 @@ def prepare(file: StudyFile, folder: Path) -> Run:
     """
     plan = plan_of(file, study_hash(msgspec.json.encode(file)))
     tables = [
-        table_of(file.study, client, folder / data_of(client)) for client in file.clients
+        table_of(file.study, client, folder / data_of(client))
+        for client in file.clients
     ]
     members = local_members(plan, tables)
     session = ServerSession(plan.token)

@@ -16,7 +16,6 @@ import msgspec
 import numpy as np
 
 from hyfdca.algorithms.certificate import Certificate
-from hyfdca.study_error import StudyError
 from hyfdca.figures import Convergence, draw_convergence
 from hyfdca.local_study import Run, prepare
 from hyfdca.losses import FloatArray
@@ -33,6 +32,7 @@ from hyfdca.runtimes.driver import Traffic
 from hyfdca.runtimes.recording import Recorder
 from hyfdca.runtimes.views import Header, ViewError
 from hyfdca.study import StudyFile, load
+from hyfdca.study_error import StudyError
 
 Watcher = Callable[[Run, RoundReport], None]
 

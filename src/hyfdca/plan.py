@@ -28,6 +28,12 @@ class Plan:
     participation : Participation
         Who is drawn for which round. It is complete only where no round does without
         somebody.
+    quorum : int
+        How many organisations must be there for a round.
+    phase_timeout : float
+        Seconds that an answer may take.
+    checkpoint_every : int
+        Rounds after which all is kept.
     """
 
     study_hash: bytes
@@ -40,6 +46,9 @@ class Plan:
     bias: float | None
     training: TrainingSettings
     participation: Participation
+    quorum: int
+    phase_timeout: float
+    checkpoint_every: int
 
     @property
     def token(self) -> bytes:

@@ -16,11 +16,11 @@ import pyarrow.csv
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from hyfdca.study_error import StudyError
 from hyfdca.labels import encode_numbers
 from hyfdca.losses import FloatArray
 from hyfdca.model import Model, ModelError, read_model
 from hyfdca.outcome import check_folder, write_files
+from hyfdca.study_error import StudyError
 from hyfdca.tables import (
     Columns,
     MissingColumnsError,

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
@@ -36,7 +37,6 @@ from hyfdca.algorithms.problem import Profile
 from hyfdca.algorithms.scaling import Missing, Scale
 from hyfdca.algorithms.table import AlgorithmName
 from hyfdca.complaints import plain_mistake
-from hyfdca.study_error import StudyError
 from hyfdca.crypto.schemes import (
     Encryption,
     PaillierBits,
@@ -54,6 +54,7 @@ from hyfdca.participation import (
 from hyfdca.plan import Plan
 from hyfdca.protocol.alignment_messages import AlignmentSettings, DisagreeingCells
 from hyfdca.rounds import TrainingSettings
+from hyfdca.study_error import StudyError
 from hyfdca.study_identity import public_identities
 from hyfdca.tables import Columns, Table, TableError, label_text, normalised, read_table
 
@@ -266,6 +267,9 @@ def _plan(file: StudyFile, study_hash: bytes) -> Plan:
         bias=study.intercept_scaling if study.fit_intercept else None,
         training=_settings(study, loss),
         participation=_participation(study, names),
+        quorum=len(names) if study.quorum == "all" else study.quorum,
+        phase_timeout=study.phase_timeout,
+        checkpoint_every=study.checkpoint_every,
     )
 
 
@@ -280,7 +284,16 @@ def alignment_settings(study: Study) -> AlignmentSettings:
 
 
 def _participation(study: Study, names: Sequence[str]) -> Participation:
-    """Return who takes part when, with organisations by rank."""
+    """Return who takes part when, with organisations by rank.
+
+    Where a round may do without somebody, nobody is known to be in every round.
+    """
+    drawn = _drawn(study, names)
+    needs_all = study.quorum == "all" or study.quorum >= len(names)
+    return drawn if needs_all else replace(drawn, is_complete=False)
+
+
+def _drawn(study: Study, names: Sequence[str]) -> Participation:
     given = study.participation
     if isinstance(given, Bernoulli):
         return bernoulli(len(names), given.probability, study.seed)

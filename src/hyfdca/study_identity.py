@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 
-from hyfdca.study_error import StudyError
 from hyfdca.crypto.fields import in_groups
 from hyfdca.crypto.identity import PublicIdentity
 from hyfdca.crypto.roster import Entry, Roster
+from hyfdca.study_error import StudyError
 
 
 def study_hash(content: bytes) -> bytes:

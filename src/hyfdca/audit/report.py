@@ -18,7 +18,6 @@ from hyfdca.audit.reading import Heard, UnknownError, heard
 from hyfdca.audit.scoring import Score
 from hyfdca.audit.server_attacks import ATTACKS, Truth
 from hyfdca.audit.sightings import Sighting, Sightings
-from hyfdca.study_error import StudyError
 from hyfdca.local_study import Run, prepare
 from hyfdca.runtimes.views import (
     Header,
@@ -29,6 +28,7 @@ from hyfdca.runtimes.views import (
     view_path,
 )
 from hyfdca.study import StudyFile, load
+from hyfdca.study_error import StudyError
 
 # What the trust model admits in the open profile: the server has every share.
 _ADMITTED = {"open": {"share differences", "plane differences"}, "sealed": set[str]()}

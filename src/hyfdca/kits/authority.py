@@ -13,7 +13,6 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from hyfdca.study_error import StudyError
 from hyfdca.kits import tls
 from hyfdca.kits.folders import (
     draft_of,
@@ -23,6 +22,7 @@ from hyfdca.kits.folders import (
     write_secret,
 )
 from hyfdca.kits.startup import ORG, PROJECT
+from hyfdca.study_error import StudyError
 
 ROOT_KEY, ROOT_CERTIFICATE = "root.key", "root.pem"
 

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 from cryptography import x509
 
-from hyfdca.study_error import StudyError
 from hyfdca.kits import tls
 from hyfdca.kits.kit import ClientKit, read_certificate, read_client_kit
 from hyfdca.kits.policy import is_strict
@@ -17,6 +16,7 @@ from hyfdca.labels import Task, encode_numbers
 from hyfdca.protocol.alignment_checks import refusal
 from hyfdca.protocol.alignment_client import own_refusal
 from hyfdca.study import alignment_settings, table_of
+from hyfdca.study_error import StudyError
 from hyfdca.study_identity import make_roster, study_fingerprint
 from hyfdca.tables import Table
 

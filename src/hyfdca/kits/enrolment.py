@@ -15,7 +15,6 @@ from typing import Literal
 import msgspec
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from hyfdca.study_error import StudyError
 from hyfdca.crypto.fields import pack_fields
 from hyfdca.crypto.identity import Identity, PublicIdentity
 from hyfdca.key_files import read_identity, write_identity
@@ -29,6 +28,7 @@ from hyfdca.kits.folders import (
     refuse_existing,
     write_secret,
 )
+from hyfdca.study_error import StudyError
 
 TLS_FILE = "tls.key"
 REQUEST_ENDING = ".request.json"

@@ -6,7 +6,6 @@ import shutil
 from pathlib import Path
 from typing import Literal
 
-from hyfdca.study_error import StudyError
 from hyfdca.key_files import read_identity, write_identity
 from hyfdca.kits import kit, tls
 from hyfdca.kits.folders import (
@@ -21,6 +20,7 @@ from hyfdca.kits.policy import secure_client, secure_server
 from hyfdca.kits.provisioning import read_study
 from hyfdca.kits.startup import require_nvflare
 from hyfdca.study import parse
+from hyfdca.study_error import StudyError
 from hyfdca.study_identity import study_fingerprint
 
 _MOST_BYTES = 1_000_000

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hyfdca.study_error import StudyError
 from hyfdca.kits import tls
 from hyfdca.kits.enrolment import OwnKeys, read_keys
 from hyfdca.kits.folders import draft_of, move_new, refuse_existing
@@ -16,6 +15,7 @@ from hyfdca.kits.package import Package, read_package
 from hyfdca.kits.startup import require_nvflare
 from hyfdca.kits.writing import credentials_of, write_client_kit
 from hyfdca.study import parse
+from hyfdca.study_error import StudyError
 from hyfdca.study_identity import study_fingerprint
 
 

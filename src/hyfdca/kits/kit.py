@@ -7,12 +7,12 @@ from pathlib import Path
 
 from cryptography import x509
 
-from hyfdca.study_error import StudyError
 from hyfdca.crypto.identity import Identity, PublicIdentity
 from hyfdca.key_files import read_identity
 from hyfdca.kits import tls
 from hyfdca.kits.folders import read_limited
 from hyfdca.study import Client, StudyFile, parse
+from hyfdca.study_error import StudyError
 from hyfdca.study_identity import public_identities
 
 STUDY, KEYS, FLARE, ADMIN = "study.toml", "keys", "flare", "admin"

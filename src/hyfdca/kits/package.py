@@ -9,11 +9,11 @@ from typing import Literal
 import msgspec
 from cryptography import x509
 
-from hyfdca.study_error import StudyError
 from hyfdca.crypto.fields import pack_fields
 from hyfdca.kits import tls
 from hyfdca.kits.authority import Authority
 from hyfdca.kits.folders import read_limited
+from hyfdca.study_error import StudyError
 
 PACKAGE_ENDING = ".package.json"
 

@@ -66,6 +66,12 @@ def unframe(payload: bytes | bytearray, token: bytes) -> tuple[int, memoryview]:
     return number, memoryview(payload)[_START:]
 
 
+def is_intact(payload: bytes | bytearray) -> bool:
+    """Return whether a message arrived as it was sent, whatever it says."""
+    is_whole = len(payload) >= _START
+    return is_whole and payload[_HEADER.size : _START] == _digest(payload)
+
+
 def _digest(payload: bytes | bytearray) -> bytes:
     """Return what tells accidents; enemies are kept out by the channel."""
     view = memoryview(payload)

@@ -18,6 +18,7 @@ from hyfdca.protocol.codec import (
     RemoteProtocolError,
     decode,
     frame,
+    is_intact,
     unframe,
 )
 from hyfdca.protocol.messages import Message
@@ -43,6 +44,8 @@ class Replies:
 
 # What a conversation yields when it cannot go on without clients that are absent.
 PAUSE = Ask("pause", {})
+
+_MORE_TRIES = 3  # where a reply was damaged
 
 T = TypeVar("T")
 Conversation = Generator[Ask, Replies, T]
@@ -140,7 +143,7 @@ class ServerSession(Kept):
         self, phase: str, requests: Mapping[int, Message], kind: type[T]
     ) -> Conversation[dict[int, T]]:
         number = self._next_number()
-        replies = yield Ask(phase, self._framed(number, requests))
+        replies = yield from self._intact(phase, number, requests)
         _check_complete(phase, requests, replies)
         return {
             client: self._checked(phase, client, number, replies.ok[client], kind)
@@ -152,7 +155,7 @@ class ServerSession(Kept):
     ) -> Conversation[tuple[dict[int, T], dict[int, str]]]:
         """Send requests; return the decoded replies, and why there are no others."""
         number = self._next_number()
-        replies = yield Ask(phase, self._framed(number, requests))
+        replies = yield from self._intact(phase, number, requests)
         decoded, failed = {}, dict(replies.failed)
         for client in sorted(replies.ok):
             try:
@@ -161,6 +164,25 @@ class ServerSession(Kept):
             except BadReplyError as error:
                 failed.update(error.reasons)
         return decoded, failed
+
+    def _intact(
+        self, phase: str, number: int, requests: Mapping[int, Message]
+    ) -> Conversation[Replies]:
+        """Send requests, again to those whose reply was damaged on its way.
+
+        They answer the same request with the same bytes.
+        """
+        framed = self._framed(number, requests)
+        replies = yield Ask(phase, framed)
+        for _ in range(_MORE_TRIES):
+            damaged = [c for c, r in replies.ok.items() if not is_intact(r)]
+            if not damaged:
+                break
+            again = yield Ask(phase, {client: framed[client] for client in damaged})
+            intact = {c: r for c, r in replies.ok.items() if c not in damaged}
+            failed = {**replies.failed, **again.failed}
+            replies = Replies({**intact, **again.ok}, failed)
+        return replies
 
     def tell(self, phase: str, notices: Mapping[int, Message]) -> Conversation[None]:
         """Send notices that nobody answers."""

@@ -10,7 +10,7 @@ from hyfdca.protocol.messages import Message
 
 _MOST_ROUNDS = 2**40
 Round = Annotated[int, msgspec.Meta(ge=0, le=_MOST_ROUNDS)]
-Number = Annotated[int, msgspec.Meta(ge=0, lt=2**63)]
+Number = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 Hash = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
 
 

@@ -64,7 +64,7 @@ class FaultyNetwork:
         seed: int,
         n_tries: int = 2,
     ) -> None:
-        self._start, self.faults, self._n_tries = start, faults, n_tries
+        self._start, self.faults, self.n_tries = start, faults, n_tries
         self._random = stream(seed, "faults")
         self._members = [start(rank) for rank in range(n_members)]
         self._late: list[list[_Late]] = [[] for _ in self._members]
@@ -100,7 +100,7 @@ class FaultyNetwork:
     def _tried(self, rank: int, stage: str, phase: str, payload: bytes) -> bytes | str:
         """Return a member's reply, or why there is none."""
         reason = "it did not answer"
-        for _ in range(self._n_tries):
+        for _ in range(self.n_tries):
             self._deliver_late(rank)
             if self._strikes("delay"):
                 self._late[rank].append(_Late(stage, phase, payload))

@@ -1,0 +1,101 @@
+"""Studies that are stopped, crash and go on: the same numbers, bit for bit."""
+
+import numpy as np
+import pytest
+
+from hyfdca.runtimes.faulty import Faults
+from tests.consortia import extra, make_files
+from tests.durable_runs import Consortium, numbers, replayed, undisturbed
+
+STUDIES = {
+    "bundle": {},
+    "stream": {"encryption": '"stream"'},
+    "open": {"profile": '"open"'},
+    "lbfgs": {"algorithm": '"lbfgs"'},
+    "line search": {"algorithm": '"hyfdca"', "tol": "0.05"},
+    "safe": {"algorithm": '"hyfdca"', "step": '"safe"', "tol": "0.5"},
+    "partial": {
+        "algorithm": '"hyfdca"',
+        "participation": "0.67",
+        "max_rounds": "12",
+    },
+    "partial bundle": {"participation": "0.67", "max_rounds": "30"},
+    "partial open": {
+        "participation": "0.67",
+        "profile": '"open"',
+        "max_rounds": "30",
+    },
+}
+
+
+def write(folder, unlabelled=False, **settings):
+    """Write a small study to a folder."""
+    files = make_files(**settings)
+    if unlabelled:
+        extra("coast", "label = false")(files)
+        files.settings["labels_visible_to_holders"] = "true"
+    files.write(folder)
+    return folder
+
+
+@pytest.mark.parametrize("settings", STUDIES.values(), ids=STUDIES)
+@pytest.mark.parametrize("unlabelled", [False, True], ids=["labelled", "unlabelled"])
+def test_a_run_that_keeps_everything_has_the_numbers_of_one_that_keeps_nothing(
+    settings, unlabelled, tmp_path
+):
+    """Keeping changes no bit."""
+    write(tmp_path, unlabelled, **settings)
+    expected, weights = undisturbed(tmp_path)
+    rounds, found = Consortium(tmp_path).train()
+    assert np.array_equal(found, weights)
+    assert numbers(rounds.history) == numbers(expected.history)
+    assert rounds.stop_reason == expected.stop_reason
+
+
+@pytest.mark.parametrize("settings", STUDIES.values(), ids=STUDIES)
+@pytest.mark.parametrize("every", [1, 3])
+def test_a_server_that_stops_after_any_round_goes_on(settings, every, tmp_path):
+    """With members that stay, and with members that start again too."""
+    write(tmp_path, checkpoint_every=str(every), **settings)
+    expected, weights = undisturbed(tmp_path)
+    for restarts in (False, True):
+        consortium = Consortium(tmp_path)
+        stop_reason = None
+        while stop_reason is None:
+            rounds = consortium.hosted().rounds
+            for place, _ in enumerate(rounds.rounds()):
+                if place == every:
+                    break
+            stop_reason = rounds.stop_reason
+            if restarts:
+                for rank in range(3):
+                    consortium.network.restart(rank)
+        assert np.array_equal(consortium.hosted().rounds.finish(), weights)
+        assert numbers(rounds.history) == numbers(expected.history)
+
+
+@pytest.mark.parametrize("settings", STUDIES.values(), ids=STUDIES)
+@pytest.mark.parametrize("seed", range(3))
+def test_members_that_crash_at_any_time_come_back(settings, seed, tmp_path):
+    """A round that is lost is repeated; it ends at the same weights."""
+    write(tmp_path, unlabelled=seed == 1, **settings)
+    expected, weights = undisturbed(tmp_path)
+    consortium = Consortium(tmp_path, Faults(crash=0.01), seed)
+    rounds, found = consortium.train()
+    assert consortium.network.met["crash"] > 0
+    assert np.array_equal(found, weights)
+    assert numbers(rounds.history) == numbers(expected.history)
+
+
+@pytest.mark.parametrize("name", ["partial", "partial open", "safe"])
+@pytest.mark.parametrize("seed", range(3))
+def test_with_a_smaller_quorum_it_is_the_run_of_those_who_were_there(
+    name, seed, tmp_path
+):
+    """A replay in one process with the recorded participants has the same numbers."""
+    write(tmp_path, quorum="1", **{**STUDIES[name], "max_rounds": "15"})
+    consortium = Consortium(tmp_path, Faults(drop=0.04), seed)
+    rounds, weights = consortium.train()
+    again, expected = replayed(tmp_path, rounds.history)
+    assert np.array_equal(weights, expected)
+    assert numbers(rounds.history) == numbers(again.history)
