@@ -162,9 +162,11 @@ class DurableRounds(Rounds):
         self._attendance.send_back(self.kept_by, clients, after)
 
     def _gather(self, needed: int) -> None:
-        """Wait until so many are there, and where they should be."""
+        """Wait until so many are there, and where they should be.
+
+        Whoever failed in this round is called again only if it cannot do without.
+        """
         attendance = self._attendance
-        self._send_back(attendance.call_returning())
         while len(attendance.present) < needed:
             self._send_back(attendance.wait_for(needed))
 
