@@ -6,15 +6,19 @@ import datetime
 import json
 import os
 import shutil
+import subprocess
+import sys
 
 import msgspec
 import pytest
+from cryptography import x509
 
 from hyfdca.kits import authority as authority_module
 from hyfdca.kits.authority import new_authority, read_authority
 from hyfdca.kits.enrolment import read_keys
+from hyfdca.kits.kit import read_certificate
 from hyfdca.kits.package import package_content
-from hyfdca.kits.policy import CLASS_ALLOW_LIST, is_strict, secure_server
+from hyfdca.kits.policy import CLASS_ALLOW_LIST, is_strict_client, secure_server
 from tests.kit_makers import NAMES
 from tests.test_provision import refused, succeed
 
@@ -188,7 +192,8 @@ def test_jobs_can_do_nothing_but_train(installed):
         assert rights["operate"] == ("any" if part == "server" else "none")
         fed = json.loads((flare / f"startup/fed_{part}.json").read_bytes())
         assert fed["require_signed_jobs"] is True
-        assert is_strict(flare)
+        guards = [c for c in resources["components"] if c["id"] == "hyfdca_guard"]
+        assert len(guards) == (part == "client")
 
 
 def test_connections_are_as_the_study_says(enrolled, hyfdca):
@@ -209,7 +214,11 @@ def test_connections_are_as_the_study_says(enrolled, hyfdca):
     assert fed["client"]["connection_security"] == "mtls"
     admin = enrolled.kits / "server/admin/startup/fed_admin.json"
     settings = json.loads(admin.read_bytes())["admin"]
-    assert (settings["host"], settings["port"]) == ("fl.example.org", 9001)
+    assert (settings["host"], settings["port"]) == ("localhost", 9001)
+    server = read_certificate(enrolled.kits / "server/flare", "server")
+    names = server.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    hosts = names.value.get_values_for_type(x509.DNSName)
+    assert hosts == ["fl.example.org", "localhost"]
 
 
 def test_the_servers_jobs_are_stored_in_its_kit(installed):
@@ -232,7 +241,7 @@ def loosened(flare):
 def test_a_clients_startup_kit_is_adopted(installed, hyfdca, tmp_path):
     """It is copied with its keys and made strict; what ran in it stays there."""
     flare = loosened(installed.kit("north") / "flare")
-    assert not is_strict(flare)
+    assert not is_strict_client(flare)
     (flare / "log.txt").write_text("old")
     succeed(
         hyfdca,
@@ -241,7 +250,7 @@ def test_a_clients_startup_kit_is_adopted(installed, hyfdca, tmp_path):
     )
     kit = tmp_path / "kit"
     assert {path.name for path in kit.iterdir()} == {"study.toml", "keys", "flare"}
-    assert is_strict(kit / "flare")
+    assert is_strict_client(kit / "flare")
     assert not (kit / "flare" / "log.txt").exists()
     key = "startup/client.key"
     assert (kit / "flare" / key).read_bytes() == (flare / key).read_bytes()
@@ -260,11 +269,9 @@ def test_a_servers_startup_kit_is_adopted(installed, hyfdca, tmp_path):
     )
     kit = tmp_path / "kit"
     assert {path.name for path in kit.iterdir()} == {"study.toml", "admin", "flare"}
-    assert is_strict(kit / "flare")
-    assert (
-        str(tmp_path / "kit" / "state")
-        in (kit / "flare/local/resources.json").read_text()
-    )
+    text = (kit / "flare/local/resources.json").read_text()
+    assert str(kit / "state") in text
+    assert json.loads(text)["class_allow_list"] == list(CLASS_ALLOW_LIST)
 
 
 def startup(parties, name="north"):
@@ -327,6 +334,23 @@ def test_adopting_needs_keys_or_an_admin(installed, hyfdca):
         *("--study", installed.study, "--out", installed.root / "new"),
     )
     assert "--keys for a client's" in errors
+
+
+def test_clients_answer_to_nothing_but_jobs():
+    """In a process of its own, because NVFlare's list is changed in place."""
+    script = (
+        "from hyfdca.kits.guard import JobsOnly, ClientRequestProcessors as known\n"
+        "JobsOnly()\n"
+        "print(*(t for p in known.request_processors for t in p.get_topics()))"
+    )
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    topics = done.stdout.split()
+    assert {"train.deploy", "train.start_job", "train.abort"} <= {*topics}
+    refused = {"sys.shell", "train.shutdown", "train.restart"}
+    assert not refused & {*topics}
+    assert not any("log" in topic for topic in topics)
 
 
 def job(folder, **files):

@@ -21,7 +21,7 @@ from hyfdca.kits.folders import (
     read_secret,
     write_secret,
 )
-from hyfdca.kits.startup import ORG, PROJECT
+from hyfdca.kits.startup import LOCALHOST, ORG, PROJECT
 from hyfdca.study_error import StudyError
 
 ROOT_KEY, ROOT_CERTIFICATE = "root.key", "root.pem"
@@ -148,10 +148,19 @@ def _usage(*wanted: str) -> x509.KeyUsage:
 
 
 def _alternative_names(name: str, host: str | None) -> x509.SubjectAlternativeName:
-    """Return the names at which others may find it; a server's is its host."""
+    """Return the names at which others may find it.
+
+    A server is found at its host, and from the same machine, where its own host's name
+    may lead nowhere.
+    """
     if host is None:
         return x509.SubjectAlternativeName([x509.DNSName(name)])
+    hosts = dict.fromkeys([host, LOCALHOST])
+    return x509.SubjectAlternativeName([_host_name(host) for host in hosts])
+
+
+def _host_name(host: str) -> x509.GeneralName:
     try:
-        return x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(host))])
+        return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
-        return x509.SubjectAlternativeName([x509.DNSName(host)])
+        return x509.DNSName(host)

@@ -11,7 +11,7 @@ from cryptography import x509
 
 from hyfdca.kits import tls
 from hyfdca.kits.kit import ClientKit, read_certificate, read_client_kit
-from hyfdca.kits.policy import is_strict
+from hyfdca.kits.policy import is_strict_client
 from hyfdca.labels import Task, encode_numbers
 from hyfdca.protocol.alignment_checks import refusal
 from hyfdca.protocol.alignment_client import own_refusal
@@ -144,7 +144,7 @@ def _warnings(
         warnings.append(f"The certificate expires in {left} days.")
     if table.constant:
         warnings.append("Constant columns tell nothing here; others may still vary.")
-    if not is_strict(own.flare):
+    if not is_strict_client(own.flare):
         warnings.append(
             "Somebody has loosened the kit's settings in flare/local; install it anew."
         )

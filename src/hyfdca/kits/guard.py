@@ -1,7 +1,9 @@
-"""What NVFlare asks before it takes a job at a site: settings pass, code does not.
+"""What NVFlare's processes have to pass at a site of hyfdca.
 
-Authorisation alone would not do: NVFlare lets a submitter with the role "super" do
-everything, and the role stands in a certificate that the coordinator can issue.
+Authorisation alone would not do. NVFlare lets a submitter with the role "super" do
+everything, and the role stands in a certificate that the coordinator can issue. And a
+client looks at rights only if the server's message says that it should: without that,
+a server could have it print any file of the organisation.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from pathlib import Path
 
 from nvflare.apis.app_validation import AppValidator
 from nvflare.lighter.tool_consts import NVFLARE_SIG_FILE, NVFLARE_SUBMITTER_CRT_FILE
+from nvflare.private.fed.client.client_req_processors import ClientRequestProcessors
 
 _MOST_BYTES = 1_000_000
 _ALLOWED = {
@@ -18,6 +21,39 @@ _ALLOWED = {
 }
 # NVFlare's own, in every folder of a signed job
 _SIGNATURES = {NVFLARE_SIG_FILE, NVFLARE_SUBMITTER_CRT_FILE}
+
+# What a client answers to: all that jobs need. Not among them are shell commands, new
+# settings of logs, which can name any class, and being stopped from elsewhere.
+_ANSWERED = {
+    "AbortAppProcessor",
+    "AbortTaskProcessor",
+    "CancelResourceProcessor",
+    "CheckResourceProcessor",
+    "ClientInfoProcessor",
+    "ClientStatusProcessor",
+    "DeleteRunNumberProcessor",
+    "DeployProcessor",
+    "NotifyJobStatusProcessor",
+    "ReportResourcesProcessor",
+    "ReportVersionProcessor",
+    "ScopeInfoProcessor",
+    "StartJobProcessor",
+}
+
+
+class JobsOnly:
+    """Has the client that it is made in answer to nothing but what jobs need.
+
+    NVFlare makes it, as a component of the site, before the client connects.
+    """
+
+    def __init__(self) -> None:
+        # In place, because NVFlare has taken this very list already.
+        ClientRequestProcessors.request_processors[:] = [
+            processor
+            for processor in ClientRequestProcessors.request_processors
+            if type(processor).__name__ in _ANSWERED
+        ]
 
 
 class SettingsOnly(AppValidator):

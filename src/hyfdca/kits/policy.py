@@ -18,7 +18,9 @@ CLASS_ALLOW_LIST = (
     "nvflare.app_common.logging.",
     "nvflare.app_common.widgets.",
 )
-GUARD = "hyfdca.kits.guard.SettingsOnly"
+
+_VALIDATOR = {"path": "hyfdca.kits.guard.SettingsOnly", "args": {}}
+_COMPONENT = {"id": "hyfdca_guard", "path": "hyfdca.kits.guard.JobsOnly", "args": {}}
 
 _RIGHTS = {
     "submit_job": "any",
@@ -40,7 +42,7 @@ def secure_client(flare: Path) -> None:
     StudyError
     """
     # An organisation decides itself when its client stops or starts anew.
-    _secure(flare / "local", _strict_resources(flare), operate="none")
+    _secure(flare / "local", _client_resources(flare), operate="none")
 
 
 def secure_server(flare: Path, state: Path) -> None:
@@ -58,16 +60,22 @@ def secure_server(flare: Path, state: Path) -> None:
     _secure(flare / "local", resources, operate="any")
 
 
-def is_strict(flare: Path) -> bool:
-    """Return whether a startup kit's settings are as strict as they were written."""
-    return _strict_resources(flare) == _read_json(flare / "local" / "resources.json")
+def is_strict_client(flare: Path) -> bool:
+    """Return whether a client's settings are as strict as they were written."""
+    return _client_resources(flare) == _read_json(flare / "local" / "resources.json")
+
+
+def _client_resources(flare: Path) -> dict[str, Any]:
+    resources = _strict_resources(flare)
+    others = [c for c in resources["components"] if c["id"] != _COMPONENT["id"]]
+    return resources | {"components": [*others, _COMPONENT]}
 
 
 def _strict_resources(flare: Path) -> dict[str, Any]:
     return _read_json(flare / "local" / "resources.json") | {
         "class_list_enforcement_mode": "enforce",
         "class_allow_list": list(CLASS_ALLOW_LIST),
-        "app_validator": {"path": GUARD, "args": {}},
+        "app_validator": _VALIDATOR,
         "allow_log_streaming": False,
     }
 

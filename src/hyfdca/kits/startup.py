@@ -20,6 +20,7 @@ from hyfdca.study_error import StudyError
 # The same for all: who may do what follows from certificates and the study file.
 PROJECT, ORG = "hyfdca", "hyfdca"
 ADMIN = "admin@hyfdca.local"
+LOCALHOST = "localhost"
 
 Part = Literal["client", "server", "admin"]
 

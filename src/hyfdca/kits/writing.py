@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import rsa
 
@@ -12,7 +13,7 @@ from hyfdca.key_files import write_identity
 from hyfdca.kits import kit, tls
 from hyfdca.kits.authority import Authority
 from hyfdca.kits.policy import secure_client, secure_server
-from hyfdca.kits.startup import ADMIN, Credentials, write_startup
+from hyfdca.kits.startup import ADMIN, LOCALHOST, Credentials, write_startup
 from hyfdca.study import Server
 
 
@@ -48,7 +49,9 @@ def write_server_kit(
     key = tls.new_key()
     shown = authority.issue(ADMIN, "project_admin", key.public_key())
     own = credentials_of(key, shown, authority.root)
-    write_startup(folder / kit.ADMIN, "admin", ADMIN, server, own)
+    # The server submits its job to itself.
+    here = msgspec.structs.replace(server, host=LOCALHOST)
+    write_startup(folder / kit.ADMIN, "admin", ADMIN, here, own)
     secure_server(folder / kit.FLARE, final / kit.STATE)
 
 
