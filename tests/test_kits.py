@@ -8,21 +8,30 @@ import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import msgspec
 import pytest
 from cryptography import x509
 
+from hyfdca.consortium import StudyError
 from hyfdca.kits import authority as authority_module
 from hyfdca.kits.authority import new_authority, read_authority
 from hyfdca.kits.enrolment import read_keys
-from hyfdca.kits.kit import read_certificate
+from hyfdca.kits.kit import read_certificate, read_client_kit, read_server_kit
 from hyfdca.kits.package import package_content
 from hyfdca.kits.policy import CLASS_ALLOW_LIST, is_strict_client, secure_server
 from tests.kit_makers import NAMES
 from tests.test_provision import refused, succeed
 
 pytest.importorskip("nvflare")
+
+from nvflare.lighter.constants import CtxKey
+from nvflare.lighter.entity import Project
+from nvflare.lighter.impl.cert import CertBuilder
+from nvflare.lighter.impl.static_file import StaticFileBuilder
+from nvflare.lighter.impl.workspace import WorkspaceBuilder
+from nvflare.lighter.provisioner import Provisioner
 
 from hyfdca.kits.guard import SettingsOnly
 
@@ -272,6 +281,57 @@ def test_a_servers_startup_kit_is_adopted(installed, hyfdca, tmp_path):
     text = (kit / "flare/local/resources.json").read_text()
     assert str(kit / "state") in text
     assert json.loads(text)["class_allow_list"] == list(CLASS_ALLOW_LIST)
+
+
+def nvflare_kits(folder):
+    """Have NVFlare itself provision a server, an organisation and two people."""
+    project = Project("project", "")
+    project.set_server("localhost", "org", {"fed_learn_port": 8002})
+    project.add_client("north", "org", {})
+    for name, role in (("boss@org.com", "project_admin"), ("lead@org.com", "lead")):
+        project.add_admin(name, "org", {"role": role})
+    builders = [WorkspaceBuilder(), StaticFileBuilder(scheme="grpc"), CertBuilder()]
+    context = Provisioner(str(folder), builders).provision(project)
+    return Path(context[CtxKey.CURRENT_PROD_DIR])
+
+
+def test_startup_kits_that_nvflare_made(installed, hyfdca, tmp_path, capsys):
+    """They work as they are; the server's admin must be allowed to submit jobs."""
+    made = nvflare_kits(tmp_path / "nvflare")
+    capsys.readouterr()
+    common = ("--study", installed.study, "--out")
+    keys = ("--keys", installed.keys("north"))
+    succeed(hyfdca, "kit", "adopt", made / "north", *common, tmp_path / "north", *keys)
+    kit = read_client_kit(tmp_path / "north")
+    assert (kit.client.name, kit.org) == ("north", "org")
+    arguments = ("kit", "adopt", made / "localhost", *common)
+    admin = ("--admin", made / "boss@org.com")
+    succeed(hyfdca, *arguments, tmp_path / "server", *admin)
+    server = read_server_kit(tmp_path / "server")
+    assert (server.admin_name, server.org) == ("boss@org.com", "org")
+    lead = ("--admin", made / "lead@org.com")
+    errors = refused(hyfdca, tmp_path, *arguments, tmp_path / "other", *lead)
+    assert "not a project_admin's" in errors
+    other = ("--admin", installed.kits / "server/admin")
+    errors = refused(hyfdca, tmp_path, *arguments, tmp_path / "other", *other)
+    assert "different roots" in errors
+
+
+def test_kits_are_read_back(installed):
+    """With the names that NVFlare's command line needs."""
+    server = read_server_kit(installed.kits / "server")
+    assert (server.admin_name, server.org) == ("admin@hyfdca.local", "hyfdca")
+    assert (server.out.name, server.log.name, server.state.name) == (
+        "out",
+        "log",
+        "state",
+    )
+    client = read_client_kit(installed.kit("north"))
+    assert (client.client.name, client.org) == ("north", "hyfdca")
+    assert (client.log.name, client.state.name) == ("log", "state")
+    assert client.content == server.content
+    with pytest.raises(StudyError, match="no startup kit"):
+        read_server_kit(installed.kit("north"))
 
 
 def startup(parties, name="north"):

@@ -68,6 +68,11 @@ def install_server(flare: Path, admin: Path, study: Path, out: Path) -> Installe
     parse(content, study)
     name = _checked_name(flare, "server")
     _checked_name(admin, "client")
+    if tls.role(kit.read_certificate(admin, "client")) != "project_admin":
+        raise StudyError(
+            f"The startup kit {admin} is not a project_admin's, who alone may submit "
+            "jobs of hyfdca; give one that is."
+        )
     roots = [kit.read_certificate(one, "rootCA") for one in (flare, admin)]
     if roots[0] != roots[1]:
         raise StudyError(

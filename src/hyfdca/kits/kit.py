@@ -20,6 +20,7 @@ STATE, LOG, OUT = "state", "log", "out"
 
 _MOST_BYTES = 1_000_000
 _REMEDY = "give the folder that hyfdca kit install wrote"
+_SERVER_REMEDY = "give the folder server that hyfdca provision wrote"
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,70 @@ class ClientKit:
     def log(self) -> Path:
         """Where it writes what happened."""
         return self.folder / LOG
+
+    @property
+    def org(self) -> str:
+        """What NVFlare calls the organisation, for its command line."""
+        return tls.organisation(read_certificate(self.flare, "client"))
+
+
+@dataclass(frozen=True)
+class ServerKit:
+    """The coordinator's kit."""
+
+    folder: Path
+    file: StudyFile
+    content: bytes
+
+    @property
+    def flare(self) -> Path:
+        """NVFlare's startup kit."""
+        return self.folder / FLARE
+
+    @property
+    def admin(self) -> Path:
+        """The startup kit that submits jobs."""
+        return self.folder / ADMIN
+
+    @property
+    def state(self) -> Path:
+        """Where the server keeps what it must remember, and NVFlare its jobs."""
+        return self.folder / STATE
+
+    @property
+    def log(self) -> Path:
+        """Where it writes what happened."""
+        return self.folder / LOG
+
+    @property
+    def out(self) -> Path:
+        """Where the model goes."""
+        return self.folder / OUT
+
+    @property
+    def org(self) -> str:
+        """What NVFlare calls the coordinator, for its command line."""
+        return tls.organisation(read_certificate(self.flare, "server"))
+
+    @property
+    def admin_name(self) -> str:
+        """Who submits jobs."""
+        return tls.common_name(read_certificate(self.admin, "client"))
+
+
+def read_server_kit(folder: Path) -> ServerKit:
+    """Return the coordinator's kit.
+
+    Raises
+    ------
+    StudyError
+        If parts are missing.
+    """
+    content = read_limited(folder / STUDY, _MOST_BYTES, _SERVER_REMEDY)
+    for path in (folder / FLARE, folder / ADMIN):
+        if not (path / "startup").is_dir():
+            raise StudyError(f"There is no startup kit {path}; {_SERVER_REMEDY}.")
+    return ServerKit(folder, parse(content, folder / STUDY), content)
 
 
 def read_client_kit(folder: Path) -> ClientKit:

@@ -112,8 +112,22 @@ def fingerprint(certificate: x509.Certificate) -> str:
 
 def common_name(certificate: x509.Certificate) -> str:
     """Return whose certificate it says it is."""
-    names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-    return str(names[0].value) if names else ""
+    return _subject(certificate, NameOID.COMMON_NAME)
+
+
+def organisation(certificate: x509.Certificate) -> str:
+    """Return what NVFlare calls the owner's organisation."""
+    return _subject(certificate, NameOID.ORGANIZATION_NAME)
+
+
+def role(certificate: x509.Certificate) -> str:
+    """Return what NVFlare takes the owner for."""
+    return _subject(certificate, NameOID.UNSTRUCTURED_NAME)
+
+
+def _subject(certificate: x509.Certificate, part: x509.ObjectIdentifier) -> str:
+    values = certificate.subject.get_attributes_for_oid(part)
+    return str(values[0].value) if values else ""
 
 
 def is_issued_by(certificate: x509.Certificate, root: x509.Certificate) -> bool:
