@@ -14,7 +14,7 @@ from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.server import Ask
 from hyfdca.study_error import StudyError
 
-N_ROUNDS, SECONDS_A_ROUND = 60, 0.1
+N_ROUNDS, SECONDS_A_ROUND = 40, 0.1
 LARGE = 20_000_000
 
 

@@ -65,3 +65,32 @@ def test_what_cannot_get_better_ends_the_client() -> None:
     """A certificate of another study will not become one of this."""
     with pytest.raises(StudyError, match="authority of this kit"):
         Visit(NORTH, lambda _: None).look(REFUSED_BY_US)
+
+
+def test_an_identity_that_stays_taken_ends_the_client(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """At first the other one may be our own, killed a moment ago."""
+    now = [1000.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    visit = Visit(NORTH, lambda _: None)
+    visit.look(TAKEN)
+    visit.ended()
+    now[0] += 60.0
+    visit.look(TAKEN)
+    with pytest.raises(StudyError, match="connected already"):
+        visit.ended()
+
+
+def test_a_client_that_was_connected_is_started_again_however_often() -> None:
+    """Only starts in a row that came to nothing are counted."""
+    said: list[str] = []
+    visit = Visit(NORTH, said.append)
+    for _ in range(50):
+        assert visit.may_start()
+        visit.look(UP)
+        visit.ended()
+    for _ in range(50):
+        visit.ended()
+    assert not visit.may_start()
+    assert "starting it again" in said[-1]

@@ -54,8 +54,11 @@ def test_a_table_that_does_not_fit_ends_the_client_with_its_sentence(
 ) -> None:
     """Who cannot join is told why, and the server is told by whom it was left."""
     with parties(kits, tmp_path, NAMES) as study:
-        study.server("refuse")
+        server = study.server("messages")
         study.client("north")
         city = study.client("city", text="")
         assert city.ends(45) == 2
         assert city.said.endswith("error: The table has no rows.\n")
+        assert server.ends(20) == 2
+        why = "Organisation 'city' cannot take part: The table has no rows."
+        assert server.said.endswith(f"error: {why}\n")

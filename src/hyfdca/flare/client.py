@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from hyfdca.flare.diagnosis import client_is_up, client_trouble, last_error
+from hyfdca.flare.diagnosis import Trouble, client_is_up, client_trouble, last_error
 from hyfdca.flare.kits import Kit, Party, client_names, open_kit, party
 from hyfdca.flare.lock import ended_in_order, only_one
 from hyfdca.flare.notes import forget_note, read_note
@@ -17,6 +17,9 @@ from hyfdca.study_error import StudyError
 Tell = Callable[[str], None]
 
 _LOOK_EVERY = 0.2  # seconds
+_RECENT = 20_000  # characters of output in which the last error is looked for
+_GOODBYE = 0.5  # seconds in which the server gets the last answer
+_EXPLAINING = 5.0  # seconds in which it asks, and hears, why we cannot take part
 _REFUSED_FOR = 25.0  # seconds in which an identity that is taken may become free
 _STARTS_AT_MOST, _START_PAUSE = 20, 2.0  # seconds between; in a row without success
 
@@ -60,7 +63,7 @@ def _keep_running(kit: Kit, owner: Party, told: Surroundings, tell: Tell) -> Non
                 return
         finally:
             parent.stop()
-        visit.ended(parent.printed())
+        visit.ended()
         time.sleep(_START_PAUSE)
     raise StudyError(f"NVFlare's client does not start; see {parent.log}.")
 
@@ -71,11 +74,14 @@ def _stay(kit: Kit, parent: Parent, visit: Visit) -> bool:
         note = read_note(kit)
         if note and note.state == "finished":
             visit.tell("The study is finished.")
+            time.sleep(_GOODBYE)
             return True
         if note and note.state == "refused":
+            time.sleep(_EXPLAINING)
             raise StudyError(note.reason)
-        visit.look(parent.printed())
+        visit.look(parent.news())
         time.sleep(_LOOK_EVERY)
+    visit.look(parent.news())
     return False
 
 
@@ -88,35 +94,37 @@ class Visit:
         self._said = ""
         self._failed_starts = 0
         self._first_refusal: float | None = None
+        self._recent = ""
+        self._trouble: Trouble | None = None
 
     def may_start(self) -> bool:
         """Return whether it is worth starting the process once more."""
         return self._failed_starts < _STARTS_AT_MOST
 
-    def look(self, printed: str) -> None:
+    def look(self, news: str) -> None:
         """Say what is new; raise if it cannot get better."""
-        if client_is_up(printed):
+        self._recent = (self._recent + news)[-_RECENT:]
+        if client_is_up(news):
             self._failed_starts, self._first_refusal = 0, None
+            self._trouble = None
             self._say(f"{self._owner.name!r} is connected to {self._owner.address}.")
-            return
-        trouble = client_trouble(printed, self._owner)
-        if trouble is None:
-            return
-        if not trouble.may_pass:
-            raise StudyError(trouble.sentence)
-        self._say(trouble.sentence)
+        elif trouble := client_trouble(news, self._owner):
+            self._trouble = trouble
+            if not trouble.may_pass:
+                raise StudyError(trouble.sentence)
+            self._say(trouble.sentence)
 
-    def ended(self, printed: str) -> None:
+    def ended(self) -> None:
         """Note that the process is gone; raise if that is for good."""
         self._failed_starts += 1
-        trouble = client_trouble(printed, self._owner)
-        if client_is_up(printed) or trouble is None:
-            self._say(f"NVFlare's client ended ({last_error(printed)}); starting it.")
+        if self._trouble is None:
+            why = last_error(self._recent)
+            self._say(f"NVFlare's client ended ({why}); starting it again.")
             return
         now = time.monotonic()
         self._first_refusal = self._first_refusal or now
         if now - self._first_refusal > _REFUSED_FOR:
-            raise StudyError(trouble.sentence)
+            raise StudyError(self._trouble.sentence)
 
     def _say(self, sentence: str) -> None:
         if sentence != self._said:

@@ -15,9 +15,10 @@ from hyfdca.flare.network import (
     PausedError,
     Request,
 )
-from hyfdca.flare.notes import Note, rejoin_file, write_note
+from hyfdca.flare.notes import Note, progress, rejoin_file, write_note
 from hyfdca.flare.surroundings import Surroundings, surroundings
-from hyfdca.flare.wire import TOPIC, to_answer, to_message
+from hyfdca.flare.wire import CANNOT, TOPIC, to_answer, to_message
+from hyfdca.protocol.server import Replies
 from hyfdca.runtimes.machine import keep_memory
 from hyfdca.study_error import StudyError
 
@@ -65,7 +66,7 @@ class StudyController(Controller):
         self, told: Surroundings, job: str, network: Network, fl_ctx: Any
     ) -> Note | None:
         try:
-            self._meet(network, fl_ctx)
+            self._meet(Kit(told.kit), network, fl_ctx)
             told.module.serve(told.kit, network)
             network.finish(_FINISH_TIMEOUT)
         except PausedError as pause:
@@ -79,22 +80,27 @@ class StudyController(Controller):
             return Note(job, "failed", f"The study failed: {error}.")
         return Note(job, "finished")
 
-    def _meet(self, network: Network, fl_ctx: Any) -> None:
-        """Wait until everybody who is in the job is ready, or has said why not."""
-        here = {client.name for client in fl_ctx.get_engine().get_clients()}
+    def _meet(self, kit: Kit, network: Network, fl_ctx: Any) -> None:
+        """Wait until everybody who is in the job is ready, or has said why not.
+
+        Raises
+        ------
+        StudyError
+            If somebody cannot take part in a study that has not begun.
+        """
+        waiting = {client.name for client in fl_ctx.get_engine().get_clients()}
         deadline = time.monotonic() + self._wait
-        while time.monotonic() < deadline:
+        while waiting and time.monotonic() < deadline:
             replies = network.hello(_HELLO_TIMEOUT)
-            waiting = {
-                network.names[rank]
-                for rank, why in replies.failed.items()
-                if not why.startswith("cannot take part")
-            }
-            if not waiting & here:
-                break
-            time.sleep(_LOADING_PAUSE)
-        for rank, why in replies.failed.items():
-            self.log_warning(fl_ctx, f"{network.names[rank]} {why}")
+            # Who cannot take part says so once and leaves.
+            for name, why in _unable(network, replies).items():
+                waiting.discard(name)
+                self.log_warning(fl_ctx, f"{name} {why}")
+                if not progress(kit):
+                    raise StudyError(f"Organisation {name!r} {why}")
+            waiting -= {network.names[rank] for rank in replies.ok}
+            if waiting:
+                time.sleep(_LOADING_PAUSE)
 
     def _network(self, kit: Kit, abort_signal: Any, engine: Any) -> Network:
         def courier(name: str, request: Request, timeout: float) -> bytes | Failure:
@@ -115,3 +121,11 @@ class StudyController(Controller):
         return Network(
             client_names(kit), courier, pause.exists, lambda: abort_signal.triggered
         )
+
+
+def _unable(network: Network, replies: Replies) -> dict[str, str]:
+    return {
+        network.names[rank]: why
+        for rank, why in replies.failed.items()
+        if why.startswith(CANNOT)
+    }

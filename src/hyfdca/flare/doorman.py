@@ -46,7 +46,7 @@ class Doorman(FLComponent):
         name, run = peer.get_identity_name(), str(peer.get_prop(_SHOWN, ""))
         known = fl_ctx.get_engine().get_client_from_name(name)
         alive = known and time.time() - known.last_connect_time < _GONE_AFTER
-        if alive and self._runs.get(name, run) != run:
+        if alive and self._runs.get(name) != run:
             self.logger.warning(f"refused a second client with the identity {name}")
             raise NotAuthenticated(f"another client {name} is connected")
         self._runs[name] = run

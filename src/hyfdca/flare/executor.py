@@ -18,7 +18,13 @@ from hyfdca.flare.kits import Kit
 from hyfdca.flare.network import Request
 from hyfdca.flare.notes import Note, write_note
 from hyfdca.flare.surroundings import surroundings
-from hyfdca.flare.wire import TOPIC, answer_message, refusal_message, to_request
+from hyfdca.flare.wire import (
+    CANNOT,
+    TOPIC,
+    answer_message,
+    refusal_message,
+    to_request,
+)
 from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.runtimes.machine import keep_memory
 from hyfdca.study_error import StudyError
@@ -53,10 +59,10 @@ class StudyExecutor(Executor):
             self._handler = told.module.join(told.kit, told.data)
             self._note("joined")
         except StudyError as error:
-            self._trouble = f"cannot take part: {error}"
+            self._trouble = f"{CANNOT}: {error}"
             self._note("refused", str(error))
         except BaseException as error:  # see the module
-            self._trouble = f"cannot take part: {_unexpected(error)}"
+            self._trouble = f"{CANNOT}: {_unexpected(error)}."
             self.log_exception(fl_ctx, "the study could not be joined")
             self._note("refused", f"The study could not be joined: {error!r}.")
 

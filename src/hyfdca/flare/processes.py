@@ -46,7 +46,7 @@ class Parent:
         ]
         where = ["-m", str(kit.flare), "-s", f"fed_{kind}.json"]
         with self.log.open("ab") as log:
-            self._log_start = log.tell()
+            self._log_start = self._log_read = log.tell()
             self._process = subprocess.Popen(  # noqa: S603  # our own command
                 [*guard, _MODULES[kind], *where, "--set", *settings],
                 stdin=subprocess.DEVNULL,
@@ -67,7 +67,13 @@ class Parent:
 
     def printed(self) -> str:
         """Return what it has printed since it was started."""
-        return _tail(self.log, self._log_start)
+        return _tail(self.log, self._log_start).decode("utf-8", errors="replace")
+
+    def news(self) -> str:
+        """Return what it has printed since this was last asked."""
+        new = _tail(self.log, self._log_read)
+        self._log_read += len(new)
+        return new.decode("utf-8", errors="replace")
 
     def stop(self) -> None:
         """End it and everything it has started."""
@@ -93,10 +99,10 @@ def wait_for(what: str, parent: Parent, timeout: float) -> bool:
     return False
 
 
-def _tail(path: Path, start: int) -> str:
+def _tail(path: Path, start: int) -> bytes:
     with path.open("rb") as file:
         file.seek(start)
-        return file.read().decode("utf-8", errors="replace")
+        return file.read()
 
 
 def _family(pid: int) -> set[psutil.Process]:

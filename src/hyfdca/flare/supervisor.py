@@ -128,7 +128,8 @@ class Supervisor:
         absent = watch.for_sites(self._names, needed, self._tell)
         here = [name for name in self._names if name not in absent]
         self._tell(f"The study runs with {', '.join(here)}.")
-        return watch.submit(here, needed)
+        # NVFlare ends a job with fewer; the study needs the others only to begin.
+        return watch.submit(here, self._terms.quorum or len(self._names))
 
     def _count(self, reason: str) -> None:
         """Wait before the next attempt; raise if there should be none."""
@@ -164,9 +165,9 @@ class Watch:
             time.sleep(_LOOK_EVERY)
         return absent
 
-    def submit(self, sites: list[str], needed: int) -> str:
+    def submit(self, sites: list[str], at_least: int) -> str:
         """Submit a job for some sites."""
-        return self._ask(lambda: self._admin.submit(sites, needed, _LOADING_TIMEOUT))
+        return self._ask(lambda: self._admin.submit(sites, at_least, _LOADING_TIMEOUT))
 
     def follow(
         self, job: str, names: tuple[str, ...], tell: Tell

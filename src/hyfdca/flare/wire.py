@@ -10,6 +10,7 @@ from nvflare.apis.shareable import Shareable
 from hyfdca.flare.network import Failure, Kind, Request
 
 TOPIC = "hyfdca"
+CANNOT = "cannot take part"  # how the reason of a client begins that never will
 
 _KIND, _STAGE, _PHASE, _PAYLOAD = "kind", "stage", "phase", "payload"
 _ANSWER, _REFUSAL = "answer", "refusal"
