@@ -99,7 +99,9 @@ class Command:
 
     def ends(self, timeout: float = 40.0) -> int:
         """Wait until it ends; return its exit code."""
-        return self.process.wait(timeout)
+        is_over = lambda: self.process.poll() is not None  # noqa: E731
+        wait_until(is_over, timeout, f"the end of:\n{self.said}")
+        return self.process.wait()
 
     def interrupt(self) -> None:
         """Press Ctrl-C."""

@@ -59,7 +59,8 @@ def _messages(kit: Path, network: Network) -> None:
     ranks = range(len(network.names))
 
     def ask(phase: str, payloads: dict[int, bytes], timeout: float = 20.0) -> Any:
-        replies = network.exchange("stage", Ask(phase, payloads), timeout)
+        mutable = {c: bytearray(p) for c, p in payloads.items()}  # as sessions send
+        replies = network.exchange("stage", Ask(phase, mutable), timeout)
         return {c: bytes(p) for c, p in replies.ok.items()}, dict(replies.failed)
 
     own = {c: b"%d\x00\xff" % c for c in ranks}

@@ -116,8 +116,8 @@ def test_strangers_and_second_clients_are_refused_while_the_others_go_on(
     shutil.copy(own, study.folder / "stranger" / "flare" / "startup")
     server, clients = start(study)
     second, stranger = study.client("second"), study.client("stranger")
-    assert stranger.ends(20) == 2
+    assert stranger.ends(40) == 2
     assert "was not made by the authority of this kit" in stranger.said
-    second.says("another one with the identity 'city' is connected already", 20.0)
+    second.says("another one with the identity 'city' is connected already", 40.0)
     second.interrupt()
     finish(study, server, clients)

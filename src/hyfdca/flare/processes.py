@@ -70,8 +70,9 @@ class Parent:
         return _tail(self.log, self._log_start).decode("utf-8", errors="replace")
 
     def news(self) -> str:
-        """Return what it has printed since this was last asked."""
+        """Return the whole lines it has printed since this was last asked."""
         new = _tail(self.log, self._log_read)
+        new = new[: new.rfind(b"\n") + 1]
         self._log_read += len(new)
         return new.decode("utf-8", errors="replace")
 
