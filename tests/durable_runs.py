@@ -90,10 +90,16 @@ COSTS = ("seconds", "round_trips", "search_round_trips", "bytes_up", "bytes_down
 
 
 def numbers(history):
-    """Return a history without what it cost."""
-    hidden = {*COSTS, *(f"measuring_{cost}" for cost in COSTS)}
+    """Return a history without what it cost; none where nothing was measured."""
+    hidden = {*COSTS, *(f"measuring_{cost}" for cost in COSTS), "participants"}
     return [
-        {name: value for name, value in record.items() if name not in hidden}
-        | {"participants": tuple(record["participants"])}
+        (
+            tuple(record["participants"]),
+            {
+                name: None if math.isnan(value) else value
+                for name, value in record.items()
+                if name not in hidden
+            },
+        )
         for record in history
     ]

@@ -14,13 +14,13 @@ import msgspec
 import pytest
 from cryptography import x509
 
-from hyfdca.consortium import StudyError
 from hyfdca.kits import authority as authority_module
 from hyfdca.kits.authority import new_authority, read_authority
 from hyfdca.kits.enrolment import read_keys
 from hyfdca.kits.kit import read_certificate, read_client_kit, read_server_kit
 from hyfdca.kits.package import package_content
 from hyfdca.kits.policy import CLASS_ALLOW_LIST, is_strict_client, secure_server
+from hyfdca.study_error import StudyError
 from tests.kit_makers import NAMES
 from tests.test_provision import refused, succeed
 
