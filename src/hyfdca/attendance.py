@@ -145,9 +145,12 @@ class Attendance:
         """
         self._ask("begin", dict.fromkeys(self.everyone, m.BeginRequest(after)))
 
-    def keep(self, number: int) -> None:
+    def keep(self, number: int, relative_gap: float | None) -> None:
         """Have everybody who is there keep the state after a round."""
-        self._ask("keep", dict.fromkeys(sorted(self.present), m.KeepRequest(number)))
+        here = sorted(self.present)
+        self._ask(
+            "keep", dict.fromkeys(here, m.KeepRequest(number, relative_gap, here))
+        )
 
     def send_back(
         self, kept: Mapping[int, int], clients: Iterable[int], after: int

@@ -11,11 +11,11 @@ from typing import Annotated, Any, NoReturn
 import typer
 from rich.console import Console
 
+from hyfdca import cli_flare, cli_kits
 from hyfdca.audit.display import show_audit
 from hyfdca.audit.report import audit_folder
 from hyfdca.bench.crypto import SECONDS, compare
 from hyfdca.bench.display import MeasuringDisplay, comparison_table, missing_message
-from hyfdca.cli_kits import add_commands
 from hyfdca.cli_predict import predict
 from hyfdca.crypto.identity import Identity
 from hyfdca.demo import run_demo
@@ -41,7 +41,8 @@ study_app = typer.Typer(help="What a study file says.", no_args_is_help=True)
 app.add_typer(keys_app, name="keys")
 app.add_typer(study_app, name="study")
 app.command()(predict)
-add_commands(app)
+cli_kits.add_commands(app)
+cli_flare.add_commands(app)
 
 Out = Annotated[Path | None, typer.Option("--out", help="Folder to write to.")]
 

@@ -9,8 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from hyfdca.algorithms.problem import Block
-from hyfdca.layout import Layout, append_bias, with_bias
-from hyfdca.losses import FloatArray
+from hyfdca.layout import append_bias
 from hyfdca.partition import Holding, Partition
 from hyfdca.protocol.aligned_table import AlignedTable
 from hyfdca.protocol.alignment import Alignment
@@ -24,13 +23,10 @@ class Consortium:
     ----------
     alignment : Alignment
         What the server knows.
-    tables : tuple of AlignedTable
-        What each organisation knows: its own table, in the study's order.
     """
 
     names: tuple[str, ...]
     alignment: Alignment = field(repr=False)
-    tables: tuple[AlignedTable, ...] = field(repr=False)
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -47,11 +43,6 @@ class Consortium:
         """Which organisations have labels."""
         return self.alignment.layout.labelled
 
-    @property
-    def labels(self) -> tuple[FloatArray | None, ...]:
-        """Labels of the samples held, (samples held, n_outputs), by organisation."""
-        return tuple(table.labels for table in self.tables)
-
     @cached_property
     def partition(self) -> Partition:
         """Each organisation's samples and features."""
@@ -61,10 +52,6 @@ class Consortium:
         )
         holdings = map(Holding, samples.items, features.items)
         return Partition(samples.n_items, features.n_items, tuple(holdings))
-
-    def layout(self, bias: bool) -> Layout:
-        """Return the layout, with the bias as last feature if there is one."""
-        return with_bias(self.alignment.layout) if bias else self.alignment.layout
 
 
 def block_of(table: AlignedTable, X: sp.csr_array, bias: float | None) -> Block:

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from sklearn.datasets import load_breast_cancer
 
 from hyfdca.axis import IntArray
-from hyfdca.local_study import Run, prepare
+from hyfdca.local_study import LocalRun, prepare
 from hyfdca.objective import Objective, reference_optimum
 from hyfdca.outcome import Outcome, Watcher, check_folder, train, write_files
 from hyfdca.seeds import stream
@@ -39,7 +39,7 @@ _HOSPITALS = (
 )
 
 _STUDY = """\
-# Run it again with: hyfdca train study.toml
+# LocalRun it again with: hyfdca train study.toml
 
 [study]
 name = "Three hospitals, one diagnosis"
@@ -64,8 +64,9 @@ def run_demo(folder: Path, watch: Watcher) -> Outcome:
     check_folder(folder)
     write_files(folder, demo_files())
     path = folder / "study.toml"
-    outcome = train(prepare(load(path), folder), watch)
-    optimum = reference_optimum(pooled_objective(outcome.run), _REFERENCE_GAP)
+    run = prepare(load(path), folder)
+    outcome = train(run, watch)
+    optimum = reference_optimum(pooled_objective(run), _REFERENCE_GAP)
     outcome = replace(outcome, pooled_primal=optimum.primal)
     outcome.write(folder)
     return outcome
@@ -85,7 +86,7 @@ def demo_files() -> dict[str, bytes]:
     return {**files, "study.toml": (_STUDY + clients).encode()}
 
 
-def pooled_objective(run: Run) -> Objective:
+def pooled_objective(run: LocalRun) -> Objective:
     """Return the problem of all hospitals' scaled tables in one place.
 
     A cell nobody holds is zero, which is the mean; the bias is a column like others.

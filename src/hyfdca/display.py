@@ -11,9 +11,9 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from hyfdca.local_study import Run
 from hyfdca.outcome import Outcome
 from hyfdca.rounds import RoundReport
+from hyfdca.run import Run
 
 _SMALLEST = 1e-12  # stands for a gap or a tolerance of zero
 _LEADING = (1, 2, 5)  # a file gets a line at rounds 1, 2, 5, 10, 20, 50, ...
@@ -100,8 +100,8 @@ def _results(outcome: Outcome) -> Table:
     table.add_row("algorithm", escape(algorithm))
     table.add_row("rounds", f"{result['rounds']:,}")
     table.add_row("round trips", f"{result['round_trips']:,.0f}")
-    table.add_row("sent to the server", _size(result["bytes_up"]))
-    table.add_row("sent to organisations", _size(result["bytes_down"]))
+    table.add_row("sent to the server", readable_size(result["bytes_up"]))
+    table.add_row("sent to organisations", readable_size(result["bytes_down"]))
     table.add_row("encryption", result["encryption"])
     picked = result["sealed_with"]
     if len(set(picked.values())) == 1:
@@ -137,7 +137,8 @@ def _holders(outcome: Outcome) -> Table:
     return table
 
 
-def _size(n_bytes: int) -> str:
+def readable_size(n_bytes: int) -> str:
+    """Return a number of bytes for people."""
     size = float(n_bytes)
     for unit in ("bytes", "kB", "MB"):
         if size < 1000:

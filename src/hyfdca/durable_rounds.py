@@ -117,8 +117,8 @@ class DurableRounds(Rounds):
 
     def keep(self, number: int) -> None:
         """Keep the state after a round, everywhere or nowhere."""
-        attendance = self._attendance
-        attendance.keep(number)
+        attendance, certificate = self._attendance, self.certificate
+        attendance.keep(number, certificate.relative_gap if certificate else None)
         self.kept_by = {**self.kept_by, **dict.fromkeys(attendance.present, number)}
         if self.server.is_between_steps:
             self._state, self._since = state.save(self.server), []

@@ -12,9 +12,8 @@ import msgspec
 import numpy as np
 
 from hyfdca.algorithms.problem import Block
-from hyfdca.algorithms.scaling import Scaling
 from hyfdca.consortium import Consortium
-from hyfdca.convener import Convener, Prepared
+from hyfdca.convener import Convener
 from hyfdca.crypto.identity import Identity
 from hyfdca.crypto.roster import Entry, Roster
 from hyfdca.losses import FloatArray
@@ -23,11 +22,11 @@ from hyfdca.plan import Plan
 from hyfdca.protocol.alignment_checks import AlignmentError
 from hyfdca.protocol.server import ServerSession
 from hyfdca.rounds import Rounds
-from hyfdca.runtimes.driver import Traffic
+from hyfdca.run import Run
 from hyfdca.runtimes.inprocess import InProcess
 from hyfdca.scores import chosen_classes
 from hyfdca.secrecy import workforce
-from hyfdca.study import Study, StudyFile, data_of, plan_of, table_of
+from hyfdca.study import StudyFile, data_of, plan_of, table_of
 from hyfdca.study_error import StudyError
 from hyfdca.study_identity import study_hash
 from hyfdca.tables import Table
@@ -35,16 +34,15 @@ from hyfdca.training import n_threads
 
 
 @dataclass(frozen=True)
-class Run:
-    """A study with its data in place, ready to train or trained."""
+class LocalRun(Run):
+    """A run with its members beside it, who can be asked what no server knows."""
 
-    study: Study
-    consortium: Consortium
-    blocks: list[Block]
-    scaling: Scaling
-    preparing_traffic: Traffic
-    training: Rounds
     members: tuple[Member, ...] = field(repr=False)
+
+    @property
+    def blocks(self) -> list[Block]:
+        """What each organisation counts, scaled."""
+        return [member.block for member in self.members]
 
     def margins(self, weights: FloatArray) -> FloatArray:
         """Return x·w of every sample, as the sum of its holders' parts of it."""
@@ -57,7 +55,8 @@ class Run:
 
     def labels(self) -> FloatArray:
         """Return the labels of all samples, (n_samples, n_outputs)."""
-        samples, held = self.training.layout.samples, self.consortium.labels
+        samples = self.training.layout.samples
+        held = [member.aligned.labels for member in self.members]
         width = next(own.shape[1] for own in held if own is not None)
         labels = np.zeros((samples.n_items, width))
         for items, own in zip(samples.items, held, strict=True):
@@ -76,7 +75,7 @@ class Run:
         return float(np.mean(chosen == chosen_classes(self.labels())))
 
 
-def prepare(file: StudyFile, folder: Path) -> Run:
+def prepare(file: StudyFile, folder: Path) -> LocalRun:
     """Read the tables, align and scale them; paths are relative to ``folder``.
 
     Raises
@@ -84,10 +83,8 @@ def prepare(file: StudyFile, folder: Path) -> Run:
     StudyError
     """
     plan = plan_of(file, study_hash(msgspec.json.encode(file)))
-    tables = [
-        table_of(file.study, client, folder / data_of(client))
-        for client in file.clients
-    ]
+    study, clients = file.study, file.clients
+    tables = [table_of(study, own, folder / data_of(own)) for own in clients]
     members = local_members(plan, tables)
     session = ServerSession(plan.token)
     convener = Convener(plan, lambda stage: local_driver(members, stage), session)
@@ -95,13 +92,11 @@ def prepare(file: StudyFile, folder: Path) -> Run:
         prepared = convener.prepare()
     except (AlignmentError, RefusedError, ValueError) as error:
         raise StudyError(str(error)) from None
-    blocks = [member.block for member in members]
-    driver = local_driver(members, "training", n_threads(blocks))
+    driver = local_driver(members, "training", n_threads([m.block for m in members]))
     training = Rounds(plan.training, prepared.parties, plan.participation, driver)
-    consortium = _consortium(plan, prepared, members)
-    traffic = convener.traffic
-    return Run(
-        file.study, consortium, blocks, prepared.scaling, traffic, training, members
+    consortium = Consortium(plan.names, prepared.alignment)
+    return LocalRun(
+        study, consortium, prepared.scaling, convener.traffic, training, members
     )
 
 
@@ -123,10 +118,3 @@ def local_driver(
     """Return what carries a stage's requests to members in this process."""
     stages = {k: member.stage(stage) for k, member in enumerate(members)}
     return InProcess(stages, n_threads)
-
-
-def _consortium(
-    plan: Plan, prepared: Prepared, members: tuple[Member, ...]
-) -> Consortium:
-    tables = tuple(member.aligned for member in members)
-    return Consortium(plan.names, prepared.alignment, tables)

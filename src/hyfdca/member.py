@@ -21,7 +21,8 @@ requests are sealed by whatever store keeps them; pads and noise are in none of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -56,6 +57,14 @@ _KEYS, _PREPARATION = "keys", "preparation"
 
 Said = tuple[str, str, bytes]  # stage, phase and request
 _said_decoder = msgspec.msgpack.Decoder(list[Said])
+
+
+class News(NamedTuple):
+    """What the server has told of the study as a whole."""
+
+    round: int = 0
+    gap: float | None = None
+    present: Sequence[int] = ()
 
 
 class RefusedError(RemoteProtocolError):
@@ -100,6 +109,7 @@ class Member:
         self._archive, self._is_kept = Archive(store or MemoryStore()), bool(store)
         self._identity, self._roster = identity, roster
         self.model: bytes | None = None  # of a study that is over
+        self.news = News()
         self._key_holder = self._new_key_holder()
         self._sessions = {
             "study": ClientSession(
@@ -276,6 +286,7 @@ class Member:
             self._archive.write(_PREPARATION, msgspec.msgpack.encode(self._said))
             self._said = None
         self._archive.write_round(request.round, content)
+        self.news = News(request.round, request.relative_gap, tuple(request.present))
 
     def _return(self, request: m.ReturnRequest) -> None:
         content = self._archive.read_round(request.round)

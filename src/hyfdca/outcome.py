@@ -17,7 +17,7 @@ import numpy as np
 
 from hyfdca.algorithms.certificate import Certificate
 from hyfdca.figures import Convergence, draw_convergence
-from hyfdca.local_study import Run, prepare
+from hyfdca.local_study import prepare
 from hyfdca.losses import FloatArray
 from hyfdca.model_file import (
     FORMAT_VERSION,
@@ -28,6 +28,7 @@ from hyfdca.model_file import (
     as_bytes,
 )
 from hyfdca.rounds import ADVICE, RoundReport
+from hyfdca.run import Run
 from hyfdca.runtimes.driver import Traffic
 from hyfdca.runtimes.recording import Recorder
 from hyfdca.runtimes.views import Header, ViewError

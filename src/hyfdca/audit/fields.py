@@ -207,7 +207,11 @@ MESSAGES: dict[type[m.Message], Fields] = {
     },
     s.BeginRequest: {"after": "numbers"},
     s.StartNotice: {"algorithm": "algorithm"},
-    s.KeepRequest: {"round": "numbers"},
+    s.KeepRequest: {
+        "round": "numbers",
+        "relative_gap": "certificate",
+        "present": "numbers",
+    },
     s.ReturnRequest: {"round": "numbers", "after": "numbers"},
     s.FinishNotice: {"model": "model"},
 }

@@ -18,7 +18,7 @@ from hyfdca.audit.reading import Heard, UnknownError, heard
 from hyfdca.audit.scoring import Score
 from hyfdca.audit.server_attacks import ATTACKS, Truth
 from hyfdca.audit.sightings import Sighting, Sightings
-from hyfdca.local_study import Run, prepare
+from hyfdca.local_study import LocalRun, prepare
 from hyfdca.runtimes.views import (
     Header,
     Record,
@@ -146,7 +146,7 @@ def audit_folder(folder: Path, study: Path | None = None) -> Audit:
         raise StudyError(str(error)) from None
 
 
-def _truth_run(header: Header, path: Path) -> Run:
+def _truth_run(header: Header, path: Path) -> LocalRun:
     """Return the study with its data in place, as it was when it was recorded."""
     file = load(path)
     if hashlib.sha256(path.read_bytes()).hexdigest() != header.study_hash:
@@ -158,7 +158,7 @@ def _truth_run(header: Header, path: Path) -> Run:
     return prepare(StudyFile(plain, file.clients), path.parent)
 
 
-def _audit(folder: Path, header: Header, run: Run) -> Audit:
+def _audit(folder: Path, header: Header, run: LocalRun) -> Audit:
     facts, truth = facts_of(run), truth_of(run)
     sightings = Sightings(header.profile)
     sightings.labelled = facts.layout.labelled
@@ -183,7 +183,7 @@ def _audit(folder: Path, header: Header, run: Run) -> Audit:
     )
 
 
-def facts_of(run: Run) -> Facts:
+def facts_of(run: LocalRun) -> Facts:
     """Return what the server of a study knows anyway."""
     training, study = run.training, run.study
     return Facts(
@@ -194,7 +194,7 @@ def facts_of(run: Run) -> Facts:
     )
 
 
-def truth_of(run: Run) -> Truth:
+def truth_of(run: LocalRun) -> Truth:
     """Return every client's block, as it is in the messages: scaled, own cells only."""
     return {client: block.X.toarray() for client, block in enumerate(run.blocks)}
 

@@ -101,6 +101,7 @@ VALUES: dict[str, Value] = {
     "numbers": Value("counters and flags", None, _RECEIVER),
     "algorithm": Value("which algorithm runs", None, "all clients"),
     "study": Value("the study file's hash", None, "all clients", "all clients"),
+    "certificate": Value("the certified gap", None, "all clients"),
     "model": Value("the released model", None, "all clients"),
     # Alignment
     "pseudonyms": Value("keyed pseudonyms of IDs", None, "nobody else's"),

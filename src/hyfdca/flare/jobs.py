@@ -1,30 +1,76 @@
-"""What runs inside the job processes: the whole study here, one handler there."""
+"""What runs inside the job processes: the whole study here, a member of it there."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Protocol
 
+from hyfdca.attendance import Attendance
+from hyfdca.consortium import Consortium
 from hyfdca.flare.network import Network
+from hyfdca.flare.status import write_progress
+from hyfdca.flare.watching import MemberWatch, ServerWatch
+from hyfdca.hosting import Host, Hosted
+from hyfdca.kits.kit import ServerKit, read_client_kit, read_server_kit
+from hyfdca.member import Member
+from hyfdca.outcome import Outcome, write_files
+from hyfdca.plan import Plan
+from hyfdca.protocol.server import Ask, Replies
+from hyfdca.run import Run
+from hyfdca.runtimes.archive import Archive
+from hyfdca.runtimes.driver import Driver
+from hyfdca.runtimes.store import FolderStore, SealedStore, StoreError
+from hyfdca.secrecy import workforce
+from hyfdca.study import plan_of, table_of
 from hyfdca.study_error import StudyError
+from hyfdca.study_identity import make_roster, study_hash
+
+MODEL = "model.json"
+KEPT = "kept"  # the folder of a kit's state with what rounds leave behind
+
+_HELLO_TIMEOUT = 3.0  # seconds; who is busy with something else is called again
+_CALL_EVERY = 10.0  # seconds between calls of those who are missing
+_WAIT = 0.5
 
 
-class Handler(Protocol):
-    """A client's side of a study: requests in, replies out, one at a time."""
+class Carrier:
+    """The network of a study, on NVFlare.
 
-    def handle(self, stage: str, phase: str, payload: bytes) -> bytes:
-        """Answer a request; the same request again gets the same bytes."""
-        ...
-
-
-def join(kit: Path, data: Path) -> Handler:
-    """Return the handler of an organisation, with its table loaded.
-
-    Raises
-    ------
-    StudyError
+    Parameters
+    ----------
+    timeout : float
+        Seconds that an answer may take.
     """
-    raise StudyError("Studies between machines are not built yet.")
+
+    def __init__(self, network: Network, timeout: float) -> None:
+        self._network, self._timeout = network, timeout
+        self._last_call = time.monotonic()
+
+    def driver(self, stage: str) -> Driver:
+        """Return what carries the requests of a stage."""
+        return _FlareDriver(self._network, stage, self._timeout)
+
+    def wait(self, missing: Iterable[int]) -> None:
+        """Wait a little; those who come back may need another job to come in."""
+        self._network.pause_if_asked()
+        time.sleep(_WAIT)
+
+    def returning(self, missing: Iterable[int]) -> Iterable[int]:
+        """Return those who are missing, now and then."""
+        if time.monotonic() - self._last_call < _CALL_EVERY:
+            return ()
+        self._last_call = time.monotonic()
+        return missing
+
+
+class _FlareDriver(Driver):
+    def __init__(self, network: Network, stage: str, timeout: float) -> None:
+        self._network, self._stage, self._timeout = network, stage, timeout
+
+    def exchange(self, ask: Ask) -> Replies:
+        timeout = _HELLO_TIMEOUT if ask.phase == "hello" else self._timeout
+        return self._network.exchange(self._stage, ask, timeout)
 
 
 def serve(kit: Path, network: Network) -> None:
@@ -35,6 +81,76 @@ def serve(kit: Path, network: Network) -> None:
     StudyError
         If it cannot be run at all, however often it is tried.
     PausedError
-        If it was asked to pause, at the end of a round (``network.pause_if_asked``).
+        If it was asked to pause, at the end of a round.
     """
-    raise StudyError("Studies between machines are not built yet.")
+    own = read_server_kit(kit)
+    plan = plan_of(own.file, study_hash(own.content))
+    watch = ServerWatch(own.state, plan)
+    carrier = Carrier(network, plan.phase_timeout)
+    attendance = Attendance(plan, carrier, watch.tell)
+    archive = Archive(FolderStore(own.state / KEPT))
+    try:
+        hosted = Host(plan, carrier, attendance, archive).ready()
+        write_progress(own.state, len(hosted.rounds.history))
+        for report in hosted.rounds.rounds():
+            write_progress(own.state, report.round_number)
+            watch.show(attendance, hosted.rounds.history)
+            network.pause_if_asked()
+        outcome = _outcome(own, plan, hosted)
+        outcome.write(own.out)
+        attendance.finish((own.out / MODEL).read_bytes())
+    except StoreError as error:
+        raise StudyError(str(error)) from None
+
+
+def _outcome(kit: ServerKit, plan: Plan, hosted: Hosted) -> Outcome:
+    rounds, prepared = hosted.rounds, hosted.prepared
+    weights = rounds.release()
+    consortium = Consortium(plan.names, prepared.alignment)
+    run = Run(kit.file.study, consortium, prepared.scaling, hosted.traffic, rounds)
+    assert rounds.certificate is not None  # noqa: S101  # a run that ended has one
+    seconds = sum(record["seconds"] for record in rounds.history)
+    return Outcome(run, weights, rounds.certificate, seconds)
+
+
+class MemberHandler:
+    """A member of a study that shows how it is getting on."""
+
+    def __init__(self, member: Member, watch: MemberWatch, out: Path) -> None:
+        self._member, self._watch, self._out = member, watch, out
+
+    def handle(self, stage: str, phase: str, payload: bytes) -> bytes | bytearray:
+        """Answer a request; the same request again gets the same bytes."""
+        try:
+            reply = self._member.handle(stage, phase, payload)
+        except StoreError as error:
+            raise StudyError(str(error)) from None
+        self._watch.note(stage, phase, len(payload), len(reply), self._member.news)
+        if self._member.model is not None and phase == "finish":
+            write_files(self._out, {MODEL: self._member.model})
+        return reply
+
+
+def join(kit: Path, data: Path) -> MemberHandler:
+    """Return a member of the study, with its table loaded.
+
+    Raises
+    ------
+    StudyError
+    """
+    own = read_client_kit(kit)
+    study = own.file.study
+    plan = plan_of(own.file, study_hash(own.content))
+    keys = {client.name: client.public_key for client in own.file.clients}
+    roster = make_roster(own.content, keys, plan.epoch)
+    table = table_of(study, own.client, data)
+    context = b"hyfdca member " + own.identity.public.text.encode()
+    folder = FolderStore(own.state / KEPT)
+    store = SealedStore(folder, own.identity.to_bytes(), context)
+    hire = workforce(plan.encryption)
+    try:
+        member = Member(plan, table, own.identity, roster, store, hire)
+    except (ValueError, StoreError) as error:
+        raise StudyError(str(error)) from None
+    watch = MemberWatch(own.state, plan)
+    return MemberHandler(member, watch, own.folder / "out")

@@ -10,6 +10,7 @@ from hyfdca.protocol.messages import Message
 
 _MOST_ROUNDS = 2**40
 Round = Annotated[int, msgspec.Meta(ge=0, le=_MOST_ROUNDS)]
+Rank = Annotated[int, msgspec.Meta(ge=0, le=2**16)]
 Number = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 Hash = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
 
@@ -43,9 +44,14 @@ class StartNotice(Message, frozen=True):
 
 
 class KeepRequest(Message, frozen=True):
-    """Ask to keep the state after a round, so that it can be gone back to."""
+    """Ask to keep the state after a round, so that it can be gone back to.
+
+    With what people like to see: how close the model is, and who is there.
+    """
 
     round: Round
+    relative_gap: float | None
+    present: Annotated[list[Rank], msgspec.Meta(max_length=2**16)]
 
 
 class ReturnRequest(Message, frozen=True):

@@ -1,0 +1,66 @@
+"""What the commands of both sides do, with what they show meanwhile."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Literal
+
+from rich.console import Console
+
+from hyfdca.flare.client import run_client
+from hyfdca.flare.display import StudyDisplay
+from hyfdca.flare.jobs import KEPT, MODEL
+from hyfdca.flare.supervisor import Terms, run_server
+from hyfdca.kits.kit import ServerKit, read_client_kit, read_server_kit
+from hyfdca.runtimes.archive import Archive
+from hyfdca.runtimes.store import FolderStore
+from hyfdca.study import plan_of
+from hyfdca.study_error import StudyError
+from hyfdca.study_identity import study_hash
+
+How = Literal["first", "resume", "anew"]
+
+
+def serve_study(folder: Path, console: Console, how: How) -> None:
+    """Run a study's server until the study is finished.
+
+    Raises
+    ------
+    StudyError
+    """
+    kit = read_server_kit(folder)
+    _check_earlier_run(kit, how)
+    plan = plan_of(kit.file, study_hash(kit.content))
+    terms = Terms(quorum=None if plan.quorum == len(plan.names) else plan.quorum)
+    with StudyDisplay(console, kit.state) as display:
+        run_server(folder, display.tell, terms)
+    console.print(f"Written to {kit.out}", soft_wrap=True, markup=False)
+
+
+def join_study(folder: Path, data: Path, console: Console) -> None:
+    """Take part in a study until it is finished.
+
+    Raises
+    ------
+    StudyError
+    """
+    kit = read_client_kit(folder)
+    with StudyDisplay(console, kit.state) as display:
+        run_client(folder, data, display.tell)
+    model = kit.folder / "out" / MODEL
+    console.print(f"Written to {model}", soft_wrap=True, markup=False)
+
+
+def _check_earlier_run(kit: ServerKit, how: How) -> None:
+    """Neither forget an earlier run nor go on with it unless told to."""
+    kept = kit.state / KEPT
+    rounds = Archive(FolderStore(kept)).rounds
+    if how == "anew":
+        shutil.rmtree(kept, ignore_errors=True)
+        (kit.state / "progress.json").unlink(missing_ok=True)
+    elif rounds and how == "first":
+        raise StudyError(
+            f"There is a run of this study in {kept}, kept up to round {rounds[-1]}; "
+            "go on with --resume, or forget it and begin again with --anew."
+        )

@@ -1,0 +1,71 @@
+"""How a study is getting on, as its job process writes it and the command reads it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+
+_FILE, _PROGRESS = "status.json", "progress.json"
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """What a display shows of a study between two looks.
+
+    Parameters
+    ----------
+    gaps : list of (float, float)
+        The last certified relative gaps, each with the seconds since the start.
+    sentence : str
+        The last thing worth saying, with its number: others came before it.
+    """
+
+    round: int = 0
+    max_rounds: int = 0
+    tolerance: float = 0.0
+    gaps: list[tuple[float, float]] = []
+    present: list[str] = []
+    missing: list[str] = []
+    bytes_up: int = 0
+    bytes_down: int = 0
+    seconds: float = 0.0
+    sentences: list[str] = []
+
+    @property
+    def gap(self) -> float | None:
+        """The last certified relative gap."""
+        return self.gaps[-1][1] if self.gaps else None
+
+
+_decoder = msgspec.json.Decoder(Status)
+
+
+def write_status(state: Path, status: Status) -> None:
+    """Have a status seen, whole or not at all."""
+    _write(state / _FILE, msgspec.json.encode(status))
+
+
+def read_status(state: Path) -> Status | None:
+    """Return the last status, if there is one."""
+    try:
+        return _decoder.decode((state / _FILE).read_bytes())
+    except (FileNotFoundError, msgspec.MsgspecError):
+        return None
+
+
+def forget_status(state: Path) -> None:
+    """Take away the last status: it is of another run."""
+    (state / _FILE).unlink(missing_ok=True)
+
+
+def write_progress(state: Path, round_number: int) -> None:
+    """Say that a round is kept; it changes only when the study gets on."""
+    _write(state / _PROGRESS, msgspec.json.encode({"round": round_number}))
+
+
+def _write(path: Path, content: bytes) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}")
+    draft.write_bytes(content)
+    os.replace(draft, path)

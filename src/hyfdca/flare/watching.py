@@ -1,0 +1,111 @@
+"""What job processes say of themselves: a status for displays, sentences in the log."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from hyfdca.attendance import Attendance
+from hyfdca.flare.status import Status, write_status
+from hyfdca.member import News
+from hyfdca.plan import Plan
+
+_GAPS_SHOWN = 20  # of which the trend is seen
+_SENTENCES_SHOWN = 50
+_LOOKS = 0.1  # seconds between two states of a status
+
+_log = logging.getLogger("hyfdca")
+
+
+class ServerWatch:
+    """Writes the server's status."""
+
+    def __init__(self, state: Path, plan: Plan) -> None:
+        self._state, self._plan = state, plan
+        self._started = time.monotonic()
+        self._sentences: list[str] = []
+        self._gaps: list[tuple[float, float]] = []
+        self._status = Status(
+            max_rounds=plan.training.max_rounds,
+            tolerance=plan.training.tolerance,
+            missing=list(plan.names),
+        )
+
+    def tell(self, sentence: str) -> None:
+        """Say something that people should know."""
+        _log.info(sentence)
+        self._sentences = [*self._sentences[1 - _SENTENCES_SHOWN :], sentence]
+        self._write(self._status)
+
+    def show(self, attendance: Attendance, history: Sequence[dict[str, Any]]) -> None:
+        """Show how far the rounds are."""
+        names, last = self._plan.names, history[-1]
+        seconds = time.monotonic() - self._started
+        if not math.isnan(last["relative_gap"]):
+            new = (seconds, float(last["relative_gap"]))
+            self._gaps = [*self._gaps[1 - _GAPS_SHOWN :], new]
+        self._write(
+            Status(
+                round=int(last["round"]),
+                max_rounds=self._status.max_rounds,
+                tolerance=self._status.tolerance,
+                gaps=self._gaps,
+                present=[names[rank] for rank in sorted(attendance.present)],
+                missing=[names[rank] for rank in attendance.missing],
+                bytes_up=_total(history, "bytes_up"),
+                bytes_down=_total(history, "bytes_down"),
+                seconds=seconds,
+            )
+        )
+
+    def _write(self, status: Status) -> None:
+        self._status = status
+        write_status(self._state, _with_sentences(status, self._sentences))
+
+
+class MemberWatch:
+    """Writes an organisation's status."""
+
+    def __init__(self, state: Path, plan: Plan) -> None:
+        self._state, self._plan = state, plan
+        self._started, self._written = time.monotonic(), -math.inf
+        self._gaps: list[tuple[float, float]] = []
+        self._up = self._down = 0
+
+    def note(self, stage: str, phase: str, n_down: int, n_up: int, news: News) -> None:
+        """Take note of a request that was answered."""
+        self._down += n_down
+        self._up += n_up
+        now = time.monotonic()
+        seconds = now - self._started
+        if phase == "keep" and news.gap is not None:
+            self._gaps = [*self._gaps[1 - _GAPS_SHOWN :], (seconds, news.gap)]
+        if now - self._written < _LOOKS and stage != "study":
+            return
+        self._written = now
+        names = self._plan.names
+        status = Status(
+            round=news.round,
+            max_rounds=self._plan.training.max_rounds,
+            tolerance=self._plan.training.tolerance,
+            gaps=self._gaps,
+            present=[names[rank] for rank in news.present],
+            missing=[n for rank, n in enumerate(names) if rank not in news.present],
+            bytes_up=self._up,
+            bytes_down=self._down,
+            seconds=seconds,
+        )
+        write_status(self._state, status)
+
+
+def _with_sentences(status: Status, sentences: list[str]) -> Status:
+    fields = {name: getattr(status, name) for name in status.__struct_fields__}
+    return Status(**{**fields, "sentences": sentences})
+
+
+def _total(history: Sequence[dict[str, Any]], name: str) -> int:
+    return sum(int(r[name] + r[f"measuring_{name}"]) for r in history)
