@@ -90,7 +90,7 @@ def _rounds(kit: Path, network: Network) -> None:
     """Count rounds in which everybody was there, going on where it was."""
     file = kit / "state" / "progress.json"
     done = json.loads(file.read_text(encoding="utf-8")) if file.exists() else 0
-    while done < N_ROUNDS:
+    while done < N_ROUNDS or (kit / "go-on").exists():
         everybody = dict.fromkeys(range(len(network.names)), b"x")
         replies = network.exchange("stage", Ask("echo", everybody), 2.0)
         network.pause_if_asked()
