@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Literal
 
@@ -55,9 +54,10 @@ def join_study(folder: Path, data: Path, console: Console) -> None:
 def _check_earlier_run(kit: ServerKit, how: How) -> None:
     """Neither forget an earlier run nor go on with it unless told to."""
     kept = kit.state / KEPT
-    rounds = Archive(FolderStore(kept)).rounds
+    archive = Archive(FolderStore(kept))
+    rounds = archive.rounds
     if how == "anew":
-        shutil.rmtree(kept, ignore_errors=True)
+        archive.forget_after(-1)
         (kit.state / "progress.json").unlink(missing_ok=True)
     elif rounds and how == "first":
         raise StudyError(

@@ -75,6 +75,8 @@ class FolderStore:
         draft = self._folder / f".{name}.{secrets.token_hex(8)}"
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for left in self._folder.glob(f".{name}.*"):
+                left.unlink()  # by a process that was killed
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
             with os.fdopen(os.open(draft, flags, 0o600), "wb") as file:
                 file.write(content)

@@ -1,0 +1,157 @@
+"""What parties keep: whole or not at all, and for nobody else's eyes."""
+
+import os
+import stat
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hyfdca.runtimes import store as module
+from hyfdca.runtimes.archive import Archive
+from hyfdca.runtimes.store import FolderStore, MemoryStore, SealedStore, StoreError
+
+SECRET, CONTEXT = bytes(range(32)), b"study of north"
+
+
+@pytest.fixture(params=["memory", "folder", "sealed"])
+def store(request, tmp_path):
+    """Return an empty store of each kind."""
+    if request.param == "memory":
+        return MemoryStore()
+    folder = FolderStore(tmp_path / "kept")
+    return folder if request.param == "folder" else SealedStore(folder, SECRET, CONTEXT)
+
+
+def test_what_is_written_is_read(store):
+    """Also nothing at all, and what is written over."""
+    assert store.read("round-1") is None
+    assert store.names() == []
+    store.write("round-1", b"")
+    store.write("keys", b"first")
+    store.write("keys", b"second")
+    assert store.read("round-1") == b""
+    assert store.read("keys") == b"second"
+    assert store.names() == ["keys", "round-1"]
+    store.remove("keys")
+    store.remove("keys")
+    assert store.names() == ["round-1"]
+
+
+@given(st.binary(max_size=200), st.integers(1, 50))
+def test_sealed_contents_of_any_size_come_back(content, piece):
+    """However many pieces they are sealed in."""
+    whole, module._PIECE = module._PIECE, piece
+    try:
+        sealed = SealedStore(MemoryStore(), SECRET, CONTEXT)
+        sealed.write("round-3", content)
+        assert sealed.read("round-3") == content
+    finally:
+        module._PIECE = whole
+
+
+def test_sealed_contents_show_nothing_and_never_look_alike():
+    """The same content twice is sealed differently."""
+    inner = MemoryStore()
+    sealed = SealedStore(inner, SECRET, CONTEXT)
+    secret = b"duals of patients" * 10
+    sealed.write("round-1", secret)
+    first = inner.read("round-1")
+    sealed.write("round-1", secret)
+    assert secret[:8] not in first
+    assert inner.read("round-1") != first
+
+
+@pytest.mark.parametrize("damage", ["flip", "cut", "longer", "empty", "renamed"])
+def test_damaged_contents_are_refused(damage):
+    """Every byte counts, and under which name it is kept."""
+    inner = MemoryStore()
+    sealed = SealedStore(inner, SECRET, CONTEXT)
+    sealed.write("round-1", b"state" * 20)
+    content = inner.read("round-1")
+    for place in range(len(content) if damage == "flip" else 1):
+        flipped = bytearray(content)
+        flipped[place] ^= 1
+        damaged = {
+            "flip": bytes(flipped),
+            "cut": content[:-1],
+            "longer": content + b"\0",
+            "empty": b"",
+            "renamed": content,
+        }[damage]
+        name = "round-2" if damage == "renamed" else "round-1"
+        inner.write(name, damaged)
+        with pytest.raises(StoreError, match="damaged, or of another study"):
+            sealed.read(name)
+
+
+def test_pieces_cannot_be_left_out_or_swapped(monkeypatch):
+    """Each is bound to its place and to how many there are."""
+    monkeypatch.setattr(module, "_PIECE", 4)
+    inner = MemoryStore()
+    sealed = SealedStore(inner, SECRET, CONTEXT)
+    sealed.write("keys", b"abcdefgh")
+    content, size = inner.read("keys"), 12 + 4 + 16
+    for wrong in (content[:size], content[size:] + content[:size]):
+        inner.write("keys", wrong)
+        with pytest.raises(StoreError):
+            sealed.read("keys")
+
+
+@pytest.mark.parametrize("other", [(bytes(32), CONTEXT), (SECRET, b"study of city")])
+def test_others_cannot_open_what_is_sealed(other):
+    """Neither with another key nor for another purpose."""
+    inner = MemoryStore()
+    SealedStore(inner, SECRET, CONTEXT).write("keys", b"secret")
+    with pytest.raises(StoreError):
+        SealedStore(inner, *other).read("keys")
+
+
+def test_files_are_their_owners_alone(tmp_path):
+    """Nobody else can list or read them."""
+    FolderStore(tmp_path / "kept").write("keys", b"secret")
+    assert stat.S_IMODE((tmp_path / "kept").stat().st_mode) == 0o700
+    assert stat.S_IMODE((tmp_path / "kept" / "keys").stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("failing", ["fsync", "fdopen"])
+def test_a_write_that_fails_leaves_what_was_there(failing, tmp_path, monkeypatch):
+    """And no half of the new; it says where and why."""
+    store = FolderStore(tmp_path)
+    store.write("keys", b"old")
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, failing, full)
+    with pytest.raises(StoreError, match="No space left on device"):
+        store.write("keys", b"new")
+    monkeypatch.undo()
+    assert store.read("keys") == b"old"
+    assert [path.name for path in tmp_path.iterdir()] == ["keys"]
+
+
+def test_drafts_of_a_crash_are_not_contents(tmp_path):
+    """What a killed process left half-written is not seen, and soon gone."""
+    (tmp_path / ".round-1.0123").write_bytes(b"half")
+    store = FolderStore(tmp_path)
+    assert store.names() == []
+    store.write("round-1", b"whole")
+    assert [path.name for path in tmp_path.iterdir()] == ["round-1"]
+
+
+def test_an_archive_keeps_the_last_two_rounds():
+    """One more, because the last may not have been kept by everybody."""
+    archive = Archive(MemoryStore())
+    assert archive.rounds == []
+    for number in (0, 5, 9, 10, 11):
+        archive.write_round(number, b"%d" % number)
+    assert archive.rounds == [10, 11]
+    assert archive.read_round(10) == b"10"
+    assert archive.read_round(9) is None
+    archive.forget_after(10)
+    assert archive.rounds == [10]
+    archive.write("keys", b"k")
+    archive.forget_after(-1)
+    assert archive.rounds == []
+    assert archive.read("keys") == b"k"
