@@ -12,7 +12,7 @@ from hyfdca.runtimes.machine import keep_memory
 NAMES = ("convergence", "reference", "round", "memory", "alignment")
 OF_ROUNDS = ("rounds", "losses", "participation", "wall", "figure")
 OF_ENCRYPTION = ("encryption", "alignment")
-OF_NETWORK = ("flare",)
+OF_NETWORK = ("flare", "hosting")
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 

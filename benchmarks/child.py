@@ -23,6 +23,15 @@ def peak() -> float:
 
     Of Linux, since what other systems tell includes the process that started this.
     """
+    return _memory("VmHWM")
+
+
+def resident() -> float:
+    """Return this process's resident size now, in GB."""
+    return _memory("VmRSS")
+
+
+def _memory(kind: str) -> float:
     lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
-    [line] = [line for line in lines if line.startswith("VmHWM")]
+    [line] = [line for line in lines if line.startswith(kind)]
     return int(line.split()[1]) * 1024 / 1e9

@@ -14,7 +14,7 @@ from hyfdca.crypto.paillier import PaillierAddition
 from hyfdca.crypto.schemes import Encryption
 from hyfdca.crypto.stream import StreamSealer
 from hyfdca.crypto.stream_sums import StreamAdder
-from hyfdca.runtimes.inprocess import Traffic
+from hyfdca.runtimes.driver import Traffic
 from hyfdca.state import load, save
 from tests.run_cases import AXES, MORE_METHODS, Case, cases_of, covering, name_of
 from tests.saved_runs import Saved, abort, begun_again, everything_of, saved_rounds

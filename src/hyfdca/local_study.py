@@ -5,6 +5,7 @@ They talk as they would between machines; nothing is pooled.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from hyfdca.protocol.server import ServerSession
 from hyfdca.rounds import Rounds
 from hyfdca.run import Run
 from hyfdca.runtimes.inprocess import InProcess
+from hyfdca.runtimes.store import Store
 from hyfdca.scores import chosen_classes
 from hyfdca.secrecy import workforce
 from hyfdca.study import StudyFile, data_of, plan_of, table_of
@@ -100,15 +102,24 @@ def prepare(file: StudyFile, folder: Path) -> LocalRun:
     )
 
 
-def local_members(plan: Plan, tables: list[Table]) -> tuple[Member, ...]:
-    """Return organisations with keys that are made for the occasion."""
+def local_members(
+    plan: Plan, tables: Sequence[Table], stores: Sequence[Store] | None = None
+) -> tuple[Member, ...]:
+    """Return organisations with keys that are made for the occasion.
+
+    Parameters
+    ----------
+    stores : sequence of Store, optional
+        Where each keeps what it must not lose; by default nothing is kept.
+    """
+    own: Sequence[Store | None] = stores or [None] * len(tables)
     identities = [Identity.generate() for _ in tables]
     entries = map(Entry, plan.names, (identity.public for identity in identities))
     roster = Roster(plan.study_hash, tuple(entries), plan.epoch)
     hire = workforce(plan.encryption)  # for all, as they get the same keys
     return tuple(
-        Member(plan, table, identity, roster, hire=hire)
-        for table, identity in zip(tables, identities, strict=True)
+        Member(plan, table, identity, roster, store, hire)
+        for table, identity, store in zip(tables, identities, own, strict=True)
     )
 
 
