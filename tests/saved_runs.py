@@ -7,7 +7,7 @@ from typing import Any
 
 from hyfdca.algorithms.certificate import Certificate
 from hyfdca.protocol.server import Conversation, Replies
-from hyfdca.runtimes.inprocess import Traffic
+from hyfdca.runtimes.driver import Traffic
 from hyfdca.state import load, save
 from hyfdca.training import Training
 from tests.sealed_runs import found_by
