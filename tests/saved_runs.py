@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from hyfdca.algorithms.certificate import Certificate
-from hyfdca.protocol.server import Conversation, Replies
-from hyfdca.runtimes.driver import Traffic
+from hyfdca.protocol.server import Conversation
 from hyfdca.state import load, save
 from hyfdca.training import Training
 from tests.sealed_runs import found_by
@@ -39,16 +38,10 @@ class Saved:
 
 def begun_again(run: Training) -> Training:
     """Return a run of the same inputs and keys that was set up and measured once."""
-    fresh = replace(
-        run,
-        certificate=None,
-        stop_reason=None,
-        history=[],
-        set_up_traffic=Traffic(),
-        release_traffic=Traffic(),
+    fresh = Training(
+        run.settings, run.layout, run.blocks, run.participation, run.secrecy
     )
-    fresh.driver.run(fresh.server.set_up(), fresh.set_up_traffic)
-    fresh._measure(fresh.set_up_traffic)
+    fresh.start()
     return fresh
 
 
@@ -65,10 +58,10 @@ def abort(run: Training, conversation: Conversation[None], n_exchanges: int) -> 
     try:
         ask = next(conversation)
         for _ in range(n_exchanges):
-            ask = conversation.send(Replies(run.driver._answers(ask)))
+            ask = conversation.send(run.driver.exchange(ask))
     except StopIteration:
         return False
-    run.driver._answers(ask)
+    run.driver.exchange(ask)
     conversation.close()
     return True
 
@@ -82,7 +75,7 @@ def everything_of(run: Training) -> Any:
     server = None
     if run.settings.encryption.scheme == "none":
         session = run.server.coordinator.session
-        number, session._number = session._number, 0  # it differs, and may do so
+        number, session.number = session.number, 0  # it differs, and may do so
         server = save(run.server)
-        session._number = number
+        session.number = number
     return found, server, [save(client) for client in run.clients]

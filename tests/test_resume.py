@@ -130,11 +130,11 @@ def _go_back(run):
         yield from run.server.certify()
 
     for n_exchanges in itertools.count():
-        number = session._number
+        number = session.number
         goes_on = abort(run, round_and_measuring(), n_exchanges)
         saved.put_back(run)
         assert run.server.is_between_steps
-        assert session._number >= number + goes_on
+        assert session.number >= number + goes_on
         if not goes_on:
             return
 

@@ -49,6 +49,7 @@ class Training(Rounds):
         problem = settings.problem(layout.samples.n_items, _n_outputs(blocks))
         token, is_complete = _token(settings, layout), participation.is_complete
         keys = secrecy or fresh_secrecy(settings.encryption, len(blocks))
+        self.secrecy = keys
         session = ServerSession(token)
         parties = Parties(problem, layout, keys.adders(), session, is_complete)
         algorithm = ALGORITHMS[settings.choose(parties).name]
