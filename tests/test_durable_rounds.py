@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from hyfdca.runtimes.faulty import Faults
+from hyfdca.runtimes.store import StoreError
+from hyfdca.study_error import StudyError
 from tests.consortia import extra, make_files
 from tests.durable_runs import Consortium, numbers, replayed, undisturbed
 
@@ -99,3 +101,49 @@ def test_with_a_smaller_quorum_it_is_the_run_of_those_who_were_there(
     again, expected = replayed(tmp_path, rounds.history)
     assert np.array_equal(weights, expected)
     assert numbers(rounds.history) == numbers(again.history)
+
+
+def test_a_damaged_round_of_the_server_is_not_believed(tmp_path):
+    """The one before is gone back to, which everybody has kept too."""
+    write(tmp_path)
+    expected, weights = undisturbed(tmp_path)
+    consortium = Consortium(tmp_path)
+    for place, _ in enumerate(consortium.hosted().rounds.rounds()):
+        if place == 3:
+            break
+    store = consortium.server_store
+    content = bytearray(store.read("round-4"))
+    content[len(content) // 2] ^= 1
+    store.write("round-4", bytes(content))
+    rounds, found = consortium.train()
+    assert np.array_equal(found, weights)
+    assert numbers(rounds.history) == numbers(expected.history)
+
+
+@pytest.mark.parametrize("kept", ["round-4", "preparation"])
+def test_a_server_without_a_whole_round_says_so(kept, tmp_path):
+    """It neither guesses nor begins anew by itself."""
+    write(tmp_path)
+    consortium = Consortium(tmp_path)
+    for place, _ in enumerate(consortium.hosted().rounds.rounds()):
+        if place == 3:
+            break
+    store = consortium.server_store
+    store.remove("round-3")
+    store.write(kept, store.read(kept)[:-1])
+    with pytest.raises(StoreError, match=f"kept as {kept} is damaged"):
+        consortium.train()
+
+
+def test_a_member_whose_round_is_damaged_says_so(tmp_path):
+    """Under its name, and is not asked for ever."""
+    write(tmp_path)
+    consortium = Consortium(tmp_path)
+    for place, _ in enumerate(consortium.hosted().rounds.rounds()):
+        if place == 3:
+            break
+    store = consortium.stores[2]
+    store.write("round-4", store.read("round-4")[:-1])
+    consortium.network.restart(2)
+    with pytest.raises(StudyError, match=r"Organisation 'coast' failed .* damaged"):
+        consortium.train()

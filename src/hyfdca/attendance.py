@@ -20,7 +20,10 @@ from hyfdca.study_error import StudyError
 
 T = TypeVar("T")
 
-_MOST_FAILURES = 20  # of a member that is there, in one and the same round
+# Of a member that is there, in one and the same round: what comes of the network may
+# pass, a refusal hardly.
+_MOST_FAILURES, _MOST_REFUSALS = 20, 3
+REFUSED = "refused"  # how the reason of a refusal starts
 
 
 class Network(Protocol):
@@ -120,9 +123,11 @@ class Attendance:
             self.present.pop(client, None)
             self._note(client, reason)
             self._n_failures[client] = self._n_failures.get(client, 0) + 1
-            if self._n_failures[client] > _MOST_FAILURES:
+            is_refusal = reason.startswith(REFUSED)
+            most = _MOST_REFUSALS if is_refusal else _MOST_FAILURES
+            if self._n_failures[client] > most:
                 raise StudyError(
-                    f"{self._name(client)} failed {_MOST_FAILURES} times in phase "
+                    f"{self._name(client)} failed {most} times in phase "
                     f"{failure.phase!r} of one round: {reason}; see its log."
                 )
 

@@ -31,6 +31,7 @@ from hyfdca.rounds import RoundReport, Rounds, TrainingSettings
 from hyfdca.runtimes.archive import Archive
 from hyfdca.runtimes.driver import Driver, Traffic
 from hyfdca.runtimes.journal import Heard, Journaling, Repeating
+from hyfdca.runtimes.store import StoreError
 
 
 class Since(msgspec.Struct, frozen=True):
@@ -153,7 +154,7 @@ class DurableRounds(Rounds):
 
     def go_back(self) -> None:
         """Restore the last round that was kept, here and at those who are there."""
-        self.restore(max(self._archive.rounds))
+        self._restore_last()
         self._send_back(list(self._attendance.present))
         self._gather(self._attendance.quorum)
 
@@ -170,10 +171,25 @@ class DurableRounds(Rounds):
         while len(attendance.present) < needed:
             self._send_back(attendance.wait_for(needed))
 
+    def _restore_last(self) -> None:
+        """Take the last state that was kept, or the one before if it is damaged."""
+        *earlier, last = self._archive.rounds
+        try:
+            self.restore(last)
+        except StoreError:
+            if not earlier:
+                raise
+            self.restore(earlier[-1])
+
     def restore(self, number: int) -> None:
-        """Take the state after a round that was kept."""
-        content = self._archive.read_round(number)
-        kept = _decoder.decode(content or b"")
+        """Take the state after a round that was kept.
+
+        Raises
+        ------
+        StoreError
+            If it is damaged.
+        """
+        kept = _decoder.decode(self._archive.read_round(number) or b"")
         self.kept_by, self.history = dict(kept.kept_by), list(kept.history)
         self.certificate = Certificate(kept.primal, kept.dual)
         self.set_up_traffic = Traffic(**kept.set_up_traffic)  # type: ignore[arg-type]

@@ -45,7 +45,7 @@ from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.key_agreement import HeldKeys, KeyHolder
 from hyfdca.runtimes.archive import Archive
 from hyfdca.runtimes.driver import one_thread
-from hyfdca.runtimes.store import MemoryStore, Store
+from hyfdca.runtimes.store import MemoryStore, Store, StoreError
 from hyfdca.secrecy import ClientSecrecy, make_keys
 from hyfdca.study_identity import hash_text
 from hyfdca.tables import Table
@@ -149,11 +149,14 @@ class Member:
         RemoteProtocolError
             If the request is not one this client can be asked now.
         """
-        with one_thread():
-            reply = self._session(stage).handle(phase, payload)
-        if stage == "keys":
-            self._keep_keys()
-        elif stage != "study" and self._said is not None:
+        try:
+            with one_thread():
+                reply = self._session(stage).handle(phase, payload)
+            if stage == "keys":
+                self._keep_keys()
+        except StoreError as error:
+            raise RefusedError(str(error).rstrip(".")) from None
+        if stage not in ("study", "keys") and self._said is not None:
             self._said.append((stage, phase, bytes(payload)))
         return reply
 

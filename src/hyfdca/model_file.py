@@ -109,7 +109,16 @@ def read_model_file(path: Path) -> ModelFile:
     ------
     ModelError
     """
-    content = _content(path)
+    return parse_model_file(_content(path), path)
+
+
+def parse_model_file(content: bytes, path: Path) -> ModelFile:
+    """Return what the content of a model file says; ``path`` is for messages.
+
+    Raises
+    ------
+    ModelError
+    """
     try:
         version = msgspec.json.decode(content, type=_Version).format_version
         if version == FORMAT_VERSION:

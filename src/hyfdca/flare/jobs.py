@@ -14,8 +14,10 @@ from hyfdca.flare.watching import MemberWatch, ServerWatch
 from hyfdca.hosting import Host, Hosted
 from hyfdca.kits.kit import ServerKit, read_client_kit, read_server_kit
 from hyfdca.member import Member
+from hyfdca.model_file import ModelError, parse_model_file
 from hyfdca.outcome import Outcome, write_files
 from hyfdca.plan import Plan
+from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.server import Ask, Replies
 from hyfdca.run import Run
 from hyfdca.runtimes.archive import Archive
@@ -116,19 +118,28 @@ def _outcome(kit: ServerKit, plan: Plan, hosted: Hosted) -> Outcome:
 class MemberHandler:
     """A member of a study that shows how it is getting on."""
 
-    def __init__(self, member: Member, watch: MemberWatch, out: Path) -> None:
-        self._member, self._watch, self._out = member, watch, out
+    def __init__(
+        self, member: Member, watch: MemberWatch, study: str, out: Path
+    ) -> None:
+        self._member, self._watch, self._study, self._out = member, watch, study, out
 
     def handle(self, stage: str, phase: str, payload: bytes) -> bytes | bytearray:
         """Answer a request; the same request again gets the same bytes."""
-        try:
-            reply = self._member.handle(stage, phase, payload)
-        except StoreError as error:
-            raise StudyError(str(error)) from None
+        reply = self._member.handle(stage, phase, payload)
         self._watch.note(stage, phase, len(payload), len(reply), self._member.news)
         if self._member.model is not None and phase == "finish":
-            write_files(self._out, {MODEL: self._member.model})
+            self._write(self._member.model)
         return reply
+
+    def _write(self, model: bytes) -> None:
+        """Write the model, if it is one and of this study."""
+        try:
+            study = parse_model_file(model, self._out / MODEL).study
+        except ModelError as error:
+            raise RemoteProtocolError(str(error)) from None
+        if study != self._study:
+            raise RemoteProtocolError("the model is of another study")
+        write_files(self._out, {MODEL: model})
 
 
 def join(kit: Path, data: Path) -> MemberHandler:
@@ -153,4 +164,4 @@ def join(kit: Path, data: Path) -> MemberHandler:
     except (ValueError, StoreError) as error:
         raise StudyError(str(error)) from None
     watch = MemberWatch(own.state, plan)
-    return MemberHandler(member, watch, own.folder / "out")
+    return MemberHandler(member, watch, study.name, own.folder / "out")
