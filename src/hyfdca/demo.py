@@ -39,7 +39,7 @@ _HOSPITALS = (
 )
 
 _STUDY = """\
-# LocalRun it again with: hyfdca train study.toml
+# Run it again with: hyfdca train study.toml
 
 [study]
 name = "Three hospitals, one diagnosis"
