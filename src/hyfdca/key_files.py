@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import secrets
 import stat
 from pathlib import Path
 
 from hyfdca.crypto.identity import Identity, PublicIdentity
 from hyfdca.study_error import StudyError
+from hyfdca.whole_files import OWNER_ONLY, write_new
 
 SECRET_FILE, PUBLIC_FILE = "secret.key", "public.key"
 
@@ -27,10 +26,10 @@ def write_identity(identity: Identity, folder: Path) -> None:
     _refuse_to_overwrite(folder)
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _write_new(folder / SECRET_FILE, identity.to_bytes() + b"\n", 0o600)
+        write_new(folder / SECRET_FILE, identity.to_bytes() + b"\n", OWNER_ONLY)
         try:
             line = f"{identity.public.text}\n".encode("ascii")
-            _write_new(folder / PUBLIC_FILE, line, 0o644)
+            write_new(folder / PUBLIC_FILE, line)
         except OSError:
             (folder / SECRET_FILE).unlink()
             raise
@@ -97,24 +96,6 @@ def _refuse_to_overwrite(folder: Path) -> None:
                 f"There is a {name} in {folder} already, and keys are never written "
                 "over; give another folder."
             )
-
-
-def _write_new(path: Path, content: bytes, mode: int) -> None:
-    """Write a file whole, under its name only when it is; never over another.
-
-    Linking, unlike renaming, fails where there is a file already.
-    """
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.link(draft, path)
-    finally:
-        with contextlib.suppress(OSError):
-            draft.unlink()
 
 
 def _read(path: Path, *, is_secret: bool) -> bytes:

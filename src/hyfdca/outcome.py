@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import secrets
@@ -34,6 +33,7 @@ from hyfdca.runtimes.recording import Recorder
 from hyfdca.runtimes.views import Header, ViewError
 from hyfdca.study import StudyFile, load
 from hyfdca.study_error import StudyError
+from hyfdca.whole_files import forget, write_draft
 
 Watcher = Callable[[Run, RoundReport], None]
 
@@ -259,23 +259,22 @@ def check_folder(folder: Path) -> None:
 
 def write_files(folder: Path, contents: Mapping[str, bytes]) -> None:
     """Write files so that none is ever seen half-written."""
-    partial = {folder / f".{name}.part": folder / name for name in contents}
-    taken = [final.name for final in partial.values() if final.is_dir()]
+    taken = [name for name in contents if (folder / name).is_dir()]
     if taken:
         raise StudyError(
             f"Cannot write to {folder}, which has a folder {taken[0]} where the file "
             "goes; choose another folder with --out."
         )
+    drafts: dict[str, Path] = {}
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for path, content in zip(partial, contents.values(), strict=True):
-            path.write_bytes(content)
-        for path, final in partial.items():
-            path.replace(final)
+        for name, content in contents.items():
+            drafts[name] = write_draft(folder / name, content)
+        for name, draft in drafts.items():
+            draft.replace(folder / name)
     except OSError as error:
-        for path in partial:
-            with contextlib.suppress(OSError):
-                path.unlink()
+        for draft in drafts.values():
+            forget(draft)
         raise StudyError(
             f"Cannot write to {folder} ({error.strerror}); choose another folder with "
             "--out."

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
 from hyfdca.flare.kits import Kit
+from hyfdca.whole_files import OWNER_ONLY, write_whole
 
 State = Literal["joined", "finished", "paused", "refused", "failed"]
 
@@ -25,10 +25,7 @@ class Note:
 def write_note(kit: Kit, note: Note) -> None:
     """Leave a note, whole or not at all."""
     kit.state.mkdir(mode=0o700, exist_ok=True)
-    path = _note(kit)
-    new = path.with_suffix(".new")
-    new.write_text(json.dumps(asdict(note)), encoding="utf-8")
-    os.replace(new, path)
+    write_whole(_note(kit), json.dumps(asdict(note)).encode(), OWNER_ONLY)
 
 
 def read_note(kit: Kit) -> Note | None:

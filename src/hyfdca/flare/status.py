@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import msgspec
+
+from hyfdca.whole_files import OWNER_ONLY, write_whole
 
 _FILE, _PROGRESS = "status.json", "progress.json"
 
@@ -66,6 +67,4 @@ def write_progress(state: Path, round_number: int) -> None:
 
 def _write(path: Path, content: bytes) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}")
-    draft.write_bytes(content)
-    os.replace(draft, path)
+    write_whole(path, content, OWNER_ONLY)

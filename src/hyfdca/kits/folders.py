@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hyfdca.study_error import StudyError
+from hyfdca.whole_files import OWNER_ONLY, write_new
 
-_OWNER_FILE, _OWNER_FOLDER = 0o600, 0o700
+_OWNER_FOLDER = 0o700
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
@@ -53,9 +54,7 @@ def read_secret(path: Path, most: int, remedy: str) -> bytes:
 
 def write_secret(path: Path, content: bytes) -> None:
     """Write a new file that only its owner can read, from the first byte on."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _OWNER_FILE)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
+    write_new(path, content, OWNER_ONLY)
 
 
 def refuse_existing(path: Path, what: str) -> None:

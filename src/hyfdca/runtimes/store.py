@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import secrets
 from pathlib import Path
 from typing import Protocol
@@ -12,6 +10,8 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from hyfdca.whole_files import OWNER_ONLY, write_whole
 
 _NONCE_BYTES = 12
 _PIECE = 2**30  # bytes sealed at a time; AES-GCM takes less than 2^31
@@ -72,21 +72,12 @@ class FolderStore:
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file so that it is never seen, or found after a crash, by halves."""
-        draft = self._folder / f".{name}.{secrets.token_hex(8)}"
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             for left in self._folder.glob(f".{name}.*"):
                 left.unlink()  # by a process that was killed
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-            with os.fdopen(os.open(draft, flags, 0o600), "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            draft.replace(self._folder / name)
-            self._sync()
+            write_whole(self._folder / name, content, OWNER_ONLY, is_durable=True)
         except OSError as error:
-            with contextlib.suppress(OSError):
-                draft.unlink()
             raise StoreError(
                 f"Cannot write to {self._folder} ({error.strerror}); make room there "
                 "or use another folder."
@@ -113,14 +104,6 @@ class FolderStore:
     def remove(self, name: str) -> None:
         """Remove a file, if it is there."""
         (self._folder / name).unlink(missing_ok=True)
-
-    def _sync(self) -> None:
-        """Have the folder itself written, and with it the new name."""
-        descriptor = os.open(self._folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 class SealedStore:
