@@ -15,25 +15,10 @@ from pathlib import Path
 
 import psutil
 
-ROOT = Path(__file__).parents[1]
-_ADMIN = "admin@hyfdca.org"
+from hyfdca.kits.all_local import provision_all
 
-_PROJECT = """\
-api_version: 3
-name: study
-description: of the tests
-participants:
-  - {{name: server, type: server, org: hyfdca, default_host: localhost,
-      fed_learn_port: {port}, admin_port: {port}}}
-  - {{name: {admin}, type: admin, org: hyfdca, role: project_admin}}
-{clients}
-builders:
-  - {{path: nvflare.lighter.impl.workspace.WorkspaceBuilder}}
-  - {{path: nvflare.lighter.impl.static_file.StaticFileBuilder,
-      args: {{config_folder: config, scheme: grpc}}}}
-  - {{path: nvflare.lighter.impl.cert.CertBuilder}}
-  - {{path: nvflare.lighter.impl.signature.SignatureBuilder}}
-"""
+ROOT = Path(__file__).parents[1]
+
 _STUDY = """\
 [study]
 name = "echo"
@@ -50,28 +35,13 @@ def free_port() -> int:
 
 
 def provision(folder: Path, names: list[str], port: int) -> None:
-    """Make kits of a server and of clients, with a certificate authority of theirs."""
-    folder.mkdir(parents=True)
-    clients = "\n".join(f"  - {{name: {n}, type: client, org: {n}}}" for n in names)
-    project = folder / "project.yml"
-    project.write_text(
-        _PROJECT.format(port=port, admin=_ADMIN, clients=clients), encoding="utf-8"
-    )
-    command = [sys.executable, "-m", "nvflare.cli", "provision"]
-    subprocess.run(  # noqa: S603  # our own command
-        [*command, "-p", str(project), "-w", str(folder / "made")],
-        check=True,
-        capture_output=True,
-        cwd=folder,
-    )
-    made = folder / "made" / "study" / "prod_00"
-    entries = [f'[[clients]]\nname = "{n}"\ndata = "{n}.csv"\n' for n in names]
-    for name in ("server", *names):
-        (folder / name).mkdir()
-        shutil.copytree(made / name, folder / name / "flare")
-        study = "\n".join([_STUDY, *entries])
-        (folder / name / "study.toml").write_text(study, encoding="utf-8")
-    shutil.copytree(made / _ADMIN, folder / "server" / "admin")
+    """Make kits of a server and of clients, as for trying out on one machine."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    entries = [f'[[clients]]\nname = "{name}"\n' for name in names]
+    study = folder.with_name(f"{folder.name}.toml")
+    server = f"[server]\nport = {port}\n"
+    study.write_text("\n".join([_STUDY, server, *entries]), encoding="utf-8")
+    provision_all(study, folder)
 
 
 class Command:

@@ -4,10 +4,10 @@ import pytest
 
 from hyfdca.flare.client import Visit
 from hyfdca.flare.diagnosis import client_is_up, client_trouble, last_error
-from hyfdca.flare.kits import Party
+from hyfdca.kits.kit import Owner
 from hyfdca.study_error import StudyError
 
-NORTH = Party("north", "north", "coordinator.org:8002")
+NORTH = Owner("north", "north", "coordinator.org:8002")
 
 # As NVFlare 2.9.0 and gRPC print them.
 REFUSED_BY_US = "SSL_ERROR_SSL: error:1000007d: CERTIFICATE_VERIFY_FAILED: unable"

@@ -8,21 +8,23 @@ from pathlib import Path
 
 import pytest
 
-from hyfdca.flare.kits import Kit, client_names, open_kit
-from hyfdca.flare.local_rules import write_local_rules
 from hyfdca.flare.lock import only_one
 from hyfdca.flare.notes import Note, forget_note, progress, read_note, write_note
+from hyfdca.flare.processes import Parent
 from hyfdca.flare.supervisor import require_free
+from hyfdca.flare.surroundings import Surroundings
+from hyfdca.kits.kit import Kit, Side, read_client_kit, read_server_kit
+from hyfdca.kits.policy import policy
 from hyfdca.study_error import StudyError
+from tests.kit_makers import Parties
 
 
 @pytest.fixture
 def kit(tmp_path: Path) -> Kit:
-    for folder in ("flare/startup", "flare/local", "admin/startup", "state"):
-        (tmp_path / folder).mkdir(parents=True)
-    (tmp_path / "flare/startup/fed_client.json").write_text("{}")
-    (tmp_path / "study.toml").write_text('[[clients]]\nname = "north"\n')
-    return Kit(tmp_path)
+    (tmp_path / "flare").mkdir()
+    kit = Kit(tmp_path)
+    kit.make_folders()
+    return kit
 
 
 def test_importing_the_package_imports_no_nvflare() -> None:
@@ -32,53 +34,42 @@ def test_importing_the_package_imports_no_nvflare() -> None:
     subprocess.run([sys.executable, "-c", check], check=True)  # noqa: S603
 
 
-def test_a_folder_that_is_no_kit_is_refused(kit: Kit) -> None:
-    """The sentence names what is missing."""
-    assert open_kit(kit.folder, "client").log.is_dir()
-    with pytest.raises(StudyError, match=r"no kit of a server.*fed_server\.json"):
-        open_kit(kit.folder, "server")
+def test_a_folder_that_is_no_kit_is_refused(installed: Parties) -> None:
+    """Of either side, and the sentence names what is missing."""
+    with pytest.raises(StudyError, match=r"no startup kit .* with fed_server"):
+        read_server_kit(installed.kit("north"))
+    with pytest.raises(StudyError, match=r"hyfdca kit install"):
+        read_client_kit(installed.root)
 
 
-@pytest.mark.parametrize("name", ["Söder", "a b", "", "server", "x@y"])
-def test_names_that_nvflare_does_not_take_are_refused(kit: Kit, name: str) -> None:
-    """An organisation is a site of NVFlare."""
-    kit.study.write_text(f'[[clients]]\nname = "{name}"\n', encoding="utf-8")
-    with pytest.raises(StudyError, match="cannot take part between machines"):
-        client_names(kit)
+@pytest.mark.parametrize("name", ["Söder", "a b", "", "server", "ALL", "x@y", "-a"])
+def test_names_that_nvflare_does_not_take_are_refused(
+    installed: Parties, name: str
+) -> None:
+    """An organisation is a site of NVFlare, also where a kit was made by others."""
+    study = installed.kits / "server" / "study.toml"
+    text = study.read_text("utf-8").replace('name = "coast"', f'name = "{name}"')
+    study.write_text(text, encoding="utf-8")
+    with pytest.raises(StudyError, match="Between machines the name"):
+        read_server_kit(installed.kits / "server")
 
 
-def test_names_come_from_the_study_file_by_rank(kit: Kit) -> None:
-    """A study file that cannot be read is a sentence too."""
-    assert client_names(kit) == ("north",)
-    kit.study.write_text("[[clients")
-    with pytest.raises(StudyError, match="no study file that can be read"):
-        client_names(kit)
-
-
-@pytest.mark.parametrize("kind", ["server", "client"])
-def test_a_site_runs_no_code_of_jobs_and_shows_no_files(kit: Kit, kind: str) -> None:
-    """Whatever the kit brought, a site's rules are its own program's."""
-    local = kit.flare / "local"
-    (local / "resources.json").write_text('{"class_allow_list": ["*"]}')
-    write_local_rules(kit, kind)
-    resources = json.loads((local / "resources.json").read_text())
-    assert all(
-        path.startswith("hyfdca.flare.") for path in resources["class_allow_list"]
-    )
-    assert resources["class_list_enforcement_mode"] == "enforce"
-    assert resources["allow_log_streaming"] is False
-    roles = json.loads((local / "authorization.json").read_text())["permissions"]
-    for rights in roles.values():
-        assert rights["byoc"] == rights["shell_commands"] == "none"
-        assert rights["operate"] == ("any" if kind == "server" else "none")
-
-
-def test_nothing_of_a_server_is_kept_outside_its_kit(kit: Kit) -> None:
-    """NVFlare's defaults share a folder among all servers of a machine."""
-    write_local_rules(kit, "server")
-    rules = (kit.flare / "local" / "resources.json").read_text()
-    assert "/tmp/nvflare" not in rules  # noqa: S108  # NVFlare's, not ours
-    assert str(kit.flare / "jobs") in rules
+@pytest.mark.parametrize("side", ["server", "client"])
+def test_a_start_makes_a_kit_strict_again(
+    installed: Parties, side: Side, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever somebody wrote there, a site's rules are its own program's."""
+    folder = installed.kits / "server" if side == "server" else installed.kit("north")
+    read = read_server_kit if side == "server" else read_client_kit
+    kit = read(folder)
+    strict = policy(side, kit.flare)
+    for name in strict:
+        (kit.flare / "local" / name).write_text('{"class_allow_list": ["*"]}')
+    kit.make_folders()
+    monkeypatch.setattr("subprocess.Popen", lambda *_, **__: None)
+    Parent(kit, Surroundings(kit.folder))
+    for name, content in strict.items():
+        assert json.loads((kit.flare / "local" / name).read_bytes()) == content
 
 
 def test_a_note_is_read_as_it_was_written(kit: Kit) -> None:

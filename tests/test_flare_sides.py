@@ -14,7 +14,6 @@ from nvflare.apis.shareable import Shareable, make_reply
 
 from hyfdca.flare import executor as executor_module
 from hyfdca.flare.executor import StudyExecutor
-from hyfdca.flare.kits import Kit
 from hyfdca.flare.launcher import ClientLauncher
 from hyfdca.flare.network import Failure, Request
 from hyfdca.flare.notes import read_note
@@ -26,6 +25,7 @@ from hyfdca.flare.wire import (
     to_message,
     to_request,
 )
+from hyfdca.kits.kit import Kit
 
 
 class Context:
@@ -62,7 +62,7 @@ def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Surroundings:
     told = Surroundings(tmp_path, table, "tests.flare_study")
     for name, value in told.environment().items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(StudyExecutor, "log_exception", lambda *_: None)
+    monkeypatch.setattr(StudyExecutor, "log_error", lambda *_: None)
     monkeypatch.setattr(executor_module, "keep_memory", lambda: None)
     return told
 

@@ -358,7 +358,8 @@ ALL_LOCAL_WRONG = {
     "has keys": (
         'name = "north"', 'name = "north"\npublic_key = "{key}"', "already"
     ),
-    "called server": ('name = "north"', 'name = "server"', "cannot be called"),
+    "called server": ('name = "north"', 'name = "server"', "cannot be used"),
+    "called ca": ('name = "north"', 'name = "ca"', "cannot be called"),
     "header in a text": (
         'name = "test"', 'name = """\n[[clients]]\n"""', "do not begin with"
     ),

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from hyfdca.flare.job_folder import write_job
-from hyfdca.flare.kits import Kit, admin_name
+from hyfdca.kits.kit import ServerKit
 from hyfdca.study_error import StudyError
 
 _COMMAND_TIMEOUT = 10.0  # seconds
@@ -21,7 +21,7 @@ _COMMAND_TIMEOUT = 10.0  # seconds
 class Admin:
     """A session with the server; see ``admin_session``."""
 
-    def __init__(self, session: Any, kit: Kit) -> None:
+    def __init__(self, session: Any, kit: ServerKit) -> None:
         self._session, self._kit = session, kit
 
     def sites(self) -> set[str]:
@@ -66,7 +66,7 @@ def _jobs(entries: Iterable[Mapping[str, str]]) -> dict[str, set[str]]:
 
 
 @contextlib.contextmanager
-def admin_session(kit: Kit, timeout: float) -> Iterator[Admin]:
+def admin_session(kit: ServerKit, timeout: float) -> Iterator[Admin]:
     """Open a session with the server of a kit.
 
     Raises
@@ -83,7 +83,7 @@ def admin_session(kit: Kit, timeout: float) -> Iterator[Admin]:
             session.close()
 
 
-def _connected(kit: Kit, timeout: float) -> Any:
+def _connected(kit: ServerKit, timeout: float) -> Any:
     from nvflare.fuel.flare_api.flare_api import new_secure_session  # noqa: PLC0415
 
     deadline = time.monotonic() + timeout
@@ -91,7 +91,7 @@ def _connected(kit: Kit, timeout: float) -> Any:
         try:
             with _silence():
                 return new_secure_session(
-                    admin_name(kit),
+                    kit.admin_name,
                     str(kit.admin),
                     timeout=_COMMAND_TIMEOUT,
                     command_timeout=_COMMAND_TIMEOUT,

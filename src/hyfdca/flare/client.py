@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from hyfdca.flare.diagnosis import Trouble, client_is_up, client_trouble, last_error
-from hyfdca.flare.kits import Kit, Party, client_names, open_kit, party
 from hyfdca.flare.lock import ended_in_order, only_one
+from hyfdca.flare.log import Tell, written_down
 from hyfdca.flare.notes import forget_note, read_note
 from hyfdca.flare.processes import Parent
 from hyfdca.flare.surroundings import STUDY, Surroundings
+from hyfdca.kits.checking import check_certificate
+from hyfdca.kits.kit import ClientKit, Owner, read_client_kit
 from hyfdca.study_error import StudyError
-
-Tell = Callable[[str], None]
 
 _LOOK_EVERY = 0.2  # seconds
 _RECENT = 20_000  # characters of output in which the last error is looked for
@@ -34,30 +33,21 @@ def run_client(folder: Path, data: Path, tell: Tell, study: str = STUDY) -> None
     StudyError
         If this organisation cannot take part, or the server does not let it.
     """
-    kit = open_kit(folder, "client")
-    owner = _owner(kit)
+    kit = read_client_kit(folder)
+    check_certificate(kit)
     if not data.exists():
         raise StudyError(f"There is no file {data}; give this organisation's table.")
+    kit.make_folders()
     told = Surroundings(kit.folder, data.resolve(), study)
-    with only_one(kit), ended_in_order():
+    with only_one(kit), ended_in_order(), written_down(kit, tell) as tell_all:
         forget_note(kit)
-        _keep_running(kit, owner, told, tell)
+        _keep_running(kit, told, tell_all)
 
 
-def _owner(kit: Kit) -> Party:
-    owner, names = party(kit, "client"), client_names(kit)
-    if owner.name not in names:
-        raise StudyError(
-            f"The kit is of {owner.name!r}, which is none of the organisations of its "
-            "study file."
-        )
-    return owner
-
-
-def _keep_running(kit: Kit, owner: Party, told: Surroundings, tell: Tell) -> None:
-    visit = Visit(owner, tell)
+def _keep_running(kit: ClientKit, told: Surroundings, tell: Tell) -> None:
+    visit = Visit(kit.owner, tell)
     while visit.may_start():
-        parent = Parent(kit, "client", told)
+        parent = Parent(kit, told)
         try:
             if _stay(kit, parent, visit):
                 return
@@ -68,7 +58,7 @@ def _keep_running(kit: Kit, owner: Party, told: Surroundings, tell: Tell) -> Non
     raise StudyError(f"NVFlare's client does not start; see {parent.log}.")
 
 
-def _stay(kit: Kit, parent: Parent, visit: Visit) -> bool:
+def _stay(kit: ClientKit, parent: Parent, visit: Visit) -> bool:
     """Watch over a client; return whether the study is over."""
     while parent.is_running():
         note = read_note(kit)
@@ -80,6 +70,7 @@ def _stay(kit: Kit, parent: Parent, visit: Visit) -> bool:
             time.sleep(_EXPLAINING)
             raise StudyError(note.reason)
         visit.look(parent.news())
+        parent.keep_log_small()
         time.sleep(_LOOK_EVERY)
     visit.look(parent.news())
     return False
@@ -88,7 +79,7 @@ def _stay(kit: Kit, parent: Parent, visit: Visit) -> bool:
 class Visit:
     """How a client fares at the server, from what its processes print."""
 
-    def __init__(self, owner: Party, tell: Tell) -> None:
+    def __init__(self, owner: Owner, tell: Tell) -> None:
         self.tell = tell
         self._owner = owner
         self._said = ""

@@ -7,7 +7,6 @@ from typing import Any
 
 from nvflare.apis.impl.controller import Controller
 
-from hyfdca.flare.kits import Kit, client_names
 from hyfdca.flare.network import (
     AbortedError,
     Failure,
@@ -18,6 +17,7 @@ from hyfdca.flare.network import (
 from hyfdca.flare.notes import Note, progress, rejoin_file, write_note
 from hyfdca.flare.surroundings import Surroundings, surroundings
 from hyfdca.flare.wire import CANNOT, TOPIC, to_answer, to_message
+from hyfdca.kits.kit import Kit, read_server_kit
 from hyfdca.protocol.server import Replies
 from hyfdca.runtimes.machine import keep_memory
 from hyfdca.study_error import StudyError
@@ -119,7 +119,10 @@ class StudyController(Controller):
 
         pause = rejoin_file(kit)
         return Network(
-            client_names(kit), courier, pause.exists, lambda: abort_signal.triggered
+            read_server_kit(kit.folder).names,
+            courier,
+            pause.exists,
+            lambda: abort_signal.triggered,
         )
 
 

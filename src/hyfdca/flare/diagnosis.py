@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from hyfdca.flare.kits import Party
+from hyfdca.kits.kit import Owner
 
 
 @dataclass(frozen=True)
@@ -56,11 +56,11 @@ def client_is_up(printed: str) -> bool:
     return bool(_UP.search(printed))
 
 
-def client_trouble(printed: str, party: Party) -> Trouble | None:
+def client_trouble(printed: str, owner: Owner) -> Trouble | None:
     """Return why a client is not registered yet, if its output tells."""
     for pattern, sentence, may_pass in _CLIENT:
         if re.search(pattern, printed):
-            told = sentence.format(address=party.address, name=party.name)
+            told = sentence.format(address=owner.address, name=owner.name)
             return Trouble(told, may_pass)
     return None
 

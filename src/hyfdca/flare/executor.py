@@ -7,6 +7,7 @@ for everybody.
 from __future__ import annotations
 
 import threading
+import traceback
 from typing import Any
 
 from nvflare.apis.event_type import EventType
@@ -14,7 +15,6 @@ from nvflare.apis.executor import Executor
 from nvflare.apis.fl_constant import ReturnCode
 from nvflare.apis.shareable import make_reply
 
-from hyfdca.flare.kits import Kit
 from hyfdca.flare.network import Request
 from hyfdca.flare.notes import Note, write_note
 from hyfdca.flare.surroundings import surroundings
@@ -25,6 +25,7 @@ from hyfdca.flare.wire import (
     refusal_message,
     to_request,
 )
+from hyfdca.kits.kit import Kit
 from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.runtimes.machine import keep_memory
 from hyfdca.study_error import StudyError
@@ -63,8 +64,10 @@ class StudyExecutor(Executor):
             self._note("refused", str(error))
         except BaseException as error:  # see the module
             self._trouble = f"{CANNOT}: {_unexpected(error)}."
-            self.log_exception(fl_ctx, "the study could not be joined")
-            self._note("refused", f"The study could not be joined: {error!r}.")
+            self.log_error(fl_ctx, f"the study could not be joined:\n{_trace(error)}")
+            self._note(
+                "refused", f"The study could not be joined: {_unexpected(error)}."
+            )
 
     def _answer(self, topic: str, request: Any, fl_ctx: Any) -> Any:
         """Answer a message of the server, whatever it is."""
@@ -73,8 +76,7 @@ class StudyExecutor(Executor):
         except (RemoteProtocolError, StudyError) as error:
             return refusal_message(f"refused: {error}")
         except BaseException as error:  # see the module
-            # The message of an unknown error may have data in it: it stays here.
-            self.log_exception(fl_ctx, "a request could not be answered")
+            self.log_error(fl_ctx, f"a request was not answered:\n{_trace(error)}")
             return refusal_message(f"failed: {_unexpected(error)}")
 
     def _reply(self, request: Request) -> Any:
@@ -94,6 +96,12 @@ class StudyExecutor(Executor):
 
     def _note(self, state: Any, reason: str = "") -> None:
         write_note(Kit(surroundings().kit), Note(self._job, state, reason))
+
+
+def _trace(error: BaseException) -> str:
+    """Return where an error happened; its message may have cells of tables in it."""
+    frames = "".join(traceback.format_tb(error.__traceback__))
+    return f"{frames}{type(error).__name__}"
 
 
 def _unexpected(error: BaseException) -> str:

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from hyfdca.flare.kits import Kit
+from hyfdca.kits.kit import Kit
 from hyfdca.study_error import StudyError
 
 

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import psutil
 
-from hyfdca.flare.kits import Kit, party
-from hyfdca.flare.local_rules import write_local_rules
+from hyfdca.flare.log import begin_anew
 from hyfdca.flare.surroundings import Surroundings
+from hyfdca.kits.kit import StudyKit
+from hyfdca.kits.policy import write_policy
 
 _GRACE = 3.0  # seconds to end in by itself
 _HEARTBEAT = 5.0  # seconds, of a client
@@ -32,10 +33,10 @@ class Parent:
     ends by itself when we are gone (``guarded``), and its job processes with it.
     """
 
-    def __init__(self, kit: Kit, kind: str, told: Surroundings) -> None:
-        self.log = kit.log / f"{kind}.log"
-        write_local_rules(kit, kind)
-        owner = party(kit, kind)
+    def __init__(self, kit: StudyKit, told: Surroundings) -> None:
+        side, owner = kit.side, kit.owner
+        self.log = kit.log / f"{side}.log"
+        write_policy(kit.flare, side)
         guard = [sys.executable, "-P", "-m", "hyfdca.flare.guarded", str(os.getpid())]
         settings = [
             "secure_train=true",
@@ -44,11 +45,11 @@ class Parent:
             "config_folder=config",
             f"heart_beat_interval={_HEARTBEAT}",
         ]
-        where = ["-m", str(kit.flare), "-s", f"fed_{kind}.json"]
+        where = ["-m", str(kit.flare), "-s", f"fed_{side}.json"]
         with self.log.open("ab") as log:
             self._log_start = self._log_read = log.tell()
             self._process = subprocess.Popen(  # noqa: S603  # our own command
-                [*guard, _MODULES[kind], *where, "--set", *settings],
+                [*guard, _MODULES[side], *where, "--set", *settings],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -75,6 +76,11 @@ class Parent:
         new = new[: new.rfind(b"\n") + 1]
         self._log_read += len(new)
         return new.decode("utf-8", errors="replace")
+
+    def keep_log_small(self) -> None:
+        """Begin the log anew if it has become large."""
+        if begin_anew(self.log):
+            self._log_start = self._log_read = 0
 
     def stop(self) -> None:
         """End it and everything it has started."""

@@ -25,8 +25,8 @@ from hyfdca.flare.decisions import (
     sites_needed,
 )
 from hyfdca.flare.diagnosis import last_error
-from hyfdca.flare.kits import Kit, client_names, open_kit, party
 from hyfdca.flare.lock import ended_in_order, only_one
+from hyfdca.flare.log import Tell, written_down
 from hyfdca.flare.notes import (
     Note,
     forget_note,
@@ -36,9 +36,9 @@ from hyfdca.flare.notes import (
 )
 from hyfdca.flare.processes import Parent, wait_for
 from hyfdca.flare.surroundings import STUDY, Surroundings
+from hyfdca.kits.kit import ServerKit, read_server_kit
 from hyfdca.study_error import StudyError
 
-Tell = Callable[[str], None]
 T = TypeVar("T")
 
 _LOOK_EVERY = 0.5  # seconds
@@ -68,11 +68,11 @@ def run_server(folder: Path, tell: Tell, terms: Terms | None = None) -> None:
     StudyError
         If it cannot be run, or fails again and again without getting on.
     """
-    kit = open_kit(folder, "server")
-    names = client_names(kit)
-    with only_one(kit), ended_in_order():
+    kit = read_server_kit(folder)
+    kit.make_folders()
+    with only_one(kit), ended_in_order(), written_down(kit, tell) as told:
         forget_note(kit)
-        Supervisor(kit, names, terms or Terms(), tell).run()
+        Supervisor(kit, terms or Terms(), told).run()
 
 
 class ServerGoneError(Exception):
@@ -82,10 +82,8 @@ class ServerGoneError(Exception):
 class Supervisor:
     """Starts the server and submits jobs until the study is finished."""
 
-    def __init__(
-        self, kit: Kit, names: tuple[str, ...], terms: Terms, tell: Tell
-    ) -> None:
-        self._kit, self._names, self._terms, self._tell = kit, names, terms, tell
+    def __init__(self, kit: ServerKit, terms: Terms, tell: Tell) -> None:
+        self._kit, self._names, self._terms, self._tell = kit, kit.names, terms, tell
         self._attempts = Attempts(progress(kit))
 
     def run(self) -> None:
@@ -147,7 +145,7 @@ class Supervisor:
 class Watch:
     """Looks at the server again and again; says so if it is gone."""
 
-    def __init__(self, admin: Admin, parent: Parent, kit: Kit) -> None:
+    def __init__(self, admin: Admin, parent: Parent, kit: ServerKit) -> None:
         self._admin, self._parent, self._kit = admin, parent, kit
 
     def for_sites(self, names: tuple[str, ...], needed: int, tell: Tell) -> list[str]:
@@ -162,7 +160,7 @@ class Watch:
             elif absent != said:
                 tell(f"Waiting for {', '.join(absent)}.")
                 said = absent
-            time.sleep(_LOOK_EVERY)
+            self._pause()
         return absent
 
     def submit(self, sites: list[str], at_least: int) -> str:
@@ -186,7 +184,7 @@ class Watch:
                 self._invite(job, tell)
                 next_sites = time.monotonic() + _ASK_SITES_EVERY
             self._check_server()
-            time.sleep(_LOOK_EVERY)
+            self._pause()
 
     def until_over(self, job: str) -> None:
         """Wait until NVFlare is done with a job."""
@@ -194,7 +192,7 @@ class Watch:
         while time.monotonic() < deadline:
             if self._ask(lambda: self._admin.status(job)).startswith(_OVER):
                 return
-            time.sleep(_LOOK_EVERY)
+            self._pause()
         self._ask(lambda: self._admin.abort(job))
 
     def _invite(self, job: str, tell: Tell) -> None:
@@ -214,12 +212,16 @@ class Watch:
             self._check_server()
             raise ServerGoneError(str(error)) from error
 
+    def _pause(self) -> None:
+        self._parent.keep_log_small()
+        time.sleep(_LOOK_EVERY)
+
     def _check_server(self) -> None:
         if not self._parent.is_running():
             raise ServerGoneError
 
 
-def start_server(kit: Kit, study: str) -> Parent:
+def start_server(kit: ServerKit, study: str) -> Parent:
     """Start NVFlare's server and wait until it is up.
 
     Raises
@@ -227,12 +229,12 @@ def start_server(kit: Kit, study: str) -> Parent:
     StudyError
         If it does not come up.
     """
-    port = int(party(kit, "server").address.rpartition(":")[2])
+    port = int(kit.owner.address.rpartition(":")[2])
     require_free(port)
     # Jobs of an earlier run would be started again by NVFlare; we submit our own.
     for leftover in ("jobs", "snapshots"):
         shutil.rmtree(kit.flare / leftover, ignore_errors=True)
-    parent = Parent(kit, "server", Surroundings(kit.folder, study=study))
+    parent = Parent(kit, Surroundings(kit.folder, study=study))
     if wait_for("Server started", parent, _START_TIMEOUT):
         return parent
     printed = parent.printed()

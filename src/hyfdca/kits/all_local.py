@@ -10,11 +10,11 @@ from hyfdca.kits import tls
 from hyfdca.kits.authority import new_authority, write_authority
 from hyfdca.kits.enrolment import OwnKeys
 from hyfdca.kits.folders import draft_of, move_new, refuse_existing
+from hyfdca.kits.names import check_names
 from hyfdca.kits.provisioning import (
     CA,
     SERVER,
     Provisioned,
-    check_names,
     read_study,
     summary,
 )
@@ -68,7 +68,7 @@ def provision_all(study: Path, out: Path) -> Provisioned:
 def _check(file: StudyFile) -> None:
     check_names(file)
     for client in file.clients:
-        if client.name.lower() in (CA, SERVER):
+        if client.name.lower() == CA:
             raise StudyError(
                 f"With --all-local an organisation cannot be called {client.name!r}, "
                 "because a folder is; give it another name."

@@ -62,7 +62,7 @@ def check(kit: Path, data: Path) -> Checked:
         {client.name: client.public_key for client in own.file.clients},
         own.file.study.key_epoch,
     )
-    certificate = _certificate(own)
+    certificate = check_certificate(own)
     table = _table(own, data)
     return Checked(
         own.client.name,
@@ -76,7 +76,13 @@ def check(kit: Path, data: Path) -> Checked:
     )
 
 
-def _certificate(own: ClientKit) -> x509.Certificate:
+def check_certificate(own: ClientKit) -> x509.Certificate:
+    """Return an organisation's certificate, if it is one and still valid.
+
+    Raises
+    ------
+    StudyError
+    """
     certificate = read_certificate(own.flare, "client")
     root = read_certificate(own.flare, "rootCA")
     name = tls.common_name(certificate)

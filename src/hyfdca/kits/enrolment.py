@@ -7,7 +7,6 @@ is the same organisation's, whichever way the file came.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -28,6 +27,7 @@ from hyfdca.kits.folders import (
     refuse_existing,
     write_secret,
 )
+from hyfdca.kits.names import check_site_name
 from hyfdca.study_error import StudyError
 
 TLS_FILE = "tls.key"
@@ -68,20 +68,6 @@ class OwnKeys:
 
     identity: Identity
     tls_key: rsa.RSAPrivateKey
-
-
-def check_site_name(name: str) -> None:
-    """Refuse a name that NVFlare would not take, or that is no name of a file.
-
-    Raises
-    ------
-    StudyError
-    """
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}", name):
-        raise StudyError(
-            f"Between machines the name {name!r} cannot be used; take up to 63 letters "
-            "without accents, digits, - and _, a letter or digit first."
-        )
 
 
 def enrol(name: str, folder: Path) -> Identity:

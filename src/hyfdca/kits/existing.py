@@ -16,7 +16,8 @@ from hyfdca.kits.folders import (
     refuse_existing,
 )
 from hyfdca.kits.installing import Installed
-from hyfdca.kits.policy import secure_client, secure_server
+from hyfdca.kits.names import check_names
+from hyfdca.kits.policy import write_policy
 from hyfdca.kits.provisioning import read_study
 from hyfdca.kits.startup import require_nvflare
 from hyfdca.study import parse
@@ -37,7 +38,9 @@ def install_client(flare: Path, study: Path, keys: Path, out: Path) -> Installed
     """
     require_nvflare()
     identity, content = read_identity(keys), read_study(study)
-    entry = kit.own_entry(parse(content, study), identity.public)
+    file = parse(content, study)
+    check_names(file)
+    entry = kit.own_entry(file, identity.public)
     name = _checked_name(flare, "client")
     if name != entry.name:
         raise StudyError(
@@ -48,7 +51,7 @@ def install_client(flare: Path, study: Path, keys: Path, out: Path) -> Installed
     with draft_of(out) as draft:
         new = draft / "kit"
         _copy(flare, new / kit.FLARE)
-        secure_client(new / kit.FLARE)
+        write_policy(new / kit.FLARE, "client")
         (new / kit.STUDY).write_bytes(content)
         write_identity(identity, new / kit.KEYS)
         move_new(new, out)
@@ -65,7 +68,7 @@ def install_server(flare: Path, admin: Path, study: Path, out: Path) -> Installe
     """
     require_nvflare()
     content = read_study(study)
-    parse(content, study)
+    check_names(parse(content, study))
     name = _checked_name(flare, "server")
     _checked_name(admin, "client")
     if tls.role(kit.read_certificate(admin, "client")) != "project_admin":
@@ -84,7 +87,7 @@ def install_server(flare: Path, admin: Path, study: Path, out: Path) -> Installe
         new = draft / "kit"
         _copy(flare, new / kit.FLARE)
         _copy(admin, new / kit.ADMIN)
-        secure_server(new / kit.FLARE, out / kit.STATE)
+        write_policy(new / kit.FLARE, "server", out / kit.FLARE)
         (new / kit.STUDY).write_bytes(content)
         move_new(new, out)
     return _installed(name, content, flare)

@@ -1,16 +1,19 @@
-"""A kit on disk: where its parts are, and whose it is."""
+"""A kit on disk: where its parts are, whose it is, and where its server is."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, ClassVar, Literal
 
+import msgspec
 from cryptography import x509
 
 from hyfdca.crypto.identity import Identity, PublicIdentity
 from hyfdca.key_files import read_identity
 from hyfdca.kits import tls
 from hyfdca.kits.folders import read_limited
+from hyfdca.kits.names import check_names
 from hyfdca.study import Client, StudyFile, parse
 from hyfdca.study_error import StudyError
 from hyfdca.study_identity import public_identities
@@ -18,68 +21,37 @@ from hyfdca.study_identity import public_identities
 STUDY, KEYS, FLARE, ADMIN = "study.toml", "keys", "flare", "admin"
 STATE, LOG, OUT = "state", "log", "out"
 
+Side = Literal["client", "server"]
+
 _MOST_BYTES = 1_000_000
 _REMEDY = "give the folder that hyfdca kit install wrote"
 _SERVER_REMEDY = "give the folder server that hyfdca provision wrote"
 
 
 @dataclass(frozen=True)
-class ClientKit:
-    """An organisation's kit: its study, its own entry there and its keys."""
+class Kit:
+    """Where things are; the folder may be moved between runs."""
 
     folder: Path
-    file: StudyFile
-    content: bytes
-    client: Client
-    identity: Identity
 
     @property
     def flare(self) -> Path:
-        """NVFlare's startup kit."""
-        return self.folder / FLARE
-
-    @property
-    def state(self) -> Path:
-        """Where the organisation keeps what it must remember."""
-        return self.folder / STATE
-
-    @property
-    def log(self) -> Path:
-        """Where it writes what happened."""
-        return self.folder / LOG
-
-    @property
-    def org(self) -> str:
-        """What NVFlare calls the organisation, for its command line."""
-        return tls.organisation(read_certificate(self.flare, "client"))
-
-
-@dataclass(frozen=True)
-class ServerKit:
-    """The coordinator's kit."""
-
-    folder: Path
-    file: StudyFile
-    content: bytes
-
-    @property
-    def flare(self) -> Path:
-        """NVFlare's startup kit."""
+        """NVFlare's startup kit, and where it works."""
         return self.folder / FLARE
 
     @property
     def admin(self) -> Path:
-        """The startup kit that submits jobs."""
+        """NVFlare's startup kit of whoever submits jobs; a server's only."""
         return self.folder / ADMIN
 
     @property
     def state(self) -> Path:
-        """Where the server keeps what it must remember, and NVFlare its jobs."""
+        """What is left of the study if everything is killed now."""
         return self.folder / STATE
 
     @property
     def log(self) -> Path:
-        """Where it writes what happened."""
+        """What was said, and what NVFlare's processes printed."""
         return self.folder / LOG
 
     @property
@@ -87,10 +59,78 @@ class ServerKit:
         """Where the model goes."""
         return self.folder / OUT
 
+    def make_folders(self) -> None:
+        """Make the folders that running needs, for the owner alone."""
+        for own in (
+            self.state,
+            self.log,
+            self.flare / "local",
+            self.flare / "transfer",
+        ):
+            own.mkdir(mode=0o700, exist_ok=True)
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Who a startup kit belongs to and where the server is, as NVFlare has it."""
+
+    name: str
+    organisation: str
+    address: str  # host:port
+
+
+@dataclass(frozen=True)
+class StudyKit(Kit):
+    """A kit whose study file was read.
+
+    Parameters
+    ----------
+    content : bytes
+        The study file, to the byte: that is what everybody compares.
+    """
+
+    side: ClassVar[Side]
+
+    file: StudyFile
+    content: bytes
+
     @property
-    def org(self) -> str:
-        """What NVFlare calls the coordinator, for its command line."""
-        return tls.organisation(read_certificate(self.flare, "server"))
+    def names(self) -> tuple[str, ...]:
+        """The study's organisations by rank; each is a site of NVFlare."""
+        return tuple(client.name for client in self.file.clients)
+
+    @property
+    def owner(self) -> Owner:
+        """Who NVFlare takes the owner for.
+
+        Raises
+        ------
+        StudyError
+        """
+        certificate = read_certificate(self.flare, self.side)
+        settings = read_settings(self.flare / "startup" / f"fed_{self.side}.json")
+        return Owner(
+            tls.common_name(certificate),
+            tls.organisation(certificate),
+            settings["servers"][0]["service"]["target"],
+        )
+
+
+@dataclass(frozen=True)
+class ClientKit(StudyKit):
+    """An organisation's kit: its study, its own entry there and its keys."""
+
+    side = "client"
+
+    client: Client
+    identity: Identity
+
+
+@dataclass(frozen=True)
+class ServerKit(StudyKit):
+    """The coordinator's kit."""
+
+    side = "server"
 
     @property
     def admin_name(self) -> str:
@@ -104,13 +144,15 @@ def read_server_kit(folder: Path) -> ServerKit:
     Raises
     ------
     StudyError
-        If parts are missing.
+        If parts are missing, or organisations have names that NVFlare does not take.
     """
-    content = read_limited(folder / STUDY, _MOST_BYTES, _SERVER_REMEDY)
-    for path in (folder / FLARE, folder / ADMIN):
-        if not (path / "startup").is_dir():
-            raise StudyError(f"There is no startup kit {path}; {_SERVER_REMEDY}.")
-    return ServerKit(folder, parse(content, folder / STUDY), content)
+    file, content = _read_study(folder, _SERVER_REMEDY)
+    for place in (
+        f"{FLARE}/startup/fed_server.json",
+        f"{ADMIN}/startup/fed_admin.json",
+    ):
+        _require(folder / place, _SERVER_REMEDY)
+    return ServerKit(folder.resolve(), file, content)
 
 
 def read_client_kit(folder: Path) -> ClientKit:
@@ -121,11 +163,26 @@ def read_client_kit(folder: Path) -> ClientKit:
     StudyError
         If parts are missing or do not belong together.
     """
-    path = folder / STUDY
-    content = read_limited(path, _MOST_BYTES, _REMEDY)
-    file = parse(content, path)
+    file, content = _read_study(folder, _REMEDY)
     identity = read_identity(folder / KEYS)
-    return ClientKit(folder, file, content, own_entry(file, identity.public), identity)
+    _require(folder / FLARE / "startup" / "fed_client.json", _REMEDY)
+    own = own_entry(file, identity.public)
+    return ClientKit(folder.resolve(), file, content, own, identity)
+
+
+def _read_study(folder: Path, remedy: str) -> tuple[StudyFile, bytes]:
+    path = folder / STUDY
+    content = read_limited(path, _MOST_BYTES, remedy)
+    file = parse(content, path)
+    check_names(file)
+    return file, content
+
+
+def _require(path: Path, remedy: str) -> None:
+    if not path.is_file():
+        raise StudyError(
+            f"There is no startup kit {path.parents[1]} with {path.name}; {remedy}."
+        )
 
 
 def own_entry(file: StudyFile, public: PublicIdentity) -> Client:
@@ -157,3 +214,16 @@ def read_certificate(flare: Path, base: str) -> x509.Certificate:
     path = flare / "startup" / f"{base}.{ending}"
     content = read_limited(path, _MOST_BYTES, _REMEDY)
     return tls.load_certificate(content.decode("ascii", errors="replace"), str(path))
+
+
+def read_settings(path: Path) -> Any:
+    """Return what NVFlare wrote into a file of a startup kit.
+
+    Raises
+    ------
+    StudyError
+    """
+    try:
+        return msgspec.json.decode(read_limited(path, _MOST_BYTES, _REMEDY))
+    except msgspec.MsgspecError:
+        raise StudyError(f"Cannot read {path}; make the startup kit anew.") from None

@@ -1,6 +1,8 @@
-"""What a site lets the server's jobs do: run hyfdca with settings, and nothing else.
+"""What a site lets NVFlare do: run hyfdca with settings, and nothing else.
 
-All of it is in the kit's own ``local`` folder, which no job can write to.
+All of it is in ``local`` of the startup kit, which no job can write to. It is written
+when a kit is made and anew at every start, whatever was there: a kit may come from
+elsewhere, and nobody else says what runs on an organisation's machine.
 """
 
 from __future__ import annotations
@@ -9,108 +11,171 @@ import json
 from pathlib import Path
 from typing import Any
 
+from hyfdca.kits.kit import Side
 from hyfdca.study_error import StudyError
+from hyfdca.whole_files import OWNER_ONLY, write_whole
 
-# A prefix ends with its dot, or "hyfdca.flare_evil" would pass. Not all of hyfdca:
-# NVFlare calls whatever it finds at a path, functions too, with arguments of the job.
+# Jobs name classes; of these alone one is made. Not all of hyfdca: NVFlare calls
+# whatever it finds at a path, functions too, with arguments of the job.
 CLASS_ALLOW_LIST = (
-    "hyfdca.flare.",
-    "nvflare.app_common.logging.",
-    "nvflare.app_common.widgets.",
+    "hyfdca.flare.controller.StudyController",
+    "hyfdca.flare.executor.StudyExecutor",
 )
 
-_VALIDATOR = {"path": "hyfdca.kits.guard.SettingsOnly", "args": {}}
-_COMPONENT = {"id": "hyfdca_guard", "path": "hyfdca.kits.guard.JobsOnly", "args": {}}
-
+# Of NVFlare's rights all that a study needs: to start, follow and end jobs. No code in
+# jobs, no looking into folders. Only of whoever the coordinator's kit submits jobs as.
+_SUBMITTER = "project_admin"
 _RIGHTS = {
     "submit_job": "any",
     "manage_job": "any",
-    "download_job": "any",
     "view": "any",
     "clone_job": "none",
+    "download_job": "none",
     "shell_commands": "none",
     "byoc": "none",
     "server-predeployed-flwr": "none",
 }
 
+# To the output alone, which hyfdca keeps and bounds; NVFlare's own would be five files
+# a process, of up to 200 MB each.
+_LOGGING: dict[str, Any] = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {
+        "plain": {
+            "()": "nvflare.fuel.utils.log_utils.BaseFormatter",
+            "fmt": "%(asctime)s - %(name)s - %(levelname)s - %(fl_ctx)s - %(message)s",
+        }
+    },
+    "handlers": {
+        "output": {
+            "class": "logging.StreamHandler",
+            "formatter": "plain",
+            "stream": "ext://sys.stdout",
+        }
+    },
+    "loggers": {"root": {"level": "INFO", "handlers": ["output"]}},
+}
 
-def secure_client(flare: Path) -> None:
-    """Write the strict settings of a client's startup kit, whatever they were.
+_HEARTBEAT_TIMEOUT = 30  # seconds; NVFlare's own is ten minutes
+_MOST_CLIENTS = 10_000
+
+
+def write_policy(flare: Path, side: Side, home: Path | None = None) -> None:
+    """Write the strict settings of a startup kit, whatever they were.
+
+    Parameters
+    ----------
+    home : Path, optional
+        Where the startup kit will be used, if not where it is: NVFlare wants absolute
+        paths.
 
     Raises
     ------
     StudyError
+        If they cannot be written.
     """
-    # An organisation decides itself when its client stops or starts anew.
-    _secure(flare / "local", _client_resources(flare), operate="none")
-
-
-def secure_server(flare: Path, state: Path) -> None:
-    """Write the strict settings of the server's startup kit, whatever they were.
-
-    Its jobs are stored below ``state``, which NVFlare wants as an absolute path: call
-    this again where a kit was moved to.
-
-    Raises
-    ------
-    StudyError
-    """
-    resources = _strict_resources(flare)
-    _store_below(resources, state.absolute())
-    _secure(flare / "local", resources, operate="any")
+    try:
+        for name, content in policy(side, home or flare).items():
+            text = json.dumps(content, indent=2) + "\n"
+            write_whole(flare / "local" / name, text.encode(), OWNER_ONLY)
+    except OSError as error:
+        raise StudyError(
+            f"Cannot write to {flare / 'local'} ({error.strerror}); make the startup "
+            "kit anew."
+        ) from None
 
 
 def is_strict_client(flare: Path) -> bool:
     """Return whether a client's settings are as strict as they were written."""
-    return _client_resources(flare) == _read_json(flare / "local" / "resources.json")
+    strict = policy("client", flare)
+    try:
+        found = {n: json.loads((flare / "local" / n).read_bytes()) for n in strict}
+    except (OSError, ValueError):
+        return False
+    return found == strict
 
 
-def _client_resources(flare: Path) -> dict[str, Any]:
-    resources = _strict_resources(flare)
-    others = [c for c in resources["components"] if c["id"] != _COMPONENT["id"]]
-    return resources | {"components": [*others, _COMPONENT]}
-
-
-def _strict_resources(flare: Path) -> dict[str, Any]:
-    return _read_json(flare / "local" / "resources.json") | {
-        "class_list_enforcement_mode": "enforce",
-        "class_allow_list": list(CLASS_ALLOW_LIST),
-        "app_validator": _VALIDATOR,
-        "allow_log_streaming": False,
+def policy(side: Side, flare: Path) -> dict[str, dict[str, Any]]:
+    """Return the settings of a startup kit that is used at a place, by file name."""
+    return {
+        "resources.json": _resources(side, flare),
+        "authorization.json": _authorization(side),
+        "log_config.json": _LOGGING,
     }
 
 
-def _secure(local: Path, resources: dict[str, Any], operate: str) -> None:
-    rights = {"project_admin": {**_RIGHTS, "operate": operate}}
-    policy = {"format_version": "1.0", "permissions": rights}
-    _write_json(local / "resources.json", resources)
-    _write_json(local / "authorization.json", policy)
+def _resources(side: Side, flare: Path) -> dict[str, Any]:
+    """Return what NVFlare makes of a site, and what it takes of jobs."""
+    own = _server(flare.absolute()) if side == "server" else _client()
+    return {
+        "format_version": 2,
+        "class_list_enforcement_mode": "enforce",
+        "class_allow_list": list(CLASS_ALLOW_LIST),
+        "app_validator": {"path": "hyfdca.kits.guard.SettingsOnly", "args": {}},
+        "allow_log_streaming": False,
+        **own,
+    }
 
 
-def _store_below(resources: dict[str, Any], state: Path) -> None:
-    """Keep jobs and snapshots in the kit; NVFlare's own choice is shared by all."""
-    storage = resources["snapshot_persistor"]["args"]["storage"]["args"]
-    storage["root_dir"] = str(state / "snapshots")
-    for component in resources["components"]:
-        if component["id"] == "job_manager":
-            component["args"]["uri_root"] = str(state / "jobs")
+def _authorization(side: Side) -> dict[str, Any]:
+    # An organisation decides itself when its client stops or starts anew; on the
+    # server its operator is the one who submits.
+    operate = "any" if side == "server" else "none"
+    rights = {_SUBMITTER: {**_RIGHTS, "operate": operate}}
+    return {"format_version": "1.0", "permissions": rights}
 
 
-def _read_json(path: Path) -> dict[str, Any]:
-    """Return the settings of a file, or of NVFlare's own where there is none."""
-    default = path.with_name(f"{path.name}.default")
-    chosen = path if path.exists() else default
-    try:
-        content = json.loads(chosen.read_bytes())
-    except (OSError, ValueError):
-        content = None
-    if not isinstance(content, dict):
-        raise StudyError(f"Cannot read {chosen}; make the startup kit anew.")
-    return content
+def _client() -> dict[str, Any]:
+    managers = "nvflare.app_common.resource_managers.gpu_resource_manager"
+    consumers = "nvflare.app_common.resource_consumers.gpu_resource_consumer"
+    no_gpu = {"num_of_gpus": 0, "mem_per_gpu_in_GiB": 0}
+    return {
+        "client": {"retry_timeout": 30, "compression": "Gzip"},
+        "components": [
+            _component("resource_manager", f"{managers}.GPUResourceManager", no_gpu),
+            _component("resource_consumer", f"{consumers}.GPUResourceConsumer"),
+            _component("process_launcher", "hyfdca.flare.launcher.ClientLauncher"),
+            _component("visitor", "hyfdca.flare.doorman.Visitor"),
+            _component("hyfdca_guard", "hyfdca.kits.guard.JobsOnly"),
+        ],
+    }
 
 
-def _write_json(path: Path, content: dict[str, Any]) -> None:
-    draft = path.with_name(f".{path.name}.part")
-    draft.write_text(json.dumps(content, indent=2) + "\n")
-    draft.chmod(0o600)
-    draft.replace(path)
+def _server(flare: Path) -> dict[str, Any]:
+    # NVFlare's defaults keep jobs and snapshots of all servers of a machine in one
+    # folder under /tmp, and start what they find there.
+    store = "nvflare.app_common.storages.filesystem_storage.FilesystemStorage"
+    persistor = "nvflare.app_common.state_persistors.storage_state_persistor"
+    scheduler = "nvflare.app_common.job_schedulers.job_scheduler.DefaultJobScheduler"
+    manager = "nvflare.apis.impl.job_def_manager.SimpleJobDefManager"
+    jobs = {"uri_root": str(flare / "jobs"), "job_store_id": "job_store"}
+    snapshots = {"root_dir": str(flare / "snapshots"), "uri_root": "/"}
+    return {
+        "servers": [
+            {
+                "admin_storage": "transfer",
+                "max_num_clients": _MOST_CLIENTS,
+                "heart_beat_timeout": _HEARTBEAT_TIMEOUT,
+                "download_job_url": "http://localhost/",
+                "admin_timeout": 10.0,
+            }
+        ],
+        "snapshot_persistor": {
+            "path": f"{persistor}.StorageStatePersistor",
+            "args": {"uri_root": "/", "storage": {"path": store, "args": snapshots}},
+        },
+        "components": [
+            _component("job_scheduler", scheduler, {"max_jobs": 1}),
+            _component("job_manager", manager, jobs),
+            {"id": "job_store", "path": store},
+            _component("process_launcher", "hyfdca.flare.launcher.ServerLauncher"),
+            _component("doorman", "hyfdca.flare.doorman.Doorman"),
+        ],
+    }
+
+
+def _component(
+    name: str, path: str, arguments: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    return {"id": name, "path": path, "args": arguments or {}}

@@ -15,10 +15,10 @@ from hyfdca.kits.authority import (
 from hyfdca.kits.enrolment import (
     REQUEST_ENDING,
     Applicant,
-    check_site_name,
     read_request,
 )
 from hyfdca.kits.folders import draft_of, move_new, read_limited, refuse_existing
+from hyfdca.kits.names import check_names
 from hyfdca.kits.package import MOST_STUDY_BYTES, PACKAGE_ENDING, package_content
 from hyfdca.kits.startup import require_nvflare
 from hyfdca.kits.writing import write_server_kit
@@ -95,24 +95,6 @@ def summary(
         tls.fingerprint(authority.root),
         folder,
     )
-
-
-def check_names(file: StudyFile) -> None:
-    """Refuse names that NVFlare could not tell apart, or not take.
-
-    Raises
-    ------
-    StudyError
-    """
-    taken = {file.server.name.lower(): "the server"}
-    for client in file.clients:
-        check_site_name(client.name)
-        other = taken.setdefault(client.name.lower(), repr(client.name))
-        if other != repr(client.name):
-            raise StudyError(
-                f"The name {client.name!r} differs from that of {other} in small and "
-                "capital letters at most; change one."
-            )
 
 
 def _applicants(file: StudyFile, folder: Path) -> list[Applicant]:

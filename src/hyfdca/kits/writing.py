@@ -12,7 +12,7 @@ from hyfdca.crypto.identity import Identity
 from hyfdca.key_files import write_identity
 from hyfdca.kits import kit, tls
 from hyfdca.kits.authority import Authority
-from hyfdca.kits.policy import secure_client, secure_server
+from hyfdca.kits.policy import write_policy
 from hyfdca.kits.startup import ADMIN, LOCALHOST, Credentials, write_startup
 from hyfdca.study import Server
 
@@ -30,7 +30,7 @@ def write_client_kit(
     (folder / kit.STUDY).write_bytes(study)
     write_identity(identity, folder / kit.KEYS)
     write_startup(folder / kit.FLARE, "client", name, server, credentials)
-    secure_client(folder / kit.FLARE)
+    write_policy(folder / kit.FLARE, "client")
 
 
 def write_server_kit(
@@ -52,7 +52,7 @@ def write_server_kit(
     # The server submits its job to itself.
     here = msgspec.structs.replace(server, host=LOCALHOST)
     write_startup(folder / kit.ADMIN, "admin", ADMIN, here, own)
-    secure_server(folder / kit.FLARE, final / kit.STATE)
+    write_policy(folder / kit.FLARE, "server", final / kit.FLARE)
 
 
 def credentials_of(
