@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from enum import StrEnum
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -16,6 +17,7 @@ from hyfdca.audit.display import show_audit
 from hyfdca.audit.report import audit_folder
 from hyfdca.bench.crypto import SECONDS, compare
 from hyfdca.bench.display import MeasuringDisplay, comparison_table, missing_message
+from hyfdca.cli_panels import BETWEEN_MACHINES, LOOK, ONE_MACHINE
 from hyfdca.cli_predict import predict
 from hyfdca.crypto.identity import Identity
 from hyfdca.demo import run_demo
@@ -35,14 +37,22 @@ app = typer.Typer(
 )
 
 bench = typer.Typer(help="Measure what things cost here.", no_args_is_help=True)
-app.add_typer(bench, name="bench")
+app.add_typer(bench, name="bench", rich_help_panel=LOOK)
 keys_app = typer.Typer(help="An organisation's own keys.", no_args_is_help=True)
 study_app = typer.Typer(help="What a study file says.", no_args_is_help=True)
-app.add_typer(keys_app, name="keys")
-app.add_typer(study_app, name="study")
-app.command()(predict)
+app.add_typer(keys_app, name="keys", rich_help_panel=BETWEEN_MACHINES)
+app.add_typer(study_app, name="study", rich_help_panel=BETWEEN_MACHINES)
+app.command(rich_help_panel=ONE_MACHINE)(predict)
 cli_kits.add_commands(app)
 cli_flare.add_commands(app)
+
+
+class Engine(StrEnum):
+    """What carries messages in a demonstration."""
+
+    INPROCESS = "inprocess"
+    NVFLARE = "nvflare"
+
 
 Out = Annotated[Path | None, typer.Option("--out", help="Folder to write to.")]
 
@@ -56,17 +66,29 @@ _NOT_CLEAN, _BAD_INPUT, _INTERRUPTED = 1, 2, 130
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
 
-@app.command()
-def demo(out: Out = None) -> None:
+@app.command(rich_help_panel=ONE_MACHINE)
+def demo(
+    out: Out = None,
+    engine: Annotated[
+        Engine,
+        typer.Option(
+            help="In one process, or as between machines: a server and clients of "
+            "NVFlare in processes of their own."
+        ),
+    ] = Engine.INPROCESS,
+) -> None:
     """Train three hospitals on one machine and compare with pooling their data."""
     console, folder = Console(), out or Path("demo-out")
-    with RoundsDisplay(console) as display:
-        outcome = run_demo(folder, display)
-    show(console, outcome)
+    if engine is Engine.NVFLARE:
+        show(console, cli_flare.demonstrate(folder, console))
+    else:
+        with RoundsDisplay(console) as display:
+            outcome = run_demo(folder, display)
+        show(console, outcome.summary())
     console.print(f"Written to {folder}", soft_wrap=True, markup=False)
 
 
-@app.command()
+@app.command(rich_help_panel=ONE_MACHINE)
 def train(
     study: Annotated[Path, typer.Argument(help="The study file (TOML).")],
     out: Out = None,
@@ -87,11 +109,11 @@ def train(
     recorded = record_client or ([] if record else None)
     with RoundsDisplay(console) as display:
         outcome = train_file(study, folder, display, recorded)
-    show(console, outcome)
+    show(console, outcome.summary())
     console.print(f"Written to {folder}", soft_wrap=True, markup=False)
 
 
-@app.command()
+@app.command(rich_help_panel=LOOK)
 def audit(
     run_dir: Annotated[Path, typer.Argument(help="Folder of a recorded run.")],
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,

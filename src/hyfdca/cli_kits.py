@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from hyfdca.cli_panels import BETWEEN_MACHINES
 from hyfdca.kits.all_local import provision_all
 from hyfdca.kits.checking import check
 from hyfdca.kits.display import say, show_checked, show_fingerprints
@@ -26,10 +27,10 @@ kit_app = typer.Typer(help="What a party needs to take part.", no_args_is_help=T
 
 def add_commands(app: typer.Typer) -> None:
     """Add the commands of kits to the command line."""
-    app.command("enrol")(enrol_here)
-    app.command("provision")(provision_study)
-    app.command("check")(check_data)
-    app.add_typer(kit_app, name="kit")
+    app.command("enrol", rich_help_panel=BETWEEN_MACHINES)(enrol_here)
+    app.command("provision", rich_help_panel=BETWEEN_MACHINES)(provision_study)
+    app.add_typer(kit_app, name="kit", rich_help_panel=BETWEEN_MACHINES)
+    app.command("check", rich_help_panel=BETWEEN_MACHINES)(check_data)
 
 
 def enrol_here(

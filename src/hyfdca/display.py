@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from hyfdca.outcome import Outcome
+from hyfdca.consortium import Consortium
+from hyfdca.outcome import Summary
 from hyfdca.rounds import RoundReport
 from hyfdca.run import Run
 
@@ -78,20 +79,19 @@ class RoundsDisplay:
             self._console.print(f"round {round_number}: certified gap {gap:.1e}")
 
 
-def show(console: Console, outcome: Outcome) -> None:
+def show(console: Console, summary: Summary) -> None:
     """Print what came out, and who held what."""
-    console.print(_results(outcome))
-    console.print(_holders(outcome))
+    console.print(_results(summary.name, summary.result))
+    console.print(_holders(summary.consortium))
 
 
-def _results(outcome: Outcome) -> Table:
-    result = outcome.result()
-    title = escape(outcome.run.study.name)
-    table = Table(title=title, title_justify="left", show_header=False)
+def _results(name: str, result: dict[str, Any]) -> Table:
+    table = Table(title=escape(name), title_justify="left", show_header=False)
     table.add_column(style="bold")
     table.add_column(justify="right")
-    if outcome.relative_loss is not None:
-        table.add_row("loss above the pooled optimum", f"{outcome.relative_loss:.3%}")
+    if result["relative_loss"] is not None:
+        above = f"{result['relative_loss']:.3%}"
+        table.add_row("loss above the pooled optimum", above)
     table.add_row("certified relative gap", f"{result['relative_gap']:.2e}")
     if result["accuracy"] is not None:
         table.add_row("accuracy on the training rows", f"{result['accuracy']:.1%}")
@@ -109,13 +109,12 @@ def _results(outcome: Outcome) -> Table:
     for kind, scheme in picked.items():
         table.add_row(f"  {kind}, by bytes", scheme)
     table.add_row("seconds", f"{result['seconds']:.2f}")
-    if outcome.warning:
-        table.caption, table.caption_style = escape(outcome.warning), "bold yellow"
+    if "warning" in result:
+        table.caption, table.caption_style = escape(result["warning"]), "bold yellow"
     return table
 
 
-def _holders(outcome: Outcome) -> Table:
-    consortium = outcome.run.consortium
+def _holders(consortium: Consortium) -> Table:
     partition = consortium.partition
     table = Table(title="Who held what", title_justify="left")
     table.add_column("organisation", style="bold")

@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 
 from hyfdca.algorithms.certificate import Certificate
+from hyfdca.consortium import Consortium
 from hyfdca.figures import Convergence, draw_convergence
 from hyfdca.local_study import prepare
 from hyfdca.losses import FloatArray
@@ -36,6 +37,8 @@ from hyfdca.study_error import StudyError
 from hyfdca.whole_files import forget, write_draft
 
 Watcher = Callable[[Run, RoundReport], None]
+
+RESULT = "result.json"
 
 _TRAFFIC = ("round_trips", "search_round_trips", "bytes_up", "bytes_down")
 
@@ -122,6 +125,10 @@ class Outcome:
         }
         return result if self.warning is None else {**result, "warning": self.warning}
 
+    def summary(self) -> Summary:
+        """Return what people are shown."""
+        return Summary(self.run.study.name, self.result(), self.run.consortium)
+
     def model(self) -> ModelFile:
         """Return the model of ``model.json``, which ``model_file`` describes."""
         run, study = self.run, self.run.study
@@ -177,10 +184,25 @@ class Outcome:
             folder,
             {
                 "model.json": as_bytes(self.model()),
-                "result.json": _as_json(self.result()),
+                RESULT: as_json(self.result()),
                 "convergence.png": draw_convergence(figure),
             },
         )
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What people are shown of a trained study.
+
+    Parameters
+    ----------
+    result : dict
+        The numbers of ``result.json``.
+    """
+
+    name: str
+    result: dict[str, Any]
+    consortium: Consortium
 
 
 def train(run: Run, watch: Watcher) -> Outcome:
@@ -281,5 +303,6 @@ def write_files(folder: Path, contents: Mapping[str, bytes]) -> None:
         ) from None
 
 
-def _as_json(content: dict[str, Any]) -> bytes:
+def as_json(content: dict[str, Any]) -> bytes:
+    """Return numbers as a file has them that people may read."""
     return msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n"

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 import threading
+import time
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from rich.console import Console
+from rich.console import Console, ConsoleRenderable
 from rich.live import Live
-from rich.markup import escape
+from rich.progress_bar import ProgressBar
+from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
@@ -20,6 +22,8 @@ from hyfdca.flare.status import Status, forget_status, read_status
 _LOOK_EVERY = 0.5  # seconds
 _SMALLEST = 1e-12  # stands for a gap or a tolerance of zero
 _LEADING = (1, 2, 5)  # a file gets a line at rounds 1, 2, 5, 10, 20, 50, ...
+_FEWEST_GAPS = 3  # that make a trend
+_BAR_WIDTH = 30
 
 
 class StudyDisplay:
@@ -30,10 +34,19 @@ class StudyDisplay:
 
     def __init__(self, console: Console, state: Path) -> None:
         self._console, self._state = console, state
-        self._live = Live(console=console, auto_refresh=False, transient=True)
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
-        self._n_told, self._last_round = 0, 0
+        self._spinner = Spinner("dots", "starting NVFlare", style="bold")
+        self._seen: Status | None = None
+        self._status: Status | None = None  # none while something else is shown
+        self._told, self._last_round, self._first_gap = ("", 0), 0, 0.0
+        self._started = time.monotonic()
+        self._live = Live(
+            console=console,
+            refresh_per_second=8,  # of the spinner; the table changes less often
+            transient=True,
+            get_renderable=self._shown,
+        )
 
     def __enter__(self) -> Self:
         forget_status(self._state)
@@ -56,7 +69,19 @@ class StudyDisplay:
 
     def tell(self, sentence: str) -> None:
         """Say something, above what is live."""
-        self._console.print(Text(sentence), soft_wrap=True)
+        # A file's reader folds lines; on a terminal words stay whole.
+        self._console.print(Text(sentence), soft_wrap=not self._console.is_terminal)
+
+    def doing(self, what: str) -> None:
+        """Show what takes a while before there are rounds, or after."""
+        self._status = None
+        self._spinner.update(text=what)
+
+    def _shown(self) -> ConsoleRenderable:
+        if self._status is None:
+            return self._spinner
+        elapsed = time.monotonic() - self._started
+        return status_table(self._status, self._first_gap, elapsed)
 
     def _watch(self) -> None:
         while not self._is_over.wait(_LOOK_EVERY):
@@ -64,15 +89,23 @@ class StudyDisplay:
 
     def _look(self) -> None:
         status = read_status(self._state)
-        if status is None:
+        if status is None or status == self._seen:
             return
-        for sentence in status.sentences[self._n_told :]:
-            self.tell(sentence)
-        self._n_told = len(status.sentences)
-        if self._console.is_terminal:
-            self._live.update(status_table(status), refresh=True)
-        else:
+        self._seen = status
+        self._tell_new(status)
+        if status.round or status.present:
+            self._status = status
+            self._first_gap = max(self._first_gap, status.gap or 0.0)
+        if not self._console.is_terminal:
             self._say(status)
+
+    def _tell_new(self, status: Status) -> None:
+        """Tell what was not told yet; each job process counts from one."""
+        writer, number = self._told
+        n_new = status.n_sentences - (number if writer == status.writer else 0)
+        for sentence in status.sentences[-n_new:] if n_new > 0 else ():
+            self.tell(sentence)
+        self._told = status.writer, status.n_sentences
 
     def _say(self, status: Status) -> None:
         """Print a line for rounds worth one, if there was one since the last look."""
@@ -83,21 +116,36 @@ class StudyDisplay:
             self.tell(f"round {status.round}: certified gap {gap}")
 
 
-def status_table(status: Status) -> Table:
-    """Return a status for people."""
-    table = Table(show_header=False, box=None, pad_edge=False)
+def status_table(status: Status, first_gap: float, elapsed: float) -> Table:
+    """Return a status for people.
+
+    Parameters
+    ----------
+    first_gap : float
+        From which the bar starts; it is full when the gap is at the tolerance.
+    elapsed : float
+        Seconds since whoever looks began to.
+    """
+    table = Table.grid(padding=(0, 2))
     table.add_column(style="bold")
     table.add_column()
     table.add_row("round", f"{status.round:,} of at most {status.max_rounds:,}")
-    if status.gap is not None:
-        table.add_row("certified gap", f"{status.gap:.1e} → {status.tolerance:.0e}")
-    table.add_row("there", escape(", ".join(status.present)) or "-")
+    table.add_row("certified gap", _gap(status, first_gap))
+    table.add_row("there", Text(", ".join(status.present) or "nobody yet"))
     if status.missing:
-        table.add_row("missing", escape(", ".join(status.missing)), style="yellow")
+        table.add_row("missing", Text(", ".join(status.missing)), style="yellow")
     up, down = readable_size(status.bytes_up), readable_size(status.bytes_down)
-    table.add_row("sent", f"{up} up, {down} down")
-    table.add_row("time", f"{_duration(status.seconds)}{_left(status)}")
+    table.add_row("sent", f"{up} to the server, {down} to organisations")
+    table.add_row("time", f"{_duration(elapsed)}{_left(status)}")
     return table
+
+
+def share_done(gap: float, first_gap: float, tolerance: float) -> float:
+    """Return how far a gap has fallen, on a logarithmic scale."""
+    gap, first, goal = (max(g, _SMALLEST) for g in (gap, first_gap, tolerance))
+    if first <= goal:
+        return 1.0
+    return min(max(math.log(first / gap) / math.log(first / goal), 0.0), 1.0)
 
 
 def seconds_left(status: Status) -> float | None:
@@ -105,7 +153,7 @@ def seconds_left(status: Status) -> float | None:
 
     It falls by about the same factor a second; none where it does not fall.
     """
-    if len(status.gaps) < 3:
+    if len(status.gaps) < _FEWEST_GAPS:
         return None
     logs = [(s, math.log(max(gap, _SMALLEST))) for s, gap in status.gaps]
     n = len(logs)
@@ -117,6 +165,18 @@ def seconds_left(status: Status) -> float | None:
         return None
     to_fall = math.log(max(status.tolerance, _SMALLEST)) - logs[-1][1]
     return max(to_fall / slope, 0.0)
+
+
+def _gap(status: Status, first_gap: float) -> Table | str:
+    if status.gap is None:
+        return "not measured yet"
+    done = share_done(status.gap, first_gap, status.tolerance)
+    row = Table.grid(padding=(0, 2))
+    row.add_row(
+        f"{status.gap:.1e} → {status.tolerance:.0e}",
+        ProgressBar(total=1.0, completed=done, width=_BAR_WIDTH),
+    )
+    return row
 
 
 def _left(status: Status) -> str:

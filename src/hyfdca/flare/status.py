@@ -18,8 +18,10 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     ----------
     gaps : list of (float, float)
         The last certified relative gaps, each with the seconds since the start.
-    sentence : str
-        The last thing worth saying, with its number: others came before it.
+    sentences : list of str
+        The last things worth saying, of ``n_sentences`` that ``writer`` has said.
+    writer : str
+        Which process this is of: another one counts its sentences anew.
     """
 
     round: int = 0
@@ -32,6 +34,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     bytes_down: int = 0
     seconds: float = 0.0
     sentences: list[str] = []
+    n_sentences: int = 0
+    writer: str = ""
 
     @property
     def gap(self) -> float | None:

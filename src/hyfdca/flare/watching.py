@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import logging
 import math
+import secrets
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from hyfdca.attendance import Attendance
 from hyfdca.flare.status import Status, write_status
@@ -28,6 +31,7 @@ class ServerWatch:
         self._state, self._plan = state, plan
         self._started = time.monotonic()
         self._sentences: list[str] = []
+        self._n_sentences, self._writer = 0, secrets.token_hex(4)
         self._gaps: list[tuple[float, float]] = []
         self._status = Status(
             max_rounds=plan.training.max_rounds,
@@ -39,6 +43,7 @@ class ServerWatch:
         """Say something that people should know."""
         _log.info(sentence)
         self._sentences = [*self._sentences[1 - _SENTENCES_SHOWN :], sentence]
+        self._n_sentences += 1
         self._write(self._status)
 
     def show(self, attendance: Attendance, history: Sequence[dict[str, Any]]) -> None:
@@ -64,7 +69,13 @@ class ServerWatch:
 
     def _write(self, status: Status) -> None:
         self._status = status
-        write_status(self._state, _with_sentences(status, self._sentences))
+        said = msgspec.structs.replace(
+            status,
+            sentences=self._sentences,
+            n_sentences=self._n_sentences,
+            writer=self._writer,
+        )
+        write_status(self._state, said)
 
 
 class MemberWatch:
@@ -100,11 +111,6 @@ class MemberWatch:
             seconds=seconds,
         )
         write_status(self._state, status)
-
-
-def _with_sentences(status: Status, sentences: list[str]) -> Status:
-    fields = {name: getattr(status, name) for name in status.__struct_fields__}
-    return Status(**{**fields, "sentences": sentences})
 
 
 def _total(history: Sequence[dict[str, Any]], name: str) -> int:

@@ -1,0 +1,6 @@
+"""``python -m hyfdca`` is the command ``hyfdca``."""
+
+from hyfdca.cli import main
+
+if __name__ == "__main__":
+    main()
