@@ -42,7 +42,6 @@ keys_app = typer.Typer(help="An organisation's own keys.", no_args_is_help=True)
 study_app = typer.Typer(help="What a study file says.", no_args_is_help=True)
 app.add_typer(keys_app, name="keys", rich_help_panel=BETWEEN_MACHINES)
 app.add_typer(study_app, name="study", rich_help_panel=BETWEEN_MACHINES)
-app.command(rich_help_panel=ONE_MACHINE)(predict)
 cli_kits.add_commands(app)
 cli_flare.add_commands(app)
 
@@ -111,6 +110,9 @@ def train(
         outcome = train_file(study, folder, display, recorded)
     show(console, outcome.summary())
     console.print(f"Written to {folder}", soft_wrap=True, markup=False)
+
+
+app.command(rich_help_panel=ONE_MACHINE)(predict)
 
 
 @app.command(rich_help_panel=LOOK)

@@ -52,7 +52,9 @@ def run_flare_demo(folder: Path, console: Console) -> Summary:
         display.tell(_WHAT)
         display.doing("making keys and certificates of the server and three hospitals")
         _provision(work)
-        display.doing("starting the server, then the hospitals")
+        display.doing(
+            "processes start, then the hospitals match rows and agree on keys"
+        )
         with hospitals(work, folder) as present:
             run_server(work / SERVER, display.tell)
             present.wait()

@@ -36,7 +36,8 @@ class StudyDisplay:
         self._console, self._state = console, state
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
-        self._spinner = Spinner("dots", "starting NVFlare", style="bold")
+        self._spinner = Spinner("dots", style="bold")
+        self._doing = "no rounds yet"
         self._seen: Status | None = None
         self._status: Status | None = None  # none while something else is shown
         self._told, self._last_round, self._first_gap = ("", 0), 0, 0.0
@@ -75,12 +76,13 @@ class StudyDisplay:
     def doing(self, what: str) -> None:
         """Show what takes a while before there are rounds, or after."""
         self._status = None
-        self._spinner.update(text=what)
+        self._doing = what
 
     def _shown(self) -> ConsoleRenderable:
-        if self._status is None:
-            return self._spinner
         elapsed = time.monotonic() - self._started
+        if self._status is None:
+            self._spinner.update(text=f"{self._doing} ({_duration(elapsed)})")
+            return self._spinner
         return status_table(self._status, self._first_gap, elapsed)
 
     def _watch(self) -> None:
@@ -180,6 +182,8 @@ def _gap(status: Status, first_gap: float) -> Table | str:
 
 
 def _left(status: Status) -> str:
+    if status.gap is not None and status.gap <= status.tolerance:
+        return ", reached; everybody gets the model"
     left = seconds_left(status)
     return "" if left is None else f", about {_duration(left)} left by the trend"
 
