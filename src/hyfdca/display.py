@@ -81,11 +81,12 @@ class RoundsDisplay:
 
 def show(console: Console, summary: Summary) -> None:
     """Print what came out, and who held what."""
-    console.print(_results(summary.name, summary.result))
+    console.print(results_table(summary.name, summary.result))
     console.print(_holders(summary.consortium))
 
 
-def _results(name: str, result: dict[str, Any]) -> Table:
+def results_table(name: str, result: dict[str, Any]) -> Table:
+    """Return the numbers of ``result.json`` for people."""
     table = Table(title=escape(name), title_justify="left", show_header=False)
     table.add_column(style="bold")
     table.add_column(justify="right")

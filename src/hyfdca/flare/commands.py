@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
+import msgspec
 from rich.console import Console
 
+from hyfdca.display import results_table
 from hyfdca.flare.client import run_client
 from hyfdca.flare.display import StudyDisplay
-from hyfdca.flare.jobs import KEPT, MODEL
+from hyfdca.flare.jobs import KEPT, MODEL, RESULT
 from hyfdca.flare.supervisor import Terms, run_server
 from hyfdca.kits.kit import ServerKit, read_client_kit, read_server_kit
 from hyfdca.runtimes.archive import Archive
@@ -34,6 +36,8 @@ def serve_study(folder: Path, console: Console, how: How) -> None:
     terms = Terms(quorum=None if plan.quorum == len(plan.names) else plan.quorum)
     with StudyDisplay(console, kit.state) as display:
         run_server(folder, display.tell, terms)
+    result = msgspec.json.decode((kit.out / RESULT).read_bytes())
+    console.print(results_table(kit.file.study.name, result))
     console.print(f"Written to {kit.out}", soft_wrap=True, markup=False)
 
 

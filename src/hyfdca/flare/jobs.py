@@ -28,7 +28,7 @@ from hyfdca.study import plan_of, table_of
 from hyfdca.study_error import StudyError
 from hyfdca.study_identity import make_roster, study_hash
 
-MODEL = "model.json"
+MODEL, RESULT = "model.json", "result.json"
 KEPT = "kept"  # the folder of a kit's state with what rounds leave behind
 
 _HELLO_TIMEOUT = 3.0  # seconds; who is busy with something else is called again
