@@ -11,7 +11,9 @@ import sys
 
 import pytest
 
+from hyfdca.kits import tls
 from hyfdca.kits.all_local import provision_all
+from hyfdca.kits.authority import read_authority
 from hyfdca.kits.installing import install
 from hyfdca.kits.provisioning import provision
 from hyfdca.kits.startup import ADMIN, ORG
@@ -118,13 +120,26 @@ def write_job(folder, path, code=False):
     return folder
 
 
-def test_kits_meet_and_refuse_code(enrolled, tmp_path):
-    """Kits of separate machines register; code, classes and commands do not run."""
+def submit_as(role, kits):
+    """Have the coordinator submit jobs with another role: its root can issue any."""
+    startup, key = kits / "server/admin/startup", tls.new_key()
+    shown = read_authority(kits / "ca").issue(ADMIN, role, key.public_key())
+    (startup / "client.key").write_bytes(tls.key_pem(key))
+    (startup / "client.crt").write_text(tls.certificate_pem(shown))
+
+
+@pytest.mark.parametrize("role", ["project_admin", "super"])
+def test_kits_meet_and_refuse_code(enrolled, tmp_path, role):
+    """Kits of separate machines register; code, classes and commands do not run.
+
+    NVFlare lets the role "super" do everything; the guards do not ask for roles.
+    """
     enrolled.write_study(*NAMES, server=f"port = {free_port()}")
     provision(enrolled.study, enrolled.requests, enrolled.kits, None)
     package, kit = enrolled.kits / "north.package.json", enrolled.kit("north")
     install(package, enrolled.keys("north"), kit)
     server = enrolled.kits / "server"
+    submit_as(role, enrolled.kits)
     jobs = [
         write_job(tmp_path / "code", "hyfdca.flare.Nothing", code=True),
         write_job(tmp_path / "class", "nvflare.app_common.workflows.fedavg.FedAvg"),

@@ -77,6 +77,8 @@ class StudyDisplay:
         """Show what takes a while before there are rounds, or after."""
         self._status = None
         self._doing = what
+        if self._live.is_started:
+            self._live.refresh()
 
     def _shown(self) -> ConsoleRenderable:
         elapsed = time.monotonic() - self._started

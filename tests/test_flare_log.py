@@ -1,0 +1,83 @@
+"""The log of a kit: what was said, with the time, and not without end."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from hyfdca.flare import log as log_module
+from hyfdca.flare.log import begin_anew, written_down
+from hyfdca.kits.kit import Kit
+from hyfdca.study_error import StudyError
+
+
+@pytest.fixture
+def kit(tmp_path: Path) -> Kit:
+    (tmp_path / "log").mkdir()
+    return Kit(tmp_path)
+
+
+def lines(kit: Kit) -> list[str]:
+    """Return what was written, each line without its time, which must be there."""
+    found = []
+    for line in (kit.log / "hyfdca.log").read_text("utf-8").splitlines():
+        match = re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} - (.*)", line)
+        assert match, line
+        found.append(match[1])
+    return found
+
+
+def test_sentences_are_told_and_written(kit: Kit) -> None:
+    """With signs that logging would take for something else."""
+    told: list[str] = []
+    for _ in range(2):
+        with written_down(kit, told.append) as tell:
+            tell("100 % of 'Süd' %s")
+    assert told == ["100 % of 'Süd' %s"] * 2
+    assert lines(kit) == ["Started.", "100 % of 'Süd' %s", "Finished."] * 2
+
+
+@pytest.mark.parametrize(
+    ("error", "last"),
+    [
+        (StudyError("It cannot be."), "It cannot be."),
+        (KeyboardInterrupt(), "Ended by KeyboardInterrupt."),
+        (ValueError("patient 4711"), "Ended by ValueError."),
+    ],
+)
+def test_the_last_line_says_how_it_ended(
+    kit: Kit, error: BaseException, last: str
+) -> None:
+    """Without the text of an error that nobody wrote for people: it may have data."""
+    with pytest.raises(type(error)), written_down(kit, lambda _: None):
+        raise error
+    assert lines(kit) == ["Started.", last]
+
+
+def test_what_was_said_is_bounded(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last and the one before it are kept."""
+    monkeypatch.setattr(log_module, "_MOST_SAID", 1000)
+    with written_down(kit, lambda _: None) as tell:
+        for number in range(200):
+            tell(f"sentence {number}")
+    assert {path.name for path in kit.log.iterdir()} == {"hyfdca.log", "hyfdca.log.1"}
+    assert all(path.stat().st_size <= 1000 for path in kit.log.iterdir())
+    assert lines(kit)[-2:] == ["sentence 199", "Finished."]
+
+
+def test_what_is_printed_is_bounded_while_it_is_printed(
+    kit: Kit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever has the log open goes on at its new beginning."""
+    monkeypatch.setattr(log_module, "_MOST_PRINTED", 10)
+    log = kit.log / "server.log"
+    with log.open("ab", buffering=0) as process:
+        process.write(b"0123456789")
+        assert not begin_anew(log)
+        process.write(b"more\n")
+        assert begin_anew(log)
+        process.write(b"new\n")
+    assert log.read_bytes() == b"new\n"
+    assert (kit.log / "server.log.1").read_bytes() == b"0123456789more\n"
