@@ -20,6 +20,7 @@ from typing import Any
 
 from hyfdca.flare.client import run_client
 from hyfdca.flare.network import Network
+from hyfdca.flare.ports import free_port
 from hyfdca.flare.supervisor import Terms, run_server
 from hyfdca.protocol.server import Ask, Conversation
 from hyfdca.runtimes.driver import Traffic
@@ -56,7 +57,7 @@ def serve(kit: Path, network: Network) -> None:
 
 def run(_: Path) -> None:
     """Print the medians, between processes and in one."""
-    from tests.flare_parties import free_port, provision  # noqa: PLC0415
+    from tests.flare_parties import provision  # noqa: PLC0415
 
     with TemporaryDirectory() as folder:
         kits = Path(folder) / "kits"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -27,13 +26,6 @@ name = "echo"
 loss = "hinge"
 l2 = 1.0
 """
-
-
-def free_port() -> int:
-    """Return a port that nobody uses at the moment."""
-    with socket.socket() as probe:
-        probe.bind(("localhost", 0))
-        return int(probe.getsockname()[1])
 
 
 def provision(folder: Path, names: list[str], port: int) -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from hyfdca.flare.ports import free_port
 from tests.flare_parties import (
     Command,
     Parties,
-    free_port,
     parties,
     provision,
     wait_until,

@@ -10,8 +10,8 @@ import pytest
 
 from hyfdca.flare.lock import only_one
 from hyfdca.flare.notes import Note, forget_note, progress, read_note, write_note
+from hyfdca.flare.ports import require_free
 from hyfdca.flare.processes import Parent
-from hyfdca.flare.supervisor import require_free
 from hyfdca.flare.surroundings import Surroundings
 from hyfdca.kits.kit import Kit, Side, read_client_kit, read_server_kit
 from hyfdca.kits.policy import policy

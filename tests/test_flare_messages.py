@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
-from tests.flare_parties import free_port, parties, provision
+from hyfdca.flare.ports import free_port
+from tests.flare_parties import Parties, parties, provision
+from tests.kit_makers import PRIVATE_MARKS
 
 pytestmark = pytest.mark.slow
 
@@ -31,6 +34,7 @@ def test_every_kind_of_message_passes_between_processes(
         found = json.loads(
             (study.folder / "server" / "out" / "findings.json").read_text("utf-8")
         )
+        assert_logs(study)
     assert found["hello"] == [0, 1]
     assert found["own"]
     assert found["empty"]
@@ -47,6 +51,21 @@ def test_every_kind_of_message_passes_between_processes(
     assert found["failed"] == {"0": zero, "1": zero}
     assert found["exit"] == {"0": unexpected.format("SystemExit")}
     assert found["number"] == {"0": unexpected.format("TypeError")}
+
+
+def assert_logs(study: Parties) -> None:
+    """Check that logs have what was said and printed, but no keys and no data."""
+    for name, words in (("server", "The server is up."), ("north", "is connected to")):
+        kit = study.folder / name
+        side = "server" if name == "server" else "client"
+        said = (kit / "log" / "hyfdca.log").read_text("utf-8")
+        printed = (kit / "log" / f"{side}.log").read_text("utf-8")
+        assert words in said
+        assert re.search(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} - ", printed, re.M)
+        assert "patient 4711" not in said + printed
+        assert not any(mark.decode() in said + printed for mark in PRIVATE_MARKS)
+        assert not list((kit / "flare").rglob("*log*.txt"))  # NVFlare's own
+    assert "ZeroDivisionError" in printed
 
 
 def test_a_table_that_does_not_fit_ends_the_client_with_its_sentence(

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import socket
 import subprocess
 import sys
 
 import pytest
 
+from hyfdca.flare.ports import free_port
 from hyfdca.kits import tls
 from hyfdca.kits.all_local import provision_all
 from hyfdca.kits.authority import read_authority
@@ -55,12 +55,6 @@ shell = session.api.do_command("ls " + present[0]) if present else {}
 print("ANSWER" + json.dumps([present, answers, str(shell.get("data"))]))
 session.close()
 """
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(("localhost", 0))
-        return one.getsockname()[1]
 
 
 @contextlib.contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import socket
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from hyfdca.durable_rounds import KeptRound
 from hyfdca.figures import Convergence, draw_convergence
 from hyfdca.flare.display import StudyDisplay
 from hyfdca.flare.jobs import KEPT, MODEL
+from hyfdca.flare.ports import free_port
 from hyfdca.flare.supervisor import run_server
 from hyfdca.kits.all_local import provision_all
 from hyfdca.kits.kit import STATE, STUDY, ServerKit, read_server_kit
@@ -79,15 +79,9 @@ def _workplace() -> Iterator[Path]:
 
 def _provision(kits: Path) -> None:
     study = kits.with_name(STUDY)
-    server = b"\n[server]\nport = %d\n" % _free_port()
+    server = b"\n[server]\nport = %d\n" % free_port()
     study.write_bytes(demo_files()[STUDY] + server)
     provision_all(study, kits)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("localhost", 0))
-        return int(probe.getsockname()[1])
 
 
 def _compared(folder: Path, kit: ServerKit) -> Summary:

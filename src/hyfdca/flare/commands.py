@@ -51,7 +51,7 @@ def join_study(folder: Path, data: Path, console: Console) -> None:
     kit = read_client_kit(folder)
     with StudyDisplay(console, kit.state) as display:
         run_client(folder, data, display.tell)
-    model = kit.folder / "out" / MODEL
+    model = kit.out / MODEL
     console.print(f"Written to {model}", soft_wrap=True, markup=False)
 
 

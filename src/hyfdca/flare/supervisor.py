@@ -8,7 +8,6 @@ here: the study keeps what it has done in the kit, and another job goes on from 
 from __future__ import annotations
 
 import shutil
-import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -34,6 +33,7 @@ from hyfdca.flare.notes import (
     read_note,
     rejoin_file,
 )
+from hyfdca.flare.ports import require_free
 from hyfdca.flare.processes import Parent, wait_for
 from hyfdca.flare.surroundings import STUDY, Surroundings
 from hyfdca.kits.kit import ServerKit, read_server_kit
@@ -242,17 +242,3 @@ def start_server(kit: ServerKit, study: str) -> Parent:
     raise StudyError(
         f"NVFlare's server does not start ({last_error(printed)}); see {parent.log}."
     )
-
-
-def require_free(port: int) -> None:
-    """Refuse a port that somebody uses."""
-    # gRPC shares a port that another server has, and each gets half of the clients.
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("", port))
-        except OSError:
-            raise StudyError(
-                f"Port {port} of this machine is taken; end what uses it, or provision "
-                "the study with another port."
-            ) from None
