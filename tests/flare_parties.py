@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -41,11 +41,11 @@ def provision(folder: Path, names: list[str], port: int) -> None:
 class Command:
     """A command in a process of its own, and what it says."""
 
-    def __init__(self, kind: str, kit: Path, given: str) -> None:
+    def __init__(self, kit: Path, words: Sequence[str]) -> None:
         self.kit, self._said = kit, kit / f"said-{time.monotonic_ns()}"
         with self._said.open("wb") as said:
             self.process = subprocess.Popen(  # noqa: S603  # our own command
-                [sys.executable, "-m", "tests.flare_command", kind, str(kit), given],
+                words,
                 stdout=said,
                 stderr=subprocess.STDOUT,
                 env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -105,18 +105,19 @@ class Parties:
         """Start the server with a script of ``flare_study``."""
         kit = self.folder / "server"
         (kit / "script").write_text(script, encoding="utf-8")
-        return self._started(Command("server", kit, str(quorum)))
+        return self._started("server", kit, str(quorum))
 
     def client(self, name: str, text: str = "a table") -> Command:
         """Start a client with some table."""
         kit = self.folder / name
         table = kit / "table.csv"
         table.write_text(text, encoding="utf-8")
-        return self._started(Command("client", kit, str(table)))
+        return self._started("client", kit, str(table))
 
-    def _started(self, command: Command) -> Command:
-        self._commands.append(command)
-        return command
+    def _started(self, kind: str, kit: Path, given: str) -> Command:
+        words = [sys.executable, "-m", "tests.flare_command", kind, str(kit), given]
+        self._commands.append(Command(kit, words))
+        return self._commands[-1]
 
     def close(self) -> None:
         """End all of it."""
@@ -125,19 +126,29 @@ class Parties:
 
     def processes(self) -> list[str]:
         """Return the command lines of all processes that have to do with the kits."""
-        lines = []
-        for process in psutil.process_iter(["cmdline"]):
-            line = " ".join(process.info["cmdline"] or [])
-            if str(self.folder) in line:
-                lines.append(line)
-        return lines
+        return processes_of(self.folder)
 
     def logs(self) -> str:
         """Return the end of every log, for tests that fail."""
-        return "\n".join(
-            f"== {path}\n{path.read_text(encoding='utf-8', errors='replace')[-3000:]}"
-            for path in sorted(self.folder.glob("*/log/*.log"))
-        )
+        return logs_of(self.folder)
+
+
+def processes_of(folder: Path) -> list[str]:
+    """Return the command lines of all processes with a folder in them."""
+    lines = []
+    for process in psutil.process_iter(["cmdline"]):
+        line = " ".join(process.info["cmdline"] or [])
+        if str(folder) in line:
+            lines.append(line)
+    return lines
+
+
+def logs_of(folder: Path) -> str:
+    """Return the end of every log of the kits in a folder."""
+    return "\n".join(
+        f"== {path}\n{path.read_text(encoding='utf-8', errors='replace')[-3000:]}"
+        for path in sorted(folder.glob("*/log/*.log"))
+    )
 
 
 @contextmanager

@@ -237,7 +237,7 @@ def test_a_folder_that_is_a_file(command, tmp_path, hyfdca):
 
 
 def test_train(tmp_path, hyfdca):
-    """A study writes its model, result and figure; pooled numbers are null."""
+    """A study writes its model and how it was found; pooled numbers are null."""
     path = make_files().write(tmp_path)
     out = tmp_path / "deep" / "out"
     code, output, errors = hyfdca("train", path, "--out", out)
@@ -245,13 +245,18 @@ def test_train(tmp_path, hyfdca):
     assert {p.name for p in out.iterdir()} == {
         "model.json",
         "result.json",
+        "history.json",
         "convergence.png",
     }
+    history = json.loads((out / "history.json").read_text())
     result = json.loads((out / "result.json").read_text())
     assert list(result) == KEYS
     assert result["pooled_primal"] is None
     assert result["relative_loss"] is None
     assert result["relative_gap"] <= 1e-4
+    assert [record["round"] for record in history] == [*range(1, result["rounds"] + 1)]
+    assert history[-1]["primal"] == result["primal"]
+    assert history[-1]["participants"] == ["north", "city", "coast"]
     assert "round 1: certified gap" in output
     assert "north" in output
     assert (out / "convergence.png").read_bytes()[:4] == b"\x89PNG"
@@ -297,7 +302,8 @@ def test_demo(tmp_path, hyfdca):
     assert 0 <= result["relative_loss"] <= 1.01 * result["relative_gap"] <= 1.01e-3
     assert "loss above the pooled optimum" in output
     files = {p.name for p in tmp_path.iterdir()}
-    assert files == {*demo_files(), "model.json", "result.json", "convergence.png"}
+    written = {"model.json", "result.json", "history.json", "convergence.png"}
+    assert files == {*demo_files(), *written}
 
 
 def test_the_demo_s_study_can_be_trained(tmp_path, hyfdca):

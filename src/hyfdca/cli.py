@@ -103,7 +103,7 @@ def train(
         ),
     ] = None,
 ) -> None:
-    """Train a study; writes model.json, result.json and convergence.png."""
+    """Train a study; writes model.json and how it was found."""
     console, folder = Console(), out or Path(f"{study.stem}-out")
     recorded = record_client or ([] if record else None)
     with RoundsDisplay(console) as display:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.datasets import load_breast_cancer
 
 from hyfdca.axis import IntArray
 from hyfdca.local_study import LocalRun, prepare
@@ -73,6 +72,9 @@ def run_demo(folder: Path, watch: Watcher) -> Outcome:
 
 def demo_files() -> dict[str, bytes]:
     """Return the hospitals' tables and the study file, by file name."""
+    # Here, as it takes seconds, which other commands would pay for too.
+    from sklearn.datasets import load_breast_cancer  # noqa: PLC0415
+
     data = load_breast_cancer()
     n_patients = len(data.target)
     shuffled = stream(_SEED, "patients").permutation(n_patients)

@@ -1,4 +1,4 @@
-"""What a study gives: the model, its result and its figure, written or not at all."""
+"""What a study gives: model, result, history and figure, written or not at all."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ import numpy as np
 
 from hyfdca.algorithms.certificate import Certificate
 from hyfdca.consortium import Consortium
-from hyfdca.figures import Convergence, draw_convergence
 from hyfdca.local_study import prepare
 from hyfdca.losses import FloatArray
 from hyfdca.model_file import (
@@ -41,6 +40,8 @@ Watcher = Callable[[Run, RoundReport], None]
 RESULT = "result.json"
 
 _TRAFFIC = ("round_trips", "search_round_trips", "bytes_up", "bytes_down")
+# Of each round, in its history; what measuring cost is in the result alone.
+_RECORDED = ("round", "primal", "dual", "gap", "relative_gap", "seconds", *_TRAFFIC)
 
 
 @dataclass(frozen=True)
@@ -129,6 +130,20 @@ class Outcome:
         """Return what people are shown."""
         return Summary(self.run.study.name, self.result(), self.run.consortium)
 
+    def history(self) -> list[dict[str, Any]]:
+        """Return the records of ``history.json``, one a round, with who took part.
+
+        The objectives are null for rounds that were not measured.
+        """
+        names = self.run.consortium.names
+        return [
+            {
+                **{name: record[name] for name in _RECORDED},
+                "participants": [names[rank] for rank in record["participants"]],
+            }
+            for record in self.run.training.history
+        ]
+
     def model(self) -> ModelFile:
         """Return the model of ``model.json``, which ``model_file`` describes."""
         run, study = self.run, self.run.study
@@ -177,7 +192,10 @@ class Outcome:
         )
 
     def write(self, folder: Path) -> None:
-        """Write ``model.json``, ``result.json`` and ``convergence.png``."""
+        """Write the model, its result, its history and a figure of that."""
+        # Here, as drawing takes a second to import, and organisations draw nothing.
+        from hyfdca.figures import Convergence, draw_convergence  # noqa: PLC0415
+
         study, history = self.run.study, self.run.training.history
         figure = Convergence(study.name, history, study.tol, self.pooled_primal)
         write_files(
@@ -185,6 +203,7 @@ class Outcome:
             {
                 "model.json": as_bytes(self.model()),
                 RESULT: as_json(self.result()),
+                "history.json": as_json(self.history()),
                 "convergence.png": draw_convergence(figure),
             },
         )
@@ -303,6 +322,6 @@ def write_files(folder: Path, contents: Mapping[str, bytes]) -> None:
         ) from None
 
 
-def as_json(content: dict[str, Any]) -> bytes:
+def as_json(content: dict[str, Any] | list[dict[str, Any]]) -> bytes:
     """Return numbers as a file has them that people may read."""
     return msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n"

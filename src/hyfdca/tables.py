@@ -23,7 +23,6 @@ import pyarrow.csv
 import pyarrow.parquet
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.datasets import load_svmlight_file
 
 FloatArray = NDArray[np.float64]
 
@@ -278,6 +277,9 @@ def _number(cell: str | None) -> float | None:
 
 
 def _read_libsvm(path: Path, columns: Columns) -> Table:
+    # Here, as it takes seconds: every command would pay for a format few have.
+    from sklearn.datasets import load_svmlight_file  # noqa: PLC0415
+
     try:
         cells, labels = load_svmlight_file(str(path), zero_based=False)
     except ValueError:  # its message would quote the line
