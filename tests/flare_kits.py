@@ -10,9 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from hyfdca.kits.all_local import provision_all
 from tests.consortia import NAMES as COLUMNS
 from tests.consortia import Files, Organisation, make_files
+from tests.durable_runs import replayed, undisturbed
 from tests.flare_parties import (
     Command,
     free_port,
@@ -133,3 +136,52 @@ NUMBERS = ("round", "primal", "dual", "gap", "relative_gap", "participants")
 def numbers(history: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return of a history what must be the same however it was run."""
     return [{name: record[name] for name in NUMBERS} for record in history]
+
+
+def compare(made: Site, *, replays: bool) -> None:
+    """Compare what the server wrote with the same rounds in one process, bit for bit.
+
+    Parameters
+    ----------
+    replays : bool
+        The participants are those that were recorded, not those that were drawn.
+    """
+    history = made.result("history.json")
+    if replays:
+        rounds, weights = replayed(made.folder, _with_ranks(history, made.names))
+    else:
+        rounds, weights = undisturbed(made.folder)
+    expected = [
+        {**record, "participants": [made.names[c] for c in record["participants"]]}
+        for record in rounds.history
+    ]
+    assert numbers(history) == numbers(_without_nan(expected))
+    model = made.result("model.json")
+    found = [*model["weights"].values(), model["intercept"]]
+    assert np.array_equal(np.array(found), weights)
+
+
+def _with_ranks(
+    history: list[dict[str, Any]], names: list[str]
+) -> list[dict[str, Any]]:
+    """Return a history from a file as the rounds themselves have it."""
+    return [
+        {
+            **record,
+            "participants": tuple(map(names.index, record["participants"])),
+            "primal": np.nan if record["primal"] is None else record["primal"],
+        }
+        for record in history
+    ]
+
+
+def _without_nan(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return a history with nothing where nothing was measured, as in a file."""
+    return [
+        {name: None if _is_nan(value) else value for name, value in record.items()}
+        for record in history
+    ]
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float) and np.isnan(value)

@@ -55,13 +55,20 @@ def test_the_reason_is_the_notes_or_what_nvflare_calls_it() -> None:
 def test_outsiders_are_connected_and_not_in_the_job() -> None:
     """Sites that did not answer are not in the table and no outsiders."""
     jobs = {"north": {"job"}, "city": set(), "coast": {"old"}}
-    assert outsiders("job", jobs) == ["city", "coast"]
+    assert outsiders("job", [*jobs, "island"], jobs) == ["city", "coast"]
+
+
+def test_strangers_are_no_outsiders() -> None:
+    """A study does not pause for whoever is none of its organisations."""
+    jobs = {"north": {"job"}, "stranger": set()}
+    assert outsiders("job", ["north", "city"], jobs) == []
 
 
 def test_a_job_that_everybody_has_left_is_not_joined() -> None:
     """It is about to end, and the next one takes in all of them."""
-    assert outsiders("job", {"north": set(), "city": set()}) == []
-    assert outsiders("job", {}) == []
+    names = ["north", "city"]
+    assert outsiders("job", names, {"north": set(), "city": set()}) == []
+    assert outsiders("job", names, {}) == []
 
 
 def test_jobs_that_get_nowhere_are_tried_ever_more_slowly_then_not_at_all() -> None:

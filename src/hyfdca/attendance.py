@@ -171,10 +171,15 @@ class Attendance:
         if failed:
             self.lose(ClientsFailedError("return", failed))
 
-    def finish(self, model: bytes) -> None:
-        """Give the model to everybody who is there."""
-        notices = dict.fromkeys(sorted(self.present), m.FinishNotice(model))
-        self._run(self._session.try_ask("finish", notices, Message))
+    def finish(self, model: bytes, clients: Iterable[int]) -> list[int]:
+        """Give the model to members; return who has it now."""
+        notices = {c: m.FinishNotice(model) for c in clients if c in self.present}
+        if not notices:
+            return []
+        answers, failed = self._run(self._session.try_ask("finish", notices, Message))
+        for client, reason in failed.items():
+            self._note(client, reason)
+        return sorted(answers)
 
     def _ask(self, phase: str, requests: Mapping[int, Message]) -> None:
         self._run(self._session.ask(phase, requests, Message))

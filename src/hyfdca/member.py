@@ -264,12 +264,12 @@ class Member:
     def _hello(self, request: m.Hello) -> m.Present:
         own = self._plan.study_hash
         if request.protocol != PROTOCOL:
-            raise RemoteProtocolError(
+            raise RefusedError(
                 f"it speaks protocol {PROTOCOL}, the server {request.protocol}; "
                 "install the same version of hyfdca everywhere"
             )
         if request.study_hash != own:
-            raise RemoteProtocolError(
+            raise RefusedError(
                 f"its study file ({hash_text(own)}) is not the server's "
                 f"({hash_text(request.study_hash)}); have everybody use the same file"
             )

@@ -8,7 +8,7 @@ from pathlib import Path
 from hyfdca.flare.diagnosis import Trouble, client_is_up, client_trouble, last_error
 from hyfdca.flare.lock import ended_in_order, only_one
 from hyfdca.flare.log import Tell, written_down
-from hyfdca.flare.notes import forget_note, read_note
+from hyfdca.flare.notes import forget_note, over_file, read_note
 from hyfdca.flare.processes import Parent
 from hyfdca.flare.surroundings import STUDY, Surroundings
 from hyfdca.kits.checking import check_certificate
@@ -19,6 +19,7 @@ _LOOK_EVERY = 0.2  # seconds
 _RECENT = 20_000  # characters of output in which the last error is looked for
 _GOODBYE = 0.5  # seconds in which the server gets the last answer
 _EXPLAINING = 5.0  # seconds in which it asks, and hears, why we cannot take part
+_ALONE = 10.0  # seconds without the server, after which who has the model may leave
 _REFUSED_FOR = 25.0  # seconds in which an identity that is taken may become free
 _STARTS_AT_MOST, _START_PAUSE = 20, 2.0  # seconds between; in a row without success
 
@@ -41,6 +42,7 @@ def run_client(folder: Path, data: Path, tell: Tell, study: str = STUDY) -> None
     told = Surroundings(kit.folder, data.resolve(), study)
     with only_one(kit), ended_in_order(), written_down(kit, tell) as tell_all:
         forget_note(kit)
+        over_file(kit).unlink(missing_ok=True)
         _keep_running(kit, told, tell_all)
 
 
@@ -62,7 +64,8 @@ def _stay(kit: ClientKit, parent: Parent, visit: Visit) -> bool:
     """Watch over a client; return whether the study is over."""
     while parent.is_running():
         note = read_note(kit)
-        if note and note.state == "finished":
+        is_alone = visit.is_alone() and over_file(kit).exists()
+        if is_alone or (note and note.state == "finished"):
             visit.tell("The study is finished.")
             time.sleep(_GOODBYE)
             return True
@@ -87,6 +90,12 @@ class Visit:
         self._first_refusal: float | None = None
         self._recent = ""
         self._trouble: Trouble | None = None
+        self._trouble_since = 0.0
+
+    def is_alone(self) -> bool:
+        """Return whether there has been no way to the server for a while."""
+        has_trouble = self._trouble is not None and self._trouble.may_pass
+        return has_trouble and time.monotonic() - self._trouble_since > _ALONE
 
     def may_start(self) -> bool:
         """Return whether it is worth starting the process once more."""
@@ -100,6 +109,8 @@ class Visit:
             self._trouble = None
             self._say(f"{self._owner.name!r} is connected to {self._owner.address}.")
         elif trouble := client_trouble(news, self._owner):
+            if self._trouble is None:
+                self._trouble_since = time.monotonic()
             self._trouble = trouble
             if not trouble.may_pass:
                 raise StudyError(trouble.sentence)

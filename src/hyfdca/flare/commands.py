@@ -12,6 +12,7 @@ from hyfdca.display import results_table
 from hyfdca.flare.client import run_client
 from hyfdca.flare.display import StudyDisplay
 from hyfdca.flare.jobs import KEPT, MODEL, RESULT
+from hyfdca.flare.notes import over_file
 from hyfdca.flare.supervisor import Terms, run_server
 from hyfdca.kits.kit import ServerKit, read_client_kit, read_server_kit
 from hyfdca.runtimes.archive import Archive
@@ -57,12 +58,18 @@ def join_study(folder: Path, data: Path, console: Console) -> None:
 
 def _check_earlier_run(kit: ServerKit, how: How) -> None:
     """Neither forget an earlier run nor go on with it unless told to."""
-    kept = kit.state / KEPT
+    kept, over = kit.state / KEPT, over_file(kit)
     archive = Archive(FolderStore(kept))
     rounds = archive.rounds
     if how == "anew":
         archive.forget_after(-1)
         (kit.state / "progress.json").unlink(missing_ok=True)
+        over.unlink(missing_ok=True)
+    elif over.exists():
+        raise StudyError(
+            f"This study is finished, its model is in {kit.out}; run it once more with "
+            "--anew."
+        )
     elif rounds and how == "first":
         raise StudyError(
             f"There is a run of this study in {kept}, kept up to round {rounds[-1]}; "

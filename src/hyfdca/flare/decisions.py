@@ -45,13 +45,16 @@ def reason_of(note: Note | None, job: str, status: str) -> str:
     return f"A process of the job ended (NVFlare calls it {status})."
 
 
-def outsiders(job: str, jobs_by_site: Mapping[str, Set[str]]) -> list[str]:
-    """Return the sites that are connected but not in the running job.
+def outsiders(
+    job: str, names: Sequence[str], jobs_by_site: Mapping[str, Set[str]]
+) -> list[str]:
+    """Return the organisations that are connected but not in the running job.
 
     Nobody is, where nobody is in the job: then it is about to end.
     """
-    out = sorted(site for site, jobs in jobs_by_site.items() if job not in jobs)
-    return out if len(out) < len(jobs_by_site) else []
+    here = [name for name in names if name in jobs_by_site]
+    out = [name for name in here if job not in jobs_by_site[name]]
+    return out if len(out) < len(here) else []
 
 
 @dataclass(frozen=True)

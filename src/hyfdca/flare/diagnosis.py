@@ -34,7 +34,7 @@ _CLIENT = (
     (
         r"register_client unauthenticated|nauthenticated",
         "The server at {address} refuses this client: another one with the identity "
-        "{name!r} is connected already.",
+        "{name!r} is connected already, or its study has no such organisation.",
         True,  # the other one may be our own, killed a moment ago
     ),
     (
@@ -48,6 +48,7 @@ _CLIENT = (
         True,
     ),
 )
+_REFUSED = "Refused a client that calls itself "
 _UP = re.compile(r"Successfully registered client")
 
 
@@ -63,6 +64,17 @@ def client_trouble(printed: str, owner: Owner) -> Trouble | None:
             told = sentence.format(address=owner.address, name=owner.name)
             return Trouble(told, may_pass)
     return None
+
+
+def refusal(name: str, why: str) -> str:
+    """Return what the server's process prints of a client that it does not let in."""
+    return f"{_REFUSED}{name!r}: {why}."
+
+
+def refusals(printed: str) -> list[str]:
+    """Return what such output says of clients that were not let in, each once."""
+    found = re.findall(rf"{_REFUSED}[^\x1b\n]*", printed)
+    return list(dict.fromkeys(found))
 
 
 def last_error(printed: str) -> str:

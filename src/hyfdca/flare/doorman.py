@@ -1,21 +1,27 @@
-"""One connection an identity: the second of two sites with one certificate is refused.
+"""Who is let in: organisations of the study, each once.
 
 NVFlare lets the newcomer in and the two then push each other out, over and over. Here
 each run of ``hyfdca client`` has a random number, which it shows when it registers: the
-same number is a process that was started again, another one a second client.
+same number is a process that was started again, another one a second client. Whoever
+has a certificate but is none of the study's organisations is refused as well.
 """
 
 from __future__ import annotations
 
 import os
 import time
+from functools import cached_property
 from typing import Any
 
 from nvflare.apis.event_type import EventType
 from nvflare.apis.fl_component import FLComponent
+from nvflare.apis.fl_constant import FLContextKey
 from nvflare.apis.fl_exception import NotAuthenticated
+from nvflare.private.defs import ClientType
 
-from hyfdca.flare.surroundings import RUN
+from hyfdca.flare.diagnosis import refusal
+from hyfdca.flare.surroundings import RUN, surroundings
+from hyfdca.kits.kit import read_server_kit
 
 _SHOWN = "hyfdca_run"
 _GONE_AFTER = 12.0  # seconds without a sign of life; there is one every five
@@ -32,21 +38,33 @@ class Visitor(FLComponent):
 
 
 class Doorman(FLComponent):
-    """Lets one run of an identity in at a time, on the server."""
+    """Lets one run of each organisation in at a time, on the server."""
 
     def __init__(self) -> None:
         super().__init__()
         self._runs: dict[str, str] = {}
 
+    @cached_property
+    def _names(self) -> set[str]:
+        clients = read_server_kit(surroundings().kit).file.clients
+        return {client.name for client in clients}
+
     def handle_event(self, event_type: str, fl_ctx: Any) -> None:
-        """Refuse who registers while another one is alive."""
+        """Refuse who is not of the study, or registers while another one is alive."""
         if event_type != EventType.CLIENT_REGISTER_RECEIVED:
             return
+        if fl_ctx.get_prop(FLContextKey.CLIENT_TYPE) != ClientType.REGULAR:
+            return  # whoever submits the jobs
         peer = fl_ctx.get_peer_context()
         name, run = peer.get_identity_name(), str(peer.get_prop(_SHOWN, ""))
+        if name not in self._names:
+            self._refuse(name, "the study has no such organisation")
         known = fl_ctx.get_engine().get_client_from_name(name)
         alive = known and time.time() - known.last_connect_time < _GONE_AFTER
         if alive and self._runs.get(name) != run:
-            self.logger.warning(f"refused a second client with the identity {name}")
-            raise NotAuthenticated(f"another client {name} is connected")
+            self._refuse(name, "it is connected already")
         self._runs[name] = run
+
+    def _refuse(self, name: str, why: str) -> None:
+        self.logger.warning(refusal(name, why))
+        raise NotAuthenticated(why)

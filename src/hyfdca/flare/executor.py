@@ -26,6 +26,7 @@ from hyfdca.flare.wire import (
     to_request,
 )
 from hyfdca.kits.kit import Kit
+from hyfdca.member import RefusedError
 from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.runtimes.machine import keep_memory
 from hyfdca.study_error import StudyError
@@ -73,6 +74,11 @@ class StudyExecutor(Executor):
         """Answer a message of the server, whatever it is."""
         try:
             return self._reply(to_request(request))
+        except RefusedError as error:
+            # Whoever started this client is told as well: it will not pass by itself.
+            why = str(error).rstrip(".")
+            self._note("refused", f"This organisation cannot take part: {why}.")
+            return refusal_message(f"refused: {why}")
         except (RemoteProtocolError, StudyError) as error:
             return refusal_message(f"refused: {error}")
         except BaseException as error:  # see the module

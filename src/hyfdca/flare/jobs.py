@@ -9,10 +9,17 @@ from pathlib import Path
 from hyfdca.attendance import Attendance
 from hyfdca.consortium import Consortium
 from hyfdca.flare.network import Network
+from hyfdca.flare.notes import over_file
 from hyfdca.flare.status import write_progress
 from hyfdca.flare.watching import MemberWatch, ServerWatch
 from hyfdca.hosting import Host, Hosted
-from hyfdca.kits.kit import ServerKit, read_client_kit, read_server_kit
+from hyfdca.kits.kit import (
+    OUT,
+    ClientKit,
+    ServerKit,
+    read_client_kit,
+    read_server_kit,
+)
 from hyfdca.member import Member
 from hyfdca.model_file import ModelError, parse_model_file
 from hyfdca.outcome import Outcome, write_files
@@ -100,9 +107,27 @@ def serve(kit: Path, network: Network) -> None:
             network.pause_if_asked()
         outcome = _outcome(own, plan, hosted)
         outcome.write(own.out)
-        attendance.finish((own.out / MODEL).read_bytes())
     except StoreError as error:
         raise StudyError(str(error)) from None
+    model = (own.out / MODEL).read_bytes()
+    left = _hand_over(model, attendance, carrier, plan.phase_timeout)
+    if left:
+        names = ", ".join(repr(plan.names[rank]) for rank in left)
+        watch.tell(f"{names} did not get the model; send them {own.out / MODEL}.")
+    over_file(own).touch()
+
+
+def _hand_over(
+    model: bytes, attendance: Attendance, carrier: Carrier, patience: float
+) -> list[int]:
+    """Give the model to everybody; return who did not come back for it in time."""
+    deadline = time.monotonic() + patience
+    left = set(attendance.everyone)
+    left -= set(attendance.finish(model, left))
+    while left and time.monotonic() < deadline:
+        carrier.wait(left)
+        left -= set(attendance.finish(model, attendance.call(sorted(left))))
+    return sorted(left)
 
 
 def _outcome(kit: ServerKit, plan: Plan, hosted: Hosted) -> Outcome:
@@ -118,10 +143,8 @@ def _outcome(kit: ServerKit, plan: Plan, hosted: Hosted) -> Outcome:
 class MemberHandler:
     """A member of a study that shows how it is getting on."""
 
-    def __init__(
-        self, member: Member, watch: MemberWatch, study: str, out: Path
-    ) -> None:
-        self._member, self._watch, self._study, self._out = member, watch, study, out
+    def __init__(self, member: Member, watch: MemberWatch, kit: ClientKit) -> None:
+        self._member, self._watch, self._kit = member, watch, kit
 
     def handle(self, stage: str, phase: str, payload: bytes) -> bytes | bytearray:
         """Answer a request; the same request again gets the same bytes."""
@@ -129,17 +152,19 @@ class MemberHandler:
         self._watch.note(stage, phase, len(payload), len(reply), self._member.news)
         if self._member.model is not None and phase == "finish":
             self._write(self._member.model)
+            over_file(self._kit).touch()
         return reply
 
     def _write(self, model: bytes) -> None:
         """Write the model, if it is one and of this study."""
+        out, own = self._kit.folder / OUT, self._kit.file.study
         try:
-            study = parse_model_file(model, self._out / MODEL).study
+            study = parse_model_file(model, out / MODEL).study
         except ModelError as error:
             raise RemoteProtocolError(str(error)) from None
-        if study != self._study:
+        if study != own.name:
             raise RemoteProtocolError("the model is of another study")
-        write_files(self._out, {MODEL: model})
+        write_files(out, {MODEL: model})
 
 
 def join(kit: Path, data: Path) -> MemberHandler:
@@ -164,4 +189,4 @@ def join(kit: Path, data: Path) -> MemberHandler:
     except (ValueError, StoreError) as error:
         raise StudyError(str(error)) from None
     watch = MemberWatch(own.state, plan)
-    return MemberHandler(member, watch, study.name, own.folder / "out")
+    return MemberHandler(member, watch, own)

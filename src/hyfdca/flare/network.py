@@ -155,5 +155,7 @@ class Network:
                 return answer
             if time.monotonic() + pause >= deadline or self._is_aborted():
                 return answer
+            if self._is_paused():
+                return answer  # it may be back, but not in this job
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)

@@ -49,6 +49,11 @@ def rejoin_file(kit: Kit) -> Path:
     return kit.state / "rejoin"
 
 
+def over_file(kit: Kit) -> Path:
+    """Return the file that is there once the model is: the server's, or ours."""
+    return kit.state / "over"
+
+
 def _note(kit: Kit) -> Path:
     return kit.state / "job.json"
 

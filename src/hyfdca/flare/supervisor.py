@@ -23,12 +23,13 @@ from hyfdca.flare.decisions import (
     reason_of,
     sites_needed,
 )
-from hyfdca.flare.diagnosis import last_error
+from hyfdca.flare.diagnosis import last_error, refusals
 from hyfdca.flare.lock import ended_in_order, only_one
 from hyfdca.flare.log import Tell, written_down
 from hyfdca.flare.notes import (
     Note,
     forget_note,
+    over_file,
     progress,
     read_note,
     rejoin_file,
@@ -107,11 +108,13 @@ class Supervisor:
 
     def _with_job(self, admin: Admin, parent: Parent) -> bool:
         """Run one job; return whether the study is finished."""
-        watch = Watch(admin, parent, self._kit)
+        watch = Watch(admin, parent, self._kit, self._tell)
         rejoin_file(self._kit).unlink(missing_ok=True)
         job = self._submit(watch)
-        note, status = watch.follow(job, self._names, self._tell)
+        note, status = watch.follow(job, self._names)
         end = how_it_ended(note, job)
+        if end == "again" and over_file(self._kit).exists():
+            end = "finished"  # killed when all was done but for its own note
         if end == "refused" and note is not None:
             raise StudyError(note.reason)
         if end == "again":
@@ -123,7 +126,7 @@ class Supervisor:
         needed = sites_needed(
             len(self._names), self._terms.quorum, bool(progress(self._kit))
         )
-        absent = watch.for_sites(self._names, needed, self._tell)
+        absent = watch.for_sites(self._names, needed)
         here = [name for name in self._names if name not in absent]
         self._tell(f"The study runs with {', '.join(here)}.")
         # NVFlare ends a job with fewer; the study needs the others only to begin.
@@ -145,10 +148,14 @@ class Supervisor:
 class Watch:
     """Looks at the server again and again; says so if it is gone."""
 
-    def __init__(self, admin: Admin, parent: Parent, kit: ServerKit) -> None:
+    def __init__(
+        self, admin: Admin, parent: Parent, kit: ServerKit, tell: Tell
+    ) -> None:
         self._admin, self._parent, self._kit = admin, parent, kit
+        self._tell = tell
+        self._refused: set[str] = set()  # what was told of clients at the door
 
-    def for_sites(self, names: tuple[str, ...], needed: int, tell: Tell) -> list[str]:
+    def for_sites(self, names: tuple[str, ...], needed: int) -> list[str]:
         """Wait until enough sites are connected; return who is not."""
         said: list[str] = []
         enough_since = 0.0
@@ -158,8 +165,9 @@ class Watch:
                 if time.monotonic() - enough_since > _LATECOMERS:
                     break
             elif absent != said:
-                tell(f"Waiting for {', '.join(absent)}.")
+                self._tell(f"Waiting for {', '.join(absent)}.")
                 said = absent
+            self._tell_refusals()
             self._pause()
         return absent
 
@@ -167,9 +175,7 @@ class Watch:
         """Submit a job for some sites."""
         return self._ask(lambda: self._admin.submit(sites, at_least, _LOADING_TIMEOUT))
 
-    def follow(
-        self, job: str, names: tuple[str, ...], tell: Tell
-    ) -> tuple[Note | None, str]:
+    def follow(self, job: str, names: tuple[str, ...]) -> tuple[Note | None, str]:
         """Return how a job ended; has it pause where others have come in."""
         status, next_status, next_sites = "", 0.0, time.monotonic() + _ASK_SITES_EVERY
         while True:
@@ -181,9 +187,10 @@ class Watch:
                 status = self._ask(lambda: self._admin.status(job))
                 next_status = now + _ASK_SERVER_EVERY
             if now > next_sites and status == "RUNNING":
-                self._invite(job, tell)
+                self._invite(job, names)
                 next_sites = time.monotonic() + _ASK_SITES_EVERY
             self._check_server()
+            self._tell_refusals()
             self._pause()
 
     def until_over(self, job: str) -> None:
@@ -195,15 +202,22 @@ class Watch:
             self._pause()
         self._ask(lambda: self._admin.abort(job))
 
-    def _invite(self, job: str, tell: Tell) -> None:
-        """Have the study pause if a site is there that is not in its job."""
+    def _tell_refusals(self) -> None:
+        """Say whom the server did not let in; they knock again and again."""
+        for sentence in refusals(self._parent.news()):
+            if sentence not in self._refused:
+                self._refused.add(sentence)
+                self._tell(sentence)
+
+    def _invite(self, job: str, names: tuple[str, ...]) -> None:
+        """Have the study pause if an organisation is there that is not in its job."""
         file = rejoin_file(self._kit)
         if file.exists():
             return
-        new = outsiders(job, self._ask(self._admin.jobs_by_site))
+        new = outsiders(job, names, self._ask(self._admin.jobs_by_site))
         if new:
             file.touch()
-            tell(f"{', '.join(new)} can take part from the next round on.")
+            self._tell(f"{', '.join(new)} can take part from the next round on.")
 
     def _ask(self, question: Callable[[], T]) -> T:
         try:
