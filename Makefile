@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test check install bench bench-rounds bench-crypto clean
+.PHONY: help demo test check chaos install bench bench-rounds bench-crypto clean
 help:  ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
 
@@ -20,6 +20,9 @@ check: $(READY)  ## Linters, types, import contracts and the fast tests
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/pytest -q -n 2 -m "not slow"
+
+chaos: $(READY)  ## Kill processes of studies between machines, 25 times, and compare
+	$(BIN)/python -m tests.chaos
 
 install: $(READY)  ## Only make the environment
 

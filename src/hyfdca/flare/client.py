@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from hyfdca.flare.diagnosis import Trouble, client_is_up, client_trouble, last_error
-from hyfdca.flare.lock import ended_in_order, only_one
+from hyfdca.flare.lock import ended_in_order, holder_number, only_one
 from hyfdca.flare.log import Tell, written_down
 from hyfdca.flare.notes import forget_note, over_file, read_note
 from hyfdca.flare.processes import Parent
@@ -20,7 +20,6 @@ _RECENT = 20_000  # characters of output in which the last error is looked for
 _GOODBYE = 0.5  # seconds in which the server gets the last answer
 _EXPLAINING = 5.0  # seconds in which it asks, and hears, why we cannot take part
 _ALONE = 10.0  # seconds without the server, after which who has the model may leave
-_REFUSED_FOR = 25.0  # seconds in which an identity that is taken may become free
 _STARTS_AT_MOST, _START_PAUSE = 20, 2.0  # seconds between; in a row without success
 
 
@@ -39,8 +38,8 @@ def run_client(folder: Path, data: Path, tell: Tell, study: str = STUDY) -> None
     if not data.exists():
         raise StudyError(f"There is no file {data}; give this organisation's table.")
     kit.make_folders()
-    told = Surroundings(kit.folder, data.resolve(), study)
     with only_one(kit), ended_in_order(), written_down(kit, tell) as tell_all:
+        told = Surroundings(kit.folder, data.resolve(), study, holder_number(kit))
         forget_note(kit)
         over_file(kit).unlink(missing_ok=True)
         _keep_running(kit, told, tell_all)
@@ -87,7 +86,6 @@ class Visit:
         self._owner = owner
         self._said = ""
         self._failed_starts = 0
-        self._first_refusal: float | None = None
         self._recent = ""
         self._trouble: Trouble | None = None
         self._trouble_since = 0.0
@@ -105,8 +103,7 @@ class Visit:
         """Say what is new; raise if it cannot get better."""
         self._recent = (self._recent + news)[-_RECENT:]
         if client_is_up(news):
-            self._failed_starts, self._first_refusal = 0, None
-            self._trouble = None
+            self._failed_starts, self._trouble = 0, None
             self._say(f"{self._owner.name!r} is connected to {self._owner.address}.")
         elif trouble := client_trouble(news, self._owner):
             if self._trouble is None:
@@ -117,16 +114,12 @@ class Visit:
             self._say(trouble.sentence)
 
     def ended(self) -> None:
-        """Note that the process is gone; raise if that is for good."""
-        self._failed_starts += 1
-        if self._trouble is None:
-            why = last_error(self._recent)
-            self._say(f"NVFlare's client ended ({why}); starting it again.")
+        """Note that the process is gone; the server is waited for, however long."""
+        if self._trouble is not None:
             return
-        now = time.monotonic()
-        self._first_refusal = self._first_refusal or now
-        if now - self._first_refusal > _REFUSED_FOR:
-            raise StudyError(self._trouble.sentence)
+        self._failed_starts += 1
+        why = last_error(self._recent)
+        self._say(f"NVFlare's client ended ({why}); starting it again.")
 
     def _say(self, sentence: str) -> None:
         if sentence != self._said:

@@ -32,10 +32,17 @@ _CLIENT = (
         False,
     ),
     (
-        r"register_client unauthenticated|nauthenticated",
+        r"register_client unauthenticated",
         "The server at {address} refuses this client: another one with the identity "
-        "{name!r} is connected already, or its study has no such organisation.",
-        True,  # the other one may be our own, killed a moment ago
+        "{name!r} is connected already (end it, or wait for half a minute if it is "
+        "gone), or its study has no such organisation.",
+        False,  # knocking again would cut the other one's connection again
+    ),
+    (
+        r"nauthenticated",
+        "The server at {address} does not know this client any more; registering "
+        "again.",
+        True,
     ),
     (
         r"failed to verify server|[Ii]nvalid server identity",

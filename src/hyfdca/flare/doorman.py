@@ -1,9 +1,10 @@
 """Who is let in: organisations of the study, each once.
 
 NVFlare lets the newcomer in and the two then push each other out, over and over. Here
-each run of ``hyfdca client`` has a random number, which it shows when it registers: the
-same number is a process that was started again, another one a second client. Whoever
-has a certificate but is none of the study's organisations is refused as well.
+each kit has a random number, which a copy of it has not, and shows it when it
+registers: the same number is a client that was started again, another one a second
+client. Whoever has a certificate but is none of the study's organisations is refused
+as well.
 """
 
 from __future__ import annotations
@@ -24,11 +25,13 @@ from hyfdca.flare.surroundings import RUN, surroundings
 from hyfdca.kits.kit import read_server_kit
 
 _SHOWN = "hyfdca_run"
-_GONE_AFTER = 12.0  # seconds without a sign of life; there is one every five
+# Seconds without a sign of life. There is one every five; but whoever knocks with the
+# same certificate cuts the connection, and the next sign then takes up to twenty.
+_GONE_AFTER = 27.0
 
 
 class Visitor(FLComponent):
-    """Shows the number of this run when the client registers."""
+    """Shows the number of the kit when the client registers."""
 
     def handle_event(self, event_type: str, fl_ctx: Any) -> None:
         """Put the number where the server sees it."""
@@ -38,7 +41,7 @@ class Visitor(FLComponent):
 
 
 class Doorman(FLComponent):
-    """Lets one run of each organisation in at a time, on the server."""
+    """Lets one kit of each organisation in at a time, on the server."""
 
     def __init__(self) -> None:
         super().__init__()

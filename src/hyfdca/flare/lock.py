@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import fcntl
+import secrets
 import signal
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from hyfdca.kits.kit import Kit
 from hyfdca.study_error import StudyError
@@ -29,6 +32,25 @@ def only_one(kit: Kit) -> Iterator[None]:
                 f"Another hyfdca is running with the kit {kit.folder}; end it first."
             ) from None
         yield
+
+
+def holder_number(kit: Kit) -> str:
+    """Return a random number of the kit where it is now; a copy of it has another.
+
+    Whoever holds the kit shows it: so a command that was killed and started again is
+    told from a second one with the same identity.
+    """
+    file, own = kit.state / "holder", kit.state.stat()
+    place = f"{socket.gethostname()} {own.st_dev} {own.st_ino} {kit.state}"
+    known, _, number = _text(file).partition("\n")
+    if known != place or not number:
+        number = secrets.token_hex(16)
+        file.write_text(f"{place}\n{number}", encoding="utf-8")
+    return number
+
+
+def _text(file: Path) -> str:
+    return file.read_text(encoding="utf-8") if file.exists() else ""
 
 
 @contextmanager

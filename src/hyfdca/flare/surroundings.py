@@ -8,25 +8,24 @@ from __future__ import annotations
 
 import importlib
 import os
-import secrets
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 _KIT, _DATA, _STUDY = "HYFDCA_KIT", "HYFDCA_DATA", "HYFDCA_STUDY"
 
 STUDY = "hyfdca.flare.jobs"
-RUN = "HYFDCA_RUN"  # a random number of this run of the command
+RUN = "HYFDCA_RUN"  # a random number of whoever holds the kit
 
 
 @dataclass(frozen=True)
 class Surroundings:
-    """A kit, an organisation's table, and the module with ``join`` and ``serve``."""
+    """A kit, its holder's number, a table, the module with ``join`` and ``serve``."""
 
     kit: Path
     data: Path | None = None
     study: str = STUDY
-    run: str = field(default_factory=lambda: secrets.token_hex(16))
+    run: str = ""
 
     def environment(self) -> dict[str, str]:
         """Return the variables that say so."""

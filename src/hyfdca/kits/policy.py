@@ -58,6 +58,7 @@ _LOGGING: dict[str, Any] = {
 }
 
 _HEARTBEAT_TIMEOUT = 30  # seconds; NVFlare's own is ten minutes
+_SIGN_TIMEOUT = 10.0  # seconds in which a sign of life is answered, or sent again
 _MOST_CLIENTS = 10_000
 
 
@@ -131,7 +132,11 @@ def _client() -> dict[str, Any]:
     consumers = "nvflare.app_common.resource_consumers.gpu_resource_consumer"
     no_gpu = {"num_of_gpus": 0, "mem_per_gpu_in_GiB": 0}
     return {
-        "client": {"retry_timeout": 30, "compression": "Gzip"},
+        "client": {
+            "retry_timeout": 30,
+            "maint_msg_timeout": _SIGN_TIMEOUT,
+            "compression": "Gzip",
+        },
         "components": [
             _component("resource_manager", f"{managers}.GPUResourceManager", no_gpu),
             _component("resource_consumer", f"{consumers}.GPUResourceConsumer"),

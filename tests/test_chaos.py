@@ -1,0 +1,22 @@
+"""Three kills of `make chaos`, and how clients leave a study whose server is gone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.chaos import Blow, run
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("small_tls")]
+
+
+def test_a_study_ends_at_the_same_numbers_whatever_is_killed(tmp_path: Path) -> None:
+    """A member and the server in the middle of keeping, a client at the very end."""
+    blows = [
+        Blow("client job", "coast", "keep"),
+        Blow("server", "server", "keep"),
+        Blow("client", "city", "end"),
+    ]
+    kills = run(tmp_path, 0, blows)
+    assert [kill.end for kill in kills] == ["the same numbers"] * 3
