@@ -58,7 +58,7 @@ class Site:
         for name in self.names:
             home = folder / "tables" / name
             home.mkdir(parents=True)
-            self.data[name] = shutil.copy(folder / f"{name}.csv", home)
+            self.data[name] = Path(shutil.copy(folder / f"{name}.csv", home))
         self.commands: list[Command] = []
 
     @property
