@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from functools import cached_property
 from typing import Any
 
@@ -13,6 +12,7 @@ from hyfdca.algorithms.aggregation import EVERYWHERE
 from hyfdca.algorithms.problem import SLACK, Block, Problem
 from hyfdca.algorithms.sealing import Rows, Sealing
 from hyfdca.axis import BoolArray
+from hyfdca.crypto.fixedpoint import power_above
 from hyfdca.crypto.schemes import Sealers
 from hyfdca.kernels import add_row_combination, row_norms, row_products, unsigned
 from hyfdca.losses import FloatArray
@@ -68,10 +68,10 @@ class Holder(Sealing):
             indptr, indices, np.abs(data), self._every_row, counts, columns
         )
         return m.Bounds(
-            row_norm=_power_above(float(self._partial_norms.max(initial=0.0))),
-            column_sum=_power_above(float(columns.max(initial=0.0))),
-            slope_at_zero=_power_above(slope),
-            loss_at_zero=_power_above(loss_at_zero),
+            row_norm=power_above(float(self._partial_norms.max(initial=0.0))),
+            column_sum=power_above(float(columns.max(initial=0.0))),
+            slope_at_zero=power_above(slope),
+            loss_at_zero=power_above(loss_at_zero),
         )
 
     def _norms(self, request: m.GridRequest) -> m.Message:
@@ -144,8 +144,3 @@ class Holder(Sealing):
 def above(totals: FloatArray) -> FloatArray:
     """Return totals that are no lower for the rounding of floating-point sums."""
     return totals + SLACK * np.abs(totals)
-
-
-def _power_above(value: float) -> float:
-    """Return the power of two just above a number; 0 for 0."""
-    return math.ldexp(1.0, math.frexp(value)[1]) if value > 0 else 0.0

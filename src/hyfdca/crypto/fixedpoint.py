@@ -126,3 +126,8 @@ def grid_for(bound: float, n_summands: int, bits: int = SUM_BITS) -> Grid:
         raise ValueError(f"{n_summands} summands leave no bits for their values")
     magnitude = math.frexp(bound)[1] if bound > 0 else 0
     return Grid(min(limit_bits - magnitude, FINEST_BITS), limit_bits)
+
+
+def power_above(value: float) -> float:
+    """Return the power of two just above a number; 0 for 0."""
+    return math.ldexp(1.0, math.frexp(value)[1]) if value > 0 else 0.0
