@@ -193,13 +193,14 @@ class Member:
             self._archive.write(_KEYS, content)
 
     @property
-    def _secrecy(self) -> ClientSecrecy:
+    def secrecy(self) -> ClientSecrecy:
+        """What seals and opens, once everybody is known to have the same keys."""
         keys = self._key_holder.keys
         return ClientSecrecy(self._plan.encryption, keys, self._hire)
 
     def _begin_alignment(self) -> Mapping[str, Phase]:
         self._alignment = AlignmentClient(
-            self._table, self._secrecy.alignment_keys(), self._plan.alignment
+            self._table, self.secrecy.alignment_keys(), self._plan.alignment
         )
         return self._alignment.phases
 
@@ -214,7 +215,7 @@ class Member:
         plan, aligned = self._plan, self.aligned
         self._cells = owned_cells(aligned.own, aligned.cells)
         self._scaling = ScalingClient(
-            self._cells, plan.scale, plan.missing, self._secrecy.sealers()
+            self._cells, plan.scale, plan.missing, self.secrecy.sealers()
         )
         return self._scaling.phases
 
@@ -247,7 +248,7 @@ class Member:
         problem = training.problem(aligned.n_samples, n_outputs(aligned.classes))
         try:
             make = ALGORITHMS[told].client(own, is_complete)
-            self._half = make(problem, self.block, self._secrecy.sealers())
+            self._half = make(problem, self.block, self.secrecy.sealers())
         except ValueError as error:
             raise RefusedError(str(error)) from None
         self._training_phases.update(self._half.phases)

@@ -49,9 +49,9 @@ class ClientSecrecy:
         """Return the client's schemes."""
         return Sealers(self.encryption, self.keys.scheme_keys, self.hire)
 
-    def alignment_keys(self) -> AlignmentKeys:
-        """Return the client's keys for pseudonyms and tokens."""
-        return AlignmentKeys(*(self.keys.derive(f"alignment {of}") for of in _ALIGNED))
+    def alignment_keys(self, purpose: str = "alignment") -> AlignmentKeys:
+        """Return the client's keys for pseudonyms and tokens of one purpose."""
+        return AlignmentKeys(*(self.keys.derive(f"{purpose} {of}") for of in _ALIGNED))
 
 
 @dataclass(frozen=True, repr=False)

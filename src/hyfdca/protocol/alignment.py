@@ -134,7 +134,8 @@ class AlignmentServer:
     def _check(self, layout: Layout, shown: Sequence[_Shown], rows: Matched) -> None:
         if not self._settings.allow_unshared:
             checks.check_shared(self._names, layout)
-        checks.check_labelled(self._names, layout)
+        if self._settings.needs_labels:
+            checks.check_labelled(self._names, layout)
         tokens = [
             None if own.label_tokens is None else own.label_tokens[order]
             for own, order in zip(shown, rows.orders, strict=True)

@@ -43,6 +43,7 @@ class AlignmentClient:
         self._classes = _classes_of(table, settings)
         self._pseudonyms: TokenArray | None = None  # then in the study's order
         self._aligned: AlignedTable | None = None
+        self.order = np.empty(0, np.int64)  # its rows, in the study's order
         self.phases: Mapping[str, Phase] = {
             "rows": Phase(Message, self._rows),
             "placement": Phase(m.PlacementNotice, self._place),
@@ -102,7 +103,7 @@ class AlignmentClient:
             classes=tuple(notice.classes),
             n_samples=notice.n_samples,
         )
-        self._pseudonyms = self._pseudonyms[rows]
+        self._pseudonyms, self.order = self._pseudonyms[rows], rows
 
     def _encoded(self, classes: list[str]) -> FloatArray | None:
         """Return this client's labels as numbers, if the classes can be theirs."""

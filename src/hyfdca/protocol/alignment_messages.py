@@ -34,6 +34,8 @@ class AlignmentSettings:
     disagreeing_cells : {"refuse", "first"}
         What to do if organisations have different values of a cell: stop, or count
         that of the lowest-ranked one, as for every cell held twice, without comparing.
+    needs_labels : bool
+        Refuse rows that no organisation has the label of.
     """
 
     task: Task
@@ -41,6 +43,7 @@ class AlignmentSettings:
     hide_feature_names: bool = False
     allow_unshared: bool = False
     disagreeing_cells: DisagreeingCells = "refuse"
+    needs_labels: bool = True
 
 
 class Rows(Message, tag="rows", frozen=True):
