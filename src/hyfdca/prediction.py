@@ -154,7 +154,7 @@ def predict_file(files: PredictionFiles) -> Predictions:
     StudyError
         Before anything is written.
     """
-    _check_out(files)
+    check_out(files.out, files.model, files.data)
     try:
         model = read_model(files.model)
     except ModelError as error:
@@ -165,21 +165,34 @@ def predict_file(files: PredictionFiles) -> Predictions:
     except ModelError as error:
         raise StudyError(f"In {files.data.name} {error}") from None
     predictions = Predictions(model, table.ids, margins, table.labels)
-    predictions.score()  # complains about labels
-    content = _encoded(predictions, files.out)
-    write_files(files.out.parent, {files.out.name: content})
+    write_predictions(predictions, files.out)
     return predictions
 
 
-def _check_out(files: PredictionFiles) -> None:
-    """Refuse a file that could not be written, or would destroy another."""
-    out = files.out
+def write_predictions(predictions: Predictions, out: Path) -> None:
+    """Write predictions to a file, whole or not at all.
+
+    Raises
+    ------
+    StudyError
+    """
+    predictions.score()  # complains about labels
+    write_files(out.parent, {out.name: _encoded(predictions, out)})
+
+
+def check_out(out: Path, *read: Path) -> None:
+    """Refuse a file that could not be written, or would destroy one that is read.
+
+    Raises
+    ------
+    StudyError
+    """
     if out.suffix.lower() not in _ENDINGS:
         raise StudyError(
             f"Cannot write {out.name}; give --out a name that ends in "
             f"{' or '.join(_ENDINGS)}."
         )
-    if realpath(out) in (realpath(files.model), realpath(files.data)):
+    if realpath(out) in map(realpath, read):
         raise StudyError(
             f"Writing to {out} would destroy what is read from it; give --out another "
             "name."

@@ -62,6 +62,8 @@ class Columns:
         Is never a feature, even where ``has_label`` says that it is not to be read.
     features : tuple of str or None
         None stands for all other columns.
+    features_needed : bool
+        Where they are not, those that the table does not have are left out.
     label_needed : bool
         Where it is not, a table or a row may have no label, and "" stands for none.
     absent_are_zero : bool
@@ -73,8 +75,18 @@ class Columns:
     label: str | None = None
     features: tuple[str, ...] | None = None
     has_label: bool = True
+    features_needed: bool = True
     label_needed: bool = True
     absent_are_zero: bool = False
+
+    def chosen(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return the features to read of a table with columns of these names."""
+        if self.features is None:
+            return tuple(n for n in names if n not in (self.id, self.label))
+        if self.features_needed:
+            return self.features
+        known = set(names)
+        return tuple(name for name in self.features if name in known)
 
 
 @dataclass(frozen=True)
@@ -221,15 +233,14 @@ def _from_arrow(path: Path, table: Any, columns: Columns) -> Table:
         label = None
     elif columns.has_label and label is None:
         raise TableError(f"the study names no label_column for {path.name}; name it")
-    others = [n for n in names if n not in (columns.id, columns.label)]
-    features = others if columns.features is None else list(columns.features)
+    features = columns.chosen(names)
     _check_columns(path, [columns.id, *([label] if label else []), *features], names)
     cells = np.empty((table.num_rows, len(features)))
     for number, name in enumerate(features):
         cells[:, number] = _numbers(path, name, by_name[name])
     return Table(
         tuple(_id_text(value) for value in by_name[columns.id].to_pylist()),
-        tuple(features),
+        features,
         stored_densely(cells),
         tuple(map(label_text, by_name[label].to_pylist())) if label else None,
     )
@@ -364,9 +375,10 @@ def _numbered(
     )
     if columns.features is None:
         return table
-    _check_columns(path, columns.features, table.features)
-    chosen = [int(name[1:]) for name in columns.features]
-    return replace(table, features=columns.features, cells=cells[:, chosen])
+    features = columns.chosen(table.features)
+    _check_columns(path, features, table.features)
+    chosen = [int(name[1:]) for name in features]
+    return replace(table, features=features, cells=cells[:, chosen])
 
 
 # Checks
