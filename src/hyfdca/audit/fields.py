@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from hyfdca.protocol import alignment_messages as a
 from hyfdca.protocol import key_messages as k
 from hyfdca.protocol import messages as m
+from hyfdca.protocol import prediction_messages as p
 from hyfdca.protocol import study_messages as s
 
 # A field whose value depends on the phase: what ``Exchange.part`` says.
@@ -21,6 +22,13 @@ Fields = dict[str, str]
 _GRID = {"grid": "grids"}
 _POSITIONS = {"positions": "positions"}
 _DRAWN = {"drawn": "positions"}
+_ASKED = {
+    "model": "model digest",
+    "nonce": "prediction request",
+    "n_outputs": "numbers",
+    "pseudonyms": "asked pseudonyms",
+    "signature": "prediction request",
+}
 
 # What stands inside other messages and brings no value of its own.
 INSIDE: dict[type[m.Message], Fields] = {
@@ -214,6 +222,16 @@ MESSAGES: dict[type[m.Message], Fields] = {
     },
     s.ReturnRequest: {"round": "numbers", "after": "numbers"},
     s.FinishNotice: {"model": "model"},
+    p.Introduction: {"n_rows": "prediction request"},
+    p.Asked: _ASKED,
+    p.ConsiderRequest: {**_ASKED, "asker": "prediction request"},
+    p.Consent: {},
+    p.Declined: {"reason": "prediction refusal", "count": "prediction refusal"},
+    p.PartBound: {"bound": "bounds"},
+    p.PartsRequest: {**_GRID, "cells_grid": "grids"},
+    p.ScoreParts: {"margins": "score parts", "cells": "cell counts"},
+    p.ScoresNotice: {"margins": "scores", "cells": "cell counts"},
+    p.RefusedNotice: {"reason": "prediction refusal"},
 }
 
 
@@ -298,6 +316,14 @@ PHASES: dict[str, Exchange] = {
     ),
     "scaling": Exchange((m.ScalingNotice,)),
     "statistics": Exchange((m.Message,), (m.Statistics,)),
+    # Predictions of split rows
+    "introduce": Exchange((m.Message,), (p.Introduction,)),
+    "request": Exchange((m.Message,), (p.Asked,)),
+    "consider": Exchange((p.ConsiderRequest,), (p.Consent, p.Declined)),
+    "part bound": Exchange((m.Message,), (p.PartBound,)),
+    "parts": Exchange((p.PartsRequest,), (p.ScoreParts,)),
+    "scores": Exchange((p.ScoresNotice,)),
+    "refused": Exchange((p.RefusedNotice,)),
     # Keys
     "make keys": Exchange((m.Message,), (k.MadeKeys,)),
     "take keys": Exchange((k.TakeKeys,), (k.Confirmation,)),

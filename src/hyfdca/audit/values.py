@@ -57,6 +57,8 @@ class Value:
 _OWN = "their own samples'"
 _FEATURES = "their own features'"
 _RECEIVER = "whoever it is sent to"
+_HOLDERS = "all clients"
+_ASKER = "who asks and holds the row"
 
 VALUES: dict[str, Value] = {
     # By sample
@@ -65,6 +67,9 @@ VALUES: dict[str, Value] = {
     "duals": Value("duals", "samples", _OWN),
     "dual changes": Value("changes of duals", "samples", _OWN),
     "probe margins": Value("margins of random weights", "samples", _OWN),
+    "score parts": Value("parts of scores asked for", "samples", "nobody else's"),
+    "scores": Value("scores asked for", "samples", _ASKER),
+    "cell counts": Value("how many cells are in a score", "samples", _ASKER),
     # By feature
     "weights": Value("weights, as sums of shares", "features", _FEATURES),
     "shares": Value("each client's share of the weights", "features", "nobody else's"),
@@ -110,6 +115,11 @@ VALUES: dict[str, Value] = {
     "label tokens": Value("keyed tokens of ID and label", None, "nobody else's"),
     "cell tokens": Value("keyed tokens of cells held twice", None, "nobody else's"),
     "placement": Value("who counts which rows and columns", None, _OWN),
+    # Predictions of split rows
+    "asked pseudonyms": Value("keyed pseudonyms of rows asked for", None, _HOLDERS),
+    "prediction request": Value("who asks, for how many rows", None, _HOLDERS),
+    "prediction refusal": Value("why nothing is given", None, "who asks"),
+    "model digest": Value("a digest of the model", None, _HOLDERS),
     # Keys
     "scheme parameters": Value("public parameters of schemes", None, "all clients"),
     "keys": Value("the study's keys", "envelope", "all clients", "all clients"),
