@@ -10,23 +10,43 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from hyfdca.prediction import PredictionFiles, Predictions, Score, predict_file
+from hyfdca.kits.startup import require_nvflare
+from hyfdca.prediction import (
+    PredictionFiles,
+    Predictions,
+    Score,
+    check_out,
+    predict_file,
+    write_predictions,
+)
+from hyfdca.split_prediction import SplitPredictions
+from hyfdca.study_error import StudyError
 
 _MOST_CLASSES = 10  # of which counts are shown
 
 
 def predict(
-    model: Annotated[
-        Path, typer.Option(metavar="FILE", help="The model.json of hyfdca train.")
-    ],
     data: Annotated[
         Path,
         typer.Option(
             metavar="FILE",
-            help="Rows with all features, as CSV, Parquet, LIBSVM or NPZ. Columns are "
-            "found by name; others are ignored.",
+            help="Rows to predict, as CSV, Parquet, LIBSVM or NPZ. Columns are found "
+            "by name; others are ignored. With --model they have all features, with "
+            "--kit those that this organisation holds.",
         ),
     ],
+    model: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The model.json of hyfdca train."),
+    ] = None,
+    kit: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="This organisation's kit: ask the others, which hold the other "
+            "features, for scores of these rows.",
+        ),
+    ] = None,
     out: Annotated[
         Path,
         typer.Option(metavar="FILE", help="File to write to, .csv or .parquet."),
@@ -44,14 +64,49 @@ def predict(
         ),
     ] = None,
 ) -> None:
-    """Predict rows of one file that has all features of a model.
+    """Predict rows of one file, or rows that are split over organisations.
 
     Writes id, margin, prediction and, for the logistic loss, probability of each row.
+
+    With --model the file has all features. With --kit, an organisation of the study
+    that may_predict asks for rows of its own table; all others must be there with
+    their rows (hyfdca client --predict), and the server (hyfdca server --predict).
+    Each of them logs who asked and for how many rows.
     """
     console = Console()
-    files = PredictionFiles(model, data, out, id_column, label_column)
-    console.print(_summary(predict_file(files)))
+    if (model is None) == (kit is None):
+        raise StudyError("Give either --model, or --kit to ask other organisations.")
+    if model is not None:
+        files = PredictionFiles(model, data, out, id_column, label_column)
+        console.print(_summary(predict_file(files)))
+    elif kit is not None:
+        if id_column or label_column:
+            raise StudyError(
+                "With --kit the study file says which columns have IDs and labels; "
+                "leave --id-column and --label-column out."
+            )
+        _show_split(console, _ask(console, kit, data, out))
     console.print(f"Written to {out}", soft_wrap=True, markup=False)
+
+
+def _ask(console: Console, kit: Path, data: Path, out: Path) -> SplitPredictions:
+    require_nvflare()
+    # Here, since what it needs may not be installed.
+    from hyfdca.flare.asking import ask  # noqa: PLC0415
+
+    check_out(out, data)
+    made = ask(kit, data, lambda said: console.print(said, markup=False))
+    write_predictions(made.predictions, out)
+    return made
+
+
+def _show_split(console: Console, made: SplitPredictions) -> None:
+    table = _summary(made.predictions)
+    if made.n_left_out:
+        table.add_row("rows left out for lack of features", f"{made.n_left_out:,}")
+    if made.n_filled:
+        table.add_row("cells that nobody holds, filled", f"{made.n_filled:,}")
+    console.print(table)
 
 
 def _summary(predictions: Predictions) -> Table:

@@ -33,7 +33,7 @@ from hyfdca.prediction_member import (
 )
 from hyfdca.prediction_terms import PredictionTerms, declined_sentence
 from hyfdca.runtimes.inprocess import InProcess
-from hyfdca.runtimes.store import Store
+from hyfdca.runtimes.store import Store, StoreError
 from hyfdca.study import Client, StudyFile, alignment_settings
 from hyfdca.study_error import StudyError
 from hyfdca.tables import Columns, Table, TableError, normalised, read_table
@@ -119,7 +119,10 @@ def check_permission(bringing: Bringing, name: str) -> None:
     StudyError
     """
     n_rows = len(bringing.table.ids)
-    declined = bringing.terms.objection(bringing.log, name, n_rows)
+    try:
+        declined = bringing.terms.objection(bringing.log, name, n_rows)
+    except StoreError as error:
+        raise StudyError(str(error)) from None
     if declined is not None:
         raise StudyError(declined_sentence(name, name, declined))
 

@@ -1,0 +1,109 @@
+"""Asking for predictions of split rows between machines: the asker's job and command.
+
+Scores come in the job's process; the command reads them from the kit, sealed by the
+organisation's own key, and takes them away.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from hyfdca.flare.brought import OwnSide, own_side
+from hyfdca.flare.client import run_client
+from hyfdca.flare.kits import open_kit
+from hyfdca.flare.predicting import Tell
+from hyfdca.prediction_member import PredictionMember, SplitScores
+from hyfdca.split_prediction import (
+    SplitPredictions,
+    check_permission,
+    predictions_of,
+)
+from hyfdca.study_error import StudyError
+
+STUDY = "hyfdca.flare.asking"
+
+_SCORES = "scores"
+
+_log = logging.getLogger(__name__)
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What the job leaves for the command."""
+
+    refusal: str
+    n_outputs: int = 1
+    margins: bytes = b""
+    n_absent: bytes = b""
+
+
+_decoder = msgspec.msgpack.Decoder(Outcome)
+
+
+class Asker:
+    """The handler of an organisation that asks; keeps what it gets."""
+
+    def __init__(self, side: OwnSide, member: PredictionMember) -> None:
+        self._side, self._member, self._is_kept = side, member, False
+
+    def handle(self, stage: str, phase: str, payload: bytes) -> bytearray:
+        """Answer a request."""
+        reply = self._member.handle(stage, phase, payload)
+        outcome = _outcome(self._member)
+        if outcome is not None and not self._is_kept:
+            self._side.kept.write(_SCORES, msgspec.msgpack.encode(outcome))
+            self._is_kept = True
+        return reply
+
+
+def _outcome(member: PredictionMember) -> Outcome | None:
+    scores = member.scores
+    if scores is None:
+        return Outcome(member.refusal) if member.refusal else None
+    margins = scores.margins.astype("<f8").tobytes()
+    absent = scores.n_absent.astype("<i8").tobytes()
+    return Outcome("", scores.margins.shape[1], margins, absent)
+
+
+def join(kit: Path, data: Path) -> Asker:
+    """Return the handler of an organisation that asks.
+
+    Raises
+    ------
+    StudyError
+    """
+    side = own_side(kit, data, asks=True)
+    return Asker(side, side.member(_log.info))
+
+
+def ask(folder: Path, data: Path, tell: Tell) -> SplitPredictions:
+    """Ask the others for scores of the rows of a table; return the predictions.
+
+    Raises
+    ------
+    StudyError
+        If this organisation may not ask, or gets nothing.
+    """
+    kit = open_kit(folder, "client")
+    side = own_side(kit.folder, data, asks=True)
+    check_permission(side.bringing, side.name)
+    side.kept.remove(_SCORES)
+    run_client(folder, data, tell, STUDY)
+    content = side.kept.read(_SCORES)
+    if content is None:
+        raise StudyError(
+            "The server ended without giving scores; it says there why not."
+        )
+    side.kept.remove(_SCORES)
+    outcome = _decoder.decode(content)
+    if outcome.refusal:
+        raise StudyError(outcome.refusal)
+    return predictions_of(side.model, side.table, _scores(outcome))
+
+
+def _scores(outcome: Outcome) -> SplitScores:
+    margins = np.frombuffer(outcome.margins, "<f8").reshape(-1, outcome.n_outputs)
+    return SplitScores(margins, np.frombuffer(outcome.n_absent, "<i8"))

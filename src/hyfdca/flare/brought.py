@@ -1,0 +1,97 @@
+"""What an organisation's kit and a table bring to predictions of split rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from hyfdca.flare.kits import Kit
+from hyfdca.key_files import read_identity
+from hyfdca.model import Model
+from hyfdca.plan import Plan
+from hyfdca.prediction_log import PredictionLog
+from hyfdca.prediction_member import Bringing, PredictionMember
+from hyfdca.runtimes.store import FolderStore, SealedStore, Store
+from hyfdca.split_prediction import Party, brought, released_model, table_to_predict
+from hyfdca.study import StudyFile, parse, plan_of
+from hyfdca.study_error import StudyError
+from hyfdca.study_identity import make_roster, study_hash
+from hyfdca.tables import Table
+
+
+def model_path(kit: Kit) -> Path:
+    """Return where a party has the model of its study."""
+    return kit.folder / "out" / "model.json"
+
+
+def read_plan(kit: Kit) -> tuple[StudyFile, bytes, Plan]:
+    """Return a kit's study: what its file says, its bytes, and what they make.
+
+    Raises
+    ------
+    StudyError
+    """
+    try:
+        content = kit.study.read_bytes()
+    except OSError:
+        raise StudyError(f"There is no study file {kit.study} to read.") from None
+    file = parse(content, kit.study)
+    return file, content, plan_of(file, study_hash(content))
+
+
+@dataclass(frozen=True, repr=False)
+class OwnSide:
+    """An organisation ready to predict with others.
+
+    Parameters
+    ----------
+    table : Table
+        With labels, where the file has some.
+    kept : Store
+        What it keeps, sealed for this organisation alone.
+    """
+
+    name: str
+    table: Table
+    model: Model
+    party: Party
+    bringing: Bringing
+    kept: Store
+
+    def member(self, tell: Callable[[str], None]) -> PredictionMember:
+        """Return what answers the server."""
+        return self.party.member(self.bringing, tell)
+
+
+def own_side(folder: Path, data: Path, asks: bool = False) -> OwnSide:
+    """Return what an organisation brings; nobody else is needed for it.
+
+    Raises
+    ------
+    StudyError
+        If it cannot take part.
+    """
+    kit = Kit(folder)
+    file, content, plan = read_plan(kit)
+    identity = read_identity(kit.folder / "keys")
+    keys = {client.name: client.public_key for client in file.clients}
+    roster = make_roster(content, keys, plan.epoch)
+    try:
+        client = file.clients[roster.rank_of(identity.public)]
+    except ValueError as error:
+        raise StudyError(str(error)) from None
+    if not model_path(kit).exists():
+        raise StudyError(
+            f"There is no model {model_path(kit)} yet; train the study first, or put "
+            "the model.json there that its training gave."
+        )
+    model = released_model(model_path(kit))
+    table = table_to_predict(file, client, data, model)
+    log = PredictionLog(FolderStore(kit.log))
+    kept = SealedStore(
+        FolderStore(kit.state / "predictions"), identity.to_bytes(), plan.study_hash
+    )
+    party = Party(plan, identity, roster, kept)
+    bringing = brought(file, table, model, log, asks)
+    return OwnSide(client.name, table, model, party, bringing, kept)

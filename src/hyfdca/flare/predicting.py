@@ -1,0 +1,150 @@
+"""Predictions of split rows between machines: the server's side and that of holders.
+
+Both what runs in their jobs and the commands that start these.
+
+One job serves everybody who asks and is over. Nothing is tried again by itself: each
+attempt counts at every holder as if it had been given.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+from hyfdca.flare.brought import own_side, read_plan
+from hyfdca.flare.client import run_client
+from hyfdca.flare.kits import Kit, open_kit
+from hyfdca.flare.network import Network
+from hyfdca.flare.supervisor import Terms, run_server
+from hyfdca.prediction_convener import Answered, PredictionConvener
+from hyfdca.prediction_member import PredictionMember
+from hyfdca.protocol.codec import RemoteProtocolError
+from hyfdca.protocol.server import Ask, BadReplyError, ClientsFailedError, Replies
+from hyfdca.runtimes.driver import Driver
+from hyfdca.runtimes.store import StoreError
+from hyfdca.study_error import StudyError
+
+Tell = Callable[[str], None]
+
+STUDY = "hyfdca.flare.predicting"
+
+_GOODBYE = 5.0  # seconds
+
+_log = logging.getLogger(__name__)
+
+
+# In the jobs
+
+
+def join(kit: Path, data: Path) -> PredictionMember:
+    """Return the handler of an organisation that helps others to predict.
+
+    Raises
+    ------
+    StudyError
+    """
+    return own_side(kit, data).member(_log.info)
+
+
+def serve(kit: Path, network: Network) -> None:
+    """Serve everybody who asks; who that was is in ``kit/state``.
+
+    Raises
+    ------
+    StudyError
+        If somebody does not answer, or nobody asks.
+    """
+    try:
+        answers = _served(kit, network)
+    except StudyError:
+        network.finish(_GOODBYE)  # or they would wait for the next job
+        raise
+    _answers_file(Kit(kit)).write_text(
+        json.dumps([asdict(answer) for answer in answers]), encoding="utf-8"
+    )
+
+
+def _served(kit: Path, network: Network) -> list[Answered]:
+    _, _, plan = read_plan(Kit(kit))
+    convener = PredictionConvener(
+        plan, lambda stage: NetworkDriver(network, stage, plan.phase_timeout)
+    )
+    try:
+        answers = convener.run()
+    except (ClientsFailedError, BadReplyError) as failure:
+        raise StudyError(_sentence(plan.names, failure)) from None
+    except RemoteProtocolError as error:
+        raise StudyError(f"The prediction cannot go on: {error}.") from None
+    if not answers:
+        raise StudyError(
+            "Nobody asks for predictions; one organisation has to run hyfdca predict "
+            "--kit."
+        )
+    return answers
+
+
+def _sentence(
+    names: tuple[str, ...], failure: ClientsFailedError | BadReplyError
+) -> str:
+    client, reason = min(failure.reasons.items())
+    return (
+        f"There are no predictions because organisation {names[client]!r} failed in "
+        f"phase {failure.phase!r}: {reason.rstrip('.')}."
+    )
+
+
+class NetworkDriver(Driver):
+    """Carries the requests of a stage to organisations on other machines."""
+
+    def __init__(self, network: Network, stage: str, timeout: float) -> None:
+        self._network, self._stage, self._timeout = network, stage, timeout
+
+    def exchange(self, ask: Ask) -> Replies:
+        """Bring requests to clients and return their replies."""
+        return self._network.exchange(self._stage, ask, self._timeout)
+
+
+# The commands
+
+
+def run_prediction_server(folder: Path, tell: Tell) -> None:
+    """Serve everybody who asks once all organisations are there, then end.
+
+    Raises
+    ------
+    StudyError
+    """
+    kit = open_kit(folder, "server")
+    _answers_file(kit).unlink(missing_ok=True)
+    run_server(folder, tell, Terms(STUDY))
+    for answer in json.loads(_answers_file(kit).read_text(encoding="utf-8")):
+        served = Answered(**answer)
+        tell(
+            served.refusal
+            or f"Organisation {served.asker!r} got scores of {served.n_rows} rows."
+        )
+
+
+def run_prediction_holder(folder: Path, data: Path, tell: Tell) -> None:
+    """Help others to predict rows of which this organisation holds features, once.
+
+    Raises
+    ------
+    StudyError
+    """
+    kit = open_kit(folder, "client")
+    log = own_side(kit.folder, data).bringing.log
+    try:
+        before = len(log.entries)
+        run_client(folder, data, tell, STUDY)
+        for entry in log.entries[before:]:
+            tell(f"Organisation {entry.asked_by!r} asked for {entry.rows} rows.")
+    except StoreError as error:
+        raise StudyError(str(error)) from None
+
+
+def _answers_file(kit: Kit) -> Path:
+    return kit.state / "answered.json"
