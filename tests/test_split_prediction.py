@@ -238,6 +238,18 @@ def test_keys_are_those_of_before():
     assert not {"make keys", "take keys"} & {phase for phase, *_ in split.said}
 
 
+def test_what_an_asker_can_solve():
+    """With as many classes as others have columns, scores are their cells (docs)."""
+    model, cells = make_model("three", missing="refuse"), random_cells(9)
+    split = Split(model, cells, [(range(9), [0, 1]), (range(9), [2, 3])])
+    scores = split.scores("north")
+    scaled = (cells - model.scaling.offset) / model.scaling.scale
+    rest = scores.margins - model.intercept - scaled[:, :2] @ model.weights[:2]
+    solved = np.linalg.lstsq(model.weights[2:].T, rest.T, rcond=None)[0].T
+    found = solved * model.scaling.scale[2:] + model.scaling.offset[2:]
+    assert np.abs(found - cells[:, 2:]).max() < 1e-9
+
+
 # Permission, limit, log
 
 
