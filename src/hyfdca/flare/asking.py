@@ -49,9 +49,9 @@ class Asker:
     def __init__(self, side: OwnSide, member: PredictionMember) -> None:
         self._side, self._member, self._is_kept = side, member, False
 
-    def handle(self, stage: str, phase: str, payload: bytes) -> bytearray:
+    def handle(self, stage: str, phase: str, payload: bytes) -> bytes:
         """Answer a request."""
-        reply = self._member.handle(stage, phase, payload)
+        reply = bytes(self._member.handle(stage, phase, payload))
         outcome = _outcome(self._member)
         if outcome is not None and not self._is_kept:
             self._side.kept.write(_SCORES, msgspec.msgpack.encode(outcome))

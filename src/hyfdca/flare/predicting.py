@@ -39,14 +39,25 @@ _log = logging.getLogger(__name__)
 # In the jobs
 
 
-def join(kit: Path, data: Path) -> PredictionMember:
-    """Return the handler of an organisation that helps others to predict.
+class Holder:
+    """The handler of an organisation that helps others to predict."""
+
+    def __init__(self, member: PredictionMember) -> None:
+        self._member = member
+
+    def handle(self, stage: str, phase: str, payload: bytes) -> bytes:
+        """Answer a request."""
+        return bytes(self._member.handle(stage, phase, payload))
+
+
+def join(kit: Path, data: Path) -> Holder:
+    """Return the handler of an organisation, with its table loaded.
 
     Raises
     ------
     StudyError
     """
-    return own_side(kit, data).member(_log.info)
+    return Holder(own_side(kit, data).member(_log.info))
 
 
 def serve(kit: Path, network: Network) -> None:
