@@ -171,7 +171,7 @@ def test_scores_for_others(hostile):
     hostile.members, hostile._number = members, 10**6
     [payload] = [r for phase, _, r, _ in hostile.split.said[-9:] if phase == "scores"]
     notice = decode(unframe(payload, TOKEN)[1], p.ScoresNotice)
-    with pytest.raises(RemoteProtocolError, match="does not wait for"):
+    with pytest.raises(RemoteProtocolError, match="waits for none"):
         hostile.say(1, "scores", notice)
     assert members[1].scores is None
 

@@ -88,6 +88,15 @@ def test_encrypted_equals_unencrypted(kind, scheme):
     assert np.array_equal(scores[0].n_absent, scores[1].n_absent)
 
 
+def test_a_coarser_grid():
+    """Compact sums have 42 bits: the bound on errors follows the grid."""
+    model, cells = make_model(missing="refuse"), random_cells(9)
+    split = Split(model, cells, HOLDINGS, study={"precision": "compact"})
+    scores = split.scores("north")
+    errors = np.abs(scores.margins - pooled(split, range(5)))[scores.n_absent == 0]
+    assert 1e-14 < errors.max() <= tolerance(split) < 1e-9
+
+
 numbers = st.sets(st.integers(0, 5), min_size=1).map(sorted)
 columns = st.sets(st.integers(0, 3), min_size=1).map(sorted)
 

@@ -185,7 +185,7 @@ class ScoringClient:
 
     def _take_scores(self, notice: p.ScoresNotice) -> None:
         if self._take is None or not self._has_given:
-            raise RemoteProtocolError("scores come to somebody who does not wait for")
+            raise RemoteProtocolError("scores come to somebody who waits for none")
         margins = self._sealing.opened_samples(notice.margins)
         counts = self._sealing.opened_samples(notice.cells, width=1)[:, 0]
         n_cells = np.rint(counts).astype(np.int64)

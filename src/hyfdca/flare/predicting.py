@@ -2,8 +2,8 @@
 
 Both what runs in their jobs and the commands that start these.
 
-One job serves everybody who asks and is over. Nothing is tried again by itself: each
-attempt counts at every holder as if it had been given.
+One job serves everybody who asks and is over. Only a job whose processes died is run
+again, for each attempt counts at every holder as if it had been given.
 """
 
 from __future__ import annotations
