@@ -6,6 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from hyfdca.audit.fields import PHASES
 from hyfdca.audit.reading import heard
 from hyfdca.audit.sightings import Sightings
 from hyfdca.crypto.identity import Identity
@@ -221,6 +222,15 @@ def test_a_refusal_is_one_line(hostile):
     hostile.request()
     hostile.say(0, "refused", p.RefusedNotice("no\n\x1b[2Jbecause"))
     assert hostile.members[0].refusal == "no  [2Jbecause"
+
+
+def test_every_phase_is_known(hostile):
+    """A member answers no phase, and takes no request, that the audit cannot read."""
+    hostile.consider(1, hostile.request())
+    for member in hostile.members[:2]:
+        assert "scores" in member._phases
+        for name, phase in member._phases.items():
+            assert phase.request in PHASES[name].request
 
 
 @pytest.mark.parametrize("scheme", ["stream", "bfv", "none"])
