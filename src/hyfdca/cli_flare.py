@@ -25,30 +25,55 @@ def server(
     anew: Annotated[
         bool, typer.Option("--anew", help="Forget an earlier run and begin again.")
     ] = False,
+    predict: Annotated[
+        bool,
+        typer.Option(
+            "--predict",
+            help="Train nothing: serve organisations that ask for predictions, once.",
+        ),
+    ] = False,
 ) -> None:
     """Run a study's server until the study is finished; Ctrl-C stops it.
 
     The model, its result and figure are written to the kit's folder out; what was said
     and what NVFlare printed, to its folder log (hyfdca.log and server.log).
     """
-    if resume and anew:
-        raise StudyError("Give --resume or --anew, not both.")
+    if resume + anew + predict > 1:
+        raise StudyError("Give one of --resume, --anew and --predict.")
     require_nvflare()
-    from hyfdca.flare.commands import serve_study  # noqa: PLC0415
+    from hyfdca.flare import commands  # noqa: PLC0415
 
-    serve_study(kit, Console(), "resume" if resume else "anew" if anew else "first")
+    if predict:
+        commands.serve_predictions(kit, Console())
+        return
+    how: commands.How = "resume" if resume else "anew" if anew else "first"
+    commands.serve_study(kit, Console(), how)
 
 
-def client(kit: KitFolder, data: Data) -> None:
+def client(
+    kit: KitFolder,
+    data: Data,
+    predict: Annotated[
+        bool,
+        typer.Option(
+            "--predict",
+            help="Train nothing: help others to predict rows of this table, once. Who "
+            "asked, when and for how many is in the kit's log.",
+        ),
+    ] = False,
+) -> None:
     """Take part in a study until it is finished; Ctrl-C stops it.
 
     The table stays on this machine; the model is written to the kit's folder out; what
     was said and what NVFlare printed, to its folder log (hyfdca.log and client.log).
     """
     require_nvflare()
-    from hyfdca.flare.commands import join_study  # noqa: PLC0415
+    from hyfdca.flare import commands  # noqa: PLC0415
 
-    join_study(kit, data, Console())
+    if predict:
+        commands.help_to_predict(kit, data, Console())
+    else:
+        commands.join_study(kit, data, Console())
 
 
 def demonstrate(folder: Path, console: Console) -> Summary:

@@ -14,8 +14,8 @@ import numpy as np
 
 from hyfdca.flare.brought import OwnSide, own_side
 from hyfdca.flare.client import run_client
-from hyfdca.flare.kits import open_kit
 from hyfdca.flare.predicting import Tell
+from hyfdca.kits.kit import read_client_kit
 from hyfdca.prediction_member import PredictionMember, SplitScores
 from hyfdca.split_prediction import (
     SplitPredictions,
@@ -87,7 +87,7 @@ def ask(folder: Path, data: Path, tell: Tell) -> SplitPredictions:
     StudyError
         If this organisation may not ask, or gets nothing.
     """
-    kit = open_kit(folder, "client")
+    kit = read_client_kit(folder)
     side = own_side(kit.folder, data, asks=True)
     check_permission(side.bringing, side.name)
     side.kept.remove(_SCORES)

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from hyfdca.flare.kits import Kit
 from hyfdca.key_files import read_identity
+from hyfdca.kits.kit import KEYS, OUT, STUDY, Kit
 from hyfdca.model import Model
 from hyfdca.plan import Plan
 from hyfdca.prediction_log import PredictionLog
@@ -22,7 +22,7 @@ from hyfdca.tables import Table
 
 def model_path(kit: Kit) -> Path:
     """Return where a party has the model of its study."""
-    return kit.folder / "out" / "model.json"
+    return kit.folder / OUT / "model.json"
 
 
 def read_plan(kit: Kit) -> tuple[StudyFile, bytes, Plan]:
@@ -32,11 +32,12 @@ def read_plan(kit: Kit) -> tuple[StudyFile, bytes, Plan]:
     ------
     StudyError
     """
+    path = kit.folder / STUDY
     try:
-        content = kit.study.read_bytes()
+        content = path.read_bytes()
     except OSError:
-        raise StudyError(f"There is no study file {kit.study} to read.") from None
-    file = parse(content, kit.study)
+        raise StudyError(f"There is no study file {path} to read.") from None
+    file = parse(content, path)
     return file, content, plan_of(file, study_hash(content))
 
 
@@ -74,7 +75,7 @@ def own_side(folder: Path, data: Path, asks: bool = False) -> OwnSide:
     """
     kit = Kit(folder)
     file, content, plan = read_plan(kit)
-    identity = read_identity(kit.folder / "keys")
+    identity = read_identity(kit.folder / KEYS)
     keys = {client.name: client.public_key for client in file.clients}
     roster = make_roster(content, keys, plan.epoch)
     try:

@@ -13,6 +13,7 @@ from hyfdca.flare.client import run_client
 from hyfdca.flare.display import StudyDisplay
 from hyfdca.flare.jobs import KEPT, MODEL, RESULT
 from hyfdca.flare.notes import over_file
+from hyfdca.flare.predicting import run_prediction_holder, run_prediction_server
 from hyfdca.flare.supervisor import Terms, run_server
 from hyfdca.kits.kit import ServerKit, read_client_kit, read_server_kit
 from hyfdca.runtimes.archive import Archive
@@ -54,6 +55,26 @@ def join_study(folder: Path, data: Path, console: Console) -> None:
         run_client(folder, data, display.tell)
     model = kit.out / MODEL
     console.print(f"Written to {model}", soft_wrap=True, markup=False)
+
+
+def serve_predictions(folder: Path, console: Console) -> None:
+    """Serve organisations that ask for predictions of split rows, once.
+
+    Raises
+    ------
+    StudyError
+    """
+    run_prediction_server(folder, lambda said: console.print(said, markup=False))
+
+
+def help_to_predict(folder: Path, data: Path, console: Console) -> None:
+    """Help others to predict rows that are split, once.
+
+    Raises
+    ------
+    StudyError
+    """
+    run_prediction_holder(folder, data, lambda said: console.print(said, markup=False))
 
 
 def _check_earlier_run(kit: ServerKit, how: How) -> None:

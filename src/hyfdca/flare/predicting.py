@@ -16,9 +16,9 @@ from pathlib import Path
 
 from hyfdca.flare.brought import own_side, read_plan
 from hyfdca.flare.client import run_client
-from hyfdca.flare.kits import Kit, open_kit
 from hyfdca.flare.network import Network
 from hyfdca.flare.supervisor import Terms, run_server
+from hyfdca.kits.kit import Kit, read_client_kit, read_server_kit
 from hyfdca.prediction_convener import Answered, PredictionConvener
 from hyfdca.prediction_member import PredictionMember
 from hyfdca.protocol.codec import RemoteProtocolError
@@ -128,7 +128,7 @@ def run_prediction_server(folder: Path, tell: Tell) -> None:
     ------
     StudyError
     """
-    kit = open_kit(folder, "server")
+    kit = read_server_kit(folder)
     _answers_file(kit).unlink(missing_ok=True)
     run_server(folder, tell, Terms(STUDY))
     for answer in json.loads(_answers_file(kit).read_text(encoding="utf-8")):
@@ -146,7 +146,7 @@ def run_prediction_holder(folder: Path, data: Path, tell: Tell) -> None:
     ------
     StudyError
     """
-    kit = open_kit(folder, "client")
+    kit = read_client_kit(folder)
     log = own_side(kit.folder, data).bringing.log
     try:
         before = len(log.entries)

@@ -113,7 +113,8 @@ class Supervisor:
         job = self._submit(watch)
         note, status = watch.follow(job, self._names)
         end = how_it_ended(note, job)
-        if end == "again" and over_file(self._kit).exists():
+        is_training = self._terms.study == STUDY
+        if end == "again" and is_training and over_file(self._kit).exists():
             end = "finished"  # killed when all was done but for its own note
         if end == "refused" and note is not None:
             raise StudyError(note.reason)
