@@ -49,7 +49,7 @@ class KeptRound(msgspec.Struct, frozen=True):
     primal: float
     dual: float
     history: list[dict[str, Any]]
-    set_up_traffic: dict[str, float]
+    set_up_traffic: dict[str, int | float]
     state: bytes
     since: list[Since]
 
@@ -104,8 +104,15 @@ class DurableRounds(Rounds):
         return tuple(c for c in super().participants(round_number) if c in here)
 
     def can_measure(self) -> bool:
-        """Return whether everybody is there, or nobody is asked anything."""
-        return not self._attendance.missing or not isinstance(self.server, DualServer)
+        """Return whether everybody is there, or nobody is asked anything.
+
+        The last round waits for everybody: the model is that of the last measurement.
+        """
+        if not isinstance(self.server, DualServer):
+            return True
+        if len(self.history) + 1 == self.settings.max_rounds:
+            self._gather(len(self._attendance.everyone))
+        return not self._attendance.missing
 
     def commit(self) -> None:
         """Have all keep the round, then keep it here; see who is back."""

@@ -100,6 +100,7 @@ class StudyController(Controller):
                     raise StudyError(f"Organisation {name!r} {why}")
             waiting -= {network.names[rank] for rank in replies.ok}
             if waiting:
+                network.pause_if_asked()  # they may be there, but in no job
                 time.sleep(_LOADING_PAUSE)
 
     def _network(self, kit: Kit, abort_signal: Any, engine: Any) -> Network:
