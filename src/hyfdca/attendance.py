@@ -89,6 +89,12 @@ class Attendance:
             newcomers += self.call(self.missing)
         return newcomers
 
+    def say_who_is_needed(self, for_what: str) -> None:
+        """Say whom the study waits for, if anybody is missing."""
+        if self.missing:
+            names = ", ".join(repr(self._plan.names[client]) for client in self.missing)
+            self._tell(f"Waiting for {names}, because {for_what}.")
+
     def call_returning(self) -> list[int]:
         """Call those who may be back; return who is."""
         return self.call(self._network.returning(self.missing))

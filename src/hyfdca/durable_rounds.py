@@ -214,6 +214,7 @@ class DurableRounds(Rounds):
     def release(self) -> FloatArray:
         """Return the weights last measured, once everybody is there to give them."""
         while True:
+            self._attendance.say_who_is_needed("the model is made of all parts")
             self._gather(len(self._attendance.everyone))
             try:
                 return super().release()
