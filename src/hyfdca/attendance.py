@@ -61,7 +61,7 @@ class Attendance:
         self.quorum = plan.quorum
         self._session = ServerSession(STUDY_TOKEN)
         self.present: dict[int, m.Present] = {}
-        self._reasons: dict[int, str] = {}  # why others are not, as last told
+        self._reasons: dict[int, set[str]] = {}  # why others are not, as told
         self._n_failures: dict[int, int] = {}  # since the last round that succeeded
         self.traffic = Traffic()
 
@@ -143,8 +143,9 @@ class Attendance:
 
     def _note(self, client: int, reason: str) -> None:
         self.present.pop(client, None)
-        if self._reasons.get(client) != reason:
-            self._reasons[client] = reason
+        told = self._reasons.setdefault(client, set())
+        if reason not in told:  # they may alternate, call by call
+            told.add(reason)
             self._tell(f"{self._name(client)} is not there: {reason}.")
 
     # Keeping and going back
