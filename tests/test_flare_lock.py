@@ -3,8 +3,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from hyfdca.flare.kits import Kit
 from hyfdca.flare.lock import holder_number
+from hyfdca.kits.kit import Kit
 
 
 def test_a_kit_has_one_number_and_its_copy_another(tmp_path: Path) -> None:
