@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from hyfdca.flare.ports import free_port
 from hyfdca.kits.all_local import provision_all
 from tests.consortia import NAMES as COLUMNS
 from tests.consortia import Files, Organisation, make_files
 from tests.durable_runs import replayed, undisturbed
 from tests.flare_parties import (
     Command,
-    free_port,
     logs_of,
     processes_of,
     wait_until,

@@ -231,7 +231,7 @@ def stranger(kits):
         (missing_cells, "1 missing cells in rows.csv, and the model takes none"),
         (no_columns, "has no feature columns"),
         (damaged_log, "is damaged"),
-        (stranger, "No organisation of the study has the key"),
+        (stranger, "No organisation of the study 'split' has the public key"),
     ],
 )
 def test_mistakes_are_one_sentence(kits, hyfdca, spoil, words):

@@ -11,9 +11,10 @@ import sys
 import numpy as np
 import pytest
 
+from hyfdca.flare.ports import free_port
 from hyfdca.kits.all_local import provision_all
 from hyfdca.model_file import as_bytes
-from tests.flare_parties import ROOT, free_port
+from tests.flare_parties import ROOT
 from tests.models import make_model, make_table, random_cells
 
 pytest.importorskip("nvflare")
