@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from hyfdca.crypto.identity import Identity
 from hyfdca.key_files import read_identity
 from hyfdca.kits.kit import KEYS, OUT, STUDY, Kit
 from hyfdca.model import Model
@@ -18,6 +19,14 @@ from hyfdca.study import StudyFile, parse, plan_of
 from hyfdca.study_error import StudyError
 from hyfdca.study_identity import make_roster, study_hash
 from hyfdca.tables import Table
+
+KEPT = "kept"  # the folder of a kit's state with what must not be lost
+
+
+def own_store(kit: Kit, identity: Identity) -> SealedStore:
+    """Return what an organisation keeps of its study, sealed for it alone."""
+    context = b"hyfdca member " + identity.public.text.encode()
+    return SealedStore(FolderStore(kit.state / KEPT), identity.to_bytes(), context)
 
 
 def model_path(kit: Kit) -> Path:
@@ -90,9 +99,7 @@ def own_side(folder: Path, data: Path, asks: bool = False) -> OwnSide:
     model = released_model(model_path(kit))
     table = table_to_predict(file, client, data, model)
     log = PredictionLog(FolderStore(kit.log))
-    kept = SealedStore(
-        FolderStore(kit.state / "predictions"), identity.to_bytes(), plan.study_hash
-    )
+    kept = own_store(kit, identity)
     party = Party(plan, identity, roster, kept)
     bringing = brought(file, table, model, log, asks)
     return OwnSide(client.name, table, model, party, bringing, kept)

@@ -9,9 +9,10 @@ import msgspec
 from rich.console import Console
 
 from hyfdca.display import results_table
+from hyfdca.flare.brought import KEPT
 from hyfdca.flare.client import run_client
 from hyfdca.flare.display import StudyDisplay
-from hyfdca.flare.jobs import KEPT, MODEL, RESULT
+from hyfdca.flare.jobs import MODEL, RESULT
 from hyfdca.flare.notes import over_file
 from hyfdca.flare.predicting import run_prediction_holder, run_prediction_server
 from hyfdca.flare.supervisor import Terms, run_server

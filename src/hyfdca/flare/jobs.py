@@ -8,6 +8,7 @@ from pathlib import Path
 
 from hyfdca.attendance import Attendance
 from hyfdca.consortium import Consortium
+from hyfdca.flare.brought import KEPT, own_store
 from hyfdca.flare.network import Network
 from hyfdca.flare.notes import over_file
 from hyfdca.flare.status import write_progress
@@ -29,14 +30,13 @@ from hyfdca.protocol.server import Ask, Replies
 from hyfdca.run import Run
 from hyfdca.runtimes.archive import Archive
 from hyfdca.runtimes.driver import Driver
-from hyfdca.runtimes.store import FolderStore, SealedStore, StoreError
+from hyfdca.runtimes.store import FolderStore, StoreError
 from hyfdca.secrecy import workforce
 from hyfdca.study import plan_of, table_of
 from hyfdca.study_error import StudyError
 from hyfdca.study_identity import make_roster, study_hash
 
 MODEL, RESULT = "model.json", "result.json"
-KEPT = "kept"  # the folder of a kit's state with what rounds leave behind
 
 _HELLO_TIMEOUT = 3.0  # seconds; who is busy with something else is called again
 _CALL_EVERY = 10.0  # seconds between calls of those who are missing
@@ -180,9 +180,7 @@ def join(kit: Path, data: Path) -> MemberHandler:
     keys = {client.name: client.public_key for client in own.file.clients}
     roster = make_roster(own.content, keys, plan.epoch)
     table = table_of(study, own.client, data)
-    context = b"hyfdca member " + own.identity.public.text.encode()
-    folder = FolderStore(own.state / KEPT)
-    store = SealedStore(folder, own.identity.to_bytes(), context)
+    store = own_store(own, own.identity)
     hire = workforce(plan.encryption)
     try:
         member = Member(plan, table, own.identity, roster, store, hire)
