@@ -143,7 +143,7 @@ def test_the_command(kits, hyfdca):
     made = np.array([float(row["margin"]) for row in rows])
     assert np.abs(made - margins).max() < 1e-12
     # Scores are not left behind.
-    assert [p.name for p in (kits.home / "north/state/predictions").iterdir()] == [
+    assert [p.name for p in (kits.home / "north/state/kept").iterdir()] == [
         "keys"
     ]
 

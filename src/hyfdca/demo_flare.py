@@ -16,8 +16,9 @@ from hyfdca.demo import demo_files, pooled_optimum
 from hyfdca.demo_parties import hospitals
 from hyfdca.durable_rounds import KeptRound
 from hyfdca.figures import Convergence, draw_convergence
+from hyfdca.flare.brought import KEPT
 from hyfdca.flare.display import StudyDisplay
-from hyfdca.flare.jobs import KEPT, MODEL
+from hyfdca.flare.jobs import MODEL
 from hyfdca.flare.ports import free_port
 from hyfdca.flare.supervisor import run_server
 from hyfdca.kits.all_local import provision_all
