@@ -58,8 +58,7 @@ def not_of_the_study(made: Site) -> Path:
 def second_of(made: Site, name: str) -> Path:
     """Return a copy of a kit that is in use."""
     kit = made.folder / "second"
-    shutil.copytree(made.kit(name), kit)
-    shutil.rmtree(kit / "state", ignore_errors=True)
+    shutil.copytree(made.kit(name), kit, ignore=shutil.ignore_patterns("said-*"))
     return kit
 
 
