@@ -143,9 +143,7 @@ def test_the_command(kits, hyfdca):
     made = np.array([float(row["margin"]) for row in rows])
     assert np.abs(made - margins).max() < 1e-12
     # Scores are not left behind.
-    assert [p.name for p in (kits.home / "north/state/kept").iterdir()] == [
-        "keys"
-    ]
+    assert [p.name for p in (kits.home / "north/state/kept").iterdir()] == ["keys"]
 
 
 def test_the_limit_holds_from_one_command_to_the_next(kits, hyfdca):

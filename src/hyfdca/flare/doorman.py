@@ -10,6 +10,7 @@ as well.
 from __future__ import annotations
 
 import os
+import threading
 import time
 from functools import cached_property
 from typing import Any
@@ -21,8 +22,9 @@ from nvflare.apis.fl_exception import NotAuthenticated
 from nvflare.private.defs import ClientType
 
 from hyfdca.flare.diagnosis import refusal
+from hyfdca.flare.notes import holders, write_holders
 from hyfdca.flare.surroundings import RUN, surroundings
-from hyfdca.kits.kit import read_server_kit
+from hyfdca.kits.kit import Kit, read_server_kit
 
 _SHOWN = "hyfdca_run"
 # Seconds without a sign of life. There is one every five; but whoever knocks with the
@@ -45,7 +47,7 @@ class Doorman(FLComponent):
 
     def __init__(self) -> None:
         super().__init__()
-        self._runs: dict[str, str] = {}
+        self._one_at_a_time = threading.Lock()
 
     @cached_property
     def _names(self) -> set[str]:
@@ -60,13 +62,20 @@ class Doorman(FLComponent):
             return  # whoever submits the jobs
         peer = fl_ctx.get_peer_context()
         name, run = peer.get_identity_name(), str(peer.get_prop(_SHOWN, ""))
-        if name not in self._names:
-            self._refuse(name, "the study has no such organisation")
         known = fl_ctx.get_engine().get_client_from_name(name)
         alive = known and time.time() - known.last_connect_time < _GONE_AFTER
-        if alive and self._runs.get(name) != run:
+        with self._one_at_a_time:
+            self._let_in(name, run, bool(alive))
+
+    def _let_in(self, name: str, run: str, is_alive: bool) -> None:
+        if name not in self._names:
+            self._refuse(name, "the study has no such organisation")
+        # On disk: after a restart of the server, clients come back without registering.
+        kit = Kit(surroundings().kit)
+        known = holders(kit)
+        if is_alive and known.get(name, run) != run:
             self._refuse(name, "it is connected already")
-        self._runs[name] = run
+        write_holders(kit, {**known, name: run})
 
     def _refuse(self, name: str, why: str) -> None:
         self.logger.warning(refusal(name, why))

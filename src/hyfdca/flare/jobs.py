@@ -113,7 +113,7 @@ def serve(kit: Path, network: Network) -> None:
     left = _hand_over(model, attendance, carrier, plan.phase_timeout)
     if left:
         names = ", ".join(repr(plan.names[rank]) for rank in left)
-        watch.tell(f"{names} did not get the model; send them {own.out / MODEL}.")
+        watch.tell(f"{names} did not get the model; send {own.out / MODEL} there.")
     over_file(own).touch()
 
 

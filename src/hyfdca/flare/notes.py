@@ -49,6 +49,23 @@ def rejoin_file(kit: Kit) -> Path:
     return kit.state / "rejoin"
 
 
+def holders(kit: Kit) -> dict[str, str]:
+    """Return the number that each organisation's kit showed when it was let in last."""
+    try:
+        return dict(json.loads(_holders(kit).read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return {}
+
+
+def write_holders(kit: Kit, numbers: dict[str, str]) -> None:
+    """Remember these numbers, also for a server that is started again."""
+    write_whole(_holders(kit), json.dumps(numbers).encode(), OWNER_ONLY)
+
+
+def _holders(kit: Kit) -> Path:
+    return kit.state / "holders.json"
+
+
 def over_file(kit: Kit) -> Path:
     """Return the file that is there once the model is: the server's, or ours."""
     return kit.state / "over"
