@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from nvflare.apis.event_type import EventType
+from nvflare.apis.fl_exception import NotAuthenticated
+from nvflare.private.defs import ClientType
+
+from hyfdca.flare.doorman import Doorman
+from hyfdca.flare.surroundings import Surroundings
+
+
+@pytest.fixture(autouse=True)
+def kit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "state").mkdir()
+    names = '[[clients]]\nname = "north"\n[[clients]]\nname = "city"\n'
+    (tmp_path / "study.toml").write_text(names, encoding="utf-8")
+    for name, value in Surroundings(tmp_path).environment().items():
+        monkeypatch.setenv(name, value)
+
+
+def knock(
+    doorman: Doorman, name: str, run: str, alive: bool = True, kind: str = ""
+) -> None:
+    """Register with a server that knows a client of that name, alive or not."""
+    seen = time.time() - (0.0 if alive else 60.0)
+    peer = SimpleNamespace(get_identity_name=lambda: name, get_prop=lambda *_: run)
+    engine = SimpleNamespace(
+        get_client_from_name=lambda _: SimpleNamespace(last_connect_time=seen)
+    )
+    context: Any = SimpleNamespace(
+        get_peer_context=lambda: peer,
+        get_engine=lambda: engine,
+        get_prop=lambda *_: kind or ClientType.REGULAR,
+    )
+    doorman.handle_event(EventType.CLIENT_REGISTER_RECEIVED, context)
+
+
+def test_who_was_killed_and_started_again_is_let_in_at_once() -> None:
+    """The server may have been started again in between, and knows it from its beat."""
+    knock(Doorman(), "north", "a")
+    knock(Doorman(), "north", "a")
+
+
+def test_a_second_one_is_refused_while_the_first_is_alive() -> None:
+    """Also by a server that was started again."""
+    knock(Doorman(), "north", "a")
+    for _ in range(2):
+        with pytest.raises(NotAuthenticated):
+            knock(Doorman(), "north", "b")
+    knock(Doorman(), "city", "b")
+    knock(Doorman(), "north", "b", alive=False)
+    with pytest.raises(NotAuthenticated):
+        knock(Doorman(), "north", "a")
+
+
+def test_a_name_that_is_not_in_the_study_is_refused() -> None:
+    """Whatever its certificate; whoever submits jobs is none of the organisations."""
+    with pytest.raises(NotAuthenticated):
+        knock(Doorman(), "harbour", "a", alive=False)
+    knock(Doorman(), "admin", "", kind=ClientType.ADMIN)
