@@ -17,8 +17,11 @@ from hyfdca.flare.surroundings import Surroundings
 @pytest.fixture(autouse=True)
 def kit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "state").mkdir()
+    for part in ("flare", "admin"):
+        (tmp_path / part / "startup").mkdir(parents=True)
+    study = '[study]\nname = "test"\n'
     names = '[[clients]]\nname = "north"\n[[clients]]\nname = "city"\n'
-    (tmp_path / "study.toml").write_text(names, encoding="utf-8")
+    (tmp_path / "study.toml").write_text(study + names, encoding="utf-8")
     for name, value in Surroundings(tmp_path).environment().items():
         monkeypatch.setenv(name, value)
 
