@@ -17,8 +17,9 @@ from hyfdca.flare.surroundings import Surroundings
 @pytest.fixture(autouse=True)
 def kit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "state").mkdir()
-    for part in ("flare", "admin"):
+    for part, settings in {"flare": "fed_server", "admin": "fed_admin"}.items():
         (tmp_path / part / "startup").mkdir(parents=True)
+        (tmp_path / part / "startup" / f"{settings}.json").touch()
     study = '[study]\nname = "test"\n'
     names = '[[clients]]\nname = "north"\n[[clients]]\nname = "city"\n'
     (tmp_path / "study.toml").write_text(study + names, encoding="utf-8")
