@@ -41,6 +41,7 @@ MODEL, RESULT = "model.json", "result.json"
 _HELLO_TIMEOUT = 3.0  # seconds; who is busy with something else is called again
 _CALL_EVERY = 10.0  # seconds between calls of those who are missing
 _WAIT = 0.5
+_LAST_CALL = 60.0  # seconds in which whoever is away at the end may come back
 
 
 class Carrier:
@@ -110,7 +111,7 @@ def serve(kit: Path, network: Network) -> None:
     except StoreError as error:
         raise StudyError(str(error)) from None
     model = (own.out / MODEL).read_bytes()
-    left = _hand_over(model, attendance, carrier, plan.phase_timeout)
+    left = _hand_over(model, attendance, carrier, _LAST_CALL)
     if left:
         names = ", ".join(repr(plan.names[rank]) for rank in left)
         watch.tell(f"{names} did not get the model; send {own.out / MODEL} there.")
@@ -121,9 +122,9 @@ def _hand_over(
     model: bytes, attendance: Attendance, carrier: Carrier, patience: float
 ) -> list[int]:
     """Give the model to everybody; return who did not come back for it in time."""
-    deadline = time.monotonic() + patience
     left = set(attendance.everyone)
     left -= set(attendance.finish(model, left))
+    deadline = time.monotonic() + patience  # from here: the first call may take long
     while left and time.monotonic() < deadline:
         carrier.wait(left)
         left -= set(attendance.finish(model, attendance.call(sorted(left))))
