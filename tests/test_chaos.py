@@ -1,4 +1,4 @@
-"""Three kills of `make chaos`, and how clients leave a study whose server is gone."""
+"""Three kills, of the kind that `make chaos` has more of."""
 
 from __future__ import annotations
 
