@@ -63,8 +63,7 @@ def _stay(kit: ClientKit, parent: Parent, visit: Visit) -> bool:
     """Watch over a client; return whether the study is over."""
     while parent.is_running():
         note = read_note(kit)
-        is_alone = visit.is_alone() and over_file(kit).exists()
-        if is_alone or (note and note.state == "finished"):
+        if visit.is_alone(over_file(kit)) or (note and note.state == "finished"):
             visit.tell("The study is finished.")
             time.sleep(_GOODBYE)
             return True
@@ -88,12 +87,15 @@ class Visit:
         self._failed_starts = 0
         self._recent = ""
         self._trouble: Trouble | None = None
-        self._trouble_since = 0.0
+        self._last_trouble = 0.0
 
-    def is_alone(self) -> bool:
-        """Return whether there has been no way to the server for a while."""
-        has_trouble = self._trouble is not None and self._trouble.may_pass
-        return has_trouble and time.monotonic() - self._trouble_since > _ALONE
+    def is_alone(self, over: Path) -> bool:
+        """Return whether there is no way to the server since we have the model.
+
+        A client that finds its server again says nothing of it: so what counts is
+        trouble that was printed well after the model came.
+        """
+        return over.exists() and self._last_trouble > over.stat().st_mtime + _ALONE
 
     def may_start(self) -> bool:
         """Return whether it is worth starting the process once more."""
@@ -106,9 +108,7 @@ class Visit:
             self._failed_starts, self._trouble = 0, None
             self._say(f"{self._owner.name!r} is connected to {self._owner.address}.")
         elif trouble := client_trouble(news, self._owner):
-            if self._trouble is None:
-                self._trouble_since = time.monotonic()
-            self._trouble = trouble
+            self._trouble, self._last_trouble = trouble, time.time()
             if not trouble.may_pass:
                 raise StudyError(trouble.sentence)
             self._say(trouble.sentence)
