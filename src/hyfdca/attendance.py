@@ -133,8 +133,9 @@ class Attendance:
             most = _MOST_REFUSALS if is_refusal else _MOST_FAILURES
             if self._n_failures[client] > most:
                 raise StudyError(
-                    f"{self._name(client)} failed {most} times in phase "
-                    f"{failure.phase!r} of one round: {reason}; see its log."
+                    f"{self._name(client)} failed {most} times without a round in "
+                    f"between, at last in phase {failure.phase!r}: {reason}; see its "
+                    "log."
                 )
 
     def forgive(self) -> None:
