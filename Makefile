@@ -19,10 +19,11 @@ check: $(READY)  ## Linters, types, import contracts and the fast tests
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -q -n 2 -m "not slow"
+	$(BIN)/pytest -q -n 2 -m "not slow and not chaos"
 
-chaos: $(READY)  ## Kill processes of studies between machines, 25 times, and compare
+chaos: $(READY)  ## Kill processes of studies between machines, some 30 times, and compare
 	$(BIN)/python -m tests.chaos
+	$(BIN)/pytest -q -n 2 -m chaos
 
 install: $(READY)  ## Only make the environment
 

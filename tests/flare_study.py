@@ -31,7 +31,7 @@ class EchoHandler:
         if phase == "refuse":
             raise RemoteProtocolError("this is not the time for that")
         if phase == "fail":
-            raise ZeroDivisionError("patient 4711 has no weight")
+            raise ZeroDivisionError(f"patient {4711} has no weight")
         if phase == "exit":
             raise SystemExit(3)
         if phase == "number":

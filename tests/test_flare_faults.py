@@ -17,8 +17,6 @@ from tests.flare_parties import (
 )
 from tests.flare_study import N_ROUNDS
 
-pytestmark = pytest.mark.slow
-
 NAMES = ["north", "city"]
 
 CLIENT_JOB, SERVER_JOB = "client.worker_process", "server.runner_process"
@@ -58,6 +56,7 @@ def finish(study: Parties, server: Command, clients: list[Command]) -> None:
     assert rounds(study) >= N_ROUNDS
 
 
+@pytest.mark.chaos
 @pytest.mark.parametrize(
     ("side", "which"),
     [
@@ -78,6 +77,7 @@ def test_a_study_goes_on_whatever_process_is_killed(
     finish(study, server, clients)
 
 
+@pytest.mark.chaos
 def test_a_client_that_is_killed_leaves_nothing_and_may_come_back(
     study: Parties,
 ) -> None:
@@ -91,6 +91,7 @@ def test_a_client_that_is_killed_leaves_nothing_and_may_come_back(
     finish(study, server, clients)
 
 
+@pytest.mark.chaos
 def test_a_server_that_is_interrupted_goes_on_when_it_is_started_again(
     study: Parties,
 ) -> None:
@@ -104,6 +105,7 @@ def test_a_server_that_is_interrupted_goes_on_when_it_is_started_again(
     assert done > 3
 
 
+@pytest.mark.slow
 def test_strangers_and_second_clients_are_refused_while_the_others_go_on(
     study: Parties, tmp_path: Path
 ) -> None:

@@ -102,6 +102,7 @@ def _compared(folder: Path, kit: ServerKit) -> Summary:
     contents = {
         MODEL: model,
         RESULT: as_json(result),
+        "history.json": (kit.out / "history.json").read_bytes(),
         "convergence.png": draw_convergence(figure),
     }
     write_files(folder, contents)
