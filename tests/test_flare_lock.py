@@ -1,9 +1,14 @@
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
+import signal
 from pathlib import Path
 
-from hyfdca.flare.lock import holder_number
+import pytest
+
+from hyfdca.flare.lock import end_if_asked, ended_in_order, holder_number
 from hyfdca.kits.kit import Kit
 
 
@@ -17,3 +22,18 @@ def test_a_kit_has_one_number_and_its_copy_another(tmp_path: Path) -> None:
     (tmp_path / "kit").rename(tmp_path / "elsewhere")
     (tmp_path / "copy").rename(tmp_path / "kit")
     assert holder_number(Kit(tmp_path / "kit")) != number
+
+
+@pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
+def test_who_catches_an_interrupt_does_not_keep_it(kind: signal.Signals) -> None:
+    """It comes again at the next look; a later command starts afresh."""
+    before = signal.getsignal(kind)
+    with ended_in_order():
+        end_if_asked()
+        with contextlib.suppress(KeyboardInterrupt):
+            os.kill(os.getpid(), kind)
+        with pytest.raises(KeyboardInterrupt):
+            end_if_asked()
+    assert signal.getsignal(kind) is before
+    with ended_in_order():
+        end_if_asked()

@@ -6,7 +6,12 @@ import time
 from pathlib import Path
 
 from hyfdca.flare.diagnosis import Trouble, client_is_up, client_trouble, last_error
-from hyfdca.flare.lock import ended_in_order, holder_number, only_one
+from hyfdca.flare.lock import (
+    end_if_asked,
+    ended_in_order,
+    holder_number,
+    only_one,
+)
 from hyfdca.flare.log import Tell, written_down
 from hyfdca.flare.notes import forget_note, over_file, read_note
 from hyfdca.flare.processes import Parent
@@ -72,6 +77,7 @@ def _stay(kit: ClientKit, parent: Parent, visit: Visit) -> bool:
             raise StudyError(note.reason)
         visit.look(parent.news())
         parent.keep_log_small()
+        end_if_asked()
         time.sleep(_LOOK_EVERY)
     visit.look(parent.news())
     return False

@@ -53,14 +53,31 @@ def _text(file: Path) -> str:
     return file.read_text(encoding="utf-8") if file.exists() else ""
 
 
+_is_asked_to_end = threading.Event()
+
+
 @contextmanager
 def ended_in_order() -> Iterator[None]:
     """Have SIGTERM, as of a service manager, end us the way Ctrl-C does."""
     if threading.current_thread() is not threading.main_thread():
         yield  # which gets no signals
         return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    _is_asked_to_end.clear()
+    kinds = (signal.SIGTERM, signal.SIGINT)
+    before = {kind: signal.signal(kind, _interrupt) for kind in kinds}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for kind, handler in before.items():
+            signal.signal(kind, handler)
+
+
+def _interrupt(*_: object) -> None:
+    _is_asked_to_end.set()
+    raise KeyboardInterrupt
+
+
+def end_if_asked() -> None:
+    """Interrupt again: NVFlare catches whatever is raised while it sends a job."""
+    if _is_asked_to_end.is_set():
+        raise KeyboardInterrupt

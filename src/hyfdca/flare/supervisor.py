@@ -24,7 +24,7 @@ from hyfdca.flare.decisions import (
     sites_needed,
 )
 from hyfdca.flare.diagnosis import last_error, refusals
-from hyfdca.flare.lock import ended_in_order, only_one
+from hyfdca.flare.lock import end_if_asked, ended_in_order, only_one
 from hyfdca.flare.log import Tell, written_down
 from hyfdca.flare.notes import (
     Note,
@@ -228,6 +228,7 @@ class Watch:
             raise ServerGoneError(str(error)) from error
 
     def _pause(self) -> None:
+        end_if_asked()
         self._parent.keep_log_small()
         time.sleep(_LOOK_EVERY)
 
