@@ -11,7 +11,9 @@ from nvflare.apis.fl_exception import NotAuthenticated
 from nvflare.private.defs import ClientType
 
 from hyfdca.flare.doorman import Doorman
+from hyfdca.flare.notes import holders
 from hyfdca.flare.surroundings import Surroundings
+from hyfdca.kits.kit import Kit
 
 
 @pytest.fixture(autouse=True)
@@ -44,10 +46,11 @@ def knock(
     doorman.handle_event(EventType.CLIENT_REGISTER_RECEIVED, context)
 
 
-def test_who_was_killed_and_started_again_is_let_in_at_once() -> None:
+def test_who_was_killed_and_started_again_is_let_in_at_once(tmp_path: Path) -> None:
     """The server may have been started again in between, and knows it from its beat."""
     knock(Doorman(), "north", "a")
     knock(Doorman(), "north", "a")
+    assert holders(Kit(tmp_path)) == {"north": "a"}
 
 
 def test_a_second_one_is_refused_while_the_first_is_alive() -> None:

@@ -30,8 +30,12 @@ def kit(tmp_path: Path) -> Kit:
 def test_importing_the_package_imports_no_nvflare() -> None:
     """NVFlare is an extra: only its own processes need it."""
     modules = "hyfdca, hyfdca.cli, hyfdca.flare.supervisor, hyfdca.flare.client"
-    check = f"import sys, {modules}; sys.exit('nvflare' in sys.modules)"
-    subprocess.run([sys.executable, "-c", check], check=True)  # noqa: S603
+    check = (
+        f"import sys, {modules}; "
+        "sys.exit(any(name.split('.')[0] == 'nvflare' for name in sys.modules))"
+    )
+    run = subprocess.run([sys.executable, "-c", check], check=False)  # noqa: S603
+    assert run.returncode == 0
 
 
 def test_a_folder_that_is_no_kit_is_refused(installed: Parties) -> None:

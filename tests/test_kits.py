@@ -176,7 +176,8 @@ def test_fingerprints_are_read_as_people_write_them(installed, hyfdca, tmp_path)
     number = output.splitlines()[1].removeprefix("Study:").strip()
     for written in (number, number.upper(), number.replace(" ", ":")):
         target = tmp_path / str(len(list(tmp_path.iterdir())))
-        succeed(hyfdca, *arguments, "--out", target, "--fingerprint", written)
+        said = succeed(hyfdca, *arguments, "--out", target, "--fingerprint", written)
+        assert number in said
 
 
 def flares(parties):
