@@ -44,8 +44,8 @@ class Blow(NamedTuple):
     Parameters
     ----------
     moment : str
-        "set-up", "round", "keep" (a member has kept a round, the server has not) or
-        "end" (all rounds are over).
+        "set-up", "round", "keep" (a member has kept a round, the server has not),
+        "end" (all rounds are over) or "model" (the party has the model).
     rounds, seconds
         Of a round: how many until then, and how long after that.
     """
@@ -118,6 +118,9 @@ class Chaos:
             time.sleep(blow.seconds)
         elif blow.moment == "keep":
             self._wait(lambda: self._is_keeping("coast"), "a round is being kept")
+        elif blow.moment == "model":
+            file = self.site.kit(blow.name) / "state" / "over.json"
+            wait_until(file.exists, DEADLINE, f"the model:\n{self.server.said}")
         else:
             over = lambda: self.site.round() == self.n_rounds  # noqa: E731
             self._wait(over, "all rounds are over")
@@ -157,8 +160,7 @@ class Chaos:
 
     def ends(self) -> None:
         """Wait until everybody has ended well, with the model."""
-        code = self.server.ends(DEADLINE)
-        assert code == 0 or "This study is finished" in self.server.said
+        assert self.server.ends(DEADLINE) == 0, self.server.said
         model = self.site.kit("server") / "out" / "model.json"
         for name, command in self.clients.items():
             assert command.ends(DEADLINE) == 0, command.said
@@ -241,6 +243,8 @@ MOMENTS = (
     Blow("server job", "server", "keep"),
     Blow("client", "city", "end"),
     Blow("server", "server", "end"),
+    Blow("server", "server", "model"),
+    Blow("client", "city", "model"),
 )
 STUDIES: tuple[tuple[int, Sequence[Blow], int | None], ...] = (
     (0, drawn(0), None),

@@ -12,11 +12,11 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("small_tls")]
 
 
 def test_a_study_ends_at_the_same_numbers_whatever_is_killed(tmp_path: Path) -> None:
-    """A member and the server in the middle of keeping, a client at the very end."""
+    """A member and the server in the middle of keeping, a client with the model."""
     blows = [
         Blow("client job", "coast", "keep"),
         Blow("server", "server", "keep"),
-        Blow("client", "city", "end"),
+        Blow("client", "city", "model"),
     ]
     kills = run(tmp_path, 0, blows)
     assert [kill.end for kill in kills] == ["the same numbers"] * 3

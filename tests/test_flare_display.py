@@ -86,6 +86,7 @@ def test_everything_worth_knowing_is_shown() -> None:
         max_rounds=5000,
         tolerance=1e-3,
         gaps=falling(0.1),
+        measured=1234,
         present=["north", "[red]city"],
         missing=["coast"],
         bytes_up=1_234_567,
@@ -99,6 +100,12 @@ def test_everything_worth_knowing_is_shown() -> None:
     assert "1.2 MB to the server, 890 bytes to organisations" in text
     assert "1 min 15 s, about 1 min 0 s left by the trend" in text
     assert len(text.splitlines()) == 6
+
+
+def test_a_gap_of_an_earlier_round_says_so() -> None:
+    """Some rounds are not measured, for example while somebody is missing."""
+    text = shown(Status(round=9, gaps=[(1.0, 0.5)], measured=7, tolerance=1e-3))
+    assert "5.0e-01 (of round 7) → 1e-03" in text
 
 
 def test_a_gap_that_was_reached_leaves_no_time() -> None:
@@ -153,7 +160,9 @@ def test_a_file_gets_a_line_for_rounds_worth_one(tmp_path: Path) -> None:
     with StudyDisplay(Console(file=text, width=40), tmp_path) as display:
         display.tell("a sentence that is longer than the width of the console is whole")
         for number in (1, 3, 4, 7, 9):
-            write_status(tmp_path, Status(round=number, gaps=[(1.0, 0.5)]))
+            write_status(
+                tmp_path, Status(round=number, gaps=[(1.0, 0.5)], measured=number)
+            )
             display._look()
     sentence, *lines = text.getvalue().splitlines()
     assert sentence.endswith("is whole")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,8 +21,13 @@ from tests.flare_kits import NAMES, Site, four_organisations, numbers, site
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("small_tls")]
 
-# Prints one line when it is a network with nothing but this machine in it.
-_ALONE = "ip link set lo up && echo alone && exec sleep 600"
+# Makes the loopback of a new network work (SIOCSIFFLAGS; up and running), then waits.
+_ALONE = """
+import fcntl, socket, struct, sys
+fcntl.ioctl(socket.socket(), 0x8914, struct.pack("16sh", b"lo", 0x41))
+print("alone", flush=True)
+sys.stdin.read()
+"""
 
 
 @contextmanager
@@ -34,8 +40,9 @@ def no_network() -> Iterator[list[str]]:
     if not shutil.which("unshare"):
         yield []
         return
-    command = ["unshare", "--map-root-user", "--net", "sh", "-c", _ALONE]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:  # noqa: S603
+    command = ["unshare", "--map-root-user", "--net", sys.executable, "-c", _ALONE]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as holder:  # noqa: S603
         assert holder.stdout is not None
         is_alone = holder.stdout.readline() == "alone\n"
         enter = ["nsenter", "-t", str(holder.pid), "--user", "--net"]
@@ -43,6 +50,17 @@ def no_network() -> Iterator[list[str]]:
             yield enter if is_alone else []
         finally:
             holder.kill()
+
+
+def test_without_a_network_there_is_nothing_but_this_machine() -> None:
+    """What the next test relies on, where the system allows it."""
+    with no_network() as alone:
+        if not alone:
+            pytest.skip("This system lets us make no network of our own.")
+        words = [*alone, "cat", "/proc/net/dev"]
+        listed = subprocess.check_output(words, text=True)  # noqa: S603
+    interfaces = [line.split(":")[0].strip() for line in listed.splitlines()[2:]]
+    assert interfaces == ["lo"]
 
 
 def as_parquet(made: Site, name: str) -> None:

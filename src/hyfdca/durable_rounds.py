@@ -15,6 +15,7 @@ the replies since.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -125,8 +126,8 @@ class DurableRounds(Rounds):
 
     def keep(self, number: int) -> None:
         """Keep the state after a round, everywhere or nowhere."""
-        attendance, certificate = self._attendance, self.certificate
-        attendance.keep(number, certificate.relative_gap if certificate else None)
+        attendance = self._attendance
+        attendance.keep(number, self._gap_of_round())
         self.kept_by = {**self.kept_by, **dict.fromkeys(attendance.present, number)}
         if self.server.is_between_steps:
             self._state, self._since = state.save(self.server), []
@@ -141,6 +142,13 @@ class DurableRounds(Rounds):
             self._since,
         )
         self._archive.write_round(number, msgspec.msgpack.encode(kept))
+
+    def _gap_of_round(self) -> float | None:
+        """Return the gap after the last round, if it was measured."""
+        if not self.history:
+            return self.certificate.relative_gap if self.certificate else None
+        gap = float(self.history[-1]["relative_gap"])
+        return None if math.isnan(gap) else gap
 
     def _round(self, round_number: int) -> RoundReport:
         self._gather(self._attendance.quorum)

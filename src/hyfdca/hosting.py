@@ -82,8 +82,7 @@ class Host:
 
     def _begun(self) -> Hosted:
         """Have everybody start; what is heard is kept when all is ready."""
-        attendance, number = self._attendance, self._next_number()
-        attendance.number_from(number)
+        attendance, number = self._attendance, self.number_anew()
         attendance.wait_for(len(attendance.everyone))
         attendance.begin(number)
         holders = [c for c, answer in attendance.present.items() if answer.has_keys]
@@ -102,8 +101,7 @@ class Host:
         kept = self._archive.read(_PREPARATION)
         beginning = _decoder.decode(kept or b"")
         hosted = self._prepared(beginning, lambda _: Repeating(beginning.heard))
-        number, rounds = self._next_number(), hosted.rounds
-        self._attendance.number_from(number)
+        number, rounds = self.number_anew(), hosted.rounds
         hosted.prepared.parties.session.number = number
         rounds.among(self._attendance, self._archive, self._every)
         rounds.go_back()
@@ -124,8 +122,10 @@ class Host:
         rounds.start_by(driver("training"))
         return Hosted(prepared, rounds, convener.traffic)
 
-    def _next_number(self) -> int:
-        """Return a number above all requests of earlier starts of this server."""
+    def number_anew(self) -> int:
+        """Give requests numbers above all of earlier starts of this server."""
         starts = int(self._archive.read(_STARTS) or b"0") + 1
         self._archive.write(_STARTS, b"%d" % starts)
-        return starts * _NUMBERS
+        number = starts * _NUMBERS
+        self._attendance.number_from(number)
+        return number

@@ -13,7 +13,7 @@ from hyfdca.flare.brought import KEPT
 from hyfdca.flare.client import run_client
 from hyfdca.flare.display import StudyDisplay
 from hyfdca.flare.jobs import MODEL, RESULT
-from hyfdca.flare.notes import over_file
+from hyfdca.flare.notes import forget_over, is_over, without_model
 from hyfdca.flare.predicting import run_prediction_holder, run_prediction_server
 from hyfdca.flare.supervisor import Terms, run_server
 from hyfdca.kits.kit import ServerKit, read_client_kit, read_server_kit
@@ -35,6 +35,10 @@ def serve_study(folder: Path, console: Console, how: How) -> None:
     """
     kit = read_server_kit(folder)
     _check_earlier_run(kit, how)
+    if is_over(kit) and not without_model(kit):
+        said = f"This study is finished, its model is in {kit.out}."
+        console.print(said, soft_wrap=True, markup=False)
+        return
     plan = plan_of(kit.file, study_hash(kit.content))
     terms = Terms(quorum=None if plan.quorum == len(plan.names) else plan.quorum)
     with StudyDisplay(console, kit.state) as display:
@@ -80,19 +84,23 @@ def help_to_predict(folder: Path, data: Path, console: Console) -> None:
 
 def _check_earlier_run(kit: ServerKit, how: How) -> None:
     """Neither forget an earlier run nor go on with it unless told to."""
-    kept, over = kit.state / KEPT, over_file(kit)
+    kept = kit.state / KEPT
     archive = Archive(FolderStore(kept))
     rounds = archive.rounds
     if how == "anew":
         archive.forget_after(-1)
         (kit.state / "progress.json").unlink(missing_ok=True)
-        over.unlink(missing_ok=True)
-    elif over.exists():
+        forget_over(kit)
+    elif how == "resume":
+        return
+    elif is_over(kit):
+        left = " and ".join(without_model(kit))
         raise StudyError(
-            f"This study is finished, its model is in {kit.out}; run it once more with "
-            "--anew."
+            f"This study is finished, its model is in {kit.out}; "
+            + (f"give it to {left} with --resume, or " if left else "")
+            + "run it once more with --anew."
         )
-    elif rounds and how == "first":
+    elif rounds:
         raise StudyError(
             f"There is a run of this study in {kept}, kept up to round {rounds[-1]}; "
             "go on with --resume, or forget it and begin again with --anew."

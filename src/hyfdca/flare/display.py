@@ -116,7 +116,7 @@ class StudyDisplay:
         passed = range(self._last_round + 1, status.round + 1)
         self._last_round = status.round
         if any(n / 10 ** int(math.log10(n)) in _LEADING for n in passed):
-            gap = "-" if status.gap is None else f"{status.gap:.1e}"
+            gap = "-" if status.gap is None else f"{status.gap:.1e}{_when(status)}"
             self.tell(f"round {status.round}: certified gap {gap}")
 
 
@@ -177,10 +177,16 @@ def _gap(status: Status, first_gap: float) -> Table | str:
     done = share_done(status.gap, first_gap, status.tolerance)
     row = Table.grid(padding=(0, 2))
     row.add_row(
-        f"{status.gap:.1e} → {status.tolerance:.0e}",
+        f"{status.gap:.1e}{_when(status)} → {status.tolerance:.0e}",
         ProgressBar(total=1.0, completed=done, width=_BAR_WIDTH),
     )
     return row
+
+
+def _when(status: Status) -> str:
+    """Return when the gap was measured, if that was not in the last round."""
+    is_old = status.measured < status.round
+    return f" (of round {status.measured})" if is_old else ""
 
 
 def _left(status: Status) -> str:

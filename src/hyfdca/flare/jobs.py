@@ -9,8 +9,9 @@ from pathlib import Path
 from hyfdca.attendance import Attendance
 from hyfdca.consortium import Consortium
 from hyfdca.flare.brought import KEPT, own_store
+from hyfdca.flare.log import Tell
 from hyfdca.flare.network import Network
-from hyfdca.flare.notes import over_file
+from hyfdca.flare.notes import forget_over, is_over, note_over, without_model
 from hyfdca.flare.status import write_progress
 from hyfdca.flare.watching import MemberWatch, ServerWatch
 from hyfdca.hosting import Host, Hosted
@@ -41,7 +42,6 @@ MODEL, RESULT = "model.json", "result.json"
 _HELLO_TIMEOUT = 3.0  # seconds; who is busy with something else is called again
 _CALL_EVERY = 10.0  # seconds between calls of those who are missing
 _WAIT = 0.5
-_LAST_CALL = 60.0  # seconds in which whoever is away at the end may come back
 
 
 class Carrier:
@@ -99,36 +99,52 @@ def serve(kit: Path, network: Network) -> None:
     carrier = Carrier(network, plan.phase_timeout)
     attendance = Attendance(plan, carrier, watch.tell)
     archive = Archive(FolderStore(own.state / KEPT))
+    host = Host(plan, carrier, attendance, archive)
     try:
-        hosted = Host(plan, carrier, attendance, archive).ready()
-        write_progress(own.state, len(hosted.rounds.history))
-        for report in hosted.rounds.rounds():
-            write_progress(own.state, report.round_number)
-            watch.show(attendance, hosted.rounds.history)
-            network.pause_if_asked()
-        outcome = _outcome(own, plan, hosted)
-        outcome.write(own.out)
+        if is_over(own):
+            host.number_anew()
+        else:
+            hosted = host.ready()
+            write_progress(own.state, len(hosted.rounds.history))
+            for report in hosted.rounds.rounds():
+                write_progress(own.state, report.round_number)
+                watch.show(attendance, hosted.rounds.history)
+                network.pause_if_asked()
+            _outcome(own, plan, hosted).write(own.out)
+            note_over(own, plan.names)
     except StoreError as error:
         raise StudyError(str(error)) from None
-    model = (own.out / MODEL).read_bytes()
-    left = _hand_over(model, attendance, carrier, _LAST_CALL)
-    if left:
-        names = ", ".join(repr(plan.names[rank]) for rank in left)
-        watch.tell(f"{names} did not get the model; send {own.out / MODEL} there.")
-    over_file(own).touch()
+    hand_over(own, attendance, carrier, watch.tell)
 
 
-def _hand_over(
-    model: bytes, attendance: Attendance, carrier: Carrier, patience: float
-) -> list[int]:
-    """Give the model to everybody; return who did not come back for it in time."""
-    left = set(attendance.everyone)
-    left -= set(attendance.finish(model, left))
-    deadline = time.monotonic() + patience  # from here: the first call may take long
-    while left and time.monotonic() < deadline:
-        carrier.wait(left)
-        left -= set(attendance.finish(model, attendance.call(sorted(left))))
-    return sorted(left)
+def hand_over(
+    kit: ServerKit, attendance: Attendance, network: Carrier, tell: Tell
+) -> None:
+    """Give the model to everybody who has none; wait for whoever is away.
+
+    Raises
+    ------
+    StudyError
+        If it is not there any more.
+    """
+    try:
+        model = (kit.out / MODEL).read_bytes()
+    except OSError:
+        raise StudyError(f"There is no {kit.out / MODEL} to be given out.") from None
+    left = without_model(kit)
+    ranks = {name: rank for rank, name in enumerate(kit.names)}
+    told: list[str] = []
+    while left:
+        attendance.call(set(attendance.missing) & {ranks[name] for name in left})
+        has_it = attendance.finish(model, [ranks[name] for name in left])
+        left = [name for name in left if ranks[name] not in has_it]
+        note_over(kit, left)
+        if left and left != told:
+            names = ", ".join(map(repr, left))
+            tell(f"Waiting for {names}, to be given the model {kit.out / MODEL}.")
+            told = left
+        if left:
+            network.wait(ranks[name] for name in left)
 
 
 def _outcome(kit: ServerKit, plan: Plan, hosted: Hosted) -> Outcome:
@@ -153,7 +169,9 @@ class MemberHandler:
         self._watch.note(stage, phase, len(payload), len(reply), self._member.news)
         if self._member.model is not None and phase == "finish":
             self._write(self._member.model)
-            over_file(self._kit).touch()
+            note_over(self._kit)
+        elif phase == "begin":
+            forget_over(self._kit)
         return reply
 
     def _write(self, model: bytes) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
@@ -38,10 +39,44 @@ def read_note(kit: Kit) -> Note | None:
 
 def progress(kit: Kit) -> bytes:
     """Return what changes when the study has got on; empty before it has."""
+    return _content(kit.state / "progress.json") + _content(_over(kit))
+
+
+# The end. A party notes that it has the model before anybody is told so: whoever is
+# killed then still knows, and the server knows whom to give it to.
+
+
+def note_over(kit: Kit, without_model: Sequence[str] = ()) -> None:
+    """Remember that the model is written, and who has none yet."""
+    left = json.dumps(list(without_model)).encode()
+    write_whole(_over(kit), left, OWNER_ONLY, is_durable=True)
+
+
+def over_since(kit: Kit) -> float | None:
+    """Return when that was last noted; none if the study is not over."""
     try:
-        return (kit.state / "progress.json").read_bytes()
+        return _over(kit).stat().st_mtime
     except FileNotFoundError:
-        return b""
+        return None
+
+
+def is_over(kit: Kit) -> bool:
+    """Return whether this party has the model."""
+    return over_since(kit) is not None
+
+
+def without_model(kit: Kit) -> list[str]:
+    """Return who has no model yet, of a study that is over."""
+    return list(json.loads(_over(kit).read_text(encoding="utf-8")))
+
+
+def forget_over(kit: Kit) -> None:
+    """Let the study begin once more."""
+    _over(kit).unlink(missing_ok=True)
+
+
+def _over(kit: Kit) -> Path:
+    return kit.state / "over.json"
 
 
 def rejoin_file(kit: Kit) -> Path:
@@ -66,11 +101,6 @@ def _holders(kit: Kit) -> Path:
     return kit.state / "holders.json"
 
 
-def over_file(kit: Kit) -> Path:
-    """Return the file that is there once the model is: the server's, or ours."""
-    return kit.state / "over"
-
-
 def _note(kit: Kit) -> Path:
     return kit.state / "job.json"
 
@@ -78,3 +108,10 @@ def _note(kit: Kit) -> Path:
 def forget_note(kit: Kit) -> None:
     """Take away the last note: it is of another run."""
     _note(kit).unlink(missing_ok=True)
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""

@@ -18,6 +18,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     ----------
     gaps : list of (float, float)
         The last certified relative gaps, each with the seconds since the start.
+    measured : int
+        The round of the last of them: not all are measured while somebody is missing.
     sentences : list of str
         The last things worth saying, of ``n_sentences`` that ``writer`` has said.
     writer : str
@@ -28,6 +30,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     max_rounds: int = 0
     tolerance: float = 0.0
     gaps: list[tuple[float, float]] = []
+    measured: int = 0
     present: list[str] = []
     missing: list[str] = []
     bytes_up: int = 0
@@ -57,6 +60,14 @@ def read_status(state: Path) -> Status | None:
         return _decoder.decode((state / _FILE).read_bytes())
     except (FileNotFoundError, msgspec.MsgspecError):
         return None
+
+
+def status_time(state: Path) -> float:
+    """Return when there was last a new status, in seconds of the clock."""
+    try:
+        return (state / _FILE).stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
 
 
 def forget_status(state: Path) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -29,10 +29,11 @@ from hyfdca.flare.log import Tell, written_down
 from hyfdca.flare.notes import (
     Note,
     forget_note,
-    over_file,
+    is_over,
     progress,
     read_note,
     rejoin_file,
+    without_model,
 )
 from hyfdca.flare.ports import require_free
 from hyfdca.flare.processes import Parent, wait_for
@@ -113,8 +114,7 @@ class Supervisor:
         job = self._submit(watch)
         note, status = watch.follow(job, self._names)
         end = how_it_ended(note, job)
-        is_training = self._terms.study == STUDY
-        if end == "again" and is_training and over_file(self._kit).exists():
+        if end == "again" and self._is_handing_over and not without_model(self._kit):
             end = "finished"  # killed when all was done but for its own note
         if end == "refused" and note is not None:
             raise StudyError(note.reason)
@@ -123,15 +123,25 @@ class Supervisor:
             watch.until_over(job)
         return end == "finished"
 
+    @property
+    def _is_handing_over(self) -> bool:
+        """Whether the model is written, and only has to be given to everybody."""
+        return self._terms.study == STUDY and is_over(self._kit)
+
     def _submit(self, watch: Watch) -> str:
+        wanted, at_least = self._names, self._terms.quorum or len(self._names)
         needed = sites_needed(
             len(self._names), self._terms.quorum, bool(progress(self._kit))
         )
-        absent = watch.for_sites(self._names, needed)
-        here = [name for name in self._names if name not in absent]
-        self._tell(f"The study runs with {', '.join(here)}.")
+        doing = "The study runs with"
+        if self._is_handing_over:
+            wanted, at_least = tuple(without_model(self._kit)), 1
+            needed, doing = len(wanted), "The model is given to"
+        connected = watch.for_sites(wanted, needed)
+        here = [name for name in self._names if name in connected]
+        self._tell(f"{doing} {', '.join(here)}.")
         # NVFlare ends a job with fewer; the study needs the others only to begin.
-        return watch.submit(here, self._terms.quorum or len(self._names))
+        return watch.submit(here, at_least)
 
     def _count(self, reason: str) -> None:
         """Wait before the next attempt; raise if there should be none."""
@@ -156,11 +166,11 @@ class Watch:
         self._tell = tell
         self._refused: set[str] = set()  # what was told of clients at the door
 
-    def for_sites(self, names: tuple[str, ...], needed: int) -> list[str]:
-        """Wait until enough sites are connected; return who is not."""
+    def for_sites(self, names: tuple[str, ...], needed: int) -> Collection[str]:
+        """Wait until enough of some sites are connected; return who is, of all."""
         said: list[str] = []
         enough_since = 0.0
-        while absent := missing(names, self._ask(self._admin.sites)):
+        while absent := missing(names, connected := self._ask(self._admin.sites)):
             if len(names) - len(absent) >= needed:
                 enough_since = enough_since or time.monotonic()
                 if time.monotonic() - enough_since > _LATECOMERS:
@@ -170,7 +180,7 @@ class Watch:
                 said = absent
             self._tell_refusals()
             self._pause()
-        return absent
+        return connected
 
     def submit(self, sites: list[str], at_least: int) -> str:
         """Submit a job for some sites."""

@@ -33,6 +33,7 @@ class ServerWatch:
         self._sentences: list[str] = []
         self._n_sentences, self._writer = 0, secrets.token_hex(4)
         self._gaps: list[tuple[float, float]] = []
+        self._measured = 0
         self._status = Status(
             max_rounds=plan.training.max_rounds,
             tolerance=plan.training.tolerance,
@@ -53,12 +54,14 @@ class ServerWatch:
         if not math.isnan(last["relative_gap"]):
             new = (seconds, float(last["relative_gap"]))
             self._gaps = [*self._gaps[1 - _GAPS_SHOWN :], new]
+            self._measured = int(last["round"])
         self._write(
             Status(
                 round=int(last["round"]),
                 max_rounds=self._status.max_rounds,
                 tolerance=self._status.tolerance,
                 gaps=self._gaps,
+                measured=self._measured,
                 present=[names[rank] for rank in sorted(attendance.present)],
                 missing=[names[rank] for rank in attendance.missing],
                 bytes_up=_total(history, "bytes_up"),
@@ -85,6 +88,7 @@ class MemberWatch:
         self._state, self._plan = state, plan
         self._started, self._written = time.monotonic(), -math.inf
         self._gaps: list[tuple[float, float]] = []
+        self._measured = 0
         self._up = self._down = 0
 
     def note(self, stage: str, phase: str, n_down: int, n_up: int, news: News) -> None:
@@ -95,6 +99,7 @@ class MemberWatch:
         seconds = now - self._started
         if phase == "keep" and news.gap is not None:
             self._gaps = [*self._gaps[1 - _GAPS_SHOWN :], (seconds, news.gap)]
+            self._measured = news.round
         if now - self._written < _LOOKS and stage != "study":
             return
         self._written = now
@@ -104,6 +109,7 @@ class MemberWatch:
             max_rounds=self._plan.training.max_rounds,
             tolerance=self._plan.training.tolerance,
             gaps=self._gaps,
+            measured=self._measured,
             present=[names[rank] for rank in news.present],
             missing=[n for rank, n in enumerate(names) if rank not in news.present],
             bytes_up=self._up,
