@@ -13,9 +13,10 @@ from typing import Any
 from numba import njit
 from numpy.typing import NDArray
 
+from hyfdca.compiling import CACHE
 from hyfdca.losses import dual_step
 
-_compiled = njit(cache=True, nogil=True, error_model="numpy")
+_compiled = njit(cache=CACHE, nogil=True, error_model="numpy")
 
 
 def unsigned(indices: NDArray[Any]) -> NDArray[Any]:

@@ -13,6 +13,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from hyfdca.compiling import CACHE
 from hyfdca.losses import (
     FloatArray,
     Loss,
@@ -22,7 +23,7 @@ from hyfdca.losses import (
     softplus,
 )
 
-_compiled = njit(cache=True, nogil=True, error_model="numpy")
+_compiled = njit(cache=CACHE, nogil=True, error_model="numpy")
 
 
 def touching_duals(

@@ -24,6 +24,8 @@ import numpy as np
 from numba import float64, njit, vectorize
 from numpy.typing import NDArray
 
+from hyfdca.compiling import CACHE
+
 FloatArray = NDArray[np.float64]
 
 _NEWTON_STEPS = 100  # 8 are enough over curvatures 1e-3 to 1e3; this is a backstop
@@ -40,13 +42,13 @@ class Shape(NamedTuple):
     high: float
 
 
-@njit(cache=True, inline="always")
+@njit(cache=CACHE, inline="always")
 def _soft_threshold(value: float, threshold: float) -> float:
     # Without branches: the sign of a residual is what a processor cannot predict.
     return math.copysign(max(abs(value) - threshold, 0.0), value)
 
 
-@njit(cache=True, inline="always")
+@njit(cache=CACHE, inline="always")
 def best_dual(
     pull: float, stiffness: float, insensitivity: float, low: float, high: float
 ) -> float:
@@ -57,7 +59,7 @@ def best_dual(
     return min(max(rest / stiffness, low), high)
 
 
-@njit(cache=True, inline="always")
+@njit(cache=CACHE, inline="always")
 def sigmoid(x: float) -> float:
     """Return 1 / (1 + exp(-x)) without overflow and without cancellation."""
     if x >= 0.0:
@@ -65,13 +67,13 @@ def sigmoid(x: float) -> float:
     return math.exp(x) / (1.0 + math.exp(x))
 
 
-@njit(cache=True, inline="always")
+@njit(cache=CACHE, inline="always")
 def softplus(x: float) -> float:
     """Return log(1 + exp(x)) without overflow."""
     return math.log1p(math.exp(-abs(x))) + max(x, 0.0)
 
 
-@njit(cache=True, inline="always")
+@njit(cache=CACHE, inline="always")
 def _logistic_dual(dual: float, margin: float, curvature: float) -> float:
     """Return the new dual in [0, 1]: sigma(x) at the root of x + m + q (sigma(x) - b).
 
@@ -94,7 +96,7 @@ def _logistic_dual(dual: float, margin: float, curvature: float) -> float:
 _CONSTANTS = (float64,) * len(Shape._fields)
 
 
-@vectorize([float64(float64, float64, *_CONSTANTS)], cache=True)
+@vectorize([float64(float64, float64, *_CONSTANTS)], cache=CACHE)
 def _value(margin, label, is_logistic, signed, s, e, low, high):  # type: ignore[no-untyped-def]
     sign = label if signed else 1.0
     if is_logistic:
@@ -104,7 +106,7 @@ def _value(margin, label, is_logistic, signed, s, e, low, high):  # type: ignore
     return a * pull - e * abs(a) - 0.5 * s * a * a
 
 
-@vectorize([float64(float64, float64, *_CONSTANTS)], cache=True)
+@vectorize([float64(float64, float64, *_CONSTANTS)], cache=CACHE)
 def _derivative(margin, label, is_logistic, signed, s, e, low, high):  # type: ignore[no-untyped-def]
     sign = label if signed else 1.0
     if is_logistic:
@@ -113,7 +115,7 @@ def _derivative(margin, label, is_logistic, signed, s, e, low, high):  # type: i
     return -sign * best_dual(pull, s, e, low, high)
 
 
-@njit(cache=True, inline="always")
+@njit(cache=CACHE, inline="always")
 def loss_conjugate(dual, label, is_logistic, signed, s, e, low, high):  # type: ignore[no-untyped-def]
     """Return l*(-a) of one sample, for kernels."""
     b = label * dual if signed else dual
@@ -126,12 +128,12 @@ def loss_conjugate(dual, label, is_logistic, signed, s, e, low, high):  # type: 
     return -target * b + e * abs(b) + 0.5 * s * b * b
 
 
-@vectorize([float64(float64, float64, *_CONSTANTS)], cache=True)
+@vectorize([float64(float64, float64, *_CONSTANTS)], cache=CACHE)
 def _conjugate(dual, label, is_logistic, signed, s, e, low, high):  # type: ignore[no-untyped-def]
     return loss_conjugate(dual, label, is_logistic, signed, s, e, low, high)
 
 
-@njit(cache=True, inline="always")
+@njit(cache=CACHE, inline="always")
 def _quadratic_step(dual, margin, label, curvature, signed, s, e, low, high):  # type: ignore[no-untyped-def]
     sign = label if signed else 1.0
     b = sign * dual
@@ -143,7 +145,7 @@ def _quadratic_step(dual, margin, label, curvature, signed, s, e, low, high):  #
     return sign * change
 
 
-@vectorize([float64(float64, float64, float64, float64, *_CONSTANTS)], cache=True)
+@vectorize([float64(float64, float64, float64, float64, *_CONSTANTS)], cache=CACHE)
 def dual_step(  # type: ignore[no-untyped-def]
     dual, margin, label, curvature, is_logistic, signed, s, e, low, high
 ):
@@ -158,7 +160,7 @@ def dual_step(  # type: ignore[no-untyped-def]
     return _quadratic_step(dual, margin, label, curvature, signed, s, e, low, high)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=CACHE, nogil=True)
 def _dual_steps(duals, margins, labels, curvatures, constants, out):  # type: ignore[no-untyped-def]
     """Set ``out`` to the steps; with constants hoisted, 5 times the ufunc's speed."""
     if constants[0]:

@@ -14,6 +14,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from hyfdca.compiling import CACHE
 from hyfdca.crypto.bfv_blocks import BfvBlocks, BfvParameters, cut
 from hyfdca.crypto.blocks import ByteArray
 from hyfdca.crypto.fixedpoint import IntArray
@@ -123,7 +124,7 @@ class BfvAddition:
         _add_residues(total, where, ciphertexts, self._primes)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=CACHE, nogil=True)
 def _load_residues(words, last, n_bytes, primes, residues):  # type: ignore[no-untyped-def]
     """Fill ``residues`` from words that overlap; return whether all are in range."""
     mask = ~np.uint64(0) >> np.uint64(64 - 8 * n_bytes)
@@ -142,7 +143,7 @@ def _load_residues(words, last, n_bytes, primes, residues):  # type: ignore[no-u
     return fits
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=CACHE, nogil=True)
 def _add_residues(total, where, ciphertexts, primes):  # type: ignore[no-untyped-def]
     """Add rows to rows of ``total``, which it changes."""
     degree = total.shape[1] // (2 * primes.size)

@@ -15,6 +15,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from hyfdca.compiling import CACHE
 from hyfdca.state_values import value
 
 FloatArray = NDArray[np.float64]
@@ -30,7 +31,7 @@ class GridOverflowError(ValueError):
     """A value does not fit the grid; ask for a coarser one."""
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=CACHE, nogil=True)
 def _to_nearest(values, scale, limit, out):  # type: ignore[no-untyped-def]
     fits = True
     for i in range(out.size):
@@ -40,7 +41,7 @@ def _to_nearest(values, scale, limit, out):  # type: ignore[no-untyped-def]
     return fits
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=CACHE, nogil=True)
 def _to_zero(values, scale, limit, out):  # type: ignore[no-untyped-def]
     fits = True
     for i in range(out.size):
@@ -50,7 +51,7 @@ def _to_zero(values, scale, limit, out):  # type: ignore[no-untyped-def]
     return fits
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=CACHE, nogil=True)
 def _upwards(values, scale, limit, out):  # type: ignore[no-untyped-def]
     fits = True
     for i in range(out.size):
@@ -60,7 +61,7 @@ def _upwards(values, scale, limit, out):  # type: ignore[no-untyped-def]
     return fits
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=CACHE, nogil=True)
 def _to_reals(numbers, step, out):  # type: ignore[no-untyped-def]
     for i in range(out.size):
         out[i] = numbers[i] * step

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from hyfdca.compiling import CACHE
 from hyfdca.crypto.arrangement import Arrangement
 from hyfdca.crypto.base import UNLIMITED, raw_bytes
 from hyfdca.crypto.fixedpoint import IntArray
@@ -81,7 +82,7 @@ class PlainAdder:
         return raw_bytes(vector.astype(_WIRE, copy=False))
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=CACHE, nogil=True)
 def _add_at(total, where, vector):  # type: ignore[no-untyped-def]
     """Add rows at distinct places, five times as fast as indexed assignment."""
     for j in range(where.size):

@@ -13,6 +13,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from hyfdca.compiling import CACHE
 from hyfdca.crypto.base import raw_bytes
 from hyfdca.crypto.fixedpoint import IntArray
 from hyfdca.state_values import value
@@ -137,7 +138,7 @@ def _renumbered(ids: IdArray) -> tuple[IntArray, IdArray]:
     return used.astype(np.int64), places.astype(np.uint32)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=CACHE, nogil=True)
 def _n_used(ids, places):  # type: ignore[no-untyped-def]
     most = 0
     for p in places:
@@ -148,7 +149,7 @@ def _n_used(ids, places):  # type: ignore[no-untyped-def]
     return most
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=CACHE, nogil=True)
 def _add_words(words, ids, places, more, more_ids, first):  # type: ignore[no-untyped-def]
     """Add rows to rows of ``words``, and their ids after those in ``ids``."""
     for j in range(places.size):
@@ -164,7 +165,7 @@ def _add_words(words, ids, places, more, more_ids, first):  # type: ignore[no-un
                 n += 1
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=CACHE, nogil=True)
 def _starts_of_runs(ids, is_start):  # type: ignore[no-untyped-def]
     for i in range(1, ids.shape[0]):
         for c in range(ids.shape[1]):
