@@ -13,7 +13,8 @@ from hyfdca.convener import Convener
 from hyfdca.local_study import local_driver, local_members
 from hyfdca.protocol.server import ServerSession
 from hyfdca.seeds import stream
-from hyfdca.study import Client, Study, StudyFile, plan_of
+from hyfdca.study import Client, Study, StudyFile
+from hyfdca.study_plan import plan_of
 from hyfdca.tables import Table, stored_densely
 
 N_CLIENTS, N_ROWS, N_COLUMNS = 10, 1_000_000, 4

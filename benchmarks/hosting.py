@@ -15,7 +15,8 @@ from hyfdca.runtimes.archive import Archive
 from hyfdca.runtimes.faulty import Faults, FaultyNetwork
 from hyfdca.runtimes.store import FolderStore
 from hyfdca.seeds import stream
-from hyfdca.study import Client, Study, StudyFile, plan_of
+from hyfdca.study import Client, Study, StudyFile
+from hyfdca.study_plan import plan_of
 from hyfdca.tables import Table, stored_densely
 
 N_CLIENTS, N_ROWS, N_COLUMNS = 4, 20_000, 20

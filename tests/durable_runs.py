@@ -15,8 +15,10 @@ from hyfdca.rounds import Rounds
 from hyfdca.runtimes.archive import Archive
 from hyfdca.runtimes.faulty import Faults, FaultyNetwork
 from hyfdca.runtimes.store import MemoryStore, SealedStore
-from hyfdca.study import load, plan_of, table_of
+from hyfdca.study import load
 from hyfdca.study_identity import study_hash
+from hyfdca.study_plan import plan_of
+from hyfdca.study_tables import table_of
 
 
 class Consortium:

@@ -18,7 +18,8 @@ from hyfdca.protocol.server import Ask
 from hyfdca.runtimes.driver import listening
 from hyfdca.runtimes.store import MemoryStore
 from hyfdca.split_prediction import Party, brought, predict_locally
-from hyfdca.study import Client, Study, StudyFile, plan_of
+from hyfdca.study import Client, Study, StudyFile
+from hyfdca.study_plan import plan_of
 from hyfdca.tables import Table, stored_densely
 
 NAMES = ("north", "city", "coast", "south")

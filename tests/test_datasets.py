@@ -15,7 +15,8 @@ import pytest
 import scipy.sparse as sp
 
 from hyfdca.datasets import MNIST_BIAS, load_covtype, load_mnist, load_news20
-from hyfdca.tables import Columns, TableError, label_text, normalised, read_table
+from hyfdca.table_files import read_table
+from hyfdca.tables import Columns, TableError, label_text, normalised
 
 NAMED = Columns(id="id", label="y")
 

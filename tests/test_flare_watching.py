@@ -12,7 +12,8 @@ from hyfdca.flare.status import Status, read_status
 from hyfdca.flare.watching import MemberWatch, ServerWatch
 from hyfdca.member import News
 from hyfdca.plan import Plan
-from hyfdca.study import load, plan_of
+from hyfdca.study import load
+from hyfdca.study_plan import plan_of
 from tests.consortia import make_files
 
 

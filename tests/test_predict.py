@@ -20,7 +20,7 @@ from hyfdca.model_file import as_bytes
 from hyfdca.objective import Objective
 from hyfdca.outcome import train_file
 from hyfdca.prediction import PredictionFiles, predict_file
-from hyfdca.study import StudyError
+from hyfdca.study_error import StudyError
 from tests.consortia import (
     N_ROWS,
     NAMES,

@@ -19,7 +19,8 @@ from hyfdca.local_study import prepare
 from hyfdca.losses import make_loss
 from hyfdca.objective import Objective, reference_optimum
 from hyfdca.outcome import train, train_file, write_files
-from hyfdca.study import StudyError, load
+from hyfdca.study import load
+from hyfdca.study_error import StudyError
 from tests.consortia import NAMES, held, make_files, pooled_table, scores
 
 

@@ -28,9 +28,11 @@ from hyfdca.runtimes.inprocess import InProcess
 from hyfdca.runtimes.store import Store
 from hyfdca.scores import chosen_classes
 from hyfdca.secrecy import workforce
-from hyfdca.study import StudyFile, data_of, plan_of, table_of
+from hyfdca.study import StudyFile
 from hyfdca.study_error import StudyError
 from hyfdca.study_identity import study_hash
+from hyfdca.study_plan import plan_of
+from hyfdca.study_tables import data_of, table_of
 from hyfdca.tables import Table
 from hyfdca.training import n_threads
 

@@ -21,15 +21,8 @@ from hyfdca.losses import FloatArray
 from hyfdca.model import Model, ModelError, read_model
 from hyfdca.outcome import check_folder, write_files
 from hyfdca.study_error import StudyError
-from hyfdca.tables import (
-    Columns,
-    MissingColumnsError,
-    Table,
-    TableError,
-    has_named_columns,
-    normalised,
-    read_table,
-)
+from hyfdca.table_files import has_named_columns, read_table
+from hyfdca.tables import Columns, MissingColumnsError, Table, TableError, normalised
 
 _ENDINGS = (".csv", ".parquet")
 

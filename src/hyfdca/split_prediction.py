@@ -34,9 +34,11 @@ from hyfdca.prediction_member import (
 from hyfdca.prediction_terms import PredictionTerms, declined_sentence
 from hyfdca.runtimes.inprocess import InProcess
 from hyfdca.runtimes.store import Store, StoreError
-from hyfdca.study import Client, StudyFile, alignment_settings
+from hyfdca.study import Client, StudyFile
 from hyfdca.study_error import StudyError
-from hyfdca.tables import Columns, Table, TableError, normalised, read_table
+from hyfdca.study_plan import alignment_settings
+from hyfdca.table_files import read_table
+from hyfdca.tables import Columns, Table, TableError, normalised
 
 
 def model_digest(model: Model) -> bytes:

@@ -24,15 +24,12 @@ Features are matched by name, rows by ID. LIBSVM and NPZ tables have features f0
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal
 
 import msgspec
 
-from hyfdca.algorithms.bundle import bundle_settings
-from hyfdca.algorithms.draws import HyfdcaSettings, Step
+from hyfdca.algorithms.draws import Step
 from hyfdca.algorithms.problem import Profile
 from hyfdca.algorithms.scaling import Missing, Scale
 from hyfdca.algorithms.table import AlgorithmName
@@ -44,34 +41,11 @@ from hyfdca.crypto.schemes import (
     SchemeName,
     SmallVectors,
 )
-from hyfdca.losses import Loss, make_loss
-from hyfdca.participation import (
-    Participation,
-    bernoulli,
-    cyclic,
-    random_fraction,
-)
-from hyfdca.plan import Plan
-from hyfdca.protocol.alignment_messages import AlignmentSettings, DisagreeingCells
-from hyfdca.rounds import TrainingSettings
-from hyfdca.study_error import StudyError
+from hyfdca.losses import make_loss
+from hyfdca.protocol.alignment_messages import DisagreeingCells
+from hyfdca.study_error import StudyError, as_study_error
 from hyfdca.study_identity import public_identities
-from hyfdca.tables import Columns, Table, TableError, label_text, normalised, read_table
-
-__all__ = [
-    "Client",
-    "Server",
-    "Study",
-    "StudyError",
-    "StudyFile",
-    "alignment_settings",
-    "load",
-    "parse",
-    "plan_of",
-    "table_of",
-]
-
-T = TypeVar("T")
+from hyfdca.tables import label_text
 
 _LARGEST = 1e100  # squares and inverses of settings must stay numbers
 Positive = Annotated[float, msgspec.Meta(ge=1.0 / _LARGEST, le=_LARGEST)]
@@ -238,140 +212,8 @@ def parse(content: bytes, path: Path) -> StudyFile:
     for client in file.clients:
         _check_labels_visible(file.study, client)
     public_identities({client.name: client.public_key for client in file.clients})
-    _checked(lambda: make_loss(file.study.loss, file.study.loss_parameter))
+    as_study_error(lambda: make_loss(file.study.loss, file.study.loss_parameter))
     return file
-
-
-def plan_of(file: StudyFile, study_hash: bytes) -> Plan:
-    """Return what both sides of a study go by.
-
-    Raises
-    ------
-    StudyError
-    """
-    return _checked(lambda: _plan(file, study_hash))
-
-
-def _plan(file: StudyFile, study_hash: bytes) -> Plan:
-    study = file.study
-    loss = make_loss(study.loss, study.loss_parameter)
-    names = tuple(client.name for client in file.clients)
-    return Plan(
-        study_hash=study_hash,
-        names=names,
-        epoch=study.key_epoch,
-        encryption=study.encryption_settings(),
-        alignment=alignment_settings(study),
-        scale=study.scale,
-        missing=study.missing,
-        bias=study.intercept_scaling if study.fit_intercept else None,
-        training=_settings(study, loss),
-        participation=_participation(study, names),
-        quorum=len(names) if study.quorum == "all" else study.quorum,
-        phase_timeout=study.phase_timeout,
-        checkpoint_every=study.checkpoint_every,
-    )
-
-
-def alignment_settings(study: Study) -> AlignmentSettings:
-    """Return what the study says of bringing tables together."""
-    return AlignmentSettings(
-        make_loss(study.loss, study.loss_parameter).task,
-        study.positive_text,
-        allow_unshared=study.allow_unshared,
-        disagreeing_cells=study.disagreeing_cells,
-    )
-
-
-def _participation(study: Study, names: Sequence[str]) -> Participation:
-    """Return who takes part when, with organisations by rank.
-
-    Where a round may do without somebody, nobody is known to be in every round.
-    """
-    drawn = _drawn(study, names)
-    needs_all = study.quorum == "all" or study.quorum >= len(names)
-    return drawn if needs_all else replace(drawn, is_complete=False)
-
-
-def _drawn(study: Study, names: Sequence[str]) -> Participation:
-    given = study.participation
-    if isinstance(given, Bernoulli):
-        return bernoulli(len(names), given.probability, study.seed)
-    if isinstance(given, Cyclic):
-        strangers = {name for members in given.sets for name in members} - set(names)
-        if strangers:
-            raise ValueError(
-                f"The participation names {sorted(strangers)[0]!r}, which is none of "
-                "the study's organisations; correct it."
-            )
-        return cyclic([[names.index(n) for n in members] for members in given.sets])
-    return random_fraction(len(names), given, study.seed)
-
-
-def _settings(study: Study, loss: Loss) -> TrainingSettings:
-    return TrainingSettings(
-        loss=loss,
-        l2_strength=study.l2,
-        hyfdca=HyfdcaSettings(
-            variant=study.variant,
-            step=study.step,
-            local_fraction=study.local_fraction,
-            iic=study.iic,
-            min_rows=study.min_rows,
-            seed=study.seed,
-        ).with_more(study.paper_settings),
-        profile=study.profile,
-        max_rounds=study.max_rounds,
-        tolerance=study.tol,
-        measure_every=study.measure_every,
-        algorithm=study.algorithm,
-        bundle=bundle_settings(study.bundle_settings),
-        encryption=study.encryption_settings(),
-    )
-
-
-def table_of(study: Study, client: Client, path: Path) -> Table:
-    """Read one organisation's table, as the study says it is.
-
-    Raises
-    ------
-    StudyError
-    """
-    columns = Columns(
-        id=_name(client.id_column or study.id_column),
-        label=_name(client.label_column or study.label_column),
-        features=tuple(map(normalised, client.features)) if client.features else None,
-        has_label=client.label,
-    )
-    try:
-        table = read_table(path, columns)
-    except TableError as error:
-        raise StudyError(f"Organisation {client.name!r}: {error}.") from None
-    if study.missing == "refuse" and table.n_missing:
-        raise StudyError(
-            f"Organisation {client.name!r} has {table.n_missing} missing cells in "
-            f'{path.name}; fill them or set missing = "mean".'
-        )
-    if study.scale == "standard" and not table.is_dense:
-        raise StudyError(
-            f"Organisation {client.name!r} has a sparse table, which scale = "
-            '"standard" would fill because it centres features; use scale = "maxabs".'
-        )
-    return table
-
-
-def data_of(client: Client) -> str:
-    """Return where an organisation's table is, as the study file says."""
-    if client.data is None:
-        raise StudyError(
-            f"Organisation {client.name!r} has no data in the study file; add the path "
-            "of its table, or let it take part from its own machine."
-        )
-    return client.data
-
-
-def _name(column: str | None) -> str | None:
-    return None if column is None else normalised(column)
 
 
 def _check_quorum(path: Path, file: StudyFile) -> None:
@@ -391,11 +233,3 @@ def _check_labels_visible(study: Study, client: Client) -> None:
         "sign of a dual is the label; set labels_visible_to_holders = true if all "
         "organisations agree to that."
     )
-
-
-def _checked(make: Callable[[], T]) -> T:
-    """Return what is made, its complaints as errors of the study."""
-    try:
-        return make()
-    except ValueError as error:
-        raise StudyError(str(error)) from None

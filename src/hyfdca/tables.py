@@ -1,37 +1,18 @@
-"""Readers of one organisation's table: CSV, Parquet, LIBSVM and NPZ.
-
-Whatever is wrong with a file is a ``TableError`` of one sentence that says what, where
-and what to do, and never quotes a cell: cells are somebody's data.
-"""
+"""One organisation's table, and how IDs, names and labels are told from another."""
 
 from __future__ import annotations
 
 import math
-import re
 import unicodedata
-import zipfile
-import zlib
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float64]
 
-_LARGEST = 1e100  # squares of larger numbers soon overflow
-_MOST_FEATURES = 20_000_000
-_BAD_ZIP = (zipfile.BadZipFile, zlib.error)
-# What a scipy sparse matrix is made of in an NPZ file
-_CSR_PARTS = {"data", "indices", "indptr", "shape"}
-_NUMBERED = re.compile(r"f(0|[1-9][0-9]{0,8})")  # names of LIBSVM and NPZ features
 _MOST_LISTED = 10
 
 
@@ -121,38 +102,14 @@ class Table:
         return bool(self.cells.nnz == len(self.ids) * len(self.features))
 
 
-def read_table(path: Path, columns: Columns) -> Table:
-    """Return the table of a file, by its ending, checked.
-
-    Raises
-    ------
-    TableError
-    """
-    reader = _READERS.get(_ending(path))
-    if reader is None:
-        known = ", ".join(_READERS)
-        raise TableError(f"cannot read {path.name}; use a file that ends in {known}")
-    if not path.is_file():
-        raise TableError(f"there is no file {path}; correct its path")
-    if path.stat().st_size == 0:
-        raise TableError(f"the file {path.name} is empty; give it a table")
-    try:
-        table = reader(path, columns)
-    except OSError:
-        raise TableError(f"cannot open {path.name}; see who may read it") from None
-    _check_ids(path, table.ids)
-    _check_cells(path, table)
-    if columns.label_needed and table.labels is not None and "" in table.labels:
-        raise TableError(
-            f"{table.labels.count('')} rows of {path.name} have no label; fill the "
-            "label column or leave these rows out"
-        )
-    return table
-
-
 def normalised(value: object) -> str:
     """Return an ID or a name as text, NFC and trimmed; "007" and 7 differ."""
     return unicodedata.normalize("NFC", str(value)).strip()
+
+
+def id_text(value: object) -> str:
+    """Return an ID as text; "" stands for none."""
+    return "" if value is None else normalised(value)
 
 
 def label_text(value: object) -> str:
@@ -174,11 +131,6 @@ def listed(names: Sequence[str]) -> str:
     return f"{shown} and {n_more} more" if n_more > 0 else shown
 
 
-def has_named_columns(path: Path) -> bool:
-    """Return whether columns of such a file have names of their own."""
-    return _ending(path) in (".csv", ".parquet")
-
-
 def stored_densely(values: FloatArray) -> sp.csr_array:
     """Return a dense array as CSR that stores every cell, zeros too."""
     n_rows, n_columns = values.shape
@@ -189,243 +141,14 @@ def stored_densely(values: FloatArray) -> sp.csr_array:
     return sp.csr_array((values.ravel(), indices, indptr), shape=values.shape)
 
 
-# Tables with named columns
+def check_columns(file: str, wanted: Sequence[str], names: Sequence[str]) -> None:
+    """Check that a file has columns.
 
-
-def _read_csv(path: Path, columns: Columns) -> Table:
-    try:
-        # First the names, because an ID read as a number would lose its zeros.
-        names = pa.csv.open_csv(path).schema.names
-        texts = [n for n in names if normalised(n) in (columns.id, columns.label)]
-        options = pa.csv.ConvertOptions(
-            column_types=dict.fromkeys(texts, pa.string()), strings_can_be_null=True
-        )
-        table = pa.csv.read_csv(path, convert_options=options)
-    except (pa.ArrowInvalid, pa.ArrowKeyError):  # its message would quote the row
-        raise TableError(
-            f"{path.name} is no CSV table; save it as UTF-8 with one line of column "
-            "names and as many cells in every row"
-        ) from None
-    return _from_arrow(path, table, columns)
-
-
-def _read_parquet(path: Path, columns: Columns) -> Table:
-    try:
-        table = pa.parquet.read_table(path)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowKeyError):
-        raise TableError(f"{path.name} is no Parquet file; save it again") from None
-    return _from_arrow(path, table, columns)
-
-
-def _from_arrow(path: Path, table: Any, columns: Columns) -> Table:
-    names = [normalised(name) for name in table.column_names]
-    repeated = [name for name, count in Counter(names).items() if count > 1]
-    if repeated:
-        raise TableError(
-            f"{path.name} has {len(repeated)} column names more than once, such as "
-            f"{repeated[0]!r}; rename them"
-        )
-    by_name = dict(zip(names, table.columns, strict=True))
-    if columns.id is None:
-        raise TableError(f"the study names no id_column for {path.name}; name it")
-    label = columns.label if columns.has_label else None
-    if not columns.label_needed and label not in by_name:
-        label = None
-    elif columns.has_label and label is None:
-        raise TableError(f"the study names no label_column for {path.name}; name it")
-    features = columns.chosen(names)
-    _check_columns(path, [columns.id, *([label] if label else []), *features], names)
-    cells = np.empty((table.num_rows, len(features)))
-    for number, name in enumerate(features):
-        cells[:, number] = _numbers(path, name, by_name[name])
-    return Table(
-        tuple(_id_text(value) for value in by_name[columns.id].to_pylist()),
-        features,
-        stored_densely(cells),
-        tuple(map(label_text, by_name[label].to_pylist())) if label else None,
-    )
-
-
-def _check_columns(path: Path, wanted: Sequence[str], names: Sequence[str]) -> None:
+    Raises
+    ------
+    MissingColumnsError
+    """
     known = set(names)
     missing = [name for name in wanted if name not in known]
     if missing:
-        raise MissingColumnsError(path.name, missing)
-
-
-def _numbers(path: Path, name: str, column: Any) -> FloatArray:
-    """Return a column as floats, NaN where it is empty."""
-    if pa.types.is_dictionary(column.type):
-        column = column.combine_chunks().dictionary_decode()
-    kind = column.type
-    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-    if not is_text:
-        try:
-            column = column.cast(pa.float64())
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            return _refuse(path, name, len(column) - column.null_count)
-        return np.asarray(column.fill_null(math.nan).to_numpy(), dtype=np.float64)
-    numbers = [_number(cell) for cell in column.to_pylist()]
-    n_bad = sum(number is None for number in numbers)
-    return _refuse(path, name, n_bad) if n_bad else np.array(numbers, dtype=np.float64)
-
-
-def _refuse(path: Path, name: str, n_cells: int) -> FloatArray:
-    raise TableError(
-        f"column {name!r} of {path.name} has {n_cells} cells that are no numbers; "
-        "correct them or leave the column out of the features"
-    )
-
-
-def _number(cell: str | None) -> float | None:
-    try:
-        return float(cell) if cell is not None and cell.strip() else math.nan
-    except ValueError:
-        return None
-
-
-# Tables with numbered columns
-
-
-def _read_libsvm(path: Path, columns: Columns) -> Table:
-    # Here, as it takes seconds: every command would pay for a format few have.
-    from sklearn.datasets import load_svmlight_file  # noqa: PLC0415
-
-    try:
-        cells, labels = load_svmlight_file(str(path), zero_based=False)
-    except ValueError:  # its message would quote the line
-        raise TableError(
-            f"{path.name} is no LIBSVM file; write lines of a label and index:value "
-            "pairs, indices from 1"
-        ) from None
-    cells = sp.csr_array(cells)
-    if columns.absent_are_zero:
-        n_rows, n_features = cells.shape
-        shape = (n_rows, max(n_features, _width(columns.features)))
-        parts = (cells.data, cells.indices, cells.indptr)
-        cells = sp.csr_array(parts, shape=shape)
-    return _numbered(path, cells, labels, None, columns)
-
-
-def _width(features: Sequence[str] | None) -> int:
-    """Return how many numbered features there must be to have these."""
-    numbers = (_NUMBERED.fullmatch(name) for name in features or ())
-    found = (int(number[1]) + 1 for number in numbers if number)
-    return min(max(found, default=0), _MOST_FEATURES)
-
-
-def _read_npz(path: Path, columns: Columns) -> Table:
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-    except (AttributeError, EOFError, TypeError, ValueError, OSError, *_BAD_ZIP):
-        raise TableError(
-            f"{path.name} is no NPZ file of plain arrays; save it again"
-        ) from None
-    try:
-        cells = _cells_of(arrays)
-    except (KeyError, TypeError, ValueError):
-        raise TableError(
-            f"{path.name} has no table of numbers; save it with an array X, or with "
-            "the data, indices, indptr and shape of a CSR matrix"
-        ) from None
-    return _numbered(path, cells, arrays.get("y"), arrays.get("ids"), columns)
-
-
-def _cells_of(arrays: dict[str, NDArray[Any]]) -> sp.csr_array:
-    """Return the table in an NPZ file's arrays; raises where they make none."""
-    if any(np.iscomplexobj(array) for array in arrays.values()):
-        raise TypeError("complex numbers")
-    if not arrays.keys() >= _CSR_PARTS:
-        return stored_densely(np.asarray(arrays["X"], dtype=np.float64))
-    parts = (arrays["data"], arrays["indices"], arrays["indptr"])
-    n_rows, n_columns = (int(size) for size in arrays["shape"])
-    cells = sp.csr_array(parts, shape=(n_rows, n_columns), dtype=np.float64)
-    # Kernels trust indices, so a file's must be looked at one by one.
-    cells.check_format(full_check=True)
-    cells.sum_duplicates()
-    return cells
-
-
-def _numbered(
-    path: Path,
-    cells: sp.csr_array,
-    labels: NDArray[Any] | None,
-    ids: NDArray[Any] | None,
-    columns: Columns,
-) -> Table:
-    """Name features f0, f1, ... and rows by number where they have no names."""
-    n_rows, n_features = cells.shape
-    if n_features > _MOST_FEATURES:
-        raise TableError(
-            f"{path.name} has a feature number {n_features}, beyond {_MOST_FEATURES}; "
-            "number features without gaps"
-        )
-    if columns.has_label and columns.label_needed and labels is None:
-        raise TableError(f"{path.name} has no labels; save them as the array y")
-    if any(a is not None and np.shape(a) != (n_rows,) for a in (labels, ids)):
-        raise TableError(f"{path.name} has not one label and ID a row; save it again")
-    rows = range(n_rows) if ids is None else ids.tolist()
-    texts = tuple(map(label_text, labels.tolist())) if labels is not None else None
-    table = Table(
-        tuple(map(_id_text, rows)),
-        tuple(f"f{number}" for number in range(n_features)),
-        cells,
-        texts if columns.has_label else None,
-    )
-    if columns.features is None:
-        return table
-    features = columns.chosen(table.features)
-    _check_columns(path, features, table.features)
-    chosen = [int(name[1:]) for name in features]
-    return replace(table, features=features, cells=cells[:, chosen])
-
-
-# Checks
-
-
-def _id_text(value: object) -> str:
-    return "" if value is None else normalised(value)
-
-
-def _check_ids(path: Path, ids: Sequence[str]) -> None:
-    if not ids:
-        raise TableError(f"the file {path.name} has no rows; give it some")
-    if "" in ids:
-        raise TableError(
-            f"{ids.count('')} rows of {path.name} have no ID; give each row one"
-        )
-    n_repeated = len(ids) - len(set(ids))
-    if n_repeated:
-        raise TableError(
-            f"{n_repeated} rows of {path.name} repeat the ID of another row; keep one "
-            "row an ID"
-        )
-
-
-def _check_cells(path: Path, table: Table) -> None:
-    if not table.features:
-        raise TableError(f"{path.name} has no feature columns; give it some")
-    if len(set(table.features)) < len(table.features):
-        raise TableError(f"features for {path.name} are named twice; name each once")
-    too_large = np.abs(table.cells.data) > _LARGEST
-    if too_large.any():
-        columns = np.unique(table.cells.indices[too_large])
-        raise TableError(
-            f"{path.name} has {too_large.sum()} infinite numbers or beyond {_LARGEST}, "
-            f"first in column {table.features[columns[0]]!r}; correct them"
-        )
-
-
-def _ending(path: Path) -> str:
-    suffixes: Iterable[str] = (s for s in path.suffixes if s not in (".gz", ".bz2"))
-    return ([s.lower() for s in suffixes] or [""])[-1]
-
-
-_READERS: dict[str, Callable[[Path, Columns], Table]] = {
-    ".csv": _read_csv,
-    ".parquet": _read_parquet,
-    ".libsvm": _read_libsvm,
-    ".svm": _read_libsvm,
-    ".npz": _read_npz,
-}
+        raise MissingColumnsError(file, missing)

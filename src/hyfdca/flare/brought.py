@@ -15,9 +15,10 @@ from hyfdca.prediction_log import PredictionLog
 from hyfdca.prediction_member import Bringing, PredictionMember
 from hyfdca.runtimes.store import FolderStore, SealedStore, Store
 from hyfdca.split_prediction import Party, brought, released_model, table_to_predict
-from hyfdca.study import StudyFile, parse, plan_of
+from hyfdca.study import StudyFile, parse
 from hyfdca.study_error import StudyError
 from hyfdca.study_identity import make_roster, study_hash
+from hyfdca.study_plan import plan_of
 from hyfdca.tables import Table
 
 KEPT = "kept"  # the folder of a kit's state with what must not be lost

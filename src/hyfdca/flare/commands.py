@@ -19,9 +19,9 @@ from hyfdca.flare.supervisor import Terms, run_server
 from hyfdca.kits.kit import ServerKit, read_client_kit, read_server_kit
 from hyfdca.runtimes.archive import Archive
 from hyfdca.runtimes.store import FolderStore
-from hyfdca.study import plan_of
 from hyfdca.study_error import StudyError
 from hyfdca.study_identity import study_hash
+from hyfdca.study_plan import plan_of
 
 How = Literal["first", "resume", "anew"]
 

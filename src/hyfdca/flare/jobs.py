@@ -33,9 +33,10 @@ from hyfdca.runtimes.archive import Archive
 from hyfdca.runtimes.driver import Driver
 from hyfdca.runtimes.store import FolderStore, StoreError
 from hyfdca.secrecy import workforce
-from hyfdca.study import plan_of, table_of
 from hyfdca.study_error import StudyError
 from hyfdca.study_identity import make_roster, study_hash
+from hyfdca.study_plan import plan_of
+from hyfdca.study_tables import table_of
 
 MODEL, RESULT = "model.json", "result.json"
 

@@ -15,9 +15,10 @@ from hyfdca.kits.policy import is_strict_client
 from hyfdca.labels import Task, encode_numbers
 from hyfdca.protocol.alignment_checks import refusal
 from hyfdca.protocol.alignment_client import own_refusal
-from hyfdca.study import alignment_settings, table_of
 from hyfdca.study_error import StudyError
 from hyfdca.study_identity import make_roster, study_fingerprint
+from hyfdca.study_plan import alignment_settings
+from hyfdca.study_tables import table_of
 from hyfdca.tables import Table
 
 _SOON = 30  # days
