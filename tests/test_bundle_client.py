@@ -8,6 +8,7 @@ from hyfdca.algorithms.coordinator import Coordinator
 from hyfdca.crypto.fixedpoint import Grid
 from hyfdca.crypto.schemes import Encryption
 from hyfdca.participation import cyclic
+from hyfdca.protocol import bundle_messages as b
 from hyfdca.protocol import messages as m
 from tests.small_runs import (
     classification,
@@ -30,7 +31,7 @@ def test_no_dual_travels_where_all_have_labels(profile):
     assert len(planes) == 3 * 4
     assert all(not said.request.is_lent for said in planes)
     for said in planes:
-        assert wires[said.client].read(said, m.Planes).duals is None
+        assert wires[said.client].read(said, b.Planes).duals is None
     assert "adopt planes" not in {said.phase for said in heard}
 
 
@@ -136,7 +137,7 @@ def test_candidates_of_rows_of_zeros_are_at_the_end_of_the_domain():
     X, y = classification(20, 60)
     X = sp.csr_array(X.toarray() * (np.arange(20) % 2)[:, None])
     run = set_up(make_training(X, y, partition_of("1x1", 20, 60), algorithm="bundle"))
-    given = (slice(0, 20), np.zeros((20, 1)), m.Candidate(0.5, 5.0))
+    given = (slice(0, 20), np.zeros((20, 1)), b.Candidate(0.5, 5.0))
     candidate = run.clients[0]._candidate(*given)
     assert np.array_equal(candidate[::2], y[::2])
     assert np.all(np.abs(candidate[1::2]) < 1.0)

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from hyfdca.algorithms.bundle import BundleSettings
 from hyfdca.participation import cyclic
+from hyfdca.protocol import bundle_messages as b
 from hyfdca.protocol import messages as m
 from hyfdca.protocol.codec import RemoteProtocolError, pack_indices, pack_reals
 from tests.small_runs import (
@@ -22,31 +23,31 @@ def _other_grid(vector):
 SPOILT_REPLIES = {
     "a slope too few": (
         "planes",
-        m.Planes,
+        b.Planes,
         lambda r: replace(r, slopes=r.slopes[1:]),
         "slopes of other buckets",
     ),
     "slopes on another grid": (
         "planes",
-        m.Planes,
+        b.Planes,
         lambda r: replace(r, slopes=[_other_grid(s) for s in r.slopes]),
         "on another grid",
     ),
     "offsets on another grid": (
         "planes",
-        m.Planes,
+        b.Planes,
         lambda r: replace(r, offsets=_other_grid(r.offsets)),
         "on another grid",
     ),
     "slopes of other features": (
         "planes",
-        m.Planes,
+        b.Planes,
         lambda r: replace(
             r, slopes=[m.Sealed(s.fraction_bits, s.payload[8:]) for s in r.slopes]
         ),
         "does not load",
     ),
-    "duals kept": ("planes", m.Planes, lambda r: replace(r, duals=None), "kept its"),
+    "duals kept": ("planes", b.Planes, lambda r: replace(r, duals=None), "kept its"),
     "adopted slopes too few": (
         "adopt planes",
         m.Parts,
@@ -97,7 +98,7 @@ def test_a_spoilt_reply_is_refused(name, profile):
     ("phase", "kind", "change"),
     [
         ("visit", m.Parts, lambda r: m.Parts(r.vectors[1:])),
-        ("visit planes", m.Planes, lambda r: replace(r, slopes=r.slopes[1:])),
+        ("visit planes", b.Planes, lambda r: replace(r, slopes=r.slopes[1:])),
         ("adopt visit", m.Parts, lambda r: m.Parts(r.vectors[1:])),
     ],
 )
@@ -154,7 +155,7 @@ SPOILT_REQUESTS = {
         lambda r: replace(
             r,
             move=_goes_on(r.move),
-            mixture=m.Mixture([*r.mixture.deliveries, 99], r.mixture.weights),
+            mixture=b.Mixture([*r.mixture.deliveries, 99], r.mixture.weights),
         ),
     ),
     "a delivery with too few weights": (
@@ -162,7 +163,7 @@ SPOILT_REQUESTS = {
         lambda r: replace(
             r,
             move=_goes_on(r.move),
-            mixture=m.Mixture(r.mixture.deliveries[:1], r.mixture.weights[8:]),
+            mixture=b.Mixture(r.mixture.deliveries[:1], r.mixture.weights[8:]),
         ),
     ),
     "a delivery twice with weights for one": (
@@ -170,7 +171,7 @@ SPOILT_REQUESTS = {
         lambda r: replace(
             r,
             move=_goes_on(r.move),
-            mixture=m.Mixture([*r.mixture.deliveries] * 2, r.mixture.weights),
+            mixture=b.Mixture([*r.mixture.deliveries] * 2, r.mixture.weights),
         ),
     ),
     "planes after a move that goes back": (
@@ -183,17 +184,17 @@ SPOILT_REQUESTS = {
     ),
     "a bucket that is none": (
         "buckets",
-        lambda r: m.BucketsNotice(
+        lambda r: b.BucketsNotice(
             r.numbers, pack_indices(np.full(len(r.buckets) // 4, 7))
         ),
     ),
     "buckets of too few samples": (
         "buckets",
-        lambda r: m.BucketsNotice(r.numbers, r.buckets[4:]),
+        lambda r: b.BucketsNotice(r.numbers, r.buckets[4:]),
     ),
     "a release that goes back": (
         "release",
-        lambda r: m.MovedRelease(m.Move(0, r.move.steps)),
+        lambda r: b.MovedRelease(b.Move(0, r.move.steps)),
     ),
     "slopes of too few features": (
         "gram",
@@ -305,6 +306,6 @@ def test_deliveries_of_other_sizes_are_not_mixed():
     number, mixture = said.request.number, said.request.mixture
     request = replace(said.request, move=run.server._move)
     planes.handle(replace(request, number=number + 1, candidates=[]))
-    both = m.Mixture([mixture.deliveries[0], number + 1], mixture.weights)
+    both = b.Mixture([mixture.deliveries[0], number + 1], mixture.weights)
     with pytest.raises(RemoteProtocolError, match="as many planes"):
         planes.handle(replace(request, number=number + 2, mixture=both))

@@ -22,6 +22,7 @@ from hyfdca.crypto.arrangement import Arrangement
 from hyfdca.crypto.schemes import Adders, Encryption, Sealers, public_parameters
 from hyfdca.participation import cyclic
 from hyfdca.partition import from_holdings
+from hyfdca.protocol import bundle_messages as b
 from hyfdca.protocol import messages as m
 from hyfdca.seeds import stream
 from hyfdca.training import Training
@@ -100,7 +101,7 @@ def _vectors(run: Training, said: Said) -> Iterator[Vector]:
         rows = list(range(sizes[kind]))
         width = 1 if name == "norms" else run.clients[0].problem.n_outputs
         width *= getattr(request, "n_planes", 1)
-        if isinstance(request, m.VisitPlanesRequest | m.AdoptVisitRequest):
+        if isinstance(request, b.VisitPlanesRequest | b.AdoptVisitRequest):
             yield from _of_buckets(run, said, value)
             continue
         rows = _asked(run, said, rows) if kind == "samples" else rows
@@ -182,7 +183,7 @@ def _check_packed(cipher, vector, owners, groups, plain):
     n_bits = len(blocks) // 8 + 1
     is_there = np.unpackbits(np.frombuffer(payload[:n_bits], np.uint8))
     content = np.frombuffer(payload[n_bits:], np.uint8)
-    there = [b for b, bit in zip(blocks, is_there, strict=False) if bit]
+    there = [block for block, bit in zip(blocks, is_there, strict=False) if bit]
     # The bit after them says how many blocks there could be.
     assert is_there[len(blocks) :].tolist() == [1] + [0] * (7 - len(blocks) % 8)
     opened = cipher.open(content.reshape(len(there), cipher.block_bytes))
@@ -258,7 +259,7 @@ def _check_arrays(run, said):
     n_held = len(run.layout.samples.items[said.client])
     n_features = len(run.layout.features.items[said.client])
     is_visit = isinstance(
-        request, m.VisitRequest | m.VisitPlanesRequest | m.AdoptVisitRequest
+        request, b.VisitRequest | b.VisitPlanesRequest | b.AdoptVisitRequest
     )
     for name in request.__struct_fields__:
         value = getattr(request, name)

@@ -22,7 +22,8 @@ from hyfdca.algorithms.lbfgs import Path
 from hyfdca.crypto.blocks import Blocks
 from hyfdca.crypto.fixedpoint import Grid
 from hyfdca.crypto.stream_sums import Padded, StreamAdder
-from hyfdca.protocol.messages import GridSpec, Move
+from hyfdca.protocol.bundle_messages import Move
+from hyfdca.protocol.messages import GridSpec
 from hyfdca.protocol.server import ServerSession
 from hyfdca.state import Kept, load, save
 from hyfdca.state_values import Form, register

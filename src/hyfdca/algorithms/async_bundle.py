@@ -32,6 +32,7 @@ from hyfdca.algorithms.bundle import BundleServer
 from hyfdca.algorithms.collecting import by_plane, lent_duals
 from hyfdca.axis import Axis, IntArray
 from hyfdca.losses import FloatArray
+from hyfdca.protocol import bundle_messages as b
 from hyfdca.protocol import messages as m
 from hyfdca.protocol.codec import RemoteProtocolError, pack_indices, pack_reals
 from hyfdca.protocol.server import Conversation
@@ -162,13 +163,13 @@ class AsyncBundleServer(BundleServer):
             if state.point is not None and is_complete and state.owed is None:
                 state.finish(coordinator.spec("duals"))
 
-    def _visit_request(self, client: int, buckets: list[int]) -> m.VisitRequest:
+    def _visit_request(self, client: int, buckets: list[int]) -> b.VisitRequest:
         coordinator = self.coordinator
         own = coordinator.layout.features.items[client]
         points = [self.states[bucket].point for bucket in buckets]
         distinct = {id(point): point for point in points if point is not None}
         order = {key: place for place, key in enumerate(distinct)}
-        return m.VisitRequest(
+        return b.VisitRequest(
             pack_reals(np.stack([point[own] for point in distinct.values()])),
             self._places(client, buckets),
             pack_indices(np.array([order[id(point)] for point in points])),
@@ -208,7 +209,7 @@ class AsyncBundleServer(BundleServer):
             wanted,
             ["shares", "offsets", "duals"],
             lambda client: self._planes_request(client, wanted[client]),
-            m.Planes,
+            b.Planes,
         )
         for client, reply in replies.items():
             buckets = wanted[client]
@@ -240,7 +241,7 @@ class AsyncBundleServer(BundleServer):
             "adopt visit",
             wanted,
             ["shares"],
-            lambda client: m.AdoptVisitRequest(
+            lambda client: b.AdoptVisitRequest(
                 self._places(client, wanted[client]),
                 [self._lent(client, bucket) for bucket in wanted[client]],
                 len(VISIT_PLACES),
@@ -266,7 +267,7 @@ class AsyncBundleServer(BundleServer):
         assert state.owed.lent is not None  # noqa: S101  # somebody has no labels
         return state.owed.lent.take(state.holders.index(client), None)
 
-    def _planes_request(self, client: int, buckets: list[int]) -> m.VisitPlanesRequest:
+    def _planes_request(self, client: int, buckets: list[int]) -> b.VisitPlanesRequest:
         coordinator = self.coordinator
         numbers, margins = [], []
         for bucket in buckets:
@@ -276,7 +277,7 @@ class AsyncBundleServer(BundleServer):
             collected = state.owed.margins
             place = state.holders.index(client)
             margins.append(collected.take(place, None))
-        return m.VisitPlanesRequest(
+        return b.VisitPlanesRequest(
             self._places(client, buckets),
             numbers,
             margins,

@@ -31,6 +31,7 @@ from hyfdca.algorithms.collecting import PlaneCollection
 from hyfdca.algorithms.coordinator import Coordinator
 from hyfdca.algorithms.planes import CuttingModel, Slopes
 from hyfdca.losses import FloatArray
+from hyfdca.protocol import bundle_messages as b
 from hyfdca.protocol import messages as m
 from hyfdca.protocol.codec import (
     pack_indices,
@@ -45,7 +46,7 @@ PLACES = (0.0, 0.1, 0.3, 1.0)
 # On wide data vertices are poor: rows share few features, and each has its own dual to
 # find. There half of the planes are coordinate steps from the present duals.
 WIDE_PLACES = (1.0, 0.1)
-WIDE_CANDIDATES = (m.Candidate(0.2, 2.0), m.Candidate(0.5, 5.0))
+WIDE_CANDIDATES = (b.Candidate(0.2, 2.0), b.Candidate(0.5, 5.0))
 
 # Steps from the best point; beyond the trial point, since w often falls short.
 TRIAL_STEPS = np.concatenate(
@@ -138,7 +139,7 @@ class BundleServer(Kept):
         n_outputs = self.coordinator.problem.n_outputs
         self.primals = np.full(n_outputs, np.inf)
         self.bounds = np.zeros(n_outputs)
-        self._move = m.Move(0, [0.0] * n_outputs)
+        self._move = b.Move(0, [0.0] * n_outputs)
         self._steps: Conversation[None] | None = None
         self._n_measured = 0
         self._last_gap, self._sharpness = np.inf, 1.0
@@ -207,7 +208,7 @@ class BundleServer(Kept):
         yield from coordinator.set_up()
         samples = coordinator.layout.samples
         notices = {
-            client: m.BucketsNotice(
+            client: b.BucketsNotice(
                 pack_indices(self.buckets.of_client[client]),
                 pack_indices(self.buckets.local(samples, client)),
             )
@@ -259,7 +260,7 @@ class BundleServer(Kept):
     def moved_by(self, steps: FloatArray) -> None:
         """Note the step that clients are told next time."""
         self._n_measured += 1
-        self._move = m.Move(self._n_measured, steps.tolist())
+        self._move = b.Move(self._n_measured, steps.tolist())
 
     def certify(self) -> Conversation[Certificate]:
         """Return what the rounds measured; nothing is exchanged."""
@@ -268,7 +269,7 @@ class BundleServer(Kept):
 
     def release(self) -> Conversation[FloatArray]:
         """Return the weights of the best point."""
-        return release(self.coordinator, m.MovedRelease(self._move))
+        return release(self.coordinator, b.MovedRelease(self._move))
 
     # A new point
 
@@ -296,9 +297,9 @@ class BundleServer(Kept):
         features = coordinator.layout.features
         sloped = model.weights[self.buckets.n_buckets :]
 
-        def request(client: int) -> m.TrialRequest:
+        def request(client: int) -> b.TrialRequest:
             own = None if weights is None else weights[features.items[client]]
-            return m.TrialRequest(
+            return b.TrialRequest(
                 self._move,
                 None if own is None else pack_reals(own),
                 pack_reals(sloped) if own is None else None,
@@ -357,7 +358,7 @@ class BundleServer(Kept):
             "search",
             coordinator.everyone,
             ["totals"],
-            lambda client: m.SearchRequest(
+            lambda client: b.SearchRequest(
                 margins[client], steps.tolist(), coordinator.spec("totals")
             ),
             m.Part,

@@ -20,6 +20,7 @@ from hyfdca.crypto.fixedpoint import GridOverflowError
 from hyfdca.crypto.schemes import Sealers
 from hyfdca.loss_kernels import sums_along, touching_duals
 from hyfdca.losses import FloatArray
+from hyfdca.protocol import bundle_messages as b
 from hyfdca.protocol import messages as m
 from hyfdca.protocol.client import Phase
 from hyfdca.protocol.codec import (
@@ -73,19 +74,19 @@ class BundleClient(Holder):
         self._visiting = Visiting(self)
         self.phases = {
             **self.phases,
-            "buckets": Phase(m.BucketsNotice, self._take_buckets),
-            "planes": Phase(m.PlanesRequest, self._planes),
-            "adopt planes": Phase(m.AdoptPlanesRequest, self._adopt),
-            "gram": Phase(m.GramRequest, self._gram),
-            "trial": Phase(m.TrialRequest, self._trial),
-            "search": Phase(m.SearchRequest, self._search),
-            "release": Phase(m.MovedRelease, self._release),
+            "buckets": Phase(b.BucketsNotice, self._take_buckets),
+            "planes": Phase(b.PlanesRequest, self._planes),
+            "adopt planes": Phase(b.AdoptPlanesRequest, self._adopt),
+            "gram": Phase(b.GramRequest, self._gram),
+            "trial": Phase(b.TrialRequest, self._trial),
+            "search": Phase(b.SearchRequest, self._search),
+            "release": Phase(b.MovedRelease, self._release),
             "open planes": self.phases["open"],
             "open search": self.phases["open"],
             **self._visiting.phases,
         }
 
-    def _take_buckets(self, notice: m.BucketsNotice) -> None:
+    def _take_buckets(self, notice: b.BucketsNotice) -> None:
         numbers = unpack_indices(notice.numbers, _MOST_BUCKETS)
         places = unpack_places(notice.buckets, self.n_held, len(numbers))
         self.n_buckets, self.buckets = len(numbers), places.astype(np.uint32)
@@ -93,7 +94,7 @@ class BundleClient(Holder):
 
     # New planes
 
-    def _planes(self, request: m.PlanesRequest) -> m.Message:
+    def _planes(self, request: b.PlanesRequest) -> m.Message:
         """Form duals where the loss is touched; return the planes they give."""
         if self.block.labels is None:
             raise RemoteProtocolError("this client has no labels to make planes of")
@@ -116,7 +117,7 @@ class BundleClient(Holder):
                 # Duals that are no part of the mixture any more are forgotten.
                 mixed = {d: self._delivered[d] for d in mixture.deliveries}
                 self._delivered = {**mixed, request.number: kept}
-            return m.Planes(
+            return b.Planes(
                 sums.slopes(request.grid),
                 sums.offsets(request.offsets_grid),
                 [sums.lent(EVERYWHERE, kept, request.duals_grid)]
@@ -127,7 +128,7 @@ class BundleClient(Holder):
             return m.TooLarge()
 
     def _new_duals(
-        self, rows: slice, request: m.PlanesRequest, present: FloatArray | None
+        self, rows: slice, request: b.PlanesRequest, present: FloatArray | None
     ) -> FloatArray:
         """Return the duals of all new planes, (rows, planes · outputs)."""
         assert self.block.labels is not None  # noqa: S101  # for the type checker
@@ -143,7 +144,7 @@ class BundleClient(Holder):
         # On the grid, so that holders without labels have exactly the same.
         return self.on_grid(duals, request.duals_grid) if request.is_lent else duals
 
-    def _present_duals(self, mixture: m.Mixture) -> FloatArray:
+    def _present_duals(self, mixture: b.Mixture) -> FloatArray:
         """Return the mixture of delivered duals that the server's programme chose."""
         if not set(mixture.deliveries) <= set(self._delivered):
             raise RemoteProtocolError("these planes were never delivered")
@@ -163,7 +164,7 @@ class BundleClient(Holder):
         return total
 
     def _candidate(
-        self, rows: slice, duals: FloatArray, candidate: m.Candidate
+        self, rows: slice, duals: FloatArray, candidate: b.Candidate
     ) -> FloatArray:
         """Return duals after a step of Algorithm 5 each, with another curvature."""
         assert self.block.labels is not None  # noqa: S101  # for the type checker
@@ -176,7 +177,7 @@ class BundleClient(Holder):
         moved = duals + loss.dual_step(duals, margins, labels, curvatures)
         return loss.into_domain(moved, labels)
 
-    def _adopt(self, request: m.AdoptPlanesRequest) -> m.Message:
+    def _adopt(self, request: b.AdoptPlanesRequest) -> m.Message:
         """Take the duals of new planes from the samples' designated holders."""
         sums = PlaneSums(self, self.n_buckets, request.n_planes)
         duals = self.opened_samples(request.duals, width=sums.width)
@@ -186,7 +187,7 @@ class BundleClient(Holder):
         except GridOverflowError:
             return m.TooLarge()
 
-    def _gram(self, request: m.GramRequest) -> m.Message:
+    def _gram(self, request: b.GramRequest) -> m.Message:
         """Take new slopes; return their products with all slopes, σ·σ'/(λN²)."""
         problem = self.problem
         if not request.slopes:
@@ -212,7 +213,7 @@ class BundleClient(Holder):
 
     # A new point
 
-    def _trial(self, request: m.TrialRequest) -> m.Message:
+    def _trial(self, request: b.TrialRequest) -> m.Message:
         """Take the trial point; return x_{k,i}·w_k."""
         problem = self.problem
         if request.weights is not None:
@@ -229,7 +230,7 @@ class BundleClient(Holder):
         self.weights = weights
         return self.sample_part(self.products(EVERYWHERE, weights), request.grid)
 
-    def _search(self, request: m.SearchRequest) -> m.Message:
+    def _search(self, request: b.SearchRequest) -> m.Message:
         """Return this client's part of P at some steps to the trial point, above."""
         problem = self.problem
         steps = np.array(request.steps)
@@ -257,7 +258,7 @@ class BundleClient(Holder):
         errors = self.sample_holders * error + _FLOAT_ERROR * size
         return problem.loss.above(sums, errors, self.counted) / problem.n_samples
 
-    def _go(self, move: m.Move) -> None:
+    def _go(self, move: b.Move) -> None:
         """Move the best point towards the trial point, once a search."""
         if move.number == self._moved:
             return
@@ -275,7 +276,7 @@ class BundleClient(Holder):
             self._best_step = float(errors.max())
         self._moved = move.number
 
-    def _release(self, request: m.MovedRelease) -> m.Released:
+    def _release(self, request: b.MovedRelease) -> m.Released:
         """Give away the best weights of the features this client answers for."""
         self._go(request.move)
         return m.Released(pack_reals(self.best_weights[self.block.counts_feature]))

@@ -22,6 +22,7 @@ from hyfdca.algorithms.buckets import Buckets
 from hyfdca.algorithms.coordinator import Coordinator
 from hyfdca.algorithms.planes import CuttingModel, Told
 from hyfdca.losses import FloatArray
+from hyfdca.protocol import bundle_messages as b
 from hyfdca.protocol import messages as m
 from hyfdca.protocol.codec import RemoteProtocolError, pack_indices, pack_reals
 from hyfdca.protocol.server import Conversation
@@ -45,14 +46,14 @@ class PlaneCollection:
     buckets: Buckets
     model: CuttingModel
     places: tuple[float, ...]
-    candidates: tuple[m.Candidate, ...] = ()
+    candidates: tuple[b.Candidate, ...] = ()
 
     @property
     def n_planes(self) -> int:
         """How many planes a bucket gets at a time."""
         return len(self.places) + len(self.candidates)
 
-    def collect(self, move: m.Move) -> Conversation[None]:
+    def collect(self, move: b.Move) -> Conversation[None]:
         """Have every holder form the same new duals; learn what planes they give."""
         coordinator = self.coordinator
         slopes, offsets = yield from self._slopes_and_offsets(move)
@@ -67,7 +68,7 @@ class PlaneCollection:
         self.model.add(buckets, -conjugates.reshape(len(buckets), n_outputs), told)
 
     def _slopes_and_offsets(
-        self, move: m.Move
+        self, move: b.Move
     ) -> Conversation[tuple[list[RunningSum], m.Sums]]:
         coordinator, layout = self.coordinator, self.coordinator.layout
         problem = coordinator.problem
@@ -80,7 +81,7 @@ class PlaneCollection:
             "planes",
             [client for client in coordinator.everyone if layout.labelled[client]],
             ["shares", "offsets", "duals"],
-            lambda client: m.PlanesRequest(
+            lambda client: b.PlanesRequest(
                 number,
                 move,
                 list(self.places),
@@ -91,7 +92,7 @@ class PlaneCollection:
                 coordinator.spec("duals"),
                 is_lent,
             ),
-            m.Planes,
+            b.Planes,
         )
         vaults, n_buckets = coordinator.vaults, self.buckets.n_buckets
         of_client = self.buckets.of_client
@@ -105,7 +106,7 @@ class PlaneCollection:
             yield from self._lend(replies, slopes)
         return slopes, offsets.take_all()
 
-    def _mixtures(self) -> Callable[[int], m.Mixture | None]:
+    def _mixtures(self) -> Callable[[int], b.Mixture | None]:
         """Return what tells a client the present duals, where candidates need them."""
         if not self.candidates:
             return lambda _: None
@@ -121,7 +122,7 @@ class PlaneCollection:
         row = np.searchsorted(deliveries, places // size)
         weights[row, places % size] = self.model.weights[self.buckets.n_buckets :]
         by_bucket = weights.reshape(len(deliveries), *shape)
-        return lambda client: m.Mixture(
+        return lambda client: b.Mixture(
             deliveries.tolist(),
             pack_reals(by_bucket[:, self.buckets.of_client[client]]),
         )
@@ -137,7 +138,7 @@ class PlaneCollection:
             self.model.note_step(part.fraction_bits)
 
     def _lend(
-        self, replies: dict[int, m.Planes], slopes: list[RunningSum]
+        self, replies: dict[int, b.Planes], slopes: list[RunningSum]
     ) -> Conversation[None]:
         """Pass the designated holders' duals on to the holders without labels."""
         coordinator, layout = self.coordinator, self.coordinator.layout
@@ -149,7 +150,7 @@ class PlaneCollection:
             "adopt planes",
             [c for c in coordinator.everyone if not layout.labelled[c]],
             ["shares"],
-            lambda client: m.AdoptPlanesRequest(
+            lambda client: b.AdoptPlanesRequest(
                 lent.take(client, None), self.n_planes, coordinator.spec("shares")
             ),
             m.Parts,
@@ -185,7 +186,7 @@ class PlaneCollection:
             "gram",
             coordinator.everyone,
             ["gram"],
-            lambda client: m.GramRequest(
+            lambda client: b.GramRequest(
                 kept,
                 model.next_number,
                 [slope.take(client, None) for slope in slopes],
@@ -208,7 +209,7 @@ class PlaneCollection:
         return conjugates, Told(gram, error, longest or 1.0)
 
 
-def lent_duals(client: int, reply: m.Planes, n_vectors: int) -> list[m.Sealed]:
+def lent_duals(client: int, reply: b.Planes, n_vectors: int) -> list[m.Sealed]:
     """Return the duals of a reply, which must be there."""
     if reply.duals is None or len(reply.duals) != n_vectors:
         raise RemoteProtocolError(f"client {client} kept its duals")

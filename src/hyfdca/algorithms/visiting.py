@@ -12,6 +12,7 @@ from hyfdca.axis import IntArray
 from hyfdca.crypto.fixedpoint import GridOverflowError
 from hyfdca.loss_kernels import touching_duals
 from hyfdca.losses import FloatArray
+from hyfdca.protocol import bundle_messages as b
 from hyfdca.protocol import messages as m
 from hyfdca.protocol.client import Phase
 from hyfdca.protocol.codec import (
@@ -40,12 +41,12 @@ class Visiting(Kept):
         self._numbers: dict[int, int] = {}  # of the visits these belong to
         self._rows: dict[int, IntArray] = {}
         self.phases = {
-            "visit": Phase(m.VisitRequest, self._margins),
-            "visit planes": Phase(m.VisitPlanesRequest, self._planes),
-            "adopt visit": Phase(m.AdoptVisitRequest, self._adopt),
+            "visit": Phase(b.VisitRequest, self._margins),
+            "visit planes": Phase(b.VisitPlanesRequest, self._planes),
+            "adopt visit": Phase(b.AdoptVisitRequest, self._adopt),
         }
 
-    def _margins(self, request: m.VisitRequest) -> m.Message:
+    def _margins(self, request: b.VisitRequest) -> m.Message:
         """Return x_{k,i}·w of some buckets' samples, each at its bucket's point."""
         client = self._client
         buckets = self._buckets(request.buckets)
@@ -66,7 +67,7 @@ class Visiting(Kept):
         except GridOverflowError:
             return m.TooLarge()
 
-    def _planes(self, request: m.VisitPlanesRequest) -> m.Message:
+    def _planes(self, request: b.VisitPlanesRequest) -> m.Message:
         """Take the summed margins of some buckets; return planes that touch there."""
         client, labels = self._client, self._client.block.labels
         if labels is None:
@@ -90,7 +91,7 @@ class Visiting(Kept):
                 sums.add(rows, _all_of(place, rows), duals, labels)
                 if request.is_lent:
                     lent.append(sums.lent(rows, duals, request.duals_grid))
-            return m.Planes(
+            return b.Planes(
                 sums.slopes(request.grid),
                 sums.offsets(request.offsets_grid),
                 lent if request.is_lent else None,
@@ -98,7 +99,7 @@ class Visiting(Kept):
         except GridOverflowError:
             return m.TooLarge()
 
-    def _new_duals(self, rows: IntArray, request: m.VisitPlanesRequest) -> FloatArray:
+    def _new_duals(self, rows: IntArray, request: b.VisitPlanesRequest) -> FloatArray:
         """Return the duals of planes that touch at the margins now and beyond."""
         client, labels = self._client, self._client.block.labels
         assert labels is not None  # noqa: S101  # for the type checker
@@ -119,7 +120,7 @@ class Visiting(Kept):
             self._now[rows] = margins
             self._numbers[bucket] = number
 
-    def _adopt(self, request: m.AdoptVisitRequest) -> m.Message:
+    def _adopt(self, request: b.AdoptVisitRequest) -> m.Message:
         """Take the duals of some buckets from the samples' designated holders."""
         client = self._client
         buckets = self._buckets(request.buckets)

@@ -20,7 +20,7 @@ from hyfdca.audit.reading import heard
 from hyfdca.audit.scoring import Score, is_parallel, score
 from hyfdca.axis import IntArray
 from hyfdca.losses import FloatArray
-from hyfdca.protocol.messages import BucketsNotice
+from hyfdca.protocol.bundle_messages import BucketsNotice
 from hyfdca.runtimes.views import Record
 
 _WEIGHTS = ("margins", "weights", "step")  # phases that bring weights of HyFDCA

@@ -15,6 +15,7 @@ from hyfdca.audit.facts import Facts, forced, reals_of, rows_of
 from hyfdca.audit.reading import Heard
 from hyfdca.axis import IntArray
 from hyfdca.losses import FloatArray
+from hyfdca.protocol import bundle_messages as b
 from hyfdca.protocol import messages as m
 
 _MOST = 1000  # equations a client; the first ones, in which numbers still move
@@ -208,17 +209,17 @@ class Evidence:
         if reply is None:
             return
         places = range(len(reply.slopes))
-        if isinstance(request, m.VisitPlanesRequest):
+        if isinstance(request, b.VisitPlanesRequest):
             places = rows_of(request.buckets, 0).tolist()
         width = len(request.places) * self.facts.n_outputs
-        if isinstance(request, m.PlanesRequest):
+        if isinstance(request, b.PlanesRequest):
             width += len(request.candidates) * self.facts.n_outputs
         for which, (place, slope) in enumerate(zip(places, reply.slopes, strict=True)):
             columns = forced([slope], (self.facts.n_features(client), width))
             bucket = int(self._buckets[client][place])
             number = (
                 request.numbers[which]
-                if isinstance(request, m.VisitPlanesRequest)
+                if isinstance(request, b.VisitPlanesRequest)
                 else request.number
             )
             if columns is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hyfdca.protocol import alignment_messages as a
+from hyfdca.protocol import bundle_messages as b
 from hyfdca.protocol import key_messages as k
 from hyfdca.protocol import messages as m
 from hyfdca.protocol import prediction_messages as p
@@ -34,9 +35,9 @@ _ASKED = {
 INSIDE: dict[type[m.Message], Fields] = {
     m.Sealed: {"fraction_bits": "grids", "payload": BY_PHASE},
     m.GridSpec: {"fraction_bits": "grids", "limit_bits": "grids"},
-    m.Move: {"number": "numbers", "steps": "steps"},
-    m.Candidate: {"place": "steps", "curvature": "steps"},
-    m.Mixture: {"deliveries": "numbers", "weights": "plane weights"},
+    b.Move: {"number": "numbers", "steps": "steps"},
+    b.Candidate: {"place": "steps", "curvature": "steps"},
+    b.Mixture: {"deliveries": "numbers", "weights": "plane weights"},
 }
 
 MESSAGES: dict[type[m.Message], Fields] = {
@@ -91,8 +92,8 @@ MESSAGES: dict[type[m.Message], Fields] = {
     m.Image: {"vector": BY_PHASE, "totals": "losses", "direction": "dual changes"},
     m.ProductsRequest: {"image": "weights", **_GRID},
     m.MoveRequest: {"steps": "steps", "duals_grid": "grids", **_GRID},
-    m.BucketsNotice: {"numbers": "bucket numbers", "buckets": "bucket numbers"},
-    m.PlanesRequest: {
+    b.BucketsNotice: {"numbers": "bucket numbers", "buckets": "bucket numbers"},
+    b.PlanesRequest: {
         "number": "numbers",
         "move": "steps",
         "places": "steps",
@@ -103,9 +104,9 @@ MESSAGES: dict[type[m.Message], Fields] = {
         "duals_grid": "grids",
         "is_lent": "numbers",
     },
-    m.Planes: {"slopes": "slopes", "offsets": "offsets", "duals": "duals"},
-    m.AdoptPlanesRequest: {"duals": "duals", "n_planes": "numbers", **_GRID},
-    m.GramRequest: {
+    b.Planes: {"slopes": "slopes", "offsets": "offsets", "duals": "duals"},
+    b.AdoptPlanesRequest: {"duals": "duals", "n_planes": "numbers", **_GRID},
+    b.GramRequest: {
         "kept": "numbers",
         "first": "numbers",
         "slopes": "slopes",
@@ -113,20 +114,20 @@ MESSAGES: dict[type[m.Message], Fields] = {
         "units": "plane lengths",
         **_GRID,
     },
-    m.TrialRequest: {
+    b.TrialRequest: {
         "move": "steps",
         "weights": "trial weights",
         "plane_weights": "plane weights",
         **_GRID,
     },
-    m.SearchRequest: {"margins": "margins", "steps": "steps", **_GRID},
-    m.VisitRequest: {
+    b.SearchRequest: {"margins": "margins", "steps": "steps", **_GRID},
+    b.VisitRequest: {
         "points": "trial weights",
         "buckets": "bucket numbers",
         "point_of": "numbers",
         **_GRID,
     },
-    m.VisitPlanesRequest: {
+    b.VisitPlanesRequest: {
         "buckets": "bucket numbers",
         "numbers": "numbers",
         "margins": "margins",
@@ -136,13 +137,13 @@ MESSAGES: dict[type[m.Message], Fields] = {
         "duals_grid": "grids",
         "is_lent": "numbers",
     },
-    m.AdoptVisitRequest: {
+    b.AdoptVisitRequest: {
         "buckets": "bucket numbers",
         "duals": "duals",
         "n_planes": "numbers",
         **_GRID,
     },
-    m.MovedRelease: {"move": "steps"},
+    b.MovedRelease: {"move": "steps"},
     m.ProbeRequest: {
         "start": "random start",
         "weights": "probe shares",
@@ -260,7 +261,7 @@ def _image(request: type[m.Message], part: str) -> Exchange:
 
 
 def _planes(request: type[m.Message]) -> Exchange:
-    return Exchange((request,), (m.Planes, m.TooLarge))
+    return Exchange((request,), (b.Planes, m.TooLarge))
 
 
 def _opening(part: str) -> Exchange:
@@ -292,19 +293,19 @@ PHASES: dict[str, Exchange] = {
     "measure shares": _sum(m.SharesRequest, "shares"),
     "measure margins": _sum(m.MarginsRequest, "margins"),
     "losses": _sum(m.LossesRequest, "losses"),
-    "release": Exchange((m.ReleaseRequest, m.MovedRelease), (m.Released,)),
+    "release": Exchange((m.ReleaseRequest, b.MovedRelease), (m.Released,)),
     # Bundle
-    "buckets": Exchange((m.BucketsNotice,)),
-    "planes": _planes(m.PlanesRequest),
-    "adopt planes": _parts(m.AdoptPlanesRequest, "slopes"),
-    "gram": _sum(m.GramRequest, "products"),
+    "buckets": Exchange((b.BucketsNotice,)),
+    "planes": _planes(b.PlanesRequest),
+    "adopt planes": _parts(b.AdoptPlanesRequest, "slopes"),
+    "gram": _sum(b.GramRequest, "products"),
     "open planes": _opening("Gram and offsets"),
-    "trial": _sum(m.TrialRequest, "margins"),
-    "search": _sum(m.SearchRequest, "losses"),
+    "trial": _sum(b.TrialRequest, "margins"),
+    "search": _sum(b.SearchRequest, "losses"),
     "open search": _opening("search totals"),
-    "visit": _parts(m.VisitRequest, "margins"),
-    "visit planes": _planes(m.VisitPlanesRequest),
-    "adopt visit": _parts(m.AdoptVisitRequest, "slopes"),
+    "visit": _parts(b.VisitRequest, "margins"),
+    "visit planes": _planes(b.VisitPlanesRequest),
+    "adopt visit": _parts(b.AdoptVisitRequest, "slopes"),
     # Alignment
     "rows": Exchange((m.Message,), (a.Rows, a.Refused)),
     "placement": Exchange((a.PlacementNotice,)),
