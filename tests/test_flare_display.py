@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from hyfdca.flare.display import StudyDisplay, seconds_left, share_done, status_table
+from hyfdca.display import share_done
+from hyfdca.flare.display import StudyDisplay, seconds_left, status_table
 from hyfdca.flare.status import (
     Status,
     forget_status,

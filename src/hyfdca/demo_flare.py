@@ -14,9 +14,7 @@ from rich.console import Console
 
 from hyfdca.demo import demo_files, pooled_optimum
 from hyfdca.demo_parties import hospitals
-from hyfdca.durable_rounds import KeptRound
 from hyfdca.figures import Convergence, draw_convergence
-from hyfdca.flare.brought import KEPT
 from hyfdca.flare.display import StudyDisplay
 from hyfdca.flare.jobs import MODEL
 from hyfdca.flare.ports import free_port
@@ -27,9 +25,7 @@ from hyfdca.kits.provisioning import SERVER
 from hyfdca.local_study import LocalRun, prepare
 from hyfdca.losses import FloatArray
 from hyfdca.model_file import ModelFile
-from hyfdca.outcome import RESULT, Summary, as_json, check_folder, write_files
-from hyfdca.runtimes.archive import Archive
-from hyfdca.runtimes.store import FolderStore
+from hyfdca.outcome import HISTORY, RESULT, Summary, as_json, check_folder, write_files
 from hyfdca.study import load
 from hyfdca.study_error import StudyError
 
@@ -97,12 +93,13 @@ def _compared(folder: Path, kit: ServerKit) -> Summary:
     result["pooled_primal"] = optimum
     result["relative_loss"] = (result["primal"] - optimum) / optimum
     result["accuracy"] = run.accuracy(_weights(model, run))
-    study = run.study
-    figure = Convergence(study.name, _history(kit), study.tol, optimum)
+    study, history = run.study, (kit.out / HISTORY).read_bytes()
+    records = msgspec.json.decode(history)
+    figure = Convergence(study.name, records, study.tol, optimum)
     contents = {
         MODEL: model,
         RESULT: as_json(result),
-        "history.json": (kit.out / "history.json").read_bytes(),
+        HISTORY: history,
         "convergence.png": draw_convergence(figure),
     }
     write_files(folder, contents)
@@ -117,9 +114,3 @@ def _weights(model: bytes, run: LocalRun) -> FloatArray:
         scaling = run.study.intercept_scaling
         rows.append(tuple(bias / scaling for bias in file.intercept))
     return np.array(rows)
-
-
-def _history(kit: ServerKit) -> list[dict[str, float]]:
-    archive = Archive(FolderStore(kit.state / KEPT))
-    content = archive.read_round(max(archive.rounds))
-    return msgspec.msgpack.decode(content or b"", type=KeptRound).history

@@ -20,7 +20,29 @@ _SMALLEST = 1e-12  # stands for a gap or a tolerance of zero
 _LEADING = (1, 2, 5)  # a file gets a line at rounds 1, 2, 5, 10, 20, 50, ...
 
 
-class RoundsDisplay:
+class Display:
+    """Something on a terminal, from ``start`` to ``stop``."""
+
+    def start(self) -> None:
+        """Show it."""
+
+    def stop(self) -> None:
+        """Leave the terminal as it was."""
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+
+class RoundsDisplay(Display):
     """Shows rounds as they come: a live bar on a terminal, else a line now and then.
 
     The bar is logarithmic: it is full when the gap has fallen to the tolerance.
@@ -39,15 +61,8 @@ class RoundsDisplay:
         self._task = self._progress.add_task("", total=1.0, round=0, gap="-")
         self._first = self._lowest = math.inf
 
-    def __enter__(self) -> Self:
-        return self  # the bar starts with the first round, not before an error
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def stop(self) -> None:
+        """Leave the bar as it is; it has started with the first round."""
         if math.isfinite(self._first):
             self._progress.stop()
 
@@ -55,28 +70,35 @@ class RoundsDisplay:
         """Show one round."""
         if report.certificate is None:
             return
-        gap = max(report.certificate.relative_gap, _SMALLEST)
-        tolerance = max(run.study.tol, _SMALLEST)
+        gap, tolerance = report.certificate.relative_gap, run.study.tol
         if not self._console.is_terminal:
-            self._say(report.round_number, gap, tolerance)
+            number = report.round_number
+            if is_worth_a_line(range(number, number + 1)) or gap <= tolerance:
+                self._console.print(f"round {number}: certified gap {gap:.1e}")
             return
         if math.isinf(self._first):
             self._first = gap
             self._progress.start()
         self._lowest = min(self._lowest, gap)  # a gap may rise again, a bar must not
-        fallen = math.log(self._first / self._lowest)
-        to_fall = math.log(self._first / tolerance)
         self._progress.update(
             self._task,
-            completed=max(fallen / to_fall, 0.0) if to_fall > 0 else 1.0,
+            completed=share_done(self._lowest, self._first, tolerance),
             round=report.round_number,
             gap=f"{gap:.1e} → {tolerance:.0e}",
         )
 
-    def _say(self, round_number: int, gap: float, tolerance: float) -> None:
-        leading = round_number / 10 ** int(math.log10(round_number))
-        if leading in _LEADING or gap <= tolerance:
-            self._console.print(f"round {round_number}: certified gap {gap:.1e}")
+
+def share_done(gap: float, first_gap: float, tolerance: float) -> float:
+    """Return how far a gap has fallen, on a logarithmic scale."""
+    gap, first, goal = (max(g, _SMALLEST) for g in (gap, first_gap, tolerance))
+    if first <= goal:
+        return 1.0
+    return min(max(math.log(first / gap) / math.log(first / goal), 0.0), 1.0)
+
+
+def is_worth_a_line(rounds: range) -> bool:
+    """Return whether a file is to have a line of one of these rounds."""
+    return any(n / 10 ** int(math.log10(n)) in _LEADING for n in rounds)
 
 
 def show(console: Console, summary: Summary) -> None:

@@ -26,7 +26,7 @@ class Convergence:
     ----------
     history : sequence of records
         With ``round``, ``primal``, ``dual`` and ``relative_gap``; a round that was not
-        measured has NaN.
+        measured has NaN or, from a file, None.
     pooled_primal : float or None
         The optimum of the pooled data, where it is known.
     """
@@ -38,8 +38,11 @@ class Convergence:
 
     def measured(self, name: str) -> Any:
         """Return a column of the history, of the rounds that were measured."""
-        records = [r for r in self.history if np.isfinite(r["relative_gap"])]
-        return np.array([record[name] for record in records], dtype=np.float64)
+        gaps = self._column("relative_gap")
+        return self._column(name)[np.isfinite(gaps)]
+
+    def _column(self, name: str) -> Any:
+        return np.array([record[name] for record in self.history], dtype=np.float64)
 
 
 def draw_convergence(run: Convergence) -> bytes:

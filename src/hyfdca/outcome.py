@@ -37,7 +37,7 @@ from hyfdca.whole_files import forget, write_draft
 
 Watcher = Callable[[Run, RoundReport], None]
 
-RESULT = "result.json"
+RESULT, HISTORY = "result.json", "history.json"
 
 _TRAFFIC = ("round_trips", "search_round_trips", "bytes_up", "bytes_down")
 # Of each round, in its history; what measuring cost is in the result alone.
@@ -203,7 +203,7 @@ class Outcome:
             {
                 "model.json": as_bytes(self.model()),
                 RESULT: as_json(self.result()),
-                "history.json": as_json(self.history()),
+                HISTORY: as_json(self.history()),
                 "convergence.png": draw_convergence(figure),
             },
         )

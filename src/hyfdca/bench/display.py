@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from types import TracebackType
-from typing import Self
-
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
 from hyfdca.bench.crypto import EXTRA, PAPER, Comparison, Cost
 from hyfdca.bench.subjects import LIBRARIES, SCHEMES
+from hyfdca.display import Display
 
 
-class MeasuringDisplay:
+class MeasuringDisplay(Display):
     """Shows what is being measured: a bar on a terminal, else a line each."""
 
     def __init__(self, console: Console) -> None:
@@ -30,17 +28,13 @@ class MeasuringDisplay:
         self._task = self._progress.add_task("", total=len(SCHEMES) + len(LIBRARIES))
         self._n_told = 0
 
-    def __enter__(self) -> Self:
+    def start(self) -> None:
+        """Show the bar."""
         if self._console.is_terminal:
             self._progress.start()
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def stop(self) -> None:
+        """Take it away."""
         if self._console.is_terminal:
             self._progress.stop()
 

@@ -6,8 +6,6 @@ import math
 import threading
 import time
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from rich.console import Console, ConsoleRenderable
 from rich.live import Live
@@ -16,17 +14,16 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from hyfdca.display import readable_size
+from hyfdca.display import Display, is_worth_a_line, readable_size, share_done
 from hyfdca.flare.status import Status, forget_status, read_status
 
 _LOOK_EVERY = 0.5  # seconds
 _SMALLEST = 1e-12  # stands for a gap or a tolerance of zero
-_LEADING = (1, 2, 5)  # a file gets a line at rounds 1, 2, 5, 10, 20, 50, ...
 _FEWEST_GAPS = 3  # that make a trend
 _BAR_WIDTH = 30
 
 
-class StudyDisplay:
+class StudyDisplay(Display):
     """Shows the status that the job process writes, and sentences as they come.
 
     A live table on a terminal, else a line now and then.
@@ -49,19 +46,15 @@ class StudyDisplay:
             get_renderable=self._shown,
         )
 
-    def __enter__(self) -> Self:
+    def start(self) -> None:
+        """Look for the status from now on."""
         forget_status(self._state)
         if self._console.is_terminal:
             self._live.start()
         self._thread.start()
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def stop(self) -> None:
+        """Look once more, and leave the terminal as it was."""
         self._is_over.set()
         self._thread.join()
         self._look()
@@ -115,7 +108,7 @@ class StudyDisplay:
         """Print a line for rounds worth one, if there was one since the last look."""
         passed = range(self._last_round + 1, status.round + 1)
         self._last_round = status.round
-        if any(n / 10 ** int(math.log10(n)) in _LEADING for n in passed):
+        if is_worth_a_line(passed):
             gap = "-" if status.gap is None else f"{status.gap:.1e}{_when(status)}"
             self.tell(f"round {status.round}: certified gap {gap}")
 
@@ -142,14 +135,6 @@ def status_table(status: Status, first_gap: float, elapsed: float) -> Table:
     table.add_row("sent", f"{up} to the server, {down} to organisations")
     table.add_row("time", f"{_duration(elapsed)}{_left(status)}")
     return table
-
-
-def share_done(gap: float, first_gap: float, tolerance: float) -> float:
-    """Return how far a gap has fallen, on a logarithmic scale."""
-    gap, first, goal = (max(g, _SMALLEST) for g in (gap, first_gap, tolerance))
-    if first <= goal:
-        return 1.0
-    return min(max(math.log(first / gap) / math.log(first / goal), 0.0), 1.0)
 
 
 def seconds_left(status: Status) -> float | None:
