@@ -4,31 +4,24 @@ from __future__ import annotations
 
 import itertools
 import struct
-from collections.abc import Iterator
-from typing import Any, NamedTuple
 
-import msgspec
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hyfdca.algorithms.aggregation import CachedSum, RunningSum
-from hyfdca.algorithms.buckets import owner_groups
-from hyfdca.algorithms.spaces import space_of
-from hyfdca.axis import Axis
-from hyfdca.crypto.arrangement import Arrangement
-from hyfdca.crypto.schemes import Adders, Encryption, Sealers, public_parameters
+from hyfdca.crypto.schemes import Encryption
 from hyfdca.participation import cyclic
 from hyfdca.partition import from_holdings
 from hyfdca.protocol import bundle_messages as b
 from hyfdca.protocol import messages as m
 from hyfdca.seeds import stream
-from hyfdca.training import Training
-from tests.holdings import overlapping_holdings, subsets
+from tests.holdings import overlapping_holdings
+from tests.owner_blocks import blocks_of, owners_of
 from tests.sealed_runs import ENCRYPTIONS, keys_of
 from tests.small_runs import make_training
+from tests.told_vectors import rows_asked, sealed_in, vectors_in
 from tests.wires import Said, listen
 
 pytestmark = pytest.mark.usefixtures("small_paillier")
@@ -50,127 +43,6 @@ METHODS = {
 }
 
 
-class Vector(NamedTuple):
-    """A sealed vector as a client got it: of which of its items, how wide."""
-
-    kind: str
-    rows: list[int]  # positions among the client's samples or features
-    is_apart: bool  # the rows are a vector of their own
-    width: int
-    sealed: m.Sealed
-
-
-# The fields of requests that have sealed vectors, and what these are by.
-_KINDS = {
-    "norms": "samples",
-    "margins": "samples",
-    "duals": "samples",
-    "direction": "samples",
-    "sums": "samples",
-    "weights": "features",
-    "image": "features",
-    "slopes": "features",
-}
-
-
-def _sealed_in(value: Any) -> Iterator[m.Sealed]:
-    """Return every sealed vector inside of a message, wherever it is."""
-    if isinstance(value, m.Sealed):
-        yield value
-    elif isinstance(value, list | tuple):
-        for part in value:
-            yield from _sealed_in(part)
-    elif isinstance(value, msgspec.Struct):
-        for name in value.__struct_fields__:
-            yield from _sealed_in(getattr(value, name))
-
-
-def _vectors(run: Training, said: Said) -> Iterator[Vector]:
-    """Return the vectors by sample and by feature of a request."""
-    request, layout = said.request, run.layout
-    sizes = {
-        "samples": len(layout.samples.items[said.client]),
-        "features": len(layout.features.items[said.client]),
-    }
-    for name in request.__struct_fields__:
-        value = getattr(request, name)
-        sealed = list(_sealed_in(value))
-        if not sealed or name == "totals":
-            continue
-        kind = _KINDS[name]  # or it has vectors that this does not look at
-        rows = list(range(sizes[kind]))
-        width = 1 if name == "norms" else run.clients[0].problem.n_outputs
-        width *= getattr(request, "n_planes", 1)
-        if isinstance(request, b.VisitPlanesRequest | b.AdoptVisitRequest):
-            yield from _of_buckets(run, said, value)
-            continue
-        rows = _asked(run, said, rows) if kind == "samples" else rows
-        for vector in sealed:
-            yield Vector(kind, rows, False, width, vector)
-
-
-def _of_buckets(run: Training, said: Said, value: list[m.Sums]) -> Iterator[Vector]:
-    """Return the vectors by sample of some buckets."""
-    half = run.clients[said.client]
-    width = half.problem.n_outputs * getattr(said.request, "n_planes", 1)
-    buckets = np.frombuffer(said.request.buckets, np.uint32)
-    for bucket, sums in zip(buckets, value, strict=True):
-        rows = np.flatnonzero(half.buckets == bucket).tolist()
-        for vector in sums:
-            yield Vector("samples", rows, True, width, vector)
-
-
-def _asked(run: Training, said: Said, rows: list[int]) -> list[int]:
-    """Return the positions of the samples that a request is about."""
-    request = said.request
-    for name in ("positions", "drawn"):
-        if getattr(request, name, None) is not None:
-            return np.frombuffer(getattr(request, name), np.uint32).tolist()
-    if isinstance(request, m.LossesRequest):
-        held = [set(items.tolist()) for items in run.layout.samples.items]
-        own = run.layout.samples.items[said.client].tolist()
-        ranks = [k for k, labelled in enumerate(run.layout.labelled) if labelled]
-        counts = [min(k for k in ranks if i in held[k]) == said.client for i in own]
-        return [row for row, is_counted in zip(rows, counts, strict=True) if is_counted]
-    return rows
-
-
-def _owners(axis: Axis, client: int) -> list[tuple[int, ...]]:
-    """Return who holds each item of a client."""
-    held = [set(items.tolist()) for items in axis.items]
-    return [
-        tuple(k for k, items in enumerate(held) if item in items)
-        for item in axis.items[client].tolist()
-    ]
-
-
-def _blocks(
-    owners: list[tuple[int, ...]],
-    rows: list[int],
-    width: int,
-    n_slots: int,
-    numbers_of_groups: dict[tuple[int, ...], int],
-) -> list[dict[int, tuple[int, int]]]:
-    """Return, by brute force, the blocks that a client may get for some rows.
-
-    A block is a map from slots to the row and the column of the number in it. Groups
-    are in the order of their numbers.
-    """
-    blocks = []
-    for group in sorted(set(owners), key=numbers_of_groups.__getitem__):
-        numbers = [
-            (row, column)
-            for row, others in enumerate(owners)
-            if others == group
-            for column in range(width)
-        ]
-        for first in range(0, len(numbers), n_slots):
-            block = dict(enumerate(numbers[first : first + n_slots]))
-            if {row for row, _ in block.values()} & set(rows):
-                blocks.append(block)
-    return blocks
-
-
 def _check_packed(cipher, vector, owners, groups, plain):
     """Open the blocks that a client got and look at every slot."""
     rows = vector.rows
@@ -178,7 +50,7 @@ def _check_packed(cipher, vector, owners, groups, plain):
     if vector.is_apart:
         owners, rows = [owners[row] for row in rows], list(range(len(rows)))
     n_slots = cipher.n_slots
-    blocks = _blocks(owners, rows, vector.width, n_slots, numbers_of_groups)
+    blocks = blocks_of(owners, rows, vector.width, n_slots, numbers_of_groups)
     payload = bytes(vector.sealed.payload)
     n_bits = len(blocks) // 8 + 1
     is_there = np.unpackbits(np.frombuffer(payload[:n_bits], np.uint8))
@@ -223,7 +95,7 @@ def _check_vector(run, said, vector, plain):
     half = run.clients[said.client]
     layout = run.layout
     axis = layout.samples if vector.kind == "samples" else layout.features
-    owners = _owners(axis, said.client)
+    owners = owners_of(axis, said.client)
     n_numbers = len(vector.rows) * vector.width
     assert len(plain.payload) == 8 * n_numbers
     expected = np.frombuffer(plain.payload, np.int64).tolist()
@@ -248,8 +120,14 @@ def _check_vector(run, said, vector, plain):
 # What else is told in arrays: of each sample or feature held or asked for, or of
 # planes and buckets, which are no secret.
 _BY_SAMPLE = {"sample_groups", "sample_holders", "label_holders", "buckets", "factors"}
+
+
 _BY_FEATURE = {"feature_groups", "feature_holders"}
+
+
 _OF_NOBODY = {"numbers", "kept", "units", "plane_weights", "mixture", "point_of"}
+
+
 _POSITIONS = {"positions", "drawn"}
 
 
@@ -268,7 +146,7 @@ def _check_arrays(run, said):
         if name in _POSITIONS:
             assert max(np.frombuffer(value, np.uint32), default=-1) < n_held
         elif name == "divisors":
-            assert len(value) == 4 * len(_asked(run, said, list(range(n_held))))
+            assert len(value) == 4 * len(rows_asked(run, said, list(range(n_held))))
         elif name == "buckets" and is_visit:
             n_buckets = run.clients[said.client].n_buckets
             assert max(np.frombuffer(value, np.uint32), default=-1) < n_buckets
@@ -285,7 +163,7 @@ def _check_arrays(run, said):
 
 
 def _margins_in(said: Said) -> list[m.Sealed]:
-    return list(_sealed_in(getattr(said.request, "margins", None)))
+    return list(sealed_in(getattr(said.request, "margins", None)))
 
 
 def _check_run(run, twin):
@@ -296,7 +174,7 @@ def _check_run(run, twin):
     n_vectors = 0
     for said, plain in zip(heard, expected, strict=True):
         assert (said.client, said.phase) == (plain.client, plain.phase)
-        vectors = list(_vectors(run, said)), list(_vectors(twin, plain))
+        vectors = list(vectors_in(run, said)), list(vectors_in(twin, plain))
         for vector, in_plain in zip(*vectors, strict=True):
             assert vector.rows == in_plain.rows
             _check_vector(run, said, vector, in_plain.sealed)
@@ -391,74 +269,3 @@ def test_blocks_of_bfv_have_their_clients_own_numbers_alone(method, consortium):
 def test_of_many_consortia_no_client_gets_more(name, profile, method, consortium):
     """The same for many more holdings."""
     _check(consortium, name, method, profile)
-
-
-# Sums by themselves, every number of which says whose it is
-
-
-def _marker(item: int, column: int, width: int) -> int:
-    """Return a number that, times any small count, tells item, column and count."""
-    return 1000 * (item * width + column + 1) + 1
-
-
-def _told(number: int, width: int) -> tuple[int, int, int]:
-    """Return the item, the column and how many parts a sum of markers has."""
-    count = number % 1000
-    place = (number // count - 1) // 1000 - 1
-    return place // width, place % width, count
-
-
-def _marked(kind, axis, width, sealer, adder):
-    """Return the sum to which every client has given a marker a number."""
-    groups = owner_groups(axis)
-    total = kind(space_of(axis, groups, width, adder))
-    for client, items in enumerate(axis.items):
-        numbers = [[_marker(i, c, width) for c in range(width)] for i in items.tolist()]
-        table = np.array(numbers, np.int64).reshape(-1, width)
-        sealed = sealer.seal(table, Arrangement(groups[items]))
-        take_part = total.put if kind is CachedSum else total.add
-        take_part(client, m.Sealed(0, sealed), None)
-    return total
-
-
-@pytest.mark.parametrize("kind", [CachedSum, RunningSum])
-@pytest.mark.parametrize(
-    "name", ["paillier", pytest.param("bfv-compact", marks=pytest.mark.slow)]
-)
-@settings(MANY, max_examples=60)
-@given(
-    holdings=st.lists(subsets(30), min_size=1, max_size=5),
-    width=st.integers(1, 10),
-    data=st.data(),
-)
-def test_blocks_that_are_taken_for_a_client(name, kind, holdings, width, data):
-    """Every number in them is a sum of all parts of an item that the client holds."""
-    encryption = ENCRYPTIONS[name]
-    keys = keys_of(encryption)
-    sealer = Sealers(encryption, keys).named(encryption.scheme)
-    adder = Adders(encryption, public_parameters(keys)).named(encryption.scheme)
-    axis = Axis(30, tuple(np.array(items, np.int64) for items in holdings))
-    total = _marked(kind, axis, width, sealer, adder)
-    client = data.draw(st.sampled_from(range(len(holdings))))
-    n_held = len(holdings[client])
-    positions = np.array(data.draw(subsets(n_held)), np.int64)
-    for rows in (None, positions):
-        asked = range(n_held) if rows is None else rows.tolist()
-        if not asked:
-            assert not any(len(t.payload) > 1 for t in total.take(client, rows))
-            continue
-        [taken] = total.take(client, rows)
-        owners = _owners(axis, client)
-        cipher = sealer._cipher
-        groups = dict.fromkeys(owners, 0)  # how many blocks, in whatever order
-        n_blocks = len(_blocks(owners, list(asked), width, cipher.n_slots, groups))
-        content = np.frombuffer(taken.payload, np.uint8)[n_blocks // 8 + 1 :]
-        opened = cipher.open(content.reshape(n_blocks, cipher.block_bytes))
-        told = [_told(n, width) for n in opened.ravel().tolist() if n]
-        assert len(told) == len(set(told))
-        for item, column, count in told:
-            assert item in holdings[client]
-            assert column < width
-            assert count == sum(item in items for items in holdings)
-        wanted = {(holdings[client][p], c) for p in asked for c in range(width)}
-        assert wanted <= {(item, column) for item, column, _ in told}
