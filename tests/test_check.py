@@ -18,7 +18,7 @@ from hyfdca.kits.authority import read_authority
 from hyfdca.kits.enrolment import read_keys
 from hyfdca.kits.tls import certificate_pem
 from hyfdca.study_identity import study_fingerprint
-from tests.test_provision import refused, succeed
+from tests.kit_commands import refused, succeed
 
 pytest.importorskip("nvflare")
 pytestmark = [

@@ -21,8 +21,8 @@ from hyfdca.kits.kit import Owner, read_certificate, read_client_kit, read_serve
 from hyfdca.kits.package import package_content
 from hyfdca.kits.policy import CLASS_ALLOW_LIST, is_strict_client, write_policy
 from hyfdca.study_error import StudyError
+from tests.kit_commands import refused, succeed
 from tests.kit_makers import NAMES
-from tests.test_provision import refused, succeed
 
 pytest.importorskip("nvflare")
 

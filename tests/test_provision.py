@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
 import stat
 from pathlib import Path
 
-import msgspec
 import pytest
-from cryptography.hazmat.primitives.asymmetric import rsa
 
-from hyfdca.crypto.identity import Identity
 from hyfdca.key_files import read_identity
 from hyfdca.kits import startup
-from hyfdca.kits.enrolment import OwnKeys, enrol, read_keys, request_of
-from hyfdca.study import load
-from tests.consortia import assert_one_sentence, make_files
+from hyfdca.kits.enrolment import enrol
+from tests.kit_commands import provision_refused, refused, succeed
 from tests.kit_makers import NAMES, PRIVATE_MARKS, Parties, snapshot
 
 pytestmark = [
@@ -26,31 +21,6 @@ pytestmark = [
     pytest.mark.usefixtures("small_tls"),
 ]
 pytest.importorskip("nvflare")
-
-
-def refused(hyfdca, watched, *arguments):
-    """Return the one sentence of a command that fails and writes nothing."""
-    before = snapshot(watched)
-    code, output, errors = hyfdca(*arguments)
-    assert (code, output) == (2, "")
-    assert_one_sentence(errors)
-    assert snapshot(watched) == before
-    return errors
-
-
-def provision_refused(hyfdca, parties):
-    return refused(
-        hyfdca,
-        parties.root,
-        *("provision", parties.study, "--requests", parties.requests),
-        *("--out", parties.kits),
-    )
-
-
-def succeed(hyfdca, *arguments):
-    code, output, errors = hyfdca(*arguments)
-    assert (code, errors) == (0, "")
-    return output
 
 
 def secrets_of(parties, name):
@@ -136,134 +106,6 @@ def test_everything_is_for_its_owner_alone(installed):
             assert mode == 0o600
 
 
-def spoil_request(of, **changes):
-    """Return what changes fields of a request without signing it anew."""
-
-    def change(parties):
-        path = parties.requests / f"{of}.request.json"
-        path.write_text(json.dumps(json.loads(path.read_text()) | changes))
-
-    return change
-
-
-def replace_request(name, as_name=None, identity=None, tls_key=None):
-    """Return what puts a request of other keys in the place of one."""
-
-    def change(parties):
-        own = read_keys(parties.keys(name))
-        keys = OwnKeys(identity or own.identity, tls_key or own.tls_key)
-        content = msgspec.json.encode(request_of(as_name or name, keys))
-        (parties.requests / f"{name}.request.json").write_bytes(content)
-
-    return change
-
-
-def write_request(name, content):
-    def change(parties):
-        (parties.requests / f"{name}.request.json").write_bytes(content)
-
-    return change
-
-
-def twice(parties):
-    path = parties.requests / "north.request.json"
-    shutil.copy(path, path.with_name("again.request.json"))
-
-
-def swap(parties):
-    """Give one organisation's identity another's certificate request."""
-    paths = [parties.requests / f"{name}.request.json" for name in ("north", "city")]
-    north, city = (json.loads(path.read_text()) for path in paths)
-    north["certificate_request"] = city["certificate_request"]
-    paths[0].write_text(json.dumps(north))
-
-
-def small_key(parties):
-    key = rsa.generate_private_key(public_exponent=65537, key_size=1024)  # noqa: S505
-    replace_request("north", tls_key=key)(parties)
-
-
-WRONG = {
-    "another name": (spoil_request("north", name="south"), "changed on its way"),
-    "another key": (
-        replace_request("north", identity=Identity.generate()),
-        "'north' has another public_key than the study file",
-    ),
-    "signed with another key": (
-        spoil_request("north", public_key=Identity.generate().public.text),
-        "changed on its way",
-    ),
-    "no organisation": (
-        replace_request("north", as_name="south"),
-        "request of 'south' .* none of the study's organisations",
-    ),
-    "somebody else's": (
-        replace_request("north", as_name="city"),
-        "two requests of 'city'",
-    ),
-    "another's certificate": (swap, "changed on its way"),
-    "twice": (twice, "two requests of 'north'"),
-    "missing": (
-        lambda p: (p.requests / "city.request.json").unlink(),
-        "no request of 'city'",
-    ),
-    "path": (replace_request("north", as_name="../../north"), "name .* cannot be used"),
-    "hidden": (replace_request("north", as_name=".north"), "name .* cannot be used"),
-    "new line": (replace_request("north", as_name="no\nrth"), "name .* cannot be used"),
-    "small key": (small_key, "has 1024 bits"),
-    "garbled": (write_request("north", b"{"), "garbled"),
-    "no text": (write_request("north", b"\xff\xfe\x00"), "garbled"),
-    "deep": (write_request("north", b"[" * 60_000), "garbled"),
-    "unknown field": (spoil_request("north", more=1), "garbled"),
-    "huge": (write_request("north", b" " * 70_000), "larger than"),
-    "no folder": (lambda p: shutil.rmtree(p.requests), "Cannot read the folder"),
-}
-
-
-@pytest.mark.parametrize("case", WRONG)
-def test_wrong_requests(enrolled, hyfdca, case):
-    """Each is one sentence, and nothing is written."""
-    change, message = WRONG[case]
-    change(enrolled)
-    assert re.search(message, provision_refused(hyfdca, enrolled))
-
-
-def test_a_certificate_request_of_a_key_that_the_sender_lacks(enrolled, hyfdca):
-    """The key must have signed its own request."""
-    own = read_keys(enrolled.keys("north"))
-    request = request_of("north", own)
-    lines = request.certificate_request.splitlines()
-    lines[-2] = lines[-2][::-1]
-    broken = "\n".join(lines) + "\n"
-    unsigned = msgspec.structs.replace(request, certificate_request=broken)
-    signed = msgspec.structs.replace(
-        unsigned, signature=own.identity.sign(unsigned.signed_part)
-    )
-    write_request("north", msgspec.json.encode(signed))(enrolled)
-    assert "certificate request in" in provision_refused(hyfdca, enrolled)
-
-
-def test_keys_missing_in_the_study_file(enrolled, hyfdca):
-    """The complaint has the lines to add, after asking whose they are."""
-    text = enrolled.study.read_text()
-    enrolled.study.write_text(re.sub("public_key = .*", "", text))
-    errors = provision_refused(hyfdca, enrolled)
-    for name in NAMES:
-        line = read_identity(enrolled.keys(name)).public.text
-        assert f"'{name}': public_key = \"{line}\"" in errors
-
-
-@pytest.mark.parametrize(
-    "name", ["hyfdca-server", "CITY", "Süd", "a b", "-x", "x" * 64]
-)
-def test_names_that_cannot_be_used(enrolled, hyfdca, name):
-    """Names of sites differ from each other, whatever a file system thinks."""
-    text = enrolled.study.read_text()
-    enrolled.study.write_text(text.replace('name = "north"', f'name = "{name}"'))
-    errors = provision_refused(hyfdca, enrolled)
-    assert re.search("differs from that of|cannot be used", errors)
-
-
 def test_nothing_is_written_over(installed, hyfdca, tmp_path):
     """Neither keys nor what was provisioned."""
     assert "never written over" in provision_refused(hyfdca, installed)
@@ -334,60 +176,6 @@ def test_a_root_that_cannot_be_used(installed, hyfdca, case):
         *("--out", installed.coordinator / "later", "--ca", installed.kits / "ca"),
     )
     assert message in errors
-
-
-def test_all_at_once_on_one_machine(tmp_path, hyfdca):
-    """Every kit is there, the study has everybody's key, and a warning is said."""
-    path = make_files().write(tmp_path)
-    kits = tmp_path / "kits"
-    output = succeed(hyfdca, "provision", path, "--out", kits, "--all-local")
-    assert "whoever can read this folder can be anybody" in output
-    expected = {"ca", "server", "study.toml", *NAMES}
-    assert {entry.name for entry in kits.iterdir()} == expected
-    content = (kits / "study.toml").read_bytes()
-    for client in load(kits / "study.toml").clients:
-        kit = kits / client.name
-        assert read_identity(kit / "keys").public.text == client.public_key
-        assert (kit / "study.toml").read_bytes() == content
-        succeed(hyfdca, "check", "--kit", kit, "--data", tmp_path / client.data)
-
-
-ALL_LOCAL_WRONG = {
-    "has keys": (
-        'name = "north"', 'name = "north"\npublic_key = "{key}"', "already"
-    ),
-    "called server": ('name = "north"', 'name = "server"', "cannot be used"),
-    "called ca": ('name = "north"', 'name = "ca"', "cannot be called"),
-    "header in a text": (
-        'name = "test"', 'name = """\n[[clients]]\n"""', "do not begin with"
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("case", ALL_LOCAL_WRONG)
-def test_studies_that_cannot_be_made_at_once(tmp_path, hyfdca, case):
-    """The study file must leave a place for each organisation's key."""
-    old, new, message = ALL_LOCAL_WRONG[case]
-    path = make_files().write(tmp_path)
-    new = new.format(key=Identity.generate().public.text)
-    path.write_text(path.read_text().replace(old, new))
-    errors = refused(
-        hyfdca, tmp_path, "provision", path, "--out", tmp_path / "k", "--all-local"
-    )
-    assert message in errors
-
-
-@pytest.mark.parametrize(
-    "options",
-    [(), ("--all-local", "--requests", "r"), ("--all-local", "--ca", "c")],
-)
-def test_requests_or_all_local(tmp_path, hyfdca, options):
-    """One of both has to be given."""
-    path = make_files().write(tmp_path)
-    errors = refused(
-        hyfdca, tmp_path, "provision", path, "--out", tmp_path / "kits", *options
-    )
-    assert "either --requests" in errors
 
 
 def test_without_nvflare(enrolled, hyfdca, monkeypatch):
