@@ -3,16 +3,7 @@ from __future__ import annotations
 import pytest
 
 from hyfdca.flare.diagnosis import client_is_up, client_trouble, last_error
-from hyfdca.kits.kit import Owner
-
-NORTH = Owner("north", "north", "coordinator.org:8002")
-
-# As NVFlare 2.9.0 and gRPC print them.
-REFUSED_BY_US = "SSL_ERROR_SSL: error:1000007d: CERTIFICATE_VERIFY_FAILED: unable"
-REFUSED_BY_THEM = "SSL_ERROR_SSL: error:10000418: TLSV1_ALERT_UNKNOWN_CA"
-TAKEN = "failed to register: unauthenticated: register_client unauthenticated"
-NOBODY = "Authenticator - INFO - re-challenge after 2.0 seconds"
-UP = "FederatedClient - INFO - Successfully registered client:north for project x."
+from tests.flare_output import NOBODY, NORTH, REFUSED_BY_THEM, REFUSED_BY_US, TAKEN, UP
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hyfdca.flare.status import Status, write_status
 from hyfdca.flare.visit import _ALONE, Visit
 from hyfdca.kits.kit import Kit
 from hyfdca.study_error import StudyError
-from tests.test_flare_diagnosis import NOBODY, NORTH, REFUSED_BY_US, UP
+from tests.flare_output import NOBODY, NORTH, REFUSED_BY_US, UP
 
 
 @pytest.fixture
