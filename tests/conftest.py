@@ -21,6 +21,11 @@ from hyfdca.seeds import stream
 from tests import kit_makers
 from tests.loss_cases import CASES, Case
 
+# What these assert is told in full when it fails, as in a test file.
+pytest.register_assert_rewrite(
+    "tests.key_holders", "tests.kit_commands", "tests.wrong_requests"
+)
+
 # Derandomised: a failure is the same on every machine. Compiling takes longer than
 # any deadline.
 settings.register_profile(
