@@ -19,6 +19,17 @@ from hyfdca.study import load
 from hyfdca.study_identity import study_hash
 from hyfdca.study_plan import plan_of
 from hyfdca.study_tables import table_of
+from tests.consortia import extra, make_files
+
+
+def write(folder, unlabelled=False, **settings):
+    """Write a small study to a folder."""
+    files = make_files(**settings)
+    if unlabelled:
+        extra("coast", "label = false")(files)
+        files.settings["labels_visible_to_holders"] = "true"
+    files.write(folder)
+    return folder
 
 
 class Consortium:

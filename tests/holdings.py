@@ -1,8 +1,29 @@
-"""Holdings drawn by hypothesis: who has which samples and features."""
+"""Who has which samples and features: some partitions, and drawn by hypothesis."""
 
 from __future__ import annotations
 
 from hypothesis import strategies as st
+
+from hyfdca.partition import from_holdings, grid, horizontal, vertical
+
+N_SAMPLES, N_FEATURES = 40, 6
+
+OVERLAPPING = from_holdings(
+    N_SAMPLES,
+    N_FEATURES,
+    [
+        (range(25), [0, 1, 2, 3]),
+        (range(10, 40), [2, 3, 4, 5]),
+        (range(5, 40), [0, 1, 4]),
+        (range(5), [4, 5]),
+    ],
+)
+PARTITIONS = {
+    "horizontal": horizontal(N_SAMPLES, N_FEATURES, 3, 0),
+    "vertical": vertical(N_SAMPLES, N_FEATURES, 3, 0),
+    "grid": grid(N_SAMPLES, N_FEATURES, (2, 3), 0),
+    "overlapping": OVERLAPPING,
+}
 
 
 def subsets(size: int, min_size: int = 0) -> st.SearchStrategy[list[int]]:

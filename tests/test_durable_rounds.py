@@ -6,8 +6,7 @@ import pytest
 from hyfdca.runtimes.faulty import Faults
 from hyfdca.runtimes.store import StoreError
 from hyfdca.study_error import StudyError
-from tests.consortia import extra, make_files
-from tests.durable_runs import Consortium, numbers, replayed, undisturbed
+from tests.durable_runs import Consortium, numbers, replayed, undisturbed, write
 
 STUDIES = {
     "bundle": {},
@@ -28,16 +27,6 @@ STUDIES = {
         "max_rounds": "30",
     },
 }
-
-
-def write(folder, unlabelled=False, **settings):
-    """Write a small study to a folder."""
-    files = make_files(**settings)
-    if unlabelled:
-        extra("coast", "label = false")(files)
-        files.settings["labels_visible_to_holders"] = "true"
-    files.write(folder)
-    return folder
 
 
 @pytest.mark.parametrize("settings", STUDIES.values(), ids=STUDIES)

@@ -25,10 +25,11 @@ from hyfdca.protocol.server import ServerSession
 from hyfdca.runtimes.driver import Traffic
 from hyfdca.runtimes.inprocess import InProcess
 from hyfdca.seeds import stream
+from hyfdca.tables import stored_densely
+from tests.holdings import PARTITIONS
 from tests.run_cases import AXES, METHODS, Case, cases_of, covering, name_of
 from tests.sealed_runs import ENCRYPTIONS, found_by, keys_of
 from tests.small_runs import classification, make_training, partition_of
-from tests.test_scaling import PARTITIONS, stored
 from tests.wires import listen
 
 SLOW = pytest.mark.slow
@@ -177,7 +178,9 @@ def _scaled(partition, X, encryption, scale, missing):
     keys = keys_of(encryption)
     clients = {
         k: ScalingClient(
-            owned_cells(partition.own_cells(k), stored(X[h.samples][:, h.features])),
+            owned_cells(
+                partition.own_cells(k), stored_densely(X[h.samples][:, h.features])
+            ),
             scale,
             missing,
             Sealers(encryption, keys),

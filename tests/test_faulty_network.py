@@ -6,8 +6,7 @@ import pytest
 from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.runtimes.faulty import Faults
 from hyfdca.study_error import StudyError
-from tests.durable_runs import Consortium, numbers, replayed, undisturbed
-from tests.test_durable_rounds import write
+from tests.durable_runs import Consortium, numbers, replayed, undisturbed, write
 
 EVERYTHING = Faults(drop=0.1, delay=0.1, duplicate=0.1, reorder=0.1, corrupt=0.1)
 ALGORITHMS = {

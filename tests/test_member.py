@@ -10,8 +10,7 @@ from hyfdca.protocol.key_agreement import KeyAgreementError
 from hyfdca.protocol.key_messages import MadeKeys
 from hyfdca.protocol.messages import Bounds, Message
 from hyfdca.runtimes.store import SealedStore
-from tests.durable_runs import Consortium
-from tests.test_durable_rounds import write
+from tests.durable_runs import Consortium, write
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from hyfdca.algorithms.scaling import (
     exchanges,
 )
 from hyfdca.crypto.schemes import Adders, Encryption, Sealers
-from hyfdca.partition import from_holdings, grid, horizontal, vertical
+from hyfdca.partition import from_holdings, vertical
 from hyfdca.protocol.client import ClientSession
 from hyfdca.protocol.codec import RemoteProtocolError, frame
 from hyfdca.protocol.messages import (
@@ -31,41 +31,17 @@ from hyfdca.protocol.server import ServerSession
 from hyfdca.runtimes.driver import Traffic
 from hyfdca.runtimes.inprocess import InProcess
 from hyfdca.seeds import stream
+from hyfdca.tables import stored_densely
+from tests.holdings import N_FEATURES, N_SAMPLES, OVERLAPPING, PARTITIONS
 
-N_SAMPLES, N_FEATURES = 40, 6
 TOKEN = b"scaling!"
 SEALERS = Sealers(Encryption(), {"none": b""})
 ADDERS = Adders(Encryption(), {"none": b""})
 
-OVERLAPPING = from_holdings(
-    N_SAMPLES,
-    N_FEATURES,
-    [
-        (range(25), [0, 1, 2, 3]),
-        (range(10, 40), [2, 3, 4, 5]),
-        (range(5, 40), [0, 1, 4]),
-        (range(5), [4, 5]),
-    ],
-)
-PARTITIONS = {
-    "horizontal": horizontal(N_SAMPLES, N_FEATURES, 3, 0),
-    "vertical": vertical(N_SAMPLES, N_FEATURES, 3, 0),
-    "grid": grid(N_SAMPLES, N_FEATURES, (2, 3), 0),
-    "overlapping": OVERLAPPING,
-}
-
-
-def stored(table):
-    """Return a dense table as CSR that stores its zeros too."""
-    n_rows, n_columns = table.shape
-    indices = np.tile(np.arange(n_columns), n_rows)
-    indptr = np.arange(n_rows + 1) * n_columns
-    return sp.csr_array((table.ravel(), indices, indptr), shape=table.shape)
-
 
 def run(partition, X, scale, missing):
     """Return the released scaling and the table that scaled clients add up to."""
-    pick = stored if isinstance(X, np.ndarray) else sp.csr_array
+    pick = stored_densely if isinstance(X, np.ndarray) else sp.csr_array
     tables = [pick(X[h.samples][:, h.features]) for h in partition.holdings]
     clients = [
         ScalingClient(
@@ -216,7 +192,7 @@ def session(table):
 def session_of(table):
     """Return the session of the first of the clients with some columns each."""
     partition = PARTITIONS["vertical"]
-    held = stored(table[:, partition.holdings[0].features])
+    held = stored_densely(table[:, partition.holdings[0].features])
     cells = owned_cells(partition.own_cells(0), held)
     client = ScalingClient(cells, "standard", "refuse", SEALERS)
     return ClientSession(TOKEN, client.phases)

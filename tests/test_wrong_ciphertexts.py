@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("small_paillier")
 def _in_vectors(change):
     """Return what changes each sealed vector of a request, digest and all mended."""
 
-    def wrong(value, path=""):
+    def wrong(value):
         for where, parts in _places(value):
             payload = change(bytes(parts.payload))
             if payload is not None:
@@ -111,7 +111,7 @@ def test_a_wrong_ciphertext_is_refused(name, change, reason, method):
     assert len(reasons) > 10
     for why in reasons:
         assert "does not open" in why
-    assert any(re.search(reason, why) for why in reasons)
+        assert re.search(reason, why)
 
 
 @pytest.mark.parametrize("name", ["stream", "bfv-compact", "paillier"])
