@@ -10,7 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hyfdca.protocol import alignment_messages, messages
+from hyfdca.protocol import (
+    alignment_messages,
+    bundle_messages,
+    key_messages,
+    messages,
+    prediction_messages,
+    study_messages,
+)
 from hyfdca.protocol.codec import (
     RemoteProtocolError,
     decode,
@@ -34,9 +41,16 @@ TOKEN = b"study--1"
 
 KINDS = [
     kind
-    for module in (messages, alignment_messages)
+    for module in (
+        messages,
+        bundle_messages,
+        alignment_messages,
+        key_messages,
+        study_messages,
+        prediction_messages,
+    )
     for _, kind in inspect.getmembers(module, inspect.isclass)
-    if issubclass(kind, Message)
+    if issubclass(kind, Message) and kind.__module__ == module.__name__
 ]
 
 
@@ -49,6 +63,9 @@ def _values(info):
     makers = {
         inspected.UnionType: lambda: st.one_of([_values(t) for t in info.types]),
         inspected.ListType: lambda: st.lists(_values(info.item_type), max_size=3),
+        inspected.DictType: lambda: st.dictionaries(
+            _values(info.key_type), _values(info.value_type), max_size=3
+        ),
         inspected.TupleType: lambda: st.tuples(*map(_values, info.item_types)),
         inspected.IntType: lambda: st.integers(info.ge, info.le),
         inspected.FloatType: lambda: st.floats(info.ge, info.le, allow_nan=False),
@@ -56,6 +73,9 @@ def _values(info):
         inspected.StrType: lambda: st.text(min_size=info.min_length or 0, max_size=9),
         inspected.BoolType: st.booleans,
         inspected.NoneType: st.none,
+        inspected.BytesType: lambda: st.binary(
+            min_size=info.min_length or 0, max_size=info.max_length or 40
+        ),
         inspected.MemoryViewType: lambda: st.binary(max_size=40).map(memoryview),
     }
     return makers[type(info)]()
@@ -168,8 +188,8 @@ def test_messages_with_more_than_their_fields_are_refused(kind, data):
         (messages.OpenRequest, [[], [[1, 0]]]),
         (messages.OpenRequest, [[], [[1, 1_000_001]]]),
         (messages.Opened, [["1.0"]]),
-        (messages.Move, [1, [-0.1]]),
-        (messages.Move, [1, [2.1]]),
+        (bundle_messages.Move, [1, [-0.1]]),
+        (bundle_messages.Move, [1, [2.1]]),
         (messages.Bounds, [1.0, 2.0, 3.0]),
         (messages.LossesRequest, [[], 1, [0, 10]]),
         (messages.Part, ["image", [1, b""]]),

@@ -6,12 +6,12 @@ from typing import Annotated
 
 import msgspec
 
-from hyfdca.protocol.messages import Message
+from hyfdca.protocol.messages import Message, Number
 
 _MOST_ROUNDS = 2**40
 Round = Annotated[int, msgspec.Meta(ge=0, le=_MOST_ROUNDS)]
 Rank = Annotated[int, msgspec.Meta(ge=0, le=2**16)]
-Number = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
+Version = Annotated[int, msgspec.Meta(ge=1, le=2**16)]
 Hash = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
 
 
@@ -19,14 +19,14 @@ class Hello(Message, frozen=True):
     """Ask who is there; everybody must have the very same study file and protocol."""
 
     study_hash: Hash
-    protocol: int
+    protocol: Version
 
 
 class Present(Message, frozen=True):
     """What a client brings from earlier: the study's keys, and rounds it has kept."""
 
     study_hash: Hash
-    protocol: int
+    protocol: Version
     has_keys: bool
     kept: Annotated[list[Round], msgspec.Meta(max_length=16)]
 
