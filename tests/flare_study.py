@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import time
@@ -9,7 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hyfdca.flare.network import Network
+from nvflare.private.fed.client.client_run_manager import ClientRunManager
+
+from hyfdca.flare.network import Failure, Network, Request
+from hyfdca.flare.wire import TOPIC, to_answer, to_message
 from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.server import Ask
 from hyfdca.study_error import StudyError
@@ -36,9 +40,21 @@ class EchoHandler:
             raise SystemExit(3)
         if phase == "number":
             return 1  # type: ignore[return-value]  # what the test is about
+        if phase == "whisper":
+            return _answer_of(payload.decode()).encode()
         if phase == "sleep":
             time.sleep(float(payload or b"0"))
         return payload
+
+
+def _answer_of(site: str) -> str:
+    """Ask another site as the server would; return what comes of it."""
+    [engine] = [o for o in gc.get_objects() if type(o) is ClientRunManager]
+    request = to_message(Request("ask", "stage", "echo", b"whispered"))
+    with engine.new_context() as context:
+        replies = engine.send_aux_request([site], TOPIC, request, 2.0, context)
+    answer = to_answer(replies.get(site), 2.0)
+    return answer.reason if isinstance(answer, Failure) else answer.decode()
 
 
 def join(kit: Path, data: Path) -> EchoHandler:
@@ -80,6 +96,8 @@ def _messages(kit: Path, network: Network) -> None:
         "failed": ask("fail", {0: b"", 1: b""})[1],
         "exit": ask("exit", {0: b""})[1],
         "number": ask("number", {0: b""})[1],
+        "whispered": ask("whisper", {0: b"city"})[0][0].decode(),
+        "to the server": ask("whisper", {0: b"server"})[0][0].decode(),
         "after": ask("echo", own) == (own, {}),
     }
     (kit / "out").mkdir(exist_ok=True)

@@ -1,8 +1,11 @@
 """Studies that are stopped, crash and go on: the same numbers, bit for bit."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from hyfdca.algorithms.certificate import Certificate
 from hyfdca.runtimes.faulty import Faults
 from hyfdca.runtimes.store import StoreError
 from hyfdca.study_error import StudyError
@@ -136,3 +139,48 @@ def test_a_member_whose_round_is_damaged_says_so(tmp_path):
     consortium.network.restart(2)
     with pytest.raises(StudyError, match=r"Organisation 'coast' failed .* damaged"):
         consortium.train()
+
+
+@pytest.mark.parametrize("change", ["order", "cell", "label"])
+def test_a_member_that_comes_back_with_another_table_is_refused(change, tmp_path):
+    """Its duals are of the rows it began with; counts that agree say nothing."""
+    write(tmp_path)
+    consortium = Consortium(tmp_path)
+    for place, _ in enumerate(consortium.hosted().rounds.rounds()):
+        if place == 3:
+            break
+    table = consortium.tables[0]
+    rows = list(range(len(table.ids)))
+    cells, labels = table.cells.copy(), list(table.labels)
+    if change == "order":
+        rows[5], rows[20] = rows[20], rows[5]
+    elif change == "cell":
+        cells.data[7] += 1e-9
+    else:
+        labels[3] = table.labels[next(i for i in rows if labels[i] != labels[3])]
+    consortium.tables[0] = replace(
+        table,
+        ids=tuple(table.ids[row] for row in rows),
+        cells=cells[rows],
+        labels=tuple(labels[row] for row in rows),
+    )
+    consortium.network.restart(0)
+    with pytest.raises(StudyError, match=r"'north' .* table is not the one that"):
+        consortium.train()
+
+
+def test_a_bound_above_the_loss_is_no_proof(tmp_path, monkeypatch):
+    """It ends the study instead of counting as reached."""
+    write(tmp_path)
+    wrong = Certificate(1.0, 1.001)
+    consortium = Consortium(tmp_path)
+    rounds = consortium.hosted().rounds
+    run = type(rounds.driver).run
+
+    def lie(driver, conversation, traffic):
+        answer = run(driver, conversation, traffic)
+        return wrong if isinstance(answer, Certificate) else answer
+
+    monkeypatch.setattr(type(rounds.driver), "run", lie)
+    with pytest.raises(StudyError, match="bound from below is above the loss"):
+        rounds.finish()

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from hyfdca.flare.jobs import MODEL, hand_over
+from hyfdca.flare.jobs import MODEL, _has_model, hand_over
 from hyfdca.flare.network import PausedError
 from hyfdca.flare.notes import is_over, note_over, progress, without_model
+from hyfdca.flare.supervisor import Supervisor, Terms
 from hyfdca.kits.kit import Kit
-from hyfdca.study_error import StudyError
 
 NAMES = ("north", "city", "coast")
 
@@ -88,9 +88,34 @@ def test_who_has_the_model_does_not_get_it_again(
     assert later.has_model == [1]
 
 
-def test_a_model_that_was_taken_away_is_named(kit: Any) -> None:
-    """Instead of ending in an unexpected error."""
+def test_a_study_without_its_model_is_not_over(kit: Any) -> None:
+    """Its last round is kept: the model can be made again."""
+    for content in (b"", b"{}", b'{"format_version": 1'):
+        note_over(kit, NAMES)
+        (kit.out / MODEL).write_bytes(content)
+        assert not _has_model(kit)
+        assert not is_over(kit)
+    note_over(kit, NAMES)
     (kit.out / MODEL).unlink()
-    members: Any = Members()
-    with pytest.raises(StudyError, match=r"There is no .*model\.json to be given out"):
-        hand_over(kit, members, members, lambda _: None)
+    assert not _has_model(kit)
+
+
+def test_who_is_back_gets_the_model_although_another_is_away(
+    kit: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server starts with whoever is there."""
+    note_over(kit, ["north", "city"])
+    asked = []
+
+    class Watch:
+        def for_sites(self, names: tuple[str, ...], needed: int) -> set[str]:
+            asked.append((names, needed))
+            return {"city"}
+
+        def submit(self, sites: list[str], at_least: int) -> str:
+            asked.append((tuple(sites), at_least))
+            return "job"
+
+    watch: Any = Watch()
+    Supervisor(kit, Terms(), lambda _: None)._submit(watch)
+    assert asked == [(("north", "city"), 1), (("city",), 1)]

@@ -50,6 +50,9 @@ def test_every_kind_of_message_passes_between_processes(
     zero = unexpected.format("ZeroDivisionError")
     assert found["failed"] == {"0": zero, "1": zero}
     assert found["exit"] == {"0": unexpected.format("SystemExit")}
+    # A client reaches the server, which does not take its messages to another one.
+    assert found["to the server"] == "cannot be reached"  # it has no such topic
+    assert found["whispered"] == "did not answer within 2 s"
     assert found["number"] == {"0": unexpected.format("TypeError")}
 
 

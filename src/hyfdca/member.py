@@ -56,7 +56,16 @@ STAGES = ("study", "keys", "alignment", "scaling", "training")
 _KEYS, _PREPARATION = "keys", "preparation"
 
 Said = tuple[str, str, bytes]  # stage, phase and request
-_said_decoder = msgspec.msgpack.Decoder(list[Said])
+
+
+class Preparation(msgspec.Struct, frozen=True):
+    """What was said before the first round, of which table."""
+
+    table: bytes
+    said: list[Said]
+
+
+_decoder = msgspec.msgpack.Decoder(Preparation)
 
 
 class News(NamedTuple):
@@ -287,7 +296,8 @@ class Member:
     def _keep(self, request: m.KeepRequest) -> None:
         content = state.save(self.half)
         if self._said is not None:
-            self._archive.write(_PREPARATION, msgspec.msgpack.encode(self._said))
+            kept = Preparation(self._table.digest, self._said)
+            self._archive.write(_PREPARATION, msgspec.msgpack.encode(kept))
             self._said = None
         self._archive.write_round(request.round, content)
         self.news = News(request.round, request.relative_gap, tuple(request.present))
@@ -304,13 +314,22 @@ class Member:
         self._archive.forget_after(request.round)
 
     def _repeat_preparation(self) -> None:
-        """Go through all that was said before the first round again."""
-        kept = self._archive.read(_PREPARATION)
-        if kept is None:
+        """Go through all that was said before the first round again.
+
+        The answers are those of then only if the table is.
+        """
+        content = self._archive.read(_PREPARATION)
+        if content is None:
             raise RemoteProtocolError("it has not kept how the study began")
+        kept = _decoder.decode(content)
+        if kept.table != self._table.digest:
+            raise RefusedError(
+                "its table is not the one that the study began with; bring that one "
+                "back, or have the study begin again"
+            )
         self._after = 0
         self._forget()
-        for stage, phase, payload in _said_decoder.decode(kept):
+        for stage, phase, payload in kept.said:
             self._session(stage).handle(phase, payload)
         self._said = None
 

@@ -33,7 +33,7 @@ from hyfdca.runtimes.recording import Recorder
 from hyfdca.runtimes.views import Header, ViewError
 from hyfdca.study import StudyFile, load
 from hyfdca.study_error import StudyError
-from hyfdca.whole_files import forget, write_draft
+from hyfdca.whole_files import forget, sync_folder, write_draft
 
 Watcher = Callable[[Run, RoundReport], None]
 
@@ -299,7 +299,7 @@ def check_folder(folder: Path) -> None:
 
 
 def write_files(folder: Path, contents: Mapping[str, bytes]) -> None:
-    """Write files so that none is ever seen half-written."""
+    """Write files so that none is ever seen half-written; they survive crashes."""
     taken = [name for name in contents if (folder / name).is_dir()]
     if taken:
         raise StudyError(
@@ -310,9 +310,11 @@ def write_files(folder: Path, contents: Mapping[str, bytes]) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in contents.items():
-            drafts[name] = write_draft(folder / name, content)
+            path = folder / name
+            drafts[name] = write_draft(path, content, is_durable=True)
         for name, draft in drafts.items():
             draft.replace(folder / name)
+        sync_folder(folder)
     except OSError as error:
         for draft in drafts.values():
             forget(draft)

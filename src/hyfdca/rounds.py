@@ -26,6 +26,10 @@ from hyfdca.losses import FloatArray, Loss
 from hyfdca.participation import Participation
 from hyfdca.protocol.server import BadReplyError, ClientsFailedError
 from hyfdca.runtimes.driver import Driver, Traffic
+from hyfdca.study_error import StudyError
+
+# Certificates have rounding inside: a gap below zero is nobody's.
+_BELOW_ZERO = -1e-9
 
 StopReason = Literal["tolerance", "round limit", "diverged"]
 
@@ -214,6 +218,11 @@ class Rounds:
 
     def _measure(self, traffic: Traffic) -> None:
         self.certificate = self.driver.run(self.server.certify(), traffic)
+        if self.certificate.relative_gap < _BELOW_ZERO:
+            raise StudyError(
+                "The bound from below is above the loss, which no table can cause: an "
+                "organisation has other rows or duals than it began with; begin again."
+            )
 
     def _is_reached(self) -> bool:
         gap = self.certificate.relative_gap if self.certificate else math.inf

@@ -32,7 +32,7 @@ def write_whole(
         forget(draft)
         raise
     if is_durable:
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
 
 
 def write_new(path: Path, content: bytes, mode: int = FOR_ALL) -> None:
@@ -82,7 +82,7 @@ def forget(draft: Path) -> None:
         draft.unlink()
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Have a folder itself written, and with it a file's new name."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:

@@ -35,6 +35,7 @@ class Outcome(msgspec.Struct, frozen=True):
     """What the job leaves for the command."""
 
     refusal: str
+    table: bytes = b""  # its digest
     n_outputs: int = 1
     margins: bytes = b""
     n_absent: bytes = b""
@@ -52,20 +53,21 @@ class Asker:
     def handle(self, stage: str, phase: str, payload: bytes) -> bytes:
         """Answer a request."""
         reply = bytes(self._member.handle(stage, phase, payload))
-        outcome = _outcome(self._member)
+        outcome = _outcome(self._member, self._side)
         if outcome is not None and not self._is_kept:
             self._side.kept.write(_SCORES, msgspec.msgpack.encode(outcome))
             self._is_kept = True
         return reply
 
 
-def _outcome(member: PredictionMember) -> Outcome | None:
+def _outcome(member: PredictionMember, side: OwnSide) -> Outcome | None:
     scores = member.scores
     if scores is None:
         return Outcome(member.refusal) if member.refusal else None
     margins = scores.margins.astype("<f8").tobytes()
     absent = scores.n_absent.astype("<i8").tobytes()
-    return Outcome("", scores.margins.shape[1], margins, absent)
+    table = side.table.digest
+    return Outcome("", table, scores.margins.shape[1], margins, absent)
 
 
 def join(kit: Path, data: Path) -> Asker:
@@ -90,8 +92,7 @@ def ask(folder: Path, data: Path, tell: Tell) -> SplitPredictions:
     kit = read_client_kit(folder)
     side = own_side(kit.folder, data, asks=True)
     check_permission(side.bringing, side.name)
-    side.kept.remove(_SCORES)
-    run_client(folder, data, tell, STUDY)
+    run_client(folder, data, tell, STUDY, lambda: side.kept.remove(_SCORES))
     content = side.kept.read(_SCORES)
     if content is None:
         raise StudyError(
@@ -101,6 +102,8 @@ def ask(folder: Path, data: Path, tell: Tell) -> SplitPredictions:
     outcome = _decoder.decode(content)
     if outcome.refusal:
         raise StudyError(outcome.refusal)
+    if outcome.table != side.table.digest:
+        raise StudyError(f"{data} was changed while scores were asked for; ask again.")
     return predictions_of(side.model, side.table, _scores(outcome))
 
 

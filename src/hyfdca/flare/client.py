@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from hyfdca.flare.lock import (
@@ -26,10 +27,17 @@ _EXPLAINING = 5.0  # seconds in which it asks, and hears, why we cannot take par
 _START_PAUSE = 2.0  # seconds
 
 
-def run_client(folder: Path, data: Path, tell: Tell, study: str = STUDY) -> None:
+def run_client(
+    folder: Path,
+    data: Path,
+    tell: Tell,
+    study: str = STUDY,
+    prepare: Callable[[], None] = lambda: None,
+) -> None:
     """Take part in a study until it is over, or Ctrl-C.
 
-    The processes come back if they are killed. ``tell`` gets a sentence now and then.
+    The processes come back if they are killed. ``tell`` gets a sentence now and then;
+    ``prepare`` is called when nobody else can be using the kit.
 
     Raises
     ------
@@ -44,6 +52,7 @@ def run_client(folder: Path, data: Path, tell: Tell, study: str = STUDY) -> None
     with only_one(kit), ended_in_order(), written_down(kit, tell) as tell_all:
         told = Surroundings(kit.folder, data.resolve(), study, holder_number(kit))
         forget_note(kit)
+        prepare()
         _keep_running(kit, told, tell_all)
 
 

@@ -34,15 +34,17 @@ def serve_study(folder: Path, console: Console, how: How) -> None:
     StudyError
     """
     kit = read_server_kit(folder)
-    _check_earlier_run(kit, how)
-    if is_over(kit) and not without_model(kit):
+    if how == "first":
+        _check_no_earlier_run(kit)
+    if how == "resume" and is_over(kit) and not without_model(kit):
         said = f"This study is finished, its model is in {kit.out}."
         console.print(said, soft_wrap=True, markup=False)
         return
     plan = plan_of(kit.file, study_hash(kit.content))
     terms = Terms(quorum=None if plan.quorum == len(plan.names) else plan.quorum)
     with StudyDisplay(console, kit.state) as display:
-        run_server(folder, display.tell, terms)
+        forget = (lambda: _forget_run(kit)) if how == "anew" else (lambda: None)
+        run_server(folder, display.tell, terms, forget)
     result = msgspec.json.decode((kit.out / RESULT).read_bytes())
     console.print(results_table(kit.file.study.name, result))
     console.print(f"Written to {kit.out}", soft_wrap=True, markup=False)
@@ -82,26 +84,25 @@ def help_to_predict(folder: Path, data: Path, console: Console) -> None:
     run_prediction_holder(folder, data, lambda said: console.print(said, markup=False))
 
 
-def _check_earlier_run(kit: ServerKit, how: How) -> None:
+def _check_no_earlier_run(kit: ServerKit) -> None:
     """Neither forget an earlier run nor go on with it unless told to."""
     kept = kit.state / KEPT
-    archive = Archive(FolderStore(kept))
-    rounds = archive.rounds
-    if how == "anew":
-        archive.forget_after(-1)
-        (kit.state / "progress.json").unlink(missing_ok=True)
-        forget_over(kit)
-    elif how == "resume":
-        return
-    elif is_over(kit):
+    rounds = Archive(FolderStore(kept)).rounds
+    if is_over(kit):
         left = " and ".join(without_model(kit))
         raise StudyError(
             f"This study is finished, its model is in {kit.out}; "
             + (f"give it to {left} with --resume, or " if left else "")
             + "run it once more with --anew."
         )
-    elif rounds:
+    if rounds:
         raise StudyError(
             f"There is a run of this study in {kept}, kept up to round {rounds[-1]}; "
             "go on with --resume, or forget it and begin again with --anew."
         )
+
+
+def _forget_run(kit: ServerKit) -> None:
+    Archive(FolderStore(kit.state / KEPT)).forget_after(-1)
+    (kit.state / "progress.json").unlink(missing_ok=True)
+    forget_over(kit)

@@ -15,6 +15,7 @@ from hyfdca.flare.network import (
     Request,
 )
 from hyfdca.flare.notes import Note, progress, rejoin_file, write_note
+from hyfdca.flare.routes import close_side_ways
 from hyfdca.flare.surroundings import Surroundings, surroundings
 from hyfdca.flare.wire import CANNOT, TOPIC, to_answer, to_message
 from hyfdca.kits.kit import Kit, read_server_kit
@@ -49,6 +50,7 @@ class StudyController(Controller):
     def control_flow(self, abort_signal: Any, fl_ctx: Any) -> None:
         """Run the study; leave a note of how that went."""
         keep_memory()
+        close_side_ways()
         told, job = surroundings(), str(fl_ctx.get_job_id())
         kit = Kit(told.kit)
         network = self._network(kit, abort_signal, fl_ctx.get_engine())

@@ -23,6 +23,7 @@ from nvflare.private.defs import ClientType
 
 from hyfdca.flare.diagnosis import refusal
 from hyfdca.flare.notes import holders, write_holders
+from hyfdca.flare.routes import close_side_ways
 from hyfdca.flare.surroundings import RUN, surroundings
 from hyfdca.kits.kit import Kit, read_server_kit
 
@@ -38,6 +39,7 @@ class Visitor(FLComponent):
     def handle_event(self, event_type: str, fl_ctx: Any) -> None:
         """Put the number where the server sees it."""
         if event_type == EventType.BEFORE_CLIENT_REGISTER:
+            close_side_ways()  # nobody else reaches us before
             run = os.environ.get(RUN, "")
             fl_ctx.set_prop(_SHOWN, run, private=False, sticky=True)
 
@@ -58,6 +60,7 @@ class Doorman(FLComponent):
         """Refuse who is not of the study, or registers while another one is alive."""
         if event_type != EventType.CLIENT_REGISTER_RECEIVED:
             return
+        close_side_ways()
         if fl_ctx.get_prop(FLContextKey.CLIENT_TYPE) != ClientType.REGULAR:
             return  # whoever submits the jobs
         peer = fl_ctx.get_peer_context()

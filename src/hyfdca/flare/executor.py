@@ -17,6 +17,7 @@ from nvflare.apis.shareable import make_reply
 
 from hyfdca.flare.network import Request
 from hyfdca.flare.notes import Note, write_note
+from hyfdca.flare.routes import close_side_ways
 from hyfdca.flare.surroundings import surroundings
 from hyfdca.flare.wire import (
     CANNOT,
@@ -47,6 +48,7 @@ class StudyExecutor(Executor):
         """Get ready when the job starts."""
         if event_type == EventType.START_RUN:
             self._job = str(fl_ctx.get_job_id())
+            close_side_ways()
             fl_ctx.get_engine().register_aux_message_handler(TOPIC, self._answer)
             self._join(fl_ctx)
 

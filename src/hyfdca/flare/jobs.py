@@ -102,7 +102,7 @@ def serve(kit: Path, network: Network) -> None:
     archive = Archive(FolderStore(own.state / KEPT))
     host = Host(plan, carrier, attendance, archive)
     try:
-        if is_over(own):
+        if _has_model(own):
             host.number_anew()
         else:
             hosted = host.ready()
@@ -118,21 +118,24 @@ def serve(kit: Path, network: Network) -> None:
     hand_over(own, attendance, carrier, watch.tell)
 
 
+def _has_model(kit: ServerKit) -> bool:
+    """Return whether the study is over; without its model, the last round is not."""
+    if not is_over(kit):
+        return False
+    path = kit.out / MODEL
+    try:
+        parse_model_file(path.read_bytes(), path)
+    except (OSError, ModelError):
+        forget_over(kit)
+        return False
+    return True
+
+
 def hand_over(
     kit: ServerKit, attendance: Attendance, network: Carrier, tell: Tell
 ) -> None:
-    """Give the model to everybody who has none; wait for whoever is away.
-
-    Raises
-    ------
-    StudyError
-        If it is not there any more.
-    """
-    try:
-        model = (kit.out / MODEL).read_bytes()
-    except OSError:
-        raise StudyError(f"There is no {kit.out / MODEL} to be given out.") from None
-    left = without_model(kit)
+    """Give the model to everybody who has none; wait for whoever is away."""
+    model, left = (kit.out / MODEL).read_bytes(), without_model(kit)
     ranks = {name: rank for rank, name in enumerate(kit.names)}
     told: list[str] = []
     while left:

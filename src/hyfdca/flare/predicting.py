@@ -129,8 +129,8 @@ def run_prediction_server(folder: Path, tell: Tell) -> None:
     StudyError
     """
     kit = read_server_kit(folder)
-    _answers_file(kit).unlink(missing_ok=True)
-    run_server(folder, tell, Terms(STUDY))
+    forget = lambda: _answers_file(kit).unlink(missing_ok=True)  # noqa: E731
+    run_server(folder, tell, Terms(STUDY), forget)
     for answer in json.loads(_answers_file(kit).read_text(encoding="utf-8")):
         served = Answered(**answer)
         tell(

@@ -60,10 +60,16 @@ class Terms:
     quorum: int | None = None
 
 
-def run_server(folder: Path, tell: Tell, terms: Terms | None = None) -> None:
+def run_server(
+    folder: Path,
+    tell: Tell,
+    terms: Terms | None = None,
+    prepare: Callable[[], None] = lambda: None,
+) -> None:
     """Run the study of a server's kit to its end, or Ctrl-C.
 
-    ``tell`` gets a sentence now and then.
+    ``tell`` gets a sentence now and then; ``prepare`` is called when nobody else can
+    be using the kit.
 
     Raises
     ------
@@ -74,6 +80,7 @@ def run_server(folder: Path, tell: Tell, terms: Terms | None = None) -> None:
     kit.make_folders()
     with only_one(kit), ended_in_order(), written_down(kit, tell) as told:
         forget_note(kit)
+        prepare()
         Supervisor(kit, terms or Terms(), told).run()
 
 
@@ -136,7 +143,7 @@ class Supervisor:
         doing = "The study runs with"
         if self._is_handing_over:
             wanted, at_least = tuple(without_model(self._kit)), 1
-            needed, doing = len(wanted), "The model is given to"
+            needed, doing = 1, "The model is given to"  # the others can come later
         connected = watch.for_sites(wanted, needed)
         here = [name for name in self._names if name in connected]
         self._tell(f"{doing} {', '.join(here)}.")

@@ -23,7 +23,8 @@ _ALLOWED = {
 _SIGNATURES = {NVFLARE_SIG_FILE, NVFLARE_SUBMITTER_CRT_FILE}
 
 # What a client answers to: all that jobs need. Not among them are shell commands, new
-# settings of logs, which can name any class, and being stopped from elsewhere.
+# settings of logs, which can name any class, deleting jobs, which deletes any folder of
+# the startup kit, and being stopped from elsewhere.
 _ANSWERED = {
     "AbortAppProcessor",
     "AbortTaskProcessor",
@@ -31,7 +32,6 @@ _ANSWERED = {
     "CheckResourceProcessor",
     "ClientInfoProcessor",
     "ClientStatusProcessor",
-    "DeleteRunNumberProcessor",
     "DeployProcessor",
     "NotifyJobStatusProcessor",
     "ReportResourcesProcessor",

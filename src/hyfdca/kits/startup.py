@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
@@ -31,7 +31,7 @@ _SCHEME = "grpc"
 class Credentials:
     """What one end of a connection shows and checks, as files have it (PEM)."""
 
-    key: bytes
+    key: bytes = field(repr=False)
     certificate: str
     root: str
 
