@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -110,11 +111,13 @@ def kits(tmp_path, monkeypatch):
     """Return kits whose commands run a job instead of NVFlare's processes."""
     made = Kits(tmp_path)
 
-    def run_client(folder, data, tell, study):
+    def run_client(folder, data, tell, study, prepare=lambda: None):
+        prepare()
         tell("connected")
         made.serve("north" if study == asking.STUDY else "nobody")
 
-    def run_server(folder, tell, terms):
+    def run_server(folder, tell, terms, prepare):
+        prepare()
         assert terms.study == predicting.STUDY
         made.serve()
 
@@ -128,6 +131,26 @@ def arguments(kits, *more):
     data, out = kits.rows("north"), kits.home / "made.csv"
     kit = kits.home / "north"
     return ("predict", "--kit", kit, "--data", data, "--out", out, *more)
+
+
+def test_a_table_that_changes_meanwhile_gets_no_scores(kits, hyfdca, monkeypatch):
+    """They are by row, and the rows are others now."""
+    given, serve = arguments(kits), kits.serve
+
+    def change(asker="nobody"):
+        serve(asker)
+        table = asking.own_side(kits.home / "north", kits.rows("north"), asks=True)
+        kept = table.kept.read("scores")
+        outcome = msgspec.structs.replace(
+            asking._decoder.decode(kept), table=b"another"
+        )
+        table.kept.write("scores", msgspec.msgpack.encode(outcome))
+
+    monkeypatch.setattr(kits, "serve", change)
+    code, _, errors = hyfdca(*given)
+    assert code == 2
+    assert "was changed while scores were asked for; ask again." in errors
+    assert not (kits.home / "made.csv").exists()
 
 
 def test_the_command(kits, hyfdca):
