@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from hyfdca.flare.lock import end_if_asked, ended_in_order, holder_number
+from hyfdca.flare.lock import end_if_asked, ended_in_order, holder_number, plain_errors
 from hyfdca.kits.kit import Kit
+from hyfdca.study_error import StudyError
 
 
 def test_a_kit_has_one_number_and_its_copy_another(tmp_path: Path) -> None:
@@ -37,3 +38,12 @@ def test_who_catches_an_interrupt_does_not_keep_it(kind: signal.Signals) -> None
     assert signal.getsignal(kind) is before
     with ended_in_order():
         end_if_asked()
+
+
+def test_what_the_system_refuses_is_a_sentence(tmp_path: Path) -> None:
+    """It names the file, and what to look at."""
+    with (
+        pytest.raises(StudyError, match=r"Cannot use .*/none/file \(No such file"),
+        plain_errors(tmp_path),
+    ):
+        (tmp_path / "none" / "file").touch()

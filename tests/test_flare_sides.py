@@ -155,7 +155,7 @@ def test_a_client_that_cannot_join_says_why(told: Surroundings) -> None:
     told.data.write_text("", encoding="utf-8")
     answer = joined()
     hello = to_answer(answer(to_message(Request("hello"))), 1.0)
-    assert hello == Failure("cannot take part: The table has no rows.")
+    assert hello == Failure("cannot take part: The table has no rows")
     told.data.unlink()
     answer = joined()
     hello = to_answer(answer(to_message(Request("hello"))), 1.0)

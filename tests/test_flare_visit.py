@@ -92,3 +92,20 @@ def test_who_has_the_model_leaves_when_the_server_has(
     visit.look(NOBODY)
     assert visit.is_alone()
     assert not Visit(kit, NORTH, lambda _: None, is_training=False).is_alone()
+
+
+def test_trouble_counts_from_when_the_server_was_last_there(
+    kit: Kit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long that was after the start: it may only be starting again."""
+    note_over(kit)
+    visit = Visit(kit, NORTH, lambda _: None)
+    now = time.time() + 100 * _ALONE
+    monkeypatch.setattr("time.time", lambda: now)
+    visit.look(UP)
+    now += 1
+    visit.look(NOBODY)
+    assert not visit.is_alone()
+    now += _ALONE
+    visit.look(NOBODY)
+    assert visit.is_alone()

@@ -61,7 +61,8 @@ class Attendance:
         self.quorum = plan.quorum
         self._session = ServerSession(STUDY_TOKEN)
         self.present: dict[int, m.Present] = {}
-        self._reasons: dict[int, set[str]] = {}  # why others are not, as told
+        self._told: dict[int, set[str]] = {}  # of each, since it was in a round
+        self._away: set[int] = set()  # of those who were told to be
         self._n_failures: dict[int, int] = {}  # since the last round that succeeded
         self.traffic = Traffic()
 
@@ -111,8 +112,9 @@ class Attendance:
                 failed[client] = "it answers for another study file"
                 continue
             self.present[client] = answer
-            if self._reasons.pop(client, None) is not None:
-                self._tell(f"{self._name(client)} is there again.")
+            if client in self._away:
+                self._away.discard(client)
+                self._tell_once(client, "is there again")
         for client, reason in failed.items():
             self._note(client, reason)
         return [client for client in answers if client in self.present]
@@ -141,13 +143,20 @@ class Attendance:
     def forgive(self) -> None:
         """Count failures anew, since a round succeeded."""
         self._n_failures.clear()
+        for client in self.present:
+            self._told.pop(client, None)
 
     def _note(self, client: int, reason: str) -> None:
         self.present.pop(client, None)
-        told = self._reasons.setdefault(client, set())
-        if reason not in told:  # they may alternate, call by call
-            told.add(reason)
-            self._tell(f"{self._name(client)} is not there: {reason}.")
+        self._away.add(client)
+        self._tell_once(client, f"is not there: {reason.rstrip('.')}")
+
+    def _tell_once(self, client: int, what: str) -> None:
+        """Tell something of a member, which may alternate call by call."""
+        told = self._told.setdefault(client, set())
+        if what not in told:
+            told.add(what)
+            self._tell(f"{self._name(client)} {what}.")
 
     # Keeping and going back
 

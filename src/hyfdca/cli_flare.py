@@ -53,6 +53,13 @@ def server(
 def client(
     kit: KitFolder,
     data: Data,
+    anew: Annotated[
+        bool,
+        typer.Option(
+            "--anew",
+            help="Take part once more in a study whose model is there already.",
+        ),
+    ] = False,
     predict: Annotated[
         bool,
         typer.Option(
@@ -67,13 +74,15 @@ def client(
     The table stays on this machine; the model is written to the kit's folder out; what
     was said and what NVFlare printed, to its folder log (hyfdca.log and client.log).
     """
+    if anew and predict:
+        raise StudyError("Give one of --anew and --predict.")
     require_nvflare()
     from hyfdca.flare import commands  # noqa: PLC0415
 
     if predict:
         commands.help_to_predict(kit, data, Console())
     else:
-        commands.join_study(kit, data, Console())
+        commands.join_study(kit, data, Console(), anew)
 
 
 def demonstrate(folder: Path, console: Console) -> Summary:

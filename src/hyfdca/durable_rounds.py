@@ -112,6 +112,7 @@ class DurableRounds(Rounds):
         if not isinstance(self.server, DualServer):
             return True
         if len(self.history) + 1 == self.settings.max_rounds:
+            self._attendance.say_who_is_needed("the last round is measured by all")
             self._gather(len(self._attendance.everyone))
         return not self._attendance.missing
 

@@ -305,7 +305,9 @@ class Member:
     def _return(self, request: m.ReturnRequest) -> None:
         content = self._archive.read_round(request.round)
         if content is None:
-            raise RemoteProtocolError(f"it has not kept round {request.round}")
+            raise RemoteProtocolError(
+                f"it has not kept round {request.round}: what it kept is lost, or older"
+            )
         if self._half is None or self._said is not None:
             self._repeat_preparation()
         state.load(self.half, content)

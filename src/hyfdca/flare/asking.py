@@ -14,6 +14,7 @@ import numpy as np
 
 from hyfdca.flare.brought import OwnSide, own_side
 from hyfdca.flare.client import run_client
+from hyfdca.flare.lock import plain_errors
 from hyfdca.flare.predicting import Tell
 from hyfdca.kits.kit import read_client_kit
 from hyfdca.prediction_member import PredictionMember, SplitScores
@@ -92,7 +93,8 @@ def ask(folder: Path, data: Path, tell: Tell) -> SplitPredictions:
     kit = read_client_kit(folder)
     side = own_side(kit.folder, data, asks=True)
     check_permission(side.bringing, side.name)
-    run_client(folder, data, tell, STUDY, lambda: side.kept.remove(_SCORES))
+    with plain_errors(folder):
+        run_client(folder, data, tell, STUDY, lambda: side.kept.remove(_SCORES))
     content = side.kept.read(_SCORES)
     if content is None:
         raise StudyError(

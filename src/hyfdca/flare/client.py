@@ -15,6 +15,7 @@ from hyfdca.flare.lock import (
 from hyfdca.flare.log import Tell, written_down
 from hyfdca.flare.notes import forget_note, read_note
 from hyfdca.flare.processes import Parent
+from hyfdca.flare.status import forget_status
 from hyfdca.flare.surroundings import STUDY, Surroundings
 from hyfdca.flare.visit import Visit
 from hyfdca.kits.checking import check_certificate
@@ -52,6 +53,7 @@ def run_client(
     with only_one(kit), ended_in_order(), written_down(kit, tell) as tell_all:
         told = Surroundings(kit.folder, data.resolve(), study, holder_number(kit))
         forget_note(kit)
+        forget_status(kit.state)
         prepare()
         _keep_running(kit, told, tell_all)
 

@@ -13,6 +13,7 @@ from hyfdca.flare.brought import KEPT
 from hyfdca.flare.client import run_client
 from hyfdca.flare.display import StudyDisplay
 from hyfdca.flare.jobs import MODEL, RESULT
+from hyfdca.flare.lock import plain_errors
 from hyfdca.flare.notes import forget_over, is_over, without_model
 from hyfdca.flare.predicting import run_prediction_holder, run_prediction_server
 from hyfdca.flare.supervisor import Terms, run_server
@@ -42,7 +43,7 @@ def serve_study(folder: Path, console: Console, how: How) -> None:
         return
     plan = plan_of(kit.file, study_hash(kit.content))
     terms = Terms(quorum=None if plan.quorum == len(plan.names) else plan.quorum)
-    with StudyDisplay(console, kit.state) as display:
+    with plain_errors(folder), StudyDisplay(console, kit.state) as display:
         forget = (lambda: _forget_run(kit)) if how == "anew" else (lambda: None)
         run_server(folder, display.tell, terms, forget)
     result = msgspec.json.decode((kit.out / RESULT).read_bytes())
@@ -50,18 +51,19 @@ def serve_study(folder: Path, console: Console, how: How) -> None:
     console.print(f"Written to {kit.out}", soft_wrap=True, markup=False)
 
 
-def join_study(folder: Path, data: Path, console: Console) -> None:
-    """Take part in a study until it is finished.
+def join_study(folder: Path, data: Path, console: Console, anew: bool) -> None:
+    """Take part in a study until it is finished; anew, if it was already.
 
     Raises
     ------
     StudyError
     """
     kit = read_client_kit(folder)
-    with StudyDisplay(console, kit.state) as display:
-        run_client(folder, data, display.tell)
+    with plain_errors(folder), StudyDisplay(console, kit.state) as display:
+        forget = (lambda: forget_over(kit)) if anew else (lambda: None)
+        run_client(folder, data, display.tell, prepare=forget)
     model = kit.out / MODEL
-    console.print(f"Written to {model}", soft_wrap=True, markup=False)
+    console.print(f"The model is in {model}", soft_wrap=True, markup=False)
 
 
 def serve_predictions(folder: Path, console: Console) -> None:
@@ -71,7 +73,8 @@ def serve_predictions(folder: Path, console: Console) -> None:
     ------
     StudyError
     """
-    run_prediction_server(folder, lambda said: console.print(said, markup=False))
+    with plain_errors(folder):
+        run_prediction_server(folder, lambda said: console.print(said, markup=False))
 
 
 def help_to_predict(folder: Path, data: Path, console: Console) -> None:
@@ -81,7 +84,9 @@ def help_to_predict(folder: Path, data: Path, console: Console) -> None:
     ------
     StudyError
     """
-    run_prediction_holder(folder, data, lambda said: console.print(said, markup=False))
+    tell = lambda said: console.print(said, markup=False)  # noqa: E731
+    with plain_errors(folder):
+        run_prediction_holder(folder, data, tell)
 
 
 def _check_no_earlier_run(kit: ServerKit) -> None:

@@ -99,7 +99,8 @@ class StudyController(Controller):
                 waiting.discard(name)
                 self.log_warning(fl_ctx, f"{name} {why}")
                 if not progress(kit):
-                    raise StudyError(f"Organisation {name!r} {why}")
+                    who = f"Organisation {name!r}"  # which its own sentence may name
+                    raise StudyError(f"{who} {why.replace(f'{who}: ', '')}.")
             waiting -= {network.names[rank] for rank in replies.ok}
             if waiting:
                 network.pause_if_asked()  # they may be there, but in no job

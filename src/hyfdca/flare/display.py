@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hyfdca.display import Display, is_worth_a_line, readable_size, share_done
-from hyfdca.flare.status import Status, forget_status, read_status
+from hyfdca.flare.status import Status, read_status
 
 _LOOK_EVERY = 0.5  # seconds
 _SMALLEST = 1e-12  # stands for a gap or a tolerance of zero
@@ -47,8 +47,8 @@ class StudyDisplay(Display):
         )
 
     def start(self) -> None:
-        """Look for the status from now on."""
-        forget_status(self._state)
+        """Look for a new status from now on; an old one is of another run."""
+        self._seen = read_status(self._state)
         if self._console.is_terminal:
             self._live.start()
         self._thread.start()

@@ -63,10 +63,10 @@ class StudyExecutor(Executor):
             self._handler = told.module.join(told.kit, told.data)
             self._note("joined")
         except StudyError as error:
-            self._trouble = f"{CANNOT}: {error}"
+            self._trouble = f"{CANNOT}: {str(error).rstrip('.')}"
             self._note("refused", str(error))
         except BaseException as error:  # see the module
-            self._trouble = f"{CANNOT}: {_unexpected(error)}."
+            self._trouble = f"{CANNOT}: {_unexpected(error)}"
             self.log_error(fl_ctx, f"the study could not be joined:\n{_trace(error)}")
             self._note(
                 "refused", f"The study could not be joined: {_unexpected(error)}."
@@ -83,6 +83,10 @@ class StudyExecutor(Executor):
             return refusal_message(f"refused: {why}")
         except (RemoteProtocolError, StudyError) as error:
             return refusal_message(f"refused: {error}")
+        except OSError as error:
+            why = error.strerror or type(error).__name__
+            self.log_error(fl_ctx, f"a request was not answered: {why}")
+            return refusal_message(f"failed: {why}")
         except BaseException as error:  # see the module
             self.log_error(fl_ctx, f"a request was not answered:\n{_trace(error)}")
             return refusal_message(f"failed: {_unexpected(error)}")

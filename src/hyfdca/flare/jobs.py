@@ -22,7 +22,7 @@ from hyfdca.kits.kit import (
     read_client_kit,
     read_server_kit,
 )
-from hyfdca.member import Member
+from hyfdca.member import Member, RefusedError
 from hyfdca.model_file import ModelError, parse_model_file
 from hyfdca.outcome import Outcome, write_files
 from hyfdca.plan import Plan
@@ -187,7 +187,12 @@ class MemberHandler:
             raise RemoteProtocolError(str(error)) from None
         if study != own.name:
             raise RemoteProtocolError("the model is of another study")
-        write_files(out, {MODEL: model})
+        try:
+            write_files(out, {MODEL: model})
+        except StudyError:
+            raise RefusedError(
+                "it cannot write the model to the folder out of its kit"
+            ) from None
 
 
 def join(kit: Path, data: Path) -> MemberHandler:

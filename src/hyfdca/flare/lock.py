@@ -16,6 +16,23 @@ from hyfdca.study_error import StudyError
 
 
 @contextmanager
+def plain_errors(folder: Path) -> Iterator[None]:
+    """Have what the system does not let us do to a kit end in a sentence.
+
+    Raises
+    ------
+    StudyError
+    """
+    try:
+        yield
+    except OSError as error:
+        raise StudyError(
+            f"Cannot use {error.filename or folder} ({error.strerror}); see who may "
+            "write there, and whether there is room."
+        ) from None
+
+
+@contextmanager
 def only_one(kit: Kit) -> Iterator[None]:
     """Hold a kit; the system lets go of it whatever happens to us.
 

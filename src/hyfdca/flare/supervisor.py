@@ -37,6 +37,7 @@ from hyfdca.flare.notes import (
 )
 from hyfdca.flare.ports import require_free
 from hyfdca.flare.processes import Parent, wait_for
+from hyfdca.flare.status import forget_status
 from hyfdca.flare.surroundings import STUDY, Surroundings
 from hyfdca.kits.kit import ServerKit, read_server_kit
 from hyfdca.study_error import StudyError
@@ -79,7 +80,9 @@ def run_server(
     kit = read_server_kit(folder)
     kit.make_folders()
     with only_one(kit), ended_in_order(), written_down(kit, tell) as told:
+        require_free(_port(kit))
         forget_note(kit)
+        forget_status(kit.state)
         prepare()
         Supervisor(kit, terms or Terms(), told).run()
 
@@ -254,6 +257,10 @@ class Watch:
             raise ServerGoneError
 
 
+def _port(kit: ServerKit) -> int:
+    return int(kit.owner.address.rpartition(":")[2])
+
+
 def start_server(kit: ServerKit, study: str) -> Parent:
     """Start NVFlare's server and wait until it is up.
 
@@ -262,8 +269,7 @@ def start_server(kit: ServerKit, study: str) -> Parent:
     StudyError
         If it does not come up.
     """
-    port = int(kit.owner.address.rpartition(":")[2])
-    require_free(port)
+    require_free(_port(kit))
     # Jobs of an earlier run would be started again by NVFlare; we submit our own.
     for leftover in ("jobs", "snapshots"):
         shutil.rmtree(kit.flare / leftover, ignore_errors=True)

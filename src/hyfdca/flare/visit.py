@@ -34,7 +34,7 @@ class Visit:
         self._failed_starts = 0
         self._recent = ""
         self._trouble: Trouble | None = None
-        self._started, self._last_trouble = time.time(), 0.0
+        self._last_contact, self._last_trouble = time.time(), 0.0
 
     def is_alone(self) -> bool:
         """Return whether we have the model and there is no way to the server.
@@ -45,7 +45,8 @@ class Visit:
         since = over_since(self._kit) if self._is_training else None
         if since is None:
             return False
-        return self._last_trouble > max(since, self._started) + _ALONE
+        asked = status_time(self._kit.state)
+        return self._last_trouble > max(since, asked, self._last_contact) + _ALONE
 
     def may_start(self) -> bool:
         """Return whether it is worth starting the process once more."""
@@ -57,6 +58,7 @@ class Visit:
         # NVFlare's client says when it is let in, not when it finds its server again.
         if client_is_up(news) or (self._trouble and self._has_been_asked()):
             self._failed_starts, self._trouble = 0, None
+            self._last_contact = time.time()
             self._say(f"{self._owner.name!r} is connected to {self._owner.address}.")
         elif trouble := client_trouble(news, self._owner):
             self._trouble, self._last_trouble = trouble, time.time()
