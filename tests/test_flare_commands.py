@@ -1,8 +1,13 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
 import pytest
 from rich.console import Console
 
+from hyfdca.flare import commands
 from hyfdca.flare.brought import KEPT
 from hyfdca.flare.commands import serve_study
 from hyfdca.flare.lock import only_one
@@ -50,3 +55,20 @@ def test_an_earlier_run_is_neither_forgotten_nor_gone_on_with_by_itself(
     with pytest.raises(StudyError, match=r"finished.*; run it once more with --anew"):
         serve_study(kit.folder, Console(quiet=True), "first")
     assert archive(kit).rounds == [3, 4]
+
+
+@pytest.mark.parametrize("anew", [True, False])
+def test_an_organisation_takes_part_once_more_if_told_to(
+    installed: Parties, anew: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only then it forgets that it has a model."""
+    kit = Kit(installed.kit("north"))
+    kit.state.mkdir(exist_ok=True)
+    note_over(kit)
+
+    def run_client(*_: Any, prepare: Callable[[], None]) -> None:
+        prepare()
+
+    monkeypatch.setattr(commands, "run_client", run_client)
+    commands.join_study(kit.folder, Path("table.csv"), Console(quiet=True), anew)
+    assert is_over(kit) is not anew
