@@ -1,6 +1,7 @@
 """Studies in one process whose parties keep everything and may crash."""
 
 import math
+from itertools import islice
 
 import msgspec
 
@@ -61,6 +62,11 @@ class Consortium:
         attendance = Attendance(self.plan, self.network, self.sentences.append)
         archive = Archive(self.server_store)
         return Host(self.plan, self.network, attendance, archive).ready()
+
+    def begin(self, n_rounds):
+        """Run some rounds, after which the server stops."""
+        for _ in islice(self.hosted().rounds.rounds(), n_rounds):
+            pass
 
     def train(self):
         """Run the study to its end; return its rounds and the weights."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import struct
 from collections import deque
@@ -274,13 +273,15 @@ def test_numbers_of_requests_never_go_back():
 # Damage
 
 
-def _refused(thing, content):
-    """Check that bytes are refused with one sentence, and nothing changed."""
+def _is_refused(thing, content):
+    """Return whether bytes are refused with one sentence, and nothing changed."""
     before = save(thing)
-    with pytest.raises(ValueError, match=r"\.$") as caught:
+    try:
         load(thing, content)
-    assert "\n" not in str(caught.value)
-    assert save(thing) == before
+    except ValueError as error:
+        said = str(error)
+        return said.endswith(".") and "\n" not in said and save(thing) == before
+    return False
 
 
 def _chest():
@@ -291,8 +292,8 @@ def test_truncated_states_are_refused():
     """Wherever they end, and if something follows."""
     content = save(_chest())
     for length in range(len(content)):
-        _refused(Chest(), content[:length])
-    _refused(Chest(), content + b"\0")
+        assert _is_refused(Chest(), content[:length])
+    assert _is_refused(Chest(), content + b"\0")
 
 
 def test_damaged_states_are_refused():
@@ -301,7 +302,7 @@ def test_damaged_states_are_refused():
     for place in range(8 * len(content)):
         damaged = bytearray(content)
         damaged[place // 8] ^= 1 << place % 8
-        _refused(Chest(), damaged)
+        assert _is_refused(Chest(), damaged)
 
 
 @pytest.mark.parametrize(
@@ -317,19 +318,19 @@ def test_damaged_states_are_refused():
 )
 def test_states_of_others_are_refused(thing, content):
     """A state fits the class and the parts that it was saved of."""
-    _refused(thing, content)
+    assert _is_refused(thing, content)
 
 
 def test_a_part_that_cannot_be_made_is_refused():
     """Where a class does not say how, a part that is missing stays so."""
-    _refused(Box(), save(Box(Box(3))))
+    assert _is_refused(Box(), save(Box(Box(3))))
 
 
 def test_a_state_with_other_attributes_is_refused():
     """As of a version of a class that kept more."""
     for members in ({}, {"value": 1, "more": 2}, {"other": 1}):
         forged = _forged(msgspec.msgpack.encode(["part", "Box", members]))
-        _refused(Box(), forged)
+        assert _is_refused(Box(), forged)
 
 
 def _forged(body):
@@ -340,8 +341,8 @@ def _forged(body):
 @given(st.binary())
 def test_bytes_that_are_no_state_are_refused(body):
     """Even if the digest fits."""
-    _refused(Box(), body)
-    _refused(Box(), _forged(body))
+    assert _is_refused(Box(), body)
+    assert _is_refused(Box(), _forged(body))
 
 
 WORDS = "array same repeated list dict set slice deque int Grid mpz float64 part parts"
@@ -359,8 +360,12 @@ NODES = st.recursive(
 def test_values_that_nobody_wrote_are_refused_or_read(node):
     """Whatever is in the place of a value, nothing else than ``ValueError`` comes."""
     forged = _forged(msgspec.msgpack.encode(["part", "Box", {"value": node}]))
-    with contextlib.suppress(ValueError):
-        load(Box(), forged)
+    box = Box()
+    before = save(box)
+    try:
+        load(box, forged)
+    except ValueError:
+        assert save(box) == before
 
 
 @pytest.mark.parametrize(
@@ -385,7 +390,9 @@ def test_values_that_nobody_wrote_are_refused_or_read(node):
 )
 def test_arrays_have_as_many_numbers_as_bytes(node):
     """Nothing is made as large as somebody says, and what is no value is refused."""
-    _refused(Box(), _forged(msgspec.msgpack.encode(["part", "Box", {"value": node}])))
+    assert _is_refused(
+        Box(), _forged(msgspec.msgpack.encode(["part", "Box", {"value": node}]))
+    )
 
 
 def test_deep_values_are_refused():
@@ -393,4 +400,4 @@ def test_deep_values_are_refused():
     for depth in (1500, 100_000):
         node = b"\x92\xa4list" * depth + b"\x01"  # a list in a list in a list ...
         body = msgspec.msgpack.encode(["part", "Box", {"value": "here"}])
-        _refused(Box(), _forged(body.replace(b"\xa4here", node)))
+        assert _is_refused(Box(), _forged(body.replace(b"\xa4here", node)))
