@@ -7,7 +7,7 @@ import importlib
 import sys
 from pathlib import Path
 
-from hyfdca.runtimes.machine import keep_memory
+from hyfdca.runtime.machine import keep_memory
 
 NAMES = ("convergence", "reference", "round", "memory", "alignment")
 OF_ROUNDS = ("rounds", "losses", "participation", "wall", "figure")

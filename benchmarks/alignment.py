@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.child import peak, run_apart
-from hyfdca.axis import IntArray
-from hyfdca.convener import Convener
-from hyfdca.local_study import local_driver, local_members
-from hyfdca.protocol.server import ServerSession
-from hyfdca.seeds import stream
-from hyfdca.study import Client, Study, StudyFile
-from hyfdca.study_plan import plan_of
-from hyfdca.tables import Table, stored_densely
+from hyfdca.data.tables import Table, stored_densely
+from hyfdca.holdings.axis import IntArray
+from hyfdca.maths.seeds import stream
+from hyfdca.protocol.server_session import ServerSession
+from hyfdca.study.file import Client, Study, StudyFile
+from hyfdca.study.local import local_driver, local_members
+from hyfdca.study.plan_of_file import plan_of
+from hyfdca.study.server import Convener
 
 N_CLIENTS, N_ROWS, N_COLUMNS = 10, 1_000_000, 4
 N_SAMPLES, N_FEATURES = 3_000_000, 10  # from which each client's are drawn

@@ -11,14 +11,14 @@ import numpy as np
 import scipy.sparse as sp
 
 from benchmarks.problems import breast_cancer, digits
-from hyfdca.algorithms.draws import HyfdcaSettings
-from hyfdca.layout import layout_of
-from hyfdca.losses import FloatArray, make_loss
-from hyfdca.objective import Objective, reference_optimum
-from hyfdca.participation import complete
-from hyfdca.partition import grid
-from hyfdca.rounds import TrainingSettings
-from hyfdca.training import Training, split_blocks
+from hyfdca.algorithms.hyfdca.draws import HyfdcaSettings
+from hyfdca.holdings.layout import layout_of
+from hyfdca.holdings.participation import complete
+from hyfdca.holdings.partition import grid
+from hyfdca.maths.losses import FloatArray, make_loss
+from hyfdca.maths.objective import Objective, reference_optimum
+from hyfdca.training.in_process import Training, split_blocks
+from hyfdca.training.runner import TrainingSettings
 
 L2 = 1e-3
 

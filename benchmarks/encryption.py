@@ -18,19 +18,19 @@ import numpy as np
 from benchmarks import problems
 from benchmarks.problems import Table
 from benchmarks.reference import fastest_linear_svc
-from hyfdca.algorithms.bundle import BundleSettings
-from hyfdca.algorithms.draws import HyfdcaSettings
-from hyfdca.algorithms.problem import Profile
+from hyfdca.algorithms.bundle.server import BundleSettings
+from hyfdca.algorithms.hyfdca.draws import HyfdcaSettings
 from hyfdca.bench.crypto import measure
 from hyfdca.bench.subjects import SCHEMES
-from hyfdca.crypto.schemes import Encryption
-from hyfdca.layout import layout_of
-from hyfdca.losses import make_loss
-from hyfdca.objective import Objective, reference_optimum
-from hyfdca.participation import complete
-from hyfdca.rounds import TrainingSettings
-from hyfdca.runtimes.driver import Traffic
-from hyfdca.training import Training, split_blocks
+from hyfdca.crypto.schemes.registry import Encryption
+from hyfdca.federation.problem import Profile
+from hyfdca.holdings.layout import layout_of
+from hyfdca.holdings.participation import complete
+from hyfdca.maths.losses import make_loss
+from hyfdca.maths.objective import Objective, reference_optimum
+from hyfdca.runtime.driver import Traffic
+from hyfdca.training.in_process import Training, split_blocks
+from hyfdca.training.runner import TrainingSettings
 
 TURNS, REPETITIONS = 3, 5
 WAYS: tuple[tuple[str, Profile, BundleSettings], ...] = (

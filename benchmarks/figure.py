@@ -11,9 +11,9 @@ from matplotlib.figure import Figure
 
 from benchmarks import problems
 from benchmarks.problems import Problem
-from hyfdca.algorithms.bundle import BundleSettings
-from hyfdca.algorithms.draws import HyfdcaSettings
-from hyfdca.training import Training
+from hyfdca.algorithms.bundle.server import BundleSettings
+from hyfdca.algorithms.hyfdca.draws import HyfdcaSettings
+from hyfdca.training.in_process import Training
 
 TARGET = Path(__file__).resolve().parents[1] / "docs" / "acceleration.png"
 N_ROUNDS = 1500

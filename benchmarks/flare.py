@@ -22,9 +22,9 @@ from hyfdca.flare.client import run_client
 from hyfdca.flare.network import Network
 from hyfdca.flare.ports import free_port
 from hyfdca.flare.supervisor import Terms, run_server
-from hyfdca.protocol.server import Ask, Conversation
-from hyfdca.runtimes.driver import Traffic
-from hyfdca.runtimes.inprocess import InProcess
+from hyfdca.protocol.server_session import Ask, Conversation
+from hyfdca.runtime.driver import Traffic
+from hyfdca.runtime.inprocess import InProcess
 
 NAMES = ["a", "b", "c", "d"]
 SIZES = ((10, 200), (1_000_000, 20), (20_000_000, 3))  # bytes, repetitions

@@ -8,16 +8,16 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from benchmarks.child import resident, run_apart
-from hyfdca.attendance import Attendance
-from hyfdca.hosting import Host
-from hyfdca.local_study import local_members
-from hyfdca.runtimes.archive import Archive
-from hyfdca.runtimes.faulty import Faults, FaultyNetwork
-from hyfdca.runtimes.store import FolderStore
-from hyfdca.seeds import stream
-from hyfdca.study import Client, Study, StudyFile
-from hyfdca.study_plan import plan_of
-from hyfdca.tables import Table, stored_densely
+from hyfdca.data.tables import Table, stored_densely
+from hyfdca.maths.seeds import stream
+from hyfdca.runtime.archive import Archive
+from hyfdca.runtime.faulty import Faults, FaultyNetwork
+from hyfdca.runtime.store import FolderStore
+from hyfdca.study.file import Client, Study, StudyFile
+from hyfdca.study.local import local_members
+from hyfdca.study.plan_of_file import plan_of
+from hyfdca.study.presence import Attendance
+from hyfdca.study.resume import Host
 
 N_CLIENTS, N_ROWS, N_COLUMNS = 4, 20_000, 20
 ROUNDS = (100, 200, 400, 800)

@@ -15,14 +15,14 @@ from sklearn.preprocessing import StandardScaler
 
 from benchmarks.problems import Table, biased, breast_cancer
 from benchmarks.rounds import rounds_to
-from hyfdca.algorithms.problem import Profile
-from hyfdca.algorithms.table import AlgorithmName
-from hyfdca.layout import layout_of
-from hyfdca.losses import LOSSES, make_loss
-from hyfdca.participation import complete
-from hyfdca.partition import grid
-from hyfdca.rounds import TrainingSettings
-from hyfdca.training import Training, split_blocks
+from hyfdca.algorithms.registry import AlgorithmName
+from hyfdca.federation.problem import Profile
+from hyfdca.holdings.layout import layout_of
+from hyfdca.holdings.participation import complete
+from hyfdca.holdings.partition import grid
+from hyfdca.maths.losses import LOSSES, make_loss
+from hyfdca.training.in_process import Training, split_blocks
+from hyfdca.training.runner import TrainingSettings
 
 GAPS = (1e-3, 1e-6)
 

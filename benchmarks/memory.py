@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.child import peak, run_apart
-from hyfdca.datasets import load_news20
-from hyfdca.layout import layout_of
-from hyfdca.losses import make_loss
-from hyfdca.participation import complete
-from hyfdca.partition import deal_nonzeros
-from hyfdca.rounds import TrainingSettings
-from hyfdca.training import Training, split_blocks
+from hyfdca.data.datasets import load_news20
+from hyfdca.holdings.layout import layout_of
+from hyfdca.holdings.participation import complete
+from hyfdca.holdings.partition import deal_nonzeros
+from hyfdca.maths.losses import make_loss
+from hyfdca.training.in_process import Training, split_blocks
+from hyfdca.training.runner import TrainingSettings
 
 L2 = 1e-5
 N_ROUNDS = 20

@@ -13,9 +13,9 @@ from pathlib import Path
 from benchmarks import problems
 from benchmarks.problems import Problem, Table
 from benchmarks.rounds import rounds_to
-from hyfdca.losses import make_loss
-from hyfdca.objective import Objective, reference_optimum
-from hyfdca.participation import random_fraction
+from hyfdca.holdings.participation import random_fraction
+from hyfdca.maths.losses import make_loss
+from hyfdca.maths.objective import Objective, reference_optimum
 
 CASES = (
     (problems.MNIST_125, ((0.9, 40), (0.5, 110), (0.1, 800))),

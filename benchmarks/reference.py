@@ -12,9 +12,9 @@ import numpy as np
 from sklearn.svm import LinearSVC
 
 from benchmarks.timing import shortest
-from hyfdca.datasets import load_covtype
-from hyfdca.losses import make_loss
-from hyfdca.objective import Objective, Optimum, reference_optimum, relative_gap
+from hyfdca.data.datasets import load_covtype
+from hyfdca.maths.losses import make_loss
+from hyfdca.maths.objective import Objective, Optimum, reference_optimum, relative_gap
 
 L2 = 5e-5  # the paper's
 GAP = 1e-3

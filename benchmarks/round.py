@@ -11,15 +11,15 @@ from pathlib import Path
 
 import numpy as np
 
-from hyfdca.algorithms.draws import HyfdcaSettings
-from hyfdca.datasets import load_covtype
-from hyfdca.layout import layout_of
-from hyfdca.losses import FloatArray, make_loss
-from hyfdca.participation import complete
-from hyfdca.partition import deal_nonzeros
-from hyfdca.rounds import TrainingSettings
-from hyfdca.runtimes.driver import Traffic
-from hyfdca.training import Training, split_blocks
+from hyfdca.algorithms.hyfdca.draws import HyfdcaSettings
+from hyfdca.data.datasets import load_covtype
+from hyfdca.holdings.layout import layout_of
+from hyfdca.holdings.participation import complete
+from hyfdca.holdings.partition import deal_nonzeros
+from hyfdca.maths.losses import FloatArray, make_loss
+from hyfdca.runtime.driver import Traffic
+from hyfdca.training.in_process import Training, split_blocks
+from hyfdca.training.runner import TrainingSettings
 
 L2 = 5e-5
 REPETITIONS = 20

@@ -16,9 +16,9 @@ import numpy as np
 
 from benchmarks import problems
 from benchmarks.problems import Problem, Table
-from hyfdca.algorithms.bundle import BundleSettings
-from hyfdca.algorithms.problem import Profile
-from hyfdca.training import Training
+from hyfdca.algorithms.bundle.server import BundleSettings
+from hyfdca.federation.problem import Profile
+from hyfdca.training.in_process import Training
 
 _HEADER = "problem,way,buckets,1 %,limit,0.1 %,limit,trips,MB up,MB down,s/round"
 _COLUMNS = "{:20} {:10} {:>7} {:>4} {:>5} {:>5} {:>5} {:>5} {:>7} {:>7} {:>7}"

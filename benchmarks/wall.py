@@ -13,11 +13,11 @@ import numpy as np
 from benchmarks import problems
 from benchmarks.problems import Problem, Table
 from benchmarks.reference import fastest_linear_svc
-from hyfdca.algorithms.bundle import BundleSettings
-from hyfdca.losses import make_loss
-from hyfdca.objective import Objective, reference_optimum
-from hyfdca.partition import horizontal
-from hyfdca.training import Training
+from hyfdca.algorithms.bundle.server import BundleSettings
+from hyfdca.holdings.partition import horizontal
+from hyfdca.maths.losses import make_loss
+from hyfdca.maths.objective import Objective, reference_optimum
+from hyfdca.training.in_process import Training
 
 WAYS = {
     "owner groups": BundleSettings(),

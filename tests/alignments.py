@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from hyfdca.crypto.pseudonyms import AlignmentKeys
-from hyfdca.protocol.alignment import Alignment, AlignmentServer
-from hyfdca.protocol.alignment_client import AlignmentClient
-from hyfdca.protocol.alignment_messages import AlignmentSettings
-from hyfdca.protocol.client import ClientSession
+from hyfdca.crypto.keys.pseudonyms import AlignmentKeys
+from hyfdca.data.tables import Table, stored_densely
+from hyfdca.protocol.client_session import ClientSession
 from hyfdca.protocol.codec import decode, frame, unframe
-from hyfdca.protocol.server import ServerSession
-from hyfdca.runtimes.driver import Traffic
-from hyfdca.runtimes.inprocess import InProcess
-from hyfdca.tables import Table, stored_densely
+from hyfdca.protocol.server_session import ServerSession
+from hyfdca.runtime.driver import Traffic
+from hyfdca.runtime.inprocess import InProcess
+from hyfdca.stages.alignment.client import AlignmentClient
+from hyfdca.stages.alignment.messages import AlignmentSettings
+from hyfdca.stages.alignment.server import Alignment, AlignmentServer
 from tests.holdings import overlapping_holdings, subsets
 
 KEYS = AlignmentKeys(b"s" * 32, b"l" * 32, b"c" * 32)

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hyfdca.crypto.schemes import Sealers
-from hyfdca.state import is_kept, kept_names, passing_names
-from hyfdca.state_values import _forms
+from hyfdca.crypto.schemes.registry import Sealers
+from hyfdca.protocol.checkpoint import is_kept, kept_names, passing_names
+from hyfdca.protocol.checkpoint_values import _forms
 
 _PLAIN = (bool, int, float, str, bytes, type(None))
 

@@ -6,8 +6,8 @@ import csv
 from pathlib import Path
 
 from hyfdca.audit.report import Audit, audit_folder
-from hyfdca.outcome import train_file
-from hyfdca.seeds import stream
+from hyfdca.maths.seeds import stream
+from hyfdca.study.outcome import train_file
 
 N_ROWS, N_COLUMNS = 40, 9
 

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import psutil
 
 from hyfdca.kits import tls
-from hyfdca.seeds import stream
+from hyfdca.maths.seeds import stream
 from tests.consortia import Files, make_files
 from tests.flare_kits import Site, compare, site
 from tests.flare_parties import Command, wait_until

@@ -12,12 +12,12 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import settings
 
-from hyfdca import cli
-from hyfdca.crypto import paillier_keys
-from hyfdca.crypto.paillier_keys import MODULUS_BITS, TEST_BITS
+from hyfdca.cli import main as cli
+from hyfdca.crypto.schemes import paillier_keys
+from hyfdca.crypto.schemes.paillier_keys import MODULUS_BITS, TEST_BITS
 from hyfdca.kits import tls
-from hyfdca.losses import FloatArray, Loss
-from hyfdca.seeds import stream
+from hyfdca.maths.losses import FloatArray, Loss
+from hyfdca.maths.seeds import stream
 from tests import kit_makers
 from tests.loss_cases import CASES, Case
 

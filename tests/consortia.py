@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from hyfdca.seeds import stream
+from hyfdca.maths.seeds import stream
 
 N_ROWS, N_COLUMNS = 60, 5
 NAMES = [f"x{number}" for number in range(N_COLUMNS)]

@@ -5,21 +5,21 @@ from itertools import islice
 
 import msgspec
 
-from hyfdca.attendance import Attendance
-from hyfdca.crypto.identity import Identity
-from hyfdca.crypto.roster import Entry, Roster
-from hyfdca.hosting import Host
-from hyfdca.local_study import prepare
-from hyfdca.member import Member
-from hyfdca.participation import Participation
-from hyfdca.rounds import Rounds
-from hyfdca.runtimes.archive import Archive
-from hyfdca.runtimes.faulty import Faults, FaultyNetwork
-from hyfdca.runtimes.store import MemoryStore, SealedStore
-from hyfdca.study import load
-from hyfdca.study_identity import study_hash
-from hyfdca.study_plan import plan_of
-from hyfdca.study_tables import table_of
+from hyfdca.crypto.keys.identity import Identity
+from hyfdca.crypto.keys.roster import Entry, Roster
+from hyfdca.holdings.participation import Participation
+from hyfdca.runtime.archive import Archive
+from hyfdca.runtime.faulty import Faults, FaultyNetwork
+from hyfdca.runtime.store import MemoryStore, SealedStore
+from hyfdca.study.client import Member
+from hyfdca.study.file import load
+from hyfdca.study.identity import study_hash
+from hyfdca.study.local import prepare
+from hyfdca.study.plan_of_file import plan_of
+from hyfdca.study.presence import Attendance
+from hyfdca.study.resume import Host
+from hyfdca.study.tables import table_of
+from hyfdca.training.runner import Rounds
 from tests.consortia import extra, make_files
 
 

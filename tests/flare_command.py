@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from hyfdca.errors import StudyError
 from hyfdca.flare.client import run_client
 from hyfdca.flare.supervisor import Terms, run_server
-from hyfdca.study_error import StudyError
 
 STUDY = "tests.flare_study"
 

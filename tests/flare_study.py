@@ -12,11 +12,11 @@ from typing import Any
 
 from nvflare.private.fed.client.client_run_manager import ClientRunManager
 
+from hyfdca.errors import StudyError
 from hyfdca.flare.network import Failure, Network, Request
 from hyfdca.flare.wire import TOPIC, to_answer, to_message
 from hyfdca.protocol.codec import RemoteProtocolError
-from hyfdca.protocol.server import Ask
-from hyfdca.study_error import StudyError
+from hyfdca.protocol.server_session import Ask
 
 N_ROUNDS, SECONDS_A_ROUND = 40, 0.1
 LARGE = 20_000_000

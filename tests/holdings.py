@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from hyfdca.partition import from_holdings, grid, horizontal, vertical
+from hyfdca.holdings.partition import from_holdings, grid, horizontal, vertical
 
 N_SAMPLES, N_FEATURES = 40, 6
 

@@ -2,16 +2,16 @@
 
 import pytest
 
-from hyfdca.crypto.envelope import seal_for
-from hyfdca.crypto.identity import Identity
-from hyfdca.crypto.roster import Entry, Roster
-from hyfdca.crypto.study_keys import StudyKeys
-from hyfdca.protocol import key_messages as m
-from hyfdca.protocol.client import ClientSession
+from hyfdca.crypto.keys.envelope import seal_for
+from hyfdca.crypto.keys.identity import Identity
+from hyfdca.crypto.keys.roster import Entry, Roster
+from hyfdca.crypto.keys.study_keys import StudyKeys
+from hyfdca.protocol.client_session import ClientSession
 from hyfdca.protocol.codec import decode, frame, unframe
-from hyfdca.protocol.key_agreement import KeyAgreementError, KeyHolder
 from hyfdca.protocol.messages import Message
-from hyfdca.protocol.server import PAUSE, Replies, ServerSession
+from hyfdca.protocol.server_session import PAUSE, Replies, ServerSession
+from hyfdca.stages.keys import messages as m
+from hyfdca.stages.keys.agreement import KeyAgreementError, KeyHolder
 
 TOKEN = b"study--1"
 NAMES = ["north", "city", "coast", "hill"]

@@ -6,9 +6,9 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from hyfdca.key_files import read_public
 from hyfdca.kits.enrolment import enrol
 from hyfdca.kits.installing import install
+from hyfdca.kits.key_files import read_public
 from hyfdca.kits.provisioning import provision
 from tests.consortia import make_files
 

@@ -5,8 +5,8 @@ import math
 import numpy as np
 from scipy.special import xlog1py, xlogy
 
-from hyfdca.losses import LOSSES, make_loss
-from hyfdca.seeds import stream
+from hyfdca.maths.losses import LOSSES, make_loss
+from hyfdca.maths.seeds import stream
 
 # Textbook formulas, written without the package's trick: the loss of margin z and
 # label or target y, its parameter p, and l*(-a) in b = y a (or a) on its domain.

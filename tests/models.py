@@ -9,16 +9,16 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from hyfdca.model import Model
-from hyfdca.model_file import (
+from hyfdca.data.tables import Table, stored_densely
+from hyfdca.maths.seeds import stream
+from hyfdca.model.file import (
     CertificateEntry,
     ModelFile,
     ScalingEntry,
     TrainingEntry,
     as_bytes,
 )
-from hyfdca.seeds import stream
-from hyfdca.tables import Table, stored_densely
+from hyfdca.model.model import Model
 
 FEATURES = ("age", "Größe", 'a, "b"', "x.y [0]")
 CLASSES = {"regression": (), "two": ("no", "yes"), "three": ("1", "2", "blue")}

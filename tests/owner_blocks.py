@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hyfdca.axis import Axis
+from hyfdca.holdings.axis import Axis
 
 
 def owners_of(axis: Axis, client: int) -> list[tuple[int, ...]]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pandas as pd
 import pyarrow.parquet
 
-from hyfdca.model_file import as_bytes
-from hyfdca.prediction import PredictionFiles, predict_file
+from hyfdca.model.file import as_bytes
+from hyfdca.prediction.complete_rows import PredictionFiles, predict_file
 from tests.models import FEATURES, make_file
 
 

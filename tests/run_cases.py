@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hyfdca.participation import cyclic
+from hyfdca.holdings.participation import cyclic
 from tests.sealed_runs import ENCRYPTIONS, keys_of
 from tests.small_runs import classification, make_training, partition_of
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from hyfdca.algorithms.certificate import Certificate
-from hyfdca.protocol.server import Conversation
-from hyfdca.state import load, save
-from hyfdca.training import Training
+from hyfdca.federation.evaluation import Certificate
+from hyfdca.protocol.checkpoint import load, save
+from hyfdca.protocol.server_session import Conversation
+from hyfdca.training.in_process import Training
 from tests.sealed_runs import found_by
 
 

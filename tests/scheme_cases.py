@@ -11,11 +11,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from hyfdca.crypto import paillier_keys
-from hyfdca.crypto.arrangement import Arrangement
-from hyfdca.crypto.base import Adder, Sealer
-from hyfdca.crypto.paillier_keys import MODULUS_BITS, TEST_BITS, SecretKey
-from hyfdca.crypto.schemes import (
+from hyfdca.crypto.schemes import paillier_keys
+from hyfdca.crypto.schemes.arrangement import Arrangement
+from hyfdca.crypto.schemes.base import Adder, Sealer
+from hyfdca.crypto.schemes.paillier_keys import MODULUS_BITS, TEST_BITS, SecretKey
+from hyfdca.crypto.schemes.registry import (
     Adders,
     Encryption,
     Sealers,

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from hyfdca.algorithms.dual_coordinator import DualCoordinator
-from hyfdca.crypto.paillier_keys import TEST_BITS, SecretKey
-from hyfdca.crypto.schemes import Encryption, new_keys
-from hyfdca.training import Training
+from hyfdca.algorithms.hyfdca.dual_server import DualCoordinator
+from hyfdca.crypto.schemes.paillier_keys import TEST_BITS, SecretKey
+from hyfdca.crypto.schemes.registry import Encryption, new_keys
+from hyfdca.training.in_process import Training
 from tests.small_runs import server_duals
 from tests.wires import numbers_of
 

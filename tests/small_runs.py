@@ -11,21 +11,21 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from hyfdca.algorithms.bundle import BundleSettings
-from hyfdca.algorithms.certificate import Certificate
-from hyfdca.algorithms.draws import HyfdcaSettings
-from hyfdca.crypto.fixedpoint import Grid, grid_for
-from hyfdca.crypto.schemes import Encryption, public_parameters
-from hyfdca.crypto.study_keys import StudyKeys
-from hyfdca.layout import layout_of
-from hyfdca.losses import Loss, make_loss
-from hyfdca.objective import Objective
-from hyfdca.participation import Participation, complete
-from hyfdca.partition import Partition, from_holdings, grid
-from hyfdca.rounds import TrainingSettings
-from hyfdca.runtimes.driver import Traffic
-from hyfdca.secrecy import Secrecy
-from hyfdca.training import Training, split_blocks
+from hyfdca.algorithms.bundle.server import BundleSettings
+from hyfdca.algorithms.hyfdca.draws import HyfdcaSettings
+from hyfdca.crypto.keys.study_keys import StudyKeys
+from hyfdca.crypto.schemes.fixedpoint import Grid, grid_for
+from hyfdca.crypto.schemes.registry import Encryption, public_parameters
+from hyfdca.federation.evaluation import Certificate
+from hyfdca.federation.secrets import Secrecy
+from hyfdca.holdings.layout import layout_of
+from hyfdca.holdings.participation import Participation, complete
+from hyfdca.holdings.partition import Partition, from_holdings, grid
+from hyfdca.maths.losses import Loss, make_loss
+from hyfdca.maths.objective import Objective
+from hyfdca.runtime.driver import Traffic
+from hyfdca.training.in_process import Training, split_blocks
+from hyfdca.training.runner import TrainingSettings
 
 PROFILES = ["open", "sealed"]
 
@@ -186,7 +186,7 @@ def coarse_grids(lost_bits):
         return Grid(grid.fraction_bits - lost_bits, grid.limit_bits)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("hyfdca.algorithms.coordinator.grid_for", coarser)
+        patch.setattr("hyfdca.federation.server.grid_for", coarser)
         yield
 
 

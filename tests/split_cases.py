@@ -9,18 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from hyfdca.crypto.identity import Identity
-from hyfdca.crypto.roster import Entry, Roster
-from hyfdca.model import Model
-from hyfdca.prediction_log import PredictionLog
-from hyfdca.prediction_member import PredictionMember
-from hyfdca.protocol.server import Ask
-from hyfdca.runtimes.driver import listening
-from hyfdca.runtimes.store import MemoryStore
-from hyfdca.split_prediction import Party, brought, predict_locally
-from hyfdca.study import Client, Study, StudyFile
-from hyfdca.study_plan import plan_of
-from hyfdca.tables import Table, stored_densely
+from hyfdca.crypto.keys.identity import Identity
+from hyfdca.crypto.keys.roster import Entry, Roster
+from hyfdca.data.tables import Table, stored_densely
+from hyfdca.model.model import Model
+from hyfdca.prediction.client import PredictionMember
+from hyfdca.prediction.log import PredictionLog
+from hyfdca.prediction.split_rows import Party, brought, predict_locally
+from hyfdca.protocol.server_session import Ask
+from hyfdca.runtime.driver import listening
+from hyfdca.runtime.store import MemoryStore
+from hyfdca.study.file import Client, Study, StudyFile
+from hyfdca.study.plan_of_file import plan_of
 
 NAMES = ("north", "city", "coast", "south")
 STUDY_HASH = bytes(range(32))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from hyfdca import cli
+from hyfdca.cli import main as cli
+from hyfdca.errors import StudyError
 from hyfdca.flare.predicting import run_prediction_holder, run_prediction_server
-from hyfdca.study_error import StudyError
 
 
 def tell(sentence: str) -> None:

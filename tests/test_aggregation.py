@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hyfdca.algorithms.aggregation import CachedSum, RunningSum, sum_of
-from hyfdca.algorithms.spaces import space_of
-from hyfdca.axis import Axis
-from hyfdca.crypto.plain import PlainAdder
+from hyfdca.crypto.schemes.plain import PlainAdder
+from hyfdca.federation.spaces import space_of
+from hyfdca.federation.sums import CachedSum, RunningSum, sum_of
+from hyfdca.holdings.axis import Axis
 from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.messages import Sealed
 

@@ -10,12 +10,12 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given
 
-from hyfdca.layout import Layout, with_bias
-from hyfdca.protocol import comparison
-from hyfdca.protocol.alignment_checks import AlignmentError
-from hyfdca.protocol.alignment_messages import AlignmentSettings, PlacementNotice, Rows
+from hyfdca.data.tables import Table
+from hyfdca.holdings.layout import Layout, with_bias
 from hyfdca.protocol.codec import decode, unframe
-from hyfdca.tables import Table
+from hyfdca.stages.alignment import comparison
+from hyfdca.stages.alignment.checks import AlignmentError
+from hyfdca.stages.alignment.messages import AlignmentSettings, PlacementNotice, Rows
 from tests.alignments import (
     ANYHOW,
     CLASSIFICATION,

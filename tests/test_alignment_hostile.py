@@ -8,16 +8,6 @@ import msgspec
 import numpy as np
 import pytest
 
-from hyfdca.protocol.alignment_checks import AlignmentError
-from hyfdca.protocol.alignment_messages import (
-    MOST_CLASSES,
-    AlignmentSettings,
-    CellsRequest,
-    CellTokens,
-    PlacementNotice,
-    Refused,
-    Rows,
-)
 from hyfdca.protocol.codec import (
     RemoteProtocolError,
     decode,
@@ -27,6 +17,16 @@ from hyfdca.protocol.codec import (
     unframe,
 )
 from hyfdca.protocol.messages import Message
+from hyfdca.stages.alignment.checks import AlignmentError
+from hyfdca.stages.alignment.messages import (
+    MOST_CLASSES,
+    AlignmentSettings,
+    CellsRequest,
+    CellTokens,
+    PlacementNotice,
+    Refused,
+    Rows,
+)
 from tests.alignments import CLASSIFICATION, TOKEN, Held, Meeting, make_table
 
 ALL = [0, 1, 2, 3]

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from hyfdca.protocol.alignment_checks import AlignmentError
-from hyfdca.protocol.alignment_messages import (
+from hyfdca.stages.alignment.checks import AlignmentError
+from hyfdca.stages.alignment.messages import (
     MOST_CLASSES,
     AlignmentSettings,
 )

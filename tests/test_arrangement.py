@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from hyfdca.algorithms.buckets import owner_groups
-from hyfdca.algorithms.spaces import space_of
-from hyfdca.axis import Axis
-from hyfdca.crypto.arrangement import Arrangement, opaque_groups
-from hyfdca.crypto.plain import PlainAdder
+from hyfdca.algorithms.bundle.buckets import owner_groups
+from hyfdca.crypto.schemes.arrangement import Arrangement, opaque_groups
+from hyfdca.crypto.schemes.plain import PlainAdder
+from hyfdca.federation.spaces import space_of
+from hyfdca.holdings.axis import Axis
 from tests.holdings import subsets
 
 GROUPS = st.lists(st.integers(0, 3) | st.integers(0, 2**31 - 2), max_size=12)

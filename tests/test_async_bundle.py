@@ -3,16 +3,16 @@
 import numpy as np
 import pytest
 
-from hyfdca.algorithms.bundle import BundleSettings
-from hyfdca.losses import LOSSES
-from hyfdca.objective import reference_optimum
-from hyfdca.participation import (
+from hyfdca.algorithms.bundle.server import BundleSettings
+from hyfdca.holdings.participation import (
     Participation,
     bernoulli,
     cyclic,
     random_fraction,
     schedule,
 )
+from hyfdca.maths.losses import LOSSES
+from hyfdca.maths.objective import reference_optimum
 from tests.small_runs import (
     PROFILES,
     coarse_grids,

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from hyfdca.attendance import Attendance
-from hyfdca.plan import PROTOCOL
-from hyfdca.protocol import study_messages as m
 from hyfdca.protocol.messages import Message
+from hyfdca.study import messages as m
+from hyfdca.study.plan import PROTOCOL
+from hyfdca.study.presence import Attendance
 
 HASH = bytes(32)
 HERE = m.Present(HASH, PROTOCOL, True, [])

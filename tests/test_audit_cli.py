@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from hyfdca.runtimes.views import view_path
+from hyfdca.audit.views import view_path
 from tests.audits import PAPER, TWO, record, write_study
 
 HINGE = {"loss": '"hinge"', "l2": "0.01", "max_rounds": "5"}

@@ -11,14 +11,14 @@ import pytest
 from hyfdca.audit.payloads import Seals, looks_plain
 from hyfdca.audit.reading import Heard, UnknownError, heard
 from hyfdca.audit.sightings import Sightings
-from hyfdca.crypto.arrangement import Arrangement
-from hyfdca.crypto.fixedpoint import Grid
-from hyfdca.crypto.plain import PlainSealer
-from hyfdca.crypto.schemes import SCHEMES, Encryption
+from hyfdca.audit.views import Record, read_view, view_path
+from hyfdca.crypto.schemes.arrangement import Arrangement
+from hyfdca.crypto.schemes.fixedpoint import Grid
+from hyfdca.crypto.schemes.plain import PlainSealer
+from hyfdca.crypto.schemes.registry import SCHEMES, Encryption
+from hyfdca.maths.seeds import stream
 from hyfdca.protocol import messages as m
 from hyfdca.protocol.codec import frame
-from hyfdca.runtimes.views import Record, read_view, view_path
-from hyfdca.seeds import stream
 from tests.audits import GRID, PAPER, TWO, audited, record
 
 HINGE = {"loss": '"hinge"', "l2": "0.01", "max_rounds": "5"}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from hyfdca.algorithms.bundle_client import BundleClient
-from hyfdca.algorithms.hyfdca import HyfdcaClient
-from hyfdca.algorithms.line_search import LineSearchClient
+from hyfdca.algorithms.bundle.client import BundleClient
+from hyfdca.algorithms.hyfdca.hyfdca import HyfdcaClient
+from hyfdca.algorithms.hyfdca.line_search import LineSearchClient
 from hyfdca.audit.fields import BY_PHASE, INSIDE, MESSAGES, PHASES
 from hyfdca.audit.values import VALUES
 from hyfdca.protocol.messages import Message

@@ -18,9 +18,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC, LinearSVR
 
 from hyfdca import HyFDCAClassifier, HyFDCARegressor
-from hyfdca import partition as parts
-from hyfdca.losses import LOSSES, make_loss
-from hyfdca.objective import Objective, reference_optimum
+from hyfdca.holdings import partition as parts
+from hyfdca.maths.losses import LOSSES, make_loss
+from hyfdca.maths.objective import Objective, reference_optimum
 
 pytestmark = pytest.mark.slow
 

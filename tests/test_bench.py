@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from hyfdca import cli
 from hyfdca.bench import crypto, display, subjects
 from hyfdca.bench.crypto import Comparison, Cost, compare, measure
-from hyfdca.crypto.blocks import BlockAdder, BlockSealer
-from hyfdca.crypto.paillier import PaillierAddition, PaillierCipher
-from hyfdca.crypto.paillier_keys import SecretKey
-from hyfdca.crypto.plain import PlainAdder, PlainSealer
+from hyfdca.cli import main as cli
+from hyfdca.crypto.schemes.blocks import BlockAdder, BlockSealer
+from hyfdca.crypto.schemes.paillier import PaillierAddition, PaillierCipher
+from hyfdca.crypto.schemes.paillier_keys import SecretKey
+from hyfdca.crypto.schemes.plain import PlainAdder, PlainSealer
 
 FIGURES = {"encrypt_ns", "decrypt_ns", "add_ns", "bytes"}
 KEY = SecretKey.generate(512, for_tests=True)

@@ -13,17 +13,17 @@ import seal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hyfdca.crypto import bfv_worker
-from hyfdca.crypto.bfv import BfvAddition, BfvCipher
-from hyfdca.crypto.bfv_blocks import (
+from hyfdca.crypto.schemes import bfv_worker
+from hyfdca.crypto.schemes.bfv import BfvAddition, BfvCipher
+from hyfdca.crypto.schemes.bfv_blocks import (
     COMPACT,
     FULL,
     BfvBlocks,
     BfvParameters,
     new_secret_key,
 )
-from hyfdca.crypto.schemes import SUM_BITS
-from hyfdca.seeds import stream
+from hyfdca.crypto.schemes.registry import SUM_BITS
+from hyfdca.maths.seeds import stream
 
 PROFILES = {"full": FULL, "compact": COMPACT}
 LETTERS = {"full": b"f", "compact": b"c"}

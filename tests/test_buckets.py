@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hyfdca import partition as parts
-from hyfdca.algorithms.buckets import (
+from hyfdca.algorithms.bundle.buckets import (
     buckets_of,
     open_groups,
     owner_groups,
     sealed_groups,
 )
-from hyfdca.layout import layout_of
+from hyfdca.holdings import partition as parts
+from hyfdca.holdings.layout import layout_of
 from tests.holdings import overlapping_holdings
 
 MOST = 125

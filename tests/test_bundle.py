@@ -5,10 +5,10 @@ import pytest
 import scipy.sparse as sp
 from scipy.optimize import LinearConstraint, minimize
 
-from hyfdca import participation
-from hyfdca import partition as parts
-from hyfdca.algorithms.bundle import PLACES, TRIAL_STEPS
-from hyfdca.losses import LOSSES
+from hyfdca.algorithms.bundle.server import PLACES, TRIAL_STEPS
+from hyfdca.holdings import participation
+from hyfdca.holdings import partition as parts
+from hyfdca.maths.losses import LOSSES
 from tests.small_runs import (
     PROFILES,
     bundle_run,
@@ -122,7 +122,7 @@ def test_the_first_bound_is_that_of_two_planes(loss, profile, seed, monkeypatch)
     run = set_up(bundle_run(X, y, partition_of("1x1"), loss=loss, profile=profile))
     at_zero = measure(run).primal
     for inner in ("_INNER", "_SHARP_INNER"):
-        monkeypatch.setattr(f"hyfdca.algorithms.bundle.{inner}", 1e-9)
+        monkeypatch.setattr(f"hyfdca.algorithms.bundle.server.{inner}", 1e-9)
     run_round(run)
     objective = pooled(X, y, loss)
     duals = -objective.loss.derivative(np.zeros_like(y), y)

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from hyfdca.algorithms.coordinator import Coordinator
-from hyfdca.crypto.fixedpoint import Grid
-from hyfdca.crypto.schemes import Encryption
-from hyfdca.participation import cyclic
-from hyfdca.protocol import bundle_messages as b
+from hyfdca.algorithms.bundle import messages as b
+from hyfdca.crypto.schemes.fixedpoint import Grid
+from hyfdca.crypto.schemes.registry import Encryption
+from hyfdca.federation.server import Coordinator
+from hyfdca.holdings.participation import cyclic
 from hyfdca.protocol import messages as m
 from tests.small_runs import (
     classification,
@@ -189,7 +189,7 @@ def test_being_asked_again_moves_nobody_twice(
     run = four_clients(**given)
     heard, _ = listen(run)
     # The grid of Gram entries is chosen anew each round, with room for larger ones.
-    monkeypatch.setattr("hyfdca.algorithms.collecting._ROOM", 1e-9)
+    monkeypatch.setattr("hyfdca.algorithms.bundle.collecting._ROOM", 1e-9)
     monkeypatch.setattr(Coordinator, "fit_margins", too_fine("margins"))
     coordinator = run.server.coordinator
     for report in run.rounds():

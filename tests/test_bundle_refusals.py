@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from hyfdca.algorithms.bundle import BundleSettings
-from hyfdca.participation import cyclic
-from hyfdca.protocol import bundle_messages as b
+from hyfdca.algorithms.bundle import messages as b
+from hyfdca.algorithms.bundle.server import BundleSettings
+from hyfdca.holdings.participation import cyclic
 from hyfdca.protocol import messages as m
 from hyfdca.protocol.codec import RemoteProtocolError, pack_indices, pack_reals
 from tests.small_runs import (

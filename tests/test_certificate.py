@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from hyfdca import partition as parts
-from hyfdca.losses import make_loss
-from hyfdca.objective import Objective, reference_optimum
-from hyfdca.participation import random_fraction
+from hyfdca.holdings import partition as parts
+from hyfdca.holdings.participation import random_fraction
+from hyfdca.maths.losses import make_loss
+from hyfdca.maths.objective import Objective, reference_optimum
 from hyfdca.protocol import messages as m
-from hyfdca.protocol.client import Phase
-from hyfdca.runtimes.driver import Traffic
+from hyfdca.protocol.client_session import Phase
+from hyfdca.runtime.driver import Traffic
 from tests.small_runs import (
     alike_rows,
     classification,

@@ -12,12 +12,12 @@ import shutil
 import numpy as np
 import pytest
 
-from hyfdca.key_files import read_public
 from hyfdca.kits import authority as authority_module
 from hyfdca.kits.authority import read_authority
 from hyfdca.kits.enrolment import read_keys
+from hyfdca.kits.key_files import read_public
 from hyfdca.kits.tls import certificate_pem
-from hyfdca.study_identity import study_fingerprint
+from hyfdca.study.identity import study_fingerprint
 from tests.kit_commands import refused, succeed
 
 pytest.importorskip("nvflare")

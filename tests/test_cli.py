@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from hyfdca import cli
-from hyfdca.crypto.identity import Identity
-from hyfdca.demo import demo_files, pooled_objective
-from hyfdca.local_study import prepare
-from hyfdca.study import load
+from hyfdca.cli import main as cli
+from hyfdca.crypto.keys.identity import Identity
+from hyfdca.demo.in_process import demo_files, pooled_objective
+from hyfdca.study.file import load
+from hyfdca.study.local import prepare
 from tests.consortia import assert_one_sentence, extra, make_files
 
 KEYS = [

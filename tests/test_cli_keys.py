@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hyfdca.key_files import read_identity
-from hyfdca.study_identity import study_fingerprint
+from hyfdca.kits.key_files import read_identity
+from hyfdca.study.identity import study_fingerprint
 from tests.consortia import assert_one_sentence, extra, make_files
 
 

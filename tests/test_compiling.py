@@ -4,9 +4,9 @@ import os
 import subprocess
 import sys
 
-from hyfdca.compiling import CACHE
+from hyfdca.maths.compiling import CACHE
 
-PROGRAM = "from hyfdca import compiling, losses; print(compiling.CACHE)"
+PROGRAM = "from hyfdca.maths import compiling, losses; print(compiling.CACHE)"
 
 
 def test_compiled_functions_are_kept_where_they_can_be() -> None:

@@ -10,9 +10,9 @@ from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
-from hyfdca import partition as parts
-from hyfdca.objective import reference_optimum
-from hyfdca.participation import random_fraction
+from hyfdca.holdings import partition as parts
+from hyfdca.holdings.participation import random_fraction
+from hyfdca.maths.objective import reference_optimum
 from tests.small_runs import make_training, pooled
 
 pytestmark = pytest.mark.slow

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hyfdca.protocol.codec import ProtocolError
-from hyfdca.runtimes.store import MemoryStore
+from hyfdca.runtime.store import MemoryStore
 from tests.consortia import make_files
 from tests.durable_runs import Consortium, numbers, undisturbed
 

@@ -14,9 +14,9 @@ import pyarrow.parquet
 import pytest
 import scipy.sparse as sp
 
-from hyfdca.datasets import MNIST_BIAS, load_covtype, load_mnist, load_news20
-from hyfdca.table_files import read_table
-from hyfdca.tables import Columns, TableError, label_text, normalised
+from hyfdca.data.datasets import MNIST_BIAS, load_covtype, load_mnist, load_news20
+from hyfdca.data.readers import read_table
+from hyfdca.data.tables import Columns, TableError, label_text, normalised
 
 NAMED = Columns(id="id", label="y")
 

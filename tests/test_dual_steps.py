@@ -6,8 +6,8 @@ from numba import njit
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import expit
 
-from hyfdca.losses import dual_step, make_loss
-from hyfdca.seeds import stream
+from hyfdca.maths.losses import dual_step, make_loss
+from hyfdca.maths.seeds import stream
 from tests.loss_cases import MARGINS, N_CASES
 
 

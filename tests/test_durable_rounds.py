@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hyfdca.algorithms.certificate import Certificate
-from hyfdca.runtimes.faulty import Faults
-from hyfdca.runtimes.store import StoreError
-from hyfdca.study_error import StudyError
+from hyfdca.errors import StudyError
+from hyfdca.federation.evaluation import Certificate
+from hyfdca.runtime.faulty import Faults
+from hyfdca.runtime.store import StoreError
 from tests.durable_runs import Consortium, numbers, replayed, undisturbed, write
 
 STUDIES = {

@@ -8,24 +8,24 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hyfdca.algorithms.cells import owned_cells
-from hyfdca.algorithms.scaling import ScalingClient, ScalingServer
-from hyfdca.crypto import bfv_blocks
-from hyfdca.crypto.paillier import PaillierAddition
-from hyfdca.crypto.schemes import (
+from hyfdca.crypto.schemes import bfv_blocks
+from hyfdca.crypto.schemes.paillier import PaillierAddition
+from hyfdca.crypto.schemes.registry import (
     Adders,
     Encryption,
     Sealers,
     new_keys,
     public_parameters,
 )
-from hyfdca.crypto.stream_sums import StreamAdder
-from hyfdca.protocol.client import ClientSession
-from hyfdca.protocol.server import ServerSession
-from hyfdca.runtimes.driver import Traffic
-from hyfdca.runtimes.inprocess import InProcess
-from hyfdca.seeds import stream
-from hyfdca.tables import stored_densely
+from hyfdca.crypto.schemes.stream_sums import StreamAdder
+from hyfdca.data.tables import stored_densely
+from hyfdca.holdings.cells import owned_cells
+from hyfdca.maths.seeds import stream
+from hyfdca.protocol.client_session import ClientSession
+from hyfdca.protocol.server_session import ServerSession
+from hyfdca.runtime.driver import Traffic
+from hyfdca.runtime.inprocess import InProcess
+from hyfdca.stages.scaling import ScalingClient, ScalingServer
 from tests.holdings import PARTITIONS
 from tests.run_cases import AXES, METHODS, Case, cases_of, covering, name_of
 from tests.sealed_runs import ENCRYPTIONS, found_by, keys_of

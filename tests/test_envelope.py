@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hyfdca.crypto.envelope import (
+from hyfdca.crypto.keys.encoding import pack_fields, unpack_fields
+from hyfdca.crypto.keys.envelope import (
     OVERHEAD,
     Context,
     EnvelopeError,
     open_from,
     seal_for,
 )
-from hyfdca.crypto.fields import pack_fields, unpack_fields
-from hyfdca.crypto.identity import Identity
-from hyfdca.crypto.roster import Entry, Roster
+from hyfdca.crypto.keys.identity import Identity
+from hyfdca.crypto.keys.roster import Entry, Roster
 
 NORTH, CITY, STRANGER = (Identity.generate() for _ in range(3))
 HERE = Context(b"s" * 32, b"r" * 32, "north", "city", 3)

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from hyfdca import partition as parts
-from hyfdca.objective import reference_optimum
+from hyfdca.holdings import partition as parts
+from hyfdca.maths.objective import reference_optimum
 from tests.small_runs import (
     classification,
     duals_of,

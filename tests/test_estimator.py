@@ -19,10 +19,10 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from hyfdca import HyFDCAClassifier, HyFDCARegressor
-from hyfdca import partition as parts
-from hyfdca.losses import make_loss
-from hyfdca.objective import Objective
-from hyfdca.participation import cyclic, random_fraction
+from hyfdca.holdings import partition as parts
+from hyfdca.holdings.participation import cyclic, random_fraction
+from hyfdca.maths.losses import make_loss
+from hyfdca.maths.objective import Objective
 
 
 @pytest.fixture(scope="module")

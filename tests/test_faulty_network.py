@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from hyfdca.errors import StudyError
 from hyfdca.protocol.codec import RemoteProtocolError
-from hyfdca.runtimes.faulty import Faults
-from hyfdca.study_error import StudyError
+from hyfdca.runtime.faulty import Faults
 from tests.durable_runs import Consortium, numbers, replayed, undisturbed, write
 
 EVERYTHING = Faults(drop=0.1, delay=0.1, duplicate=0.1, reorder=0.1, corrupt=0.1)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hyfdca.crypto.fixedpoint import (
+from hyfdca.crypto.schemes.fixedpoint import (
     COARSER_BITS,
     SUM_BITS,
     Grid,

@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from hyfdca.errors import StudyError
 from hyfdca.flare import commands
 from hyfdca.flare.brought import KEPT
 from hyfdca.flare.commands import serve_study
 from hyfdca.flare.lock import only_one
 from hyfdca.flare.notes import is_over, note_over
 from hyfdca.kits.kit import Kit
-from hyfdca.runtimes.archive import Archive
-from hyfdca.runtimes.store import FolderStore
-from hyfdca.study_error import StudyError
+from hyfdca.runtime.archive import Archive
+from hyfdca.runtime.store import FolderStore
 from tests.kit_makers import Parties
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from hyfdca.flare.notes import note_over, without_model
 from hyfdca.kits.kit import Kit
-from hyfdca.local_study import prepare
-from hyfdca.outcome import train
-from hyfdca.study import load
+from hyfdca.study.file import load
+from hyfdca.study.local import prepare
+from hyfdca.study.outcome import train
 from tests.consortia import make_files
 from tests.flare_kits import site
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from hyfdca.display import share_done
+from hyfdca.cli.display import share_done
 from hyfdca.flare.display import StudyDisplay, seconds_left, status_table
 from hyfdca.flare.status import (
     Status,

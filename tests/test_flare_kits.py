@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from hyfdca.errors import StudyError
 from hyfdca.flare.lock import only_one
 from hyfdca.flare.notes import Note, forget_note, progress, read_note, write_note
 from hyfdca.flare.ports import require_free
@@ -15,7 +16,6 @@ from hyfdca.flare.processes import Parent
 from hyfdca.flare.surroundings import Surroundings
 from hyfdca.kits.kit import Kit, Side, read_client_kit, read_server_kit
 from hyfdca.kits.policy import policy
-from hyfdca.study_error import StudyError
 from tests.kit_makers import Parties
 
 
@@ -29,7 +29,7 @@ def kit(tmp_path: Path) -> Kit:
 
 def test_importing_the_package_imports_no_nvflare() -> None:
     """NVFlare is an extra: only its own processes need it."""
-    modules = "hyfdca, hyfdca.cli, hyfdca.flare.supervisor, hyfdca.flare.client"
+    modules = "hyfdca, hyfdca.cli.main, hyfdca.flare.supervisor, hyfdca.flare.client"
     check = (
         f"import sys, {modules}; "
         "sys.exit(any(name.split('.')[0] == 'nvflare' for name in sys.modules))"

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from hyfdca.errors import StudyError
 from hyfdca.flare.lock import end_if_asked, ended_in_order, holder_number, plain_errors
 from hyfdca.kits.kit import Kit
-from hyfdca.study_error import StudyError
 
 
 def test_a_kit_has_one_number_and_its_copy_another(tmp_path: Path) -> None:

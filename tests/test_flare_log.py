@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from hyfdca.errors import StudyError
 from hyfdca.flare import log as log_module
 from hyfdca.flare.log import begin_anew, written_down
 from hyfdca.kits.kit import Kit
-from hyfdca.study_error import StudyError
 
 
 @pytest.fixture

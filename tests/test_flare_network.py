@@ -14,7 +14,7 @@ from hyfdca.flare.network import (
     PausedError,
     Request,
 )
-from hyfdca.protocol.server import Ask
+from hyfdca.protocol.server_session import Ask
 
 NAMES = ("north", "city")
 

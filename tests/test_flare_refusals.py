@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from hyfdca.crypto.identity import Identity
+from hyfdca.crypto.keys.identity import Identity
 from hyfdca.kits import tls
 from hyfdca.kits.all_local import provision_all
 from hyfdca.kits.authority import read_authority
 from hyfdca.kits.writing import credentials_of, write_client_kit
-from hyfdca.study import load
+from hyfdca.study.file import load
 from tests.consortia import assert_one_sentence, make_files
 from tests.flare_kits import Site, compare, site
 from tests.flare_parties import Command

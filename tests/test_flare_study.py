@@ -13,10 +13,10 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
-from hyfdca.local_study import prepare
-from hyfdca.model_file import as_bytes
-from hyfdca.outcome import Outcome, train
-from hyfdca.study import load
+from hyfdca.model.file import as_bytes
+from hyfdca.study.file import load
+from hyfdca.study.local import prepare
+from hyfdca.study.outcome import Outcome, train
 from tests.flare_kits import NAMES, Site, four_organisations, numbers, site
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("small_tls")]

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from hyfdca.errors import StudyError
 from hyfdca.flare.notes import note_over
 from hyfdca.flare.status import Status, write_status
 from hyfdca.flare.visit import _ALONE, Visit
 from hyfdca.kits.kit import Kit
-from hyfdca.study_error import StudyError
 from tests.flare_output import NOBODY, NORTH, REFUSED_BY_US, UP
 
 

@@ -10,10 +10,10 @@ import pytest
 
 from hyfdca.flare.status import Status, read_status
 from hyfdca.flare.watching import MemberWatch, ServerWatch
-from hyfdca.member import News
-from hyfdca.plan import Plan
-from hyfdca.study import load
-from hyfdca.study_plan import plan_of
+from hyfdca.study.client import News
+from hyfdca.study.file import load
+from hyfdca.study.plan import Plan
+from hyfdca.study.plan_of_file import plan_of
 from tests.consortia import make_files
 
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hyfdca import partition as parts
-from hyfdca.losses import make_loss
-from hyfdca.participation import random_fraction
+from hyfdca.holdings import partition as parts
+from hyfdca.holdings.participation import random_fraction
+from hyfdca.maths.losses import make_loss
 from tests.small_runs import (
     PlainAlgorithm,
     classification,

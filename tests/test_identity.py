@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hyfdca.crypto.identity import Identity, PublicIdentity
+from hyfdca.crypto.keys.identity import Identity, PublicIdentity
 
 OWNER = Identity.generate()
 LETTERS = string.ascii_letters + string.digits + "-_"

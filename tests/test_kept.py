@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from hyfdca.state import Kept, is_kept, kept_names
+from hyfdca.protocol.checkpoint import Kept, is_kept, kept_names
 from tests.attributes import forgotten, snapshot
 from tests.run_cases import AXES, MORE_METHODS, Case
 from tests.sealed_runs import ENCRYPTIONS

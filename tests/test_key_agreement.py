@@ -2,17 +2,17 @@
 
 import pytest
 
-from hyfdca.protocol import key_messages as m
 from hyfdca.protocol.codec import RemoteProtocolError
-from hyfdca.protocol.key_agreement import (
+from hyfdca.protocol.messages import Message
+from hyfdca.protocol.server_session import PAUSE, Replies
+from hyfdca.stages.keys import messages as m
+from hyfdca.stages.keys.agreement import (
     KeyAgreementError,
     KeyHolder,
     admit,
     agree_on_keys,
     compare_keys,
 )
-from hyfdca.protocol.messages import Message
-from hyfdca.protocol.server import PAUSE, Replies
 from tests.key_holders import IDENTITIES, Server, roster_of
 
 

@@ -4,18 +4,18 @@ from dataclasses import replace
 
 import pytest
 
-from hyfdca.crypto.envelope import seal_for
-from hyfdca.crypto.identity import Identity
-from hyfdca.crypto.roster import Entry
-from hyfdca.protocol import key_messages as m
+from hyfdca.crypto.keys.envelope import seal_for
+from hyfdca.crypto.keys.identity import Identity
+from hyfdca.crypto.keys.roster import Entry
 from hyfdca.protocol.codec import RemoteProtocolError
-from hyfdca.protocol.key_agreement import (
+from hyfdca.protocol.messages import Message
+from hyfdca.stages.keys import messages as m
+from hyfdca.stages.keys.agreement import (
     KeyAgreementError,
     KeyHolder,
     agree_on_keys,
     compare_keys,
 )
-from hyfdca.protocol.messages import Message
 from tests.key_holders import IDENTITIES, Server, new_keys, sealed
 
 MALLORY = Identity.generate()

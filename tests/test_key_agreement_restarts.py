@@ -2,8 +2,8 @@
 
 import pytest
 
-from hyfdca.crypto.schemes import public_parameters
-from hyfdca.protocol.key_agreement import (
+from hyfdca.crypto.schemes.registry import public_parameters
+from hyfdca.stages.keys.agreement import (
     HeldKeys,
     KeyAgreementError,
     agree_again,

@@ -6,9 +6,9 @@ import stat
 
 import pytest
 
-from hyfdca.crypto.identity import Identity
-from hyfdca.key_files import read_identity, read_public, write_identity
-from hyfdca.study_error import StudyError
+from hyfdca.crypto.keys.identity import Identity
+from hyfdca.errors import StudyError
+from hyfdca.kits.key_files import read_identity, read_public, write_identity
 
 OWNER = Identity.generate()
 

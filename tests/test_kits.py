@@ -10,9 +10,9 @@ import sys
 import pytest
 from cryptography import x509
 
+from hyfdca.errors import StudyError
 from hyfdca.kits.kit import Owner, read_certificate, read_client_kit, read_server_kit
 from hyfdca.kits.policy import CLASS_ALLOW_LIST, write_policy
-from hyfdca.study_error import StudyError
 from tests.kit_commands import succeed
 from tests.kit_makers import NAMES
 

@@ -137,7 +137,7 @@ def test_kits_meet_and_refuse_code(enrolled, tmp_path, role):
     jobs = [
         write_job(tmp_path / "code", "hyfdca.flare.Nothing", code=True),
         write_job(tmp_path / "class", "nvflare.app_common.workflows.fedavg.FedAvg"),
-        write_job(tmp_path / "function", "hyfdca.cli.main"),
+        write_job(tmp_path / "function", "hyfdca.cli.main.main"),
     ]
     with running(server, "server", ""), running(kit, "client", "north"):
         present, answers, shell = ask(server, 1, *jobs)
@@ -145,7 +145,7 @@ def test_kits_meet_and_refuse_code(enrolled, tmp_path, role):
     assert answers[0][0] == "FINISHED:FAILED_TO_RUN"
     assert "jobs without code alone" in answers[0][1]
     log = (kit / "out.txt").read_text()
-    for path in ("nvflare.app_common.workflows.fedavg.FedAvg", "hyfdca.cli.main"):
+    for path in ("nvflare.app_common.workflows.fedavg.FedAvg", "hyfdca.cli.main.main"):
         assert f"Component '{path}'" in log
         assert "is not in allow_list" in log
     assert "invalid_request" in shell

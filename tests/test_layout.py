@@ -6,9 +6,9 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hyfdca.axis import Axis
-from hyfdca.layout import append_bias, layout_of
-from hyfdca.partition import (
+from hyfdca.holdings.axis import Axis
+from hyfdca.holdings.layout import append_bias, layout_of
+from hyfdca.holdings.partition import (
     from_holdings,
     horizontal,
     vertical,

@@ -11,12 +11,12 @@ import scipy.sparse as sp
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hyfdca.crypto.schemes import Encryption
-from hyfdca.participation import cyclic
-from hyfdca.partition import from_holdings
-from hyfdca.protocol import bundle_messages as b
+from hyfdca.algorithms.bundle import messages as b
+from hyfdca.crypto.schemes.registry import Encryption
+from hyfdca.holdings.participation import cyclic
+from hyfdca.holdings.partition import from_holdings
+from hyfdca.maths.seeds import stream
 from hyfdca.protocol import messages as m
-from hyfdca.seeds import stream
 from tests.holdings import overlapping_holdings
 from tests.owner_blocks import blocks_of, owners_of
 from tests.sealed_runs import ENCRYPTIONS, keys_of

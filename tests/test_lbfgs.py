@@ -7,10 +7,10 @@ import pytest
 import scipy.sparse as sp
 from sklearn.linear_model import LogisticRegression, Ridge
 
-from hyfdca.losses import LOSSES, make_loss
-from hyfdca.objective import reference_optimum
-from hyfdca.participation import cyclic
-from hyfdca.seeds import stream
+from hyfdca.holdings.participation import cyclic
+from hyfdca.maths.losses import LOSSES, make_loss
+from hyfdca.maths.objective import reference_optimum
+from hyfdca.maths.seeds import stream
 from tests.small_runs import (
     PROFILES,
     classification,

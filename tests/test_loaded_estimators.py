@@ -15,9 +15,9 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from hyfdca import HyFDCAClassifier, HyFDCARegressor
-from hyfdca.model import Model
-from hyfdca.model_file import as_bytes
-from hyfdca.prediction import PredictionFiles, predict_file
+from hyfdca.model.file import as_bytes
+from hyfdca.model.model import Model
+from hyfdca.prediction.complete_rows import PredictionFiles, predict_file
 from tests.consortia import assert_one_sentence
 from tests.models import FEATURES, make_file, make_model, random_cells
 

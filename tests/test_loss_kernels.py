@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hyfdca.loss_kernels import add_conjugates, sums_along, touching_duals
-from hyfdca.losses import LOSSES, make_loss
-from hyfdca.seeds import stream
+from hyfdca.maths.loss_kernels import add_conjugates, sums_along, touching_duals
+from hyfdca.maths.losses import LOSSES, make_loss
+from hyfdca.maths.seeds import stream
 
 N, OUTPUTS, BUCKETS = 40, 2, 3
 PLACES = np.array([0.0, 0.1, 0.3, 1.0, 8.0])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from hyfdca.losses import ALIASES, LOSSES, make_loss
+from hyfdca.maths.losses import ALIASES, LOSSES, make_loss
 from tests.loss_cases import (
     CONJUGATES,
     CONSTANTS,

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import LinearConstraint, minimize
 
-from hyfdca.algorithms.master import solve_master
-from hyfdca.seeds import stream
+from hyfdca.algorithms.bundle.plane_qp import solve_master
+from hyfdca.maths.seeds import stream
 
 
 def value_of(weights, offsets, factor):

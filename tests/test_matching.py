@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hyfdca.protocol import matching
 from hyfdca.protocol.codec import RemoteProtocolError
-from hyfdca.protocol.matching import match, n_repeated
+from hyfdca.stages.alignment import matching
+from hyfdca.stages.alignment.matching import match, n_repeated
 
 WORDS = st.sampled_from([0, 1, 2**63, 2**64 - 1])  # few, so that one word may agree
 OWN = st.lists(st.tuples(WORDS, WORDS), unique=True)

@@ -2,14 +2,14 @@
 
 import pytest
 
-from hyfdca.member import STUDY_TOKEN, Member
-from hyfdca.plan import PROTOCOL
-from hyfdca.protocol import study_messages as m
 from hyfdca.protocol.codec import RemoteProtocolError, decode, frame, unframe
-from hyfdca.protocol.key_agreement import KeyAgreementError
-from hyfdca.protocol.key_messages import MadeKeys
 from hyfdca.protocol.messages import Bounds, Message
-from hyfdca.runtimes.store import SealedStore
+from hyfdca.runtime.store import SealedStore
+from hyfdca.stages.keys.agreement import KeyAgreementError
+from hyfdca.stages.keys.messages import MadeKeys
+from hyfdca.study import messages as m
+from hyfdca.study.client import STUDY_TOKEN, Member
+from hyfdca.study.plan import PROTOCOL
 from tests.durable_runs import Consortium, write
 
 

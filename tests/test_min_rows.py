@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from hyfdca.local_study import prepare
-from hyfdca.participation import random_fraction
-from hyfdca.partition import from_holdings
+from hyfdca.errors import StudyError
+from hyfdca.holdings.participation import random_fraction
+from hyfdca.holdings.partition import from_holdings
+from hyfdca.maths.seeds import stream
 from hyfdca.protocol.codec import decode, unframe
 from hyfdca.protocol.messages import Part
-from hyfdca.runtimes.driver import listening
-from hyfdca.seeds import stream
-from hyfdca.study import load
-from hyfdca.study_error import StudyError
+from hyfdca.runtime.driver import listening
+from hyfdca.study.file import load
+from hyfdca.study.local import prepare
 from tests.audits import HORIZONTAL, PAPER, audited, write_study
 from tests.small_runs import (
     classification,

@@ -11,8 +11,8 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hyfdca.losses import LOSSES, make_loss
-from hyfdca.model import Model, ModelError
+from hyfdca.maths.losses import LOSSES, make_loss
+from hyfdca.model.model import Model, ModelError
 from tests.models import (
     FEATURES,
     all_by_hand,
@@ -92,7 +92,7 @@ def test_a_row_s_margin_is_its_own(scale, monkeypatch):
     )
     np.testing.assert_array_equal(model.margins_of_cells(twice), expected)
     assert twice.nnz == 2 * sparse.nnz  # what is given is not changed
-    monkeypatch.setattr("hyfdca.model._CELLS_AT_ONCE", 9)
+    monkeypatch.setattr("hyfdca.model.model._CELLS_AT_ONCE", 9)
     np.testing.assert_array_equal(model.margins_of_cells(sparse), expected)
 
 

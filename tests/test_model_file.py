@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hyfdca import model_file
-from hyfdca.model import ModelError, read_model
-from hyfdca.model_file import as_bytes, read_model_file
-from hyfdca.outcome import train_file
+from hyfdca.model import file as model_file
+from hyfdca.model.file import as_bytes, read_model_file
+from hyfdca.model.model import ModelError, read_model
+from hyfdca.study.outcome import train_file
 from tests.consortia import assert_one_sentence, make_files
 from tests.models import (
     FEATURES,

@@ -7,15 +7,15 @@ from scipy.optimize import LinearConstraint, minimize
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.svm import LinearSVC, LinearSVR
 
-from hyfdca.kernels import add_row_combination, row_products
-from hyfdca.losses import LOSSES, make_loss
-from hyfdca.objective import (
+from hyfdca.maths.kernels import add_row_combination, row_products
+from hyfdca.maths.losses import LOSSES, make_loss
+from hyfdca.maths.objective import (
     Objective,
     reference_optimum,
     relative_gap,
     visiting_order,
 )
-from hyfdca.seeds import stream
+from hyfdca.maths.seeds import stream
 
 L2 = 0.05
 TOLERANCE = 1e-8

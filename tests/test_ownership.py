@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given
 
-from hyfdca.ownership import cell_holders
-from hyfdca.partition import from_holdings, grid
-from hyfdca.tables import stored_densely
+from hyfdca.data.tables import stored_densely
+from hyfdca.holdings.ownership import cell_holders
+from hyfdca.holdings.partition import from_holdings, grid
 from tests.holdings import overlapping_holdings
 
 N_SAMPLES, N_FEATURES = 7, 5

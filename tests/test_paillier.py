@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from hyfdca.crypto.paillier import (
+from hyfdca.crypto.schemes.paillier import (
     CAPACITY,
     LARGEST_SUM,
     PaillierAddition,
     PaillierCipher,
 )
-from hyfdca.crypto.paillier_keys import PublicKey, SecretKey
-from hyfdca.seeds import stream
+from hyfdca.crypto.schemes.paillier_keys import PublicKey, SecretKey
+from hyfdca.maths.seeds import stream
 
 KEY = SecretKey.generate(512, for_tests=True)
 N_PACKED = 7  # slots of 64 bits that fit below half of 512 bits

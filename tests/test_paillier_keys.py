@@ -11,8 +11,8 @@ import gmpy2
 import pytest
 from gmpy2 import mpz
 
-from hyfdca.crypto.paillier_blinding import BlindingPool
-from hyfdca.crypto.paillier_keys import PublicKey, SecretKey
+from hyfdca.crypto.schemes.paillier_blinding import BlindingPool
+from hyfdca.crypto.schemes.paillier_keys import PublicKey, SecretKey
 
 KEY = SecretKey.generate(512, for_tests=True)
 P, Q = KEY.p, KEY.q

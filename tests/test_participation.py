@@ -1,7 +1,13 @@
 import numpy as np
 import pytest
 
-from hyfdca.participation import bernoulli, complete, cyclic, random_fraction, schedule
+from hyfdca.holdings.participation import (
+    bernoulli,
+    complete,
+    cyclic,
+    random_fraction,
+    schedule,
+)
 
 N_ROUNDS = 400
 

@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given
 
-from hyfdca.partition import (
+from hyfdca.holdings.partition import (
     Partition,
     deal_nonzeros,
     from_holdings,
@@ -14,7 +14,7 @@ from hyfdca.partition import (
     image_quadrants,
     vertical,
 )
-from hyfdca.seeds import stream
+from hyfdca.maths.seeds import stream
 from tests.holdings import overlapping_holdings
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hyfdca.crypto.arrangement import Arrangement
-from hyfdca.crypto.schemes import (
+from hyfdca.crypto.schemes.arrangement import Arrangement
+from hyfdca.crypto.schemes.registry import (
     SCHEMES,
     Adders,
     Encryption,

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from hyfdca.crypto.arrangement import Arrangement
-from hyfdca.crypto.plain import PlainAdder, PlainSealer
+from hyfdca.crypto.schemes.arrangement import Arrangement
+from hyfdca.crypto.schemes.plain import PlainAdder, PlainSealer
 
 TABLES = arrays(
     np.int64,

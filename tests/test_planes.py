@@ -6,11 +6,11 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hyfdca.algorithms import planes
-from hyfdca.algorithms.planes import CuttingModel, Slopes
-from hyfdca.losses import LOSSES, make_loss
-from hyfdca.objective import Objective, reference_optimum
-from hyfdca.seeds import stream
+from hyfdca.algorithms.bundle import planes
+from hyfdca.algorithms.bundle.planes import CuttingModel, Slopes
+from hyfdca.maths.losses import LOSSES, make_loss
+from hyfdca.maths.objective import Objective, reference_optimum
+from hyfdca.maths.seeds import stream
 
 N_SAMPLES, N_FEATURES, N_BUCKETS, L2 = 30, 5, 3, 0.05
 

@@ -10,10 +10,10 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
-from hyfdca.model import read_model
-from hyfdca.model_file import as_bytes
-from hyfdca.prediction import PredictionFiles, predict_file
-from hyfdca.study_error import StudyError
+from hyfdca.errors import StudyError
+from hyfdca.model.file import as_bytes
+from hyfdca.model.model import read_model
+from hyfdca.prediction.complete_rows import PredictionFiles, predict_file
 from tests.models import (
     FEATURES,
     all_by_hand,

@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from hyfdca.study_error import StudyError
+from hyfdca.errors import StudyError
 from tests.consortia import assert_one_sentence
 from tests.models import random_cells
 from tests.predictions import frame_of, model_at, predicted

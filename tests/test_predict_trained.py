@@ -10,9 +10,9 @@ from sklearn.metrics import mean_absolute_error, r2_score
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
-from hyfdca.losses import make_loss
-from hyfdca.objective import Objective
-from hyfdca.outcome import train_file
+from hyfdca.maths.losses import make_loss
+from hyfdca.maths.objective import Objective
+from hyfdca.study.outcome import train_file
 from tests.consortia import (
     N_ROWS,
     NAMES,

@@ -10,14 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hyfdca.protocol import (
-    alignment_messages,
-    bundle_messages,
-    key_messages,
-    messages,
-    prediction_messages,
-    study_messages,
-)
+from hyfdca.algorithms.bundle import messages as bundle_messages
+from hyfdca.prediction import messages as prediction_messages
+from hyfdca.protocol import messages
 from hyfdca.protocol.codec import (
     RemoteProtocolError,
     decode,
@@ -35,6 +30,9 @@ from hyfdca.protocol.codec import (
     unpack_tokens,
 )
 from hyfdca.protocol.messages import Message
+from hyfdca.stages.alignment import messages as alignment_messages
+from hyfdca.stages.keys import messages as key_messages
+from hyfdca.study import messages as study_messages
 
 TOKEN = b"study--1"
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from hyfdca.key_files import read_identity
 from hyfdca.kits import startup
 from hyfdca.kits.enrolment import enrol
+from hyfdca.kits.key_files import read_identity
 from tests.kit_commands import provision_refused, refused, succeed
 from tests.kit_makers import NAMES, PRIVATE_MARKS, Parties, snapshot
 

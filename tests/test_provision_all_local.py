@@ -6,9 +6,9 @@ import os
 
 import pytest
 
-from hyfdca.crypto.identity import Identity
-from hyfdca.key_files import read_identity
-from hyfdca.study import load
+from hyfdca.crypto.keys.identity import Identity
+from hyfdca.kits.key_files import read_identity
+from hyfdca.study.file import load
 from tests.consortia import make_files
 from tests.kit_commands import refused, succeed
 from tests.kit_makers import NAMES

@@ -11,9 +11,9 @@ import msgspec
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from hyfdca.crypto.identity import Identity
-from hyfdca.key_files import read_identity
+from hyfdca.crypto.keys.identity import Identity
 from hyfdca.kits.enrolment import OwnKeys, read_keys, request_of
+from hyfdca.kits.key_files import read_identity
 from tests.kit_commands import provision_refused
 from tests.kit_makers import NAMES
 

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hyfdca.crypto.pseudonyms import (
+from hyfdca.crypto.keys.pseudonyms import (
     AlignmentKeys,
     cell_tokens,
     feature_pseudonyms,
@@ -21,7 +21,7 @@ from hyfdca.crypto.pseudonyms import (
     sample_pseudonyms,
     start_tokens,
 )
-from hyfdca.tables import normalised
+from hyfdca.data.tables import normalised
 
 KEYS = AlignmentKeys(b"s" * 32, b"l" * 32, b"c" * 32)
 OTHER = AlignmentKeys(b"S" * 32, b"L" * 32, b"C" * 32)

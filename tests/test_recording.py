@@ -7,11 +7,8 @@ import stat
 import numpy as np
 import pytest
 
-from hyfdca.crypto.schemes import Encryption
-from hyfdca.outcome import train_file
-from hyfdca.runtimes.driver import listening
-from hyfdca.runtimes.recording import Recorder
-from hyfdca.runtimes.views import (
+from hyfdca.audit.recording import Recorder
+from hyfdca.audit.views import (
     Header,
     Record,
     ViewError,
@@ -20,7 +17,10 @@ from hyfdca.runtimes.views import (
     read_view,
     view_path,
 )
-from hyfdca.study_error import StudyError
+from hyfdca.crypto.schemes.registry import Encryption
+from hyfdca.errors import StudyError
+from hyfdca.runtime.driver import listening
+from hyfdca.study.outcome import train_file
 from tests.consortia import make_files
 from tests.small_runs import classification, make_training, partition_of
 from tests.wires import four_clients, numbers_of

@@ -7,15 +7,15 @@ import itertools
 import numpy as np
 import pytest
 
-from hyfdca.algorithms.aggregation import RunningSum
-from hyfdca.algorithms.async_bundle import AsyncBundleServer
-from hyfdca.algorithms.bucket_states import Bucket, Owed, Spaces
-from hyfdca.crypto.paillier import PaillierAddition
-from hyfdca.crypto.schemes import Encryption
-from hyfdca.crypto.stream import StreamSealer
-from hyfdca.crypto.stream_sums import StreamAdder
-from hyfdca.runtimes.driver import Traffic
-from hyfdca.state import load, save
+from hyfdca.algorithms.bundle.async_server import AsyncBundleServer
+from hyfdca.algorithms.bundle.bucket_states import Bucket, Owed, Spaces
+from hyfdca.crypto.schemes.paillier import PaillierAddition
+from hyfdca.crypto.schemes.registry import Encryption
+from hyfdca.crypto.schemes.stream import StreamSealer
+from hyfdca.crypto.schemes.stream_sums import StreamAdder
+from hyfdca.federation.sums import RunningSum
+from hyfdca.protocol.checkpoint import load, save
+from hyfdca.runtime.driver import Traffic
 from tests.run_cases import AXES, MORE_METHODS, Case, cases_of, covering, name_of
 from tests.saved_runs import Saved, abort, begun_again, everything_of, saved_rounds
 from tests.sealed_runs import ENCRYPTIONS

@@ -3,9 +3,9 @@
 import numpy as np
 import scipy.sparse as sp
 
-from hyfdca import partition as parts
-from hyfdca.algorithms.interaction import SAFETY, estimate_interaction
-from hyfdca.runtimes.driver import Traffic
+from hyfdca.algorithms.hyfdca.safe_step import SAFETY, estimate_interaction
+from hyfdca.holdings import partition as parts
+from hyfdca.runtime.driver import Traffic
 from tests.small_runs import (
     classification,
     diverging_run,

@@ -8,17 +8,12 @@ import scipy.sparse as sp
 from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import MaxAbsScaler, StandardScaler
 
-from hyfdca.algorithms.cells import owned_cells
-from hyfdca.algorithms.largest import DIGITS, Largest
-from hyfdca.algorithms.scaling import (
-    Scaling,
-    ScalingClient,
-    ScalingServer,
-    exchanges,
-)
-from hyfdca.crypto.schemes import Adders, Encryption, Sealers
-from hyfdca.partition import from_holdings, vertical
-from hyfdca.protocol.client import ClientSession
+from hyfdca.crypto.schemes.registry import Adders, Encryption, Sealers
+from hyfdca.data.tables import stored_densely
+from hyfdca.holdings.cells import owned_cells
+from hyfdca.holdings.partition import from_holdings, vertical
+from hyfdca.maths.seeds import stream
+from hyfdca.protocol.client_session import ClientSession
 from hyfdca.protocol.codec import RemoteProtocolError, frame
 from hyfdca.protocol.messages import (
     GridSpec,
@@ -27,11 +22,16 @@ from hyfdca.protocol.messages import (
     Sealed,
     StatisticsRequest,
 )
-from hyfdca.protocol.server import ServerSession
-from hyfdca.runtimes.driver import Traffic
-from hyfdca.runtimes.inprocess import InProcess
-from hyfdca.seeds import stream
-from hyfdca.tables import stored_densely
+from hyfdca.protocol.server_session import ServerSession
+from hyfdca.runtime.driver import Traffic
+from hyfdca.runtime.inprocess import InProcess
+from hyfdca.stages.scaling import (
+    Scaling,
+    ScalingClient,
+    ScalingServer,
+    exchanges,
+)
+from hyfdca.stages.secure_max import DIGITS, Largest
 from tests.holdings import N_FEATURES, N_SAMPLES, OVERLAPPING, PARTITIONS
 
 TOKEN = b"scaling!"

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hyfdca.crypto import paillier_keys
-from hyfdca.crypto.arrangement import Arrangement
-from hyfdca.crypto.paillier_keys import MODULUS_BITS, TEST_BITS, SecretKey
-from hyfdca.crypto.schemes import (
+from hyfdca.crypto.schemes import paillier_keys
+from hyfdca.crypto.schemes.arrangement import Arrangement
+from hyfdca.crypto.schemes.paillier_keys import MODULUS_BITS, TEST_BITS, SecretKey
+from hyfdca.crypto.schemes.registry import (
     Sealers,
     public_parameters,
 )

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hyfdca.algorithms.sealing import Sealing
-from hyfdca.crypto.arrangement import Arrangement
-from hyfdca.crypto.fixedpoint import GridOverflowError, grid_for
-from hyfdca.crypto.schemes import (
+from hyfdca.crypto.schemes.arrangement import Arrangement
+from hyfdca.crypto.schemes.fixedpoint import GridOverflowError, grid_for
+from hyfdca.crypto.schemes.registry import (
     SCHEMES,
 )
+from hyfdca.federation.sealing import Sealing
 from hyfdca.protocol import messages as m
 from tests.holdings import subsets
 from tests.scheme_cases import (

@@ -2,7 +2,7 @@ from itertools import pairwise
 
 import pytest
 
-from hyfdca.seeds import stream
+from hyfdca.maths.seeds import stream
 
 
 def _numbers(base_seed, *names):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hyfdca.protocol.client import ClientSession, Phase
+from hyfdca.protocol.client_session import ClientSession, Phase
 from hyfdca.protocol.codec import (
     LocalProtocolError,
     RemoteProtocolError,
@@ -13,7 +13,12 @@ from hyfdca.protocol.codec import (
     unframe,
 )
 from hyfdca.protocol.messages import Message, Released, Sealed
-from hyfdca.protocol.server import Ask, ClientsFailedError, Replies, ServerSession
+from hyfdca.protocol.server_session import (
+    Ask,
+    ClientsFailedError,
+    Replies,
+    ServerSession,
+)
 
 TOKEN = b"study--1"
 

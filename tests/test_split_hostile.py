@@ -9,9 +9,10 @@ import pytest
 from hyfdca.audit.fields import PHASES
 from hyfdca.audit.reading import heard
 from hyfdca.audit.sightings import Sightings
-from hyfdca.crypto.identity import Identity
-from hyfdca.protocol import prediction_messages as p
-from hyfdca.protocol import study_messages as s
+from hyfdca.audit.views import Record
+from hyfdca.crypto.keys.identity import Identity
+from hyfdca.prediction import messages as p
+from hyfdca.prediction.request import signed_request
 from hyfdca.protocol.codec import (
     TOKEN_BYTES,
     RemoteProtocolError,
@@ -21,8 +22,7 @@ from hyfdca.protocol.codec import (
     unframe,
 )
 from hyfdca.protocol.messages import GridSpec, Message
-from hyfdca.protocol.prediction_request import signed_request
-from hyfdca.runtimes.views import Record
+from hyfdca.study import messages as s
 from tests.models import make_model, random_cells
 from tests.split_cases import STUDY_HASH, Split
 

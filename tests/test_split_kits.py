@@ -9,14 +9,14 @@ import msgspec
 import numpy as np
 import pytest
 
-from hyfdca.crypto.identity import Identity
+from hyfdca.crypto.keys.identity import Identity
+from hyfdca.errors import StudyError
 from hyfdca.flare import asking, predicting
 from hyfdca.flare.network import Failure, Network
-from hyfdca.key_files import write_identity
-from hyfdca.model_file import as_bytes
-from hyfdca.prediction_log import LOG_FILE
+from hyfdca.kits.key_files import write_identity
+from hyfdca.model.file import as_bytes
+from hyfdca.prediction.log import LOG_FILE
 from hyfdca.protocol.codec import RemoteProtocolError
-from hyfdca.study_error import StudyError
 from tests.consortia import assert_one_sentence
 from tests.models import make_model, make_table, random_cells
 

@@ -13,7 +13,7 @@ import pytest
 
 from hyfdca.flare.ports import free_port
 from hyfdca.kits.all_local import provision_all
-from hyfdca.model_file import as_bytes
+from hyfdca.model.file import as_bytes
 from tests.flare_parties import ROOT
 from tests.models import make_model, make_table, random_cells
 

@@ -11,12 +11,12 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hyfdca.prediction_log import LOG_FILE
-from hyfdca.protocol import alignment_messages as a
-from hyfdca.protocol import prediction_messages as p
+from hyfdca.errors import StudyError
+from hyfdca.prediction import messages as p
+from hyfdca.prediction.log import LOG_FILE
+from hyfdca.prediction.split_rows import predictions_of
 from hyfdca.protocol.codec import TOKEN_BYTES, decode, unframe, unpack_tokens
-from hyfdca.split_prediction import predictions_of
-from hyfdca.study_error import StudyError
+from hyfdca.stages.alignment import messages as a
 from tests.models import make_model, make_table, random_cells
 from tests.split_cases import NAMES, STUDY_HASH, Split
 

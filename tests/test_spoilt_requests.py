@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hyfdca.participation import cyclic
+from hyfdca.holdings.participation import cyclic
 from hyfdca.protocol import messages as m
 from hyfdca.protocol.codec import RemoteProtocolError, decode, frame, unframe
 from tests.sealed_runs import found_by

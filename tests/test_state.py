@@ -16,16 +16,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays, scalar_dtypes
 
-from hyfdca import state
-from hyfdca.algorithms.lbfgs import Path
-from hyfdca.crypto.blocks import Blocks
-from hyfdca.crypto.fixedpoint import Grid
-from hyfdca.crypto.stream_sums import Padded, StreamAdder
-from hyfdca.protocol.bundle_messages import Move
+from hyfdca.algorithms.bundle.lbfgs import Path
+from hyfdca.algorithms.bundle.messages import Move
+from hyfdca.crypto.schemes.blocks import Blocks
+from hyfdca.crypto.schemes.fixedpoint import Grid
+from hyfdca.crypto.schemes.stream_sums import Padded, StreamAdder
+from hyfdca.protocol import checkpoint as state
+from hyfdca.protocol.checkpoint import Kept, load, save
+from hyfdca.protocol.checkpoint_values import Form, register
 from hyfdca.protocol.messages import GridSpec
-from hyfdca.protocol.server import ServerSession
-from hyfdca.state import Kept, load, save
-from hyfdca.state_values import Form, register
+from hyfdca.protocol.server_session import ServerSession
 
 
 @dataclass

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hyfdca.runtimes import store as module
-from hyfdca.runtimes.archive import Archive
-from hyfdca.runtimes.store import FolderStore, MemoryStore, SealedStore, StoreError
+from hyfdca.runtime import store as module
+from hyfdca.runtime.archive import Archive
+from hyfdca.runtime.store import FolderStore, MemoryStore, SealedStore, StoreError
 
 SECRET, CONTEXT = bytes(range(32)), b"study of north"
 

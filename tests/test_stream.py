@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from hyfdca.crypto.arrangement import Arrangement
-from hyfdca.crypto.schemes import Encryption, Sealers, new_keys
-from hyfdca.crypto.stream import StreamSealer
-from hyfdca.crypto.stream_sums import StreamAdder
+from hyfdca.crypto.schemes.arrangement import Arrangement
+from hyfdca.crypto.schemes.registry import Encryption, Sealers, new_keys
+from hyfdca.crypto.schemes.stream import StreamSealer
+from hyfdca.crypto.schemes.stream_sums import StreamAdder
 from tests.holdings import subsets
 
 KEY = bytes(range(32))

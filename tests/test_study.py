@@ -13,14 +13,14 @@ from rich.console import Console
 from sklearn.preprocessing import MaxAbsScaler, StandardScaler
 
 from hyfdca import HyFDCAClassifier
-from hyfdca.display import RoundsDisplay
-from hyfdca.figures import Convergence, draw_convergence
-from hyfdca.local_study import prepare
-from hyfdca.losses import make_loss
-from hyfdca.objective import Objective, reference_optimum
-from hyfdca.outcome import train, train_file, write_files
-from hyfdca.study import load
-from hyfdca.study_error import StudyError
+from hyfdca.cli.display import RoundsDisplay
+from hyfdca.errors import StudyError
+from hyfdca.maths.losses import make_loss
+from hyfdca.maths.objective import Objective, reference_optimum
+from hyfdca.study.figures import Convergence, draw_convergence
+from hyfdca.study.file import load
+from hyfdca.study.local import prepare
+from hyfdca.study.outcome import train, train_file, write_files
 from tests.consortia import NAMES, held, make_files, pooled_table, scores
 
 

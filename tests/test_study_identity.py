@@ -2,10 +2,10 @@
 
 import pytest
 
-from hyfdca.crypto.identity import Identity, PublicIdentity
-from hyfdca.study import load
-from hyfdca.study_error import StudyError
-from hyfdca.study_identity import make_roster, study_fingerprint, study_hash
+from hyfdca.crypto.keys.identity import Identity, PublicIdentity
+from hyfdca.errors import StudyError
+from hyfdca.study.file import load
+from hyfdca.study.identity import make_roster, study_fingerprint, study_hash
 from tests.consortia import make_files
 
 NAMES = ["north", "city", "coast"]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.pretty import pretty_repr
 
-from hyfdca.crypto.study_keys import MAX_BYTES, StudyKeys
+from hyfdca.crypto.keys.study_keys import MAX_BYTES, StudyKeys
 
 MASTER = bytes(range(32))
 KEYS = StudyKeys(MASTER, {"bfv": b"b" * 40_000, "paillier": b"p" * 500})

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hyfdca.algorithms.aggregation import CachedSum, RunningSum
-from hyfdca.algorithms.buckets import owner_groups
-from hyfdca.algorithms.spaces import space_of
-from hyfdca.axis import Axis
-from hyfdca.crypto.arrangement import Arrangement
-from hyfdca.crypto.schemes import Adders, Sealers, public_parameters
+from hyfdca.algorithms.bundle.buckets import owner_groups
+from hyfdca.crypto.schemes.arrangement import Arrangement
+from hyfdca.crypto.schemes.registry import Adders, Sealers, public_parameters
+from hyfdca.federation.spaces import space_of
+from hyfdca.federation.sums import CachedSum, RunningSum
+from hyfdca.holdings.axis import Axis
 from hyfdca.protocol import messages as m
 from tests.holdings import subsets
 from tests.owner_blocks import blocks_of, owners_of

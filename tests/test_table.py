@@ -2,18 +2,18 @@
 
 import pytest
 
-from hyfdca.algorithms.async_bundle import AsyncBundleServer
-from hyfdca.algorithms.bundle import BundleServer, bundle_settings
-from hyfdca.algorithms.draws import HyfdcaSettings
-from hyfdca.algorithms.lbfgs import LbfgsServer
-from hyfdca.algorithms.problem import Problem
-from hyfdca.algorithms.table import Parties, Settings, choose_algorithm
-from hyfdca.crypto.schemes import Adders, Encryption
-from hyfdca.layout import layout_of
-from hyfdca.losses import LOSSES, make_loss
-from hyfdca.participation import random_fraction
-from hyfdca.partition import grid
-from hyfdca.protocol.server import ServerSession
+from hyfdca.algorithms.bundle.async_server import AsyncBundleServer
+from hyfdca.algorithms.bundle.lbfgs import LbfgsServer
+from hyfdca.algorithms.bundle.server import BundleServer, bundle_settings
+from hyfdca.algorithms.hyfdca.draws import HyfdcaSettings
+from hyfdca.algorithms.registry import Parties, Settings, choose_algorithm
+from hyfdca.crypto.schemes.registry import Adders, Encryption
+from hyfdca.federation.problem import Problem
+from hyfdca.holdings.layout import layout_of
+from hyfdca.holdings.participation import random_fraction
+from hyfdca.holdings.partition import grid
+from hyfdca.maths.losses import LOSSES, make_loss
+from hyfdca.protocol.server_session import ServerSession
 from tests.small_runs import classification, make_training
 
 SMOOTH_REGRESSION = [

@@ -10,9 +10,9 @@ import math
 import numpy as np
 import pytest
 
-from hyfdca import partition as parts
-from hyfdca.objective import reference_optimum
-from hyfdca.participation import bernoulli, complete, cyclic
+from hyfdca.holdings import partition as parts
+from hyfdca.holdings.participation import bernoulli, complete, cyclic
+from hyfdca.maths.objective import reference_optimum
 from tests.small_runs import (
     classification,
     make_training,

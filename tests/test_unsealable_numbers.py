@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from hyfdca.algorithms.coordinator import Coordinator, DivergenceError
-from hyfdca.crypto.fixedpoint import COARSER_BITS, Grid
-from hyfdca.crypto.schemes import Encryption
+from hyfdca.crypto.schemes.fixedpoint import COARSER_BITS, Grid
+from hyfdca.crypto.schemes.registry import Encryption
+from hyfdca.federation.server import Coordinator, DivergenceError
 from tests.sealed_runs import ENCRYPTIONS, found_by, keys_of
 from tests.small_runs import classification, make_training, partition_of
 from tests.wires import listen

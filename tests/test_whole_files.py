@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hyfdca.whole_files import OWNER_ONLY, write_draft, write_new, write_whole
+from hyfdca.files import OWNER_ONLY, write_draft, write_new, write_whole
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="permissions are POSIX's")
 

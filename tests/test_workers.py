@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hyfdca.crypto.bfv import BfvCipher
-from hyfdca.crypto.bfv_blocks import COMPACT, FULL, new_secret_key
-from hyfdca.runtimes.workers import BfvWorkers, Workforce
-from hyfdca.seeds import stream
+from hyfdca.crypto.schemes.bfv import BfvCipher
+from hyfdca.crypto.schemes.bfv_blocks import COMPACT, FULL, new_secret_key
+from hyfdca.maths.seeds import stream
+from hyfdca.runtime.bfv_pool import BfvWorkers, Workforce
 
 N_BLOCKS = 20  # enough for several processes, and no multiple of what each gets
 

@@ -10,7 +10,7 @@ import pytest
 
 from hyfdca.protocol import messages as m
 from hyfdca.protocol.codec import RemoteProtocolError
-from hyfdca.runtimes.driver import Traffic
+from hyfdca.runtime.driver import Traffic
 from tests.sealed_runs import found_by
 from tests.small_runs import run_round, set_up
 from tests.wires import listen

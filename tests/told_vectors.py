@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from hyfdca.protocol import bundle_messages as b
+from hyfdca.algorithms.bundle import messages as b
 from hyfdca.protocol import messages as m
-from hyfdca.training import Training
+from hyfdca.training.in_process import Training
 from tests.wires import Said
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from hyfdca.protocol.codec import decode, frame, unframe
 from hyfdca.protocol.messages import Message
-from hyfdca.training import Training
+from hyfdca.training.in_process import Training
 from tests.small_runs import bundle_run, classification, partition_of
 
 

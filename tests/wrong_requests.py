@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hyfdca.crypto.schemes import Encryption
-from hyfdca.participation import cyclic
+from hyfdca.crypto.schemes.registry import Encryption
+from hyfdca.holdings.participation import cyclic
 from hyfdca.protocol.codec import RemoteProtocolError, decode, frame, unframe
 from tests.sealed_runs import ENCRYPTIONS, keys_of
 from tests.small_runs import classification, make_training, partition_of

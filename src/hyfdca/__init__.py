@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hyfdca.estimator import HyFDCAClassifier, HyFDCARegressor
+    from hyfdca.estimators.estimator import HyFDCAClassifier, HyFDCARegressor
 
 __all__ = ["HyFDCAClassifier", "HyFDCARegressor"]
 
@@ -14,7 +14,7 @@ def __getattr__(name: str) -> Any:
     """Import the estimators when asked for: processes that encrypt need none."""
     if name not in __all__:
         raise AttributeError(f"module 'hyfdca' has no attribute {name!r}")
-    from hyfdca import estimator  # noqa: PLC0415
+    from hyfdca.estimators import estimator  # noqa: PLC0415
 
     return getattr(estimator, name)
 

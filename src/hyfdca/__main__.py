@@ -1,6 +1,6 @@
 """``python -m hyfdca`` is the command ``hyfdca``."""
 
-from hyfdca.cli import main
+from hyfdca.cli.main import main
 
 if __name__ == "__main__":
     main()

@@ -1,1 +1,1 @@
-"""One file an algorithm: settings, server half, client half."""
+"""Training methods: one registry, one file or folder per method."""

@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hyfdca.algorithms.collecting import by_plane
-from hyfdca.algorithms.planes import Slopes
+from hyfdca.algorithms.bundle import messages as b
+from hyfdca.algorithms.bundle.collecting import by_plane
+from hyfdca.algorithms.bundle.planes import Slopes
 from hyfdca.audit.facts import Facts, forced, reals_of, rows_of
 from hyfdca.audit.reading import Heard
-from hyfdca.axis import IntArray
-from hyfdca.losses import FloatArray
-from hyfdca.protocol import bundle_messages as b
+from hyfdca.holdings.axis import IntArray
+from hyfdca.maths.losses import FloatArray
 from hyfdca.protocol import messages as m
 
 _MOST = 1000  # equations a client; the first ones, in which numbers still move

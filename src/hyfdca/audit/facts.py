@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hyfdca.axis import IntArray
-from hyfdca.layout import Layout
-from hyfdca.losses import FloatArray
+from hyfdca.holdings.axis import IntArray
+from hyfdca.holdings.layout import Layout
+from hyfdca.maths.losses import FloatArray
 from hyfdca.protocol import messages as m
 
 

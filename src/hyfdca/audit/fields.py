@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hyfdca.protocol import alignment_messages as a
-from hyfdca.protocol import bundle_messages as b
-from hyfdca.protocol import key_messages as k
+from hyfdca.algorithms.bundle import messages as b
+from hyfdca.prediction import messages as p
 from hyfdca.protocol import messages as m
-from hyfdca.protocol import prediction_messages as p
-from hyfdca.protocol import study_messages as s
+from hyfdca.stages.alignment import messages as a
+from hyfdca.stages.keys import messages as k
+from hyfdca.study import messages as s
 
 # A field whose value depends on the phase: what ``Exchange.part`` says.
 BY_PHASE = "by phase"

@@ -10,9 +10,9 @@ import msgspec
 
 from hyfdca.audit.fields import BY_PHASE, MESSAGES, PHASES, Exchange
 from hyfdca.audit.values import VALUES
+from hyfdca.audit.views import Record
 from hyfdca.protocol import messages as m
 from hyfdca.protocol.codec import TOKEN_BYTES, RemoteProtocolError, decode, unframe
-from hyfdca.runtimes.views import Record
 
 
 class UnknownError(ValueError):

@@ -18,8 +18,7 @@ from hyfdca.audit.reading import Heard, UnknownError, heard
 from hyfdca.audit.scoring import Score
 from hyfdca.audit.server_attacks import ATTACKS, Truth
 from hyfdca.audit.sightings import Sighting, Sightings
-from hyfdca.local_study import LocalRun, prepare
-from hyfdca.runtimes.views import (
+from hyfdca.audit.views import (
     Header,
     Record,
     ViewError,
@@ -27,8 +26,9 @@ from hyfdca.runtimes.views import (
     read_view,
     view_path,
 )
-from hyfdca.study import StudyFile, load
-from hyfdca.study_error import StudyError
+from hyfdca.errors import StudyError
+from hyfdca.study.file import StudyFile, load
+from hyfdca.study.local import LocalRun, prepare
 
 # What the trust model admits in the open profile: the server has every share.
 _ADMITTED = {"open": {"share differences", "plane differences"}, "sealed": set[str]()}

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hyfdca.axis import BoolArray
-from hyfdca.losses import FloatArray
+from hyfdca.holdings.axis import BoolArray
+from hyfdca.maths.losses import FloatArray
 
 _FOUND = 0.01  # of its length, that a row may be off and still count as recovered
 _ANGLE = 1e-3  # that a direction may be off

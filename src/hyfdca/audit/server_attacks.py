@@ -19,7 +19,7 @@ import numpy as np
 
 from hyfdca.audit.evidence import Evidence, MarginEquation
 from hyfdca.audit.scoring import Score, is_parallel, score
-from hyfdca.losses import FloatArray
+from hyfdca.maths.losses import FloatArray
 
 Truth = dict[int, FloatArray]
 

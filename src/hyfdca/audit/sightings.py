@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from hyfdca.algorithms.problem import Profile
 from hyfdca.audit.payloads import Seals
 from hyfdca.audit.reading import Heard, Sight, sights
 from hyfdca.audit.values import VALUES, Form, Vector
+from hyfdca.federation.problem import Profile
 from hyfdca.protocol import messages as m
 
 

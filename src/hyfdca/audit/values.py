@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from hyfdca.algorithms.problem import Profile
+from hyfdca.federation.problem import Profile
 
 # Kinds of sealed vectors: as ``arrange`` names their schemes, but for totals a bucket,
 # which the server reads in the open profile, and statistics, which it never does.

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from hyfdca.bench.subjects import LIBRARIES, SCHEMES, Subject
-from hyfdca.crypto.fixedpoint import FloatArray
-from hyfdca.seeds import stream
+from hyfdca.crypto.schemes.fixedpoint import FloatArray
+from hyfdca.maths.seeds import stream
 
 SECONDS = 0.5  # spent on each figure
 _REPETITIONS = 5  # at least; the figure is their median

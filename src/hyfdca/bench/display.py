@@ -8,7 +8,7 @@ from rich.table import Table
 
 from hyfdca.bench.crypto import EXTRA, PAPER, Comparison, Cost
 from hyfdca.bench.subjects import LIBRARIES, SCHEMES
-from hyfdca.display import Display
+from hyfdca.cli.display import Display
 
 
 class MeasuringDisplay(Display):

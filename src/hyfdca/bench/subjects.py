@@ -12,13 +12,13 @@ from typing import Any, Protocol
 import gmpy2
 import numpy as np
 
-from hyfdca.crypto.arrangement import Arrangement
-from hyfdca.crypto.base import Adder, Sealer
-from hyfdca.crypto.blocks import BlockAdder, BlockSealer
-from hyfdca.crypto.fixedpoint import FloatArray, Grid, decode, grid_for
-from hyfdca.crypto.paillier import PaillierAddition, PaillierCipher
-from hyfdca.crypto.paillier_keys import SecretKey
-from hyfdca.crypto.schemes import (
+from hyfdca.crypto.schemes.arrangement import Arrangement
+from hyfdca.crypto.schemes.base import Adder, Sealer
+from hyfdca.crypto.schemes.blocks import BlockAdder, BlockSealer
+from hyfdca.crypto.schemes.fixedpoint import FloatArray, Grid, decode, grid_for
+from hyfdca.crypto.schemes.paillier import PaillierAddition, PaillierCipher
+from hyfdca.crypto.schemes.paillier_keys import SecretKey
+from hyfdca.crypto.schemes.registry import (
     Adders,
     Encryption,
     Precision,

@@ -1,1 +1,1 @@
-"""Turning a vector of reals into something that can be added unread, and back."""
+"""Encryption schemes and keys."""

@@ -11,9 +11,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from hyfdca.errors import StudyError
 from hyfdca.flare.job_folder import write_job
 from hyfdca.kits.kit import ServerKit
-from hyfdca.study_error import StudyError
 
 _COMMAND_TIMEOUT = 10.0  # seconds
 

@@ -12,18 +12,18 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from hyfdca.errors import StudyError
 from hyfdca.flare.brought import OwnSide, own_side
 from hyfdca.flare.client import run_client
 from hyfdca.flare.lock import plain_errors
 from hyfdca.flare.predicting import Tell
 from hyfdca.kits.kit import read_client_kit
-from hyfdca.prediction_member import PredictionMember, SplitScores
-from hyfdca.split_prediction import (
+from hyfdca.prediction.client import PredictionMember, SplitScores
+from hyfdca.prediction.split_rows import (
     SplitPredictions,
     check_permission,
     predictions_of,
 )
-from hyfdca.study_error import StudyError
 
 STUDY = "hyfdca.flare.asking"
 

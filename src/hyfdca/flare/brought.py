@@ -6,20 +6,25 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from hyfdca.crypto.identity import Identity
-from hyfdca.key_files import read_identity
+from hyfdca.crypto.keys.identity import Identity
+from hyfdca.data.tables import Table
+from hyfdca.errors import StudyError
+from hyfdca.kits.key_files import read_identity
 from hyfdca.kits.kit import KEYS, OUT, STUDY, Kit
-from hyfdca.model import Model
-from hyfdca.plan import Plan
-from hyfdca.prediction_log import PredictionLog
-from hyfdca.prediction_member import Bringing, PredictionMember
-from hyfdca.runtimes.store import FolderStore, SealedStore, Store
-from hyfdca.split_prediction import Party, brought, released_model, table_to_predict
-from hyfdca.study import StudyFile, parse
-from hyfdca.study_error import StudyError
-from hyfdca.study_identity import make_roster, study_hash
-from hyfdca.study_plan import plan_of
-from hyfdca.tables import Table
+from hyfdca.model.model import Model
+from hyfdca.prediction.client import Bringing, PredictionMember
+from hyfdca.prediction.log import PredictionLog
+from hyfdca.prediction.split_rows import (
+    Party,
+    brought,
+    released_model,
+    table_to_predict,
+)
+from hyfdca.runtime.store import FolderStore, SealedStore, Store
+from hyfdca.study.file import StudyFile, parse
+from hyfdca.study.identity import make_roster, study_hash
+from hyfdca.study.plan import Plan
+from hyfdca.study.plan_of_file import plan_of
 
 KEPT = "kept"  # the folder of a kit's state with what must not be lost
 

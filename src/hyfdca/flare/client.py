@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from hyfdca.errors import StudyError
 from hyfdca.flare.lock import (
     end_if_asked,
     ended_in_order,
@@ -20,7 +21,6 @@ from hyfdca.flare.surroundings import STUDY, Surroundings
 from hyfdca.flare.visit import Visit
 from hyfdca.kits.checking import check_certificate
 from hyfdca.kits.kit import ClientKit, read_client_kit
-from hyfdca.study_error import StudyError
 
 _LOOK_EVERY = 0.2  # seconds
 _GOODBYE = 0.5  # seconds in which the server gets the last answer

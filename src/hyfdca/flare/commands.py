@@ -8,7 +8,8 @@ from typing import Literal
 import msgspec
 from rich.console import Console
 
-from hyfdca.display import results_table
+from hyfdca.cli.display import results_table
+from hyfdca.errors import StudyError
 from hyfdca.flare.brought import KEPT
 from hyfdca.flare.client import run_client
 from hyfdca.flare.display import StudyDisplay
@@ -18,11 +19,10 @@ from hyfdca.flare.notes import forget_over, is_over, without_model
 from hyfdca.flare.predicting import run_prediction_holder, run_prediction_server
 from hyfdca.flare.supervisor import Terms, run_server
 from hyfdca.kits.kit import ServerKit, read_client_kit, read_server_kit
-from hyfdca.runtimes.archive import Archive
-from hyfdca.runtimes.store import FolderStore
-from hyfdca.study_error import StudyError
-from hyfdca.study_identity import study_hash
-from hyfdca.study_plan import plan_of
+from hyfdca.runtime.archive import Archive
+from hyfdca.runtime.store import FolderStore
+from hyfdca.study.identity import study_hash
+from hyfdca.study.plan_of_file import plan_of
 
 How = Literal["first", "resume", "anew"]
 

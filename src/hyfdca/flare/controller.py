@@ -7,6 +7,7 @@ from typing import Any
 
 from nvflare.apis.impl.controller import Controller
 
+from hyfdca.errors import StudyError
 from hyfdca.flare.network import (
     AbortedError,
     Failure,
@@ -19,9 +20,8 @@ from hyfdca.flare.routes import close_side_ways
 from hyfdca.flare.surroundings import Surroundings, surroundings
 from hyfdca.flare.wire import CANNOT, TOPIC, to_answer, to_message
 from hyfdca.kits.kit import Kit, read_server_kit
-from hyfdca.protocol.server import Replies
-from hyfdca.runtimes.machine import keep_memory
-from hyfdca.study_error import StudyError
+from hyfdca.protocol.server_session import Replies
+from hyfdca.runtime.machine import keep_memory
 
 _HELLO_TIMEOUT = 2.0  # seconds
 _FINISH_TIMEOUT = 5.0

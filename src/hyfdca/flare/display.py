@@ -14,7 +14,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from hyfdca.display import Display, is_worth_a_line, readable_size, share_done
+from hyfdca.cli.display import Display, is_worth_a_line, readable_size, share_done
 from hyfdca.flare.status import Status, read_status
 
 _LOOK_EVERY = 0.5  # seconds

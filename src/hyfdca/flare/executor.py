@@ -15,6 +15,7 @@ from nvflare.apis.executor import Executor
 from nvflare.apis.fl_constant import ReturnCode
 from nvflare.apis.shareable import make_reply
 
+from hyfdca.errors import StudyError
 from hyfdca.flare.network import Request
 from hyfdca.flare.notes import Note, write_note
 from hyfdca.flare.routes import close_side_ways
@@ -27,10 +28,9 @@ from hyfdca.flare.wire import (
     to_request,
 )
 from hyfdca.kits.kit import Kit
-from hyfdca.member import RefusedError
 from hyfdca.protocol.codec import RemoteProtocolError
-from hyfdca.runtimes.machine import keep_memory
-from hyfdca.study_error import StudyError
+from hyfdca.runtime.machine import keep_memory
+from hyfdca.study.client import RefusedError
 
 _LOADING = "is loading its data"
 

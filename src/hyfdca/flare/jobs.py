@@ -6,15 +6,14 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from hyfdca.attendance import Attendance
-from hyfdca.consortium import Consortium
+from hyfdca.errors import StudyError
+from hyfdca.federation.secrets import workforce
 from hyfdca.flare.brought import KEPT, own_store
 from hyfdca.flare.log import Tell
 from hyfdca.flare.network import Network
 from hyfdca.flare.notes import forget_over, is_over, note_over, without_model
 from hyfdca.flare.status import write_progress
 from hyfdca.flare.watching import MemberWatch, ServerWatch
-from hyfdca.hosting import Host, Hosted
 from hyfdca.kits.kit import (
     OUT,
     ClientKit,
@@ -22,21 +21,22 @@ from hyfdca.kits.kit import (
     read_client_kit,
     read_server_kit,
 )
-from hyfdca.member import Member, RefusedError
-from hyfdca.model_file import ModelError, parse_model_file
-from hyfdca.outcome import Outcome, write_files
-from hyfdca.plan import Plan
+from hyfdca.model.file import ModelError, parse_model_file
 from hyfdca.protocol.codec import RemoteProtocolError
-from hyfdca.protocol.server import Ask, Replies
-from hyfdca.run import Run
-from hyfdca.runtimes.archive import Archive
-from hyfdca.runtimes.driver import Driver
-from hyfdca.runtimes.store import FolderStore, StoreError
-from hyfdca.secrecy import workforce
-from hyfdca.study_error import StudyError
-from hyfdca.study_identity import make_roster, study_hash
-from hyfdca.study_plan import plan_of
-from hyfdca.study_tables import table_of
+from hyfdca.protocol.server_session import Ask, Replies
+from hyfdca.runtime.archive import Archive
+from hyfdca.runtime.driver import Driver
+from hyfdca.runtime.store import FolderStore, StoreError
+from hyfdca.study.client import Member, RefusedError
+from hyfdca.study.consortium import Consortium
+from hyfdca.study.identity import make_roster, study_hash
+from hyfdca.study.outcome import Outcome, write_files
+from hyfdca.study.plan import Plan
+from hyfdca.study.plan_of_file import plan_of
+from hyfdca.study.presence import Attendance
+from hyfdca.study.resume import Host, Hosted
+from hyfdca.study.run import Run
+from hyfdca.study.tables import table_of
 
 MODEL, RESULT = "model.json", "result.json"
 

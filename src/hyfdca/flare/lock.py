@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from hyfdca.errors import StudyError
 from hyfdca.kits.kit import Kit
-from hyfdca.study_error import StudyError
 
 
 @contextmanager

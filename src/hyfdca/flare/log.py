@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
+from hyfdca.errors import StudyError
 from hyfdca.kits.kit import Kit
-from hyfdca.study_error import StudyError
 
 Tell = Callable[[str], None]
 

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
+from hyfdca.files import OWNER_ONLY, write_whole
 from hyfdca.kits.kit import Kit
-from hyfdca.whole_files import OWNER_ONLY, write_whole
 
 State = Literal["joined", "finished", "paused", "refused", "failed"]
 

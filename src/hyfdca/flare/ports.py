@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-from hyfdca.study_error import StudyError
+from hyfdca.errors import StudyError
 
 
 def free_port() -> int:

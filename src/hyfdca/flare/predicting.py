@@ -14,18 +14,23 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
+from hyfdca.errors import StudyError
 from hyfdca.flare.brought import own_side, read_plan
 from hyfdca.flare.client import run_client
 from hyfdca.flare.network import Network
 from hyfdca.flare.supervisor import Terms, run_server
 from hyfdca.kits.kit import Kit, read_client_kit, read_server_kit
-from hyfdca.prediction_convener import Answered, PredictionConvener
-from hyfdca.prediction_member import PredictionMember
+from hyfdca.prediction.client import PredictionMember
+from hyfdca.prediction.server import Answered, PredictionConvener
 from hyfdca.protocol.codec import RemoteProtocolError
-from hyfdca.protocol.server import Ask, BadReplyError, ClientsFailedError, Replies
-from hyfdca.runtimes.driver import Driver
-from hyfdca.runtimes.store import StoreError
-from hyfdca.study_error import StudyError
+from hyfdca.protocol.server_session import (
+    Ask,
+    BadReplyError,
+    ClientsFailedError,
+    Replies,
+)
+from hyfdca.runtime.driver import Driver
+from hyfdca.runtime.store import StoreError
 
 Tell = Callable[[str], None]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from hyfdca.whole_files import OWNER_ONLY, write_whole
+from hyfdca.files import OWNER_ONLY, write_whole
 
 _FILE, _PROGRESS = "status.json", "progress.json"
 

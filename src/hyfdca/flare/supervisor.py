@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from hyfdca.errors import StudyError
 from hyfdca.flare.admin import Admin, admin_session
 from hyfdca.flare.decisions import (
     Attempts,
@@ -40,7 +41,6 @@ from hyfdca.flare.processes import Parent, wait_for
 from hyfdca.flare.status import forget_status
 from hyfdca.flare.surroundings import STUDY, Surroundings
 from hyfdca.kits.kit import ServerKit, read_server_kit
-from hyfdca.study_error import StudyError
 
 T = TypeVar("T")
 

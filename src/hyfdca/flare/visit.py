@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 
+from hyfdca.errors import StudyError
 from hyfdca.flare.diagnosis import Trouble, client_is_up, client_trouble, last_error
 from hyfdca.flare.log import Tell
 from hyfdca.flare.notes import over_since
 from hyfdca.flare.status import status_time
 from hyfdca.kits.kit import Kit, Owner
-from hyfdca.study_error import StudyError
 
 _RECENT = 20_000  # characters of output in which the last error is looked for
 _ALONE = 10.0  # seconds without the server, after which who has the model may leave

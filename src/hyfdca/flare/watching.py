@@ -12,10 +12,10 @@ from typing import Any
 
 import msgspec
 
-from hyfdca.attendance import Attendance
 from hyfdca.flare.status import Status, write_status
-from hyfdca.member import News
-from hyfdca.plan import Plan
+from hyfdca.study.client import News
+from hyfdca.study.plan import Plan
+from hyfdca.study.presence import Attendance
 
 _GAPS_SHOWN = 20  # of which the trend is seen
 _SENTENCES_SHOWN = 50

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from hyfdca.crypto.identity import Identity
+from hyfdca.crypto.keys.identity import Identity
+from hyfdca.errors import StudyError
 from hyfdca.kits import tls
 from hyfdca.kits.authority import new_authority, write_authority
 from hyfdca.kits.enrolment import OwnKeys
@@ -20,8 +21,7 @@ from hyfdca.kits.provisioning import (
 )
 from hyfdca.kits.startup import require_nvflare
 from hyfdca.kits.writing import credentials_of, write_client_kit, write_server_kit
-from hyfdca.study import StudyFile, parse
-from hyfdca.study_error import StudyError
+from hyfdca.study.file import StudyFile, parse
 
 _CLIENT_HEADER = re.compile(rb"^[ \t]*\[\[[ \t]*clients[ \t]*\]\].*$", re.MULTILINE)
 

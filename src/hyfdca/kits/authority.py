@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from hyfdca.errors import StudyError
 from hyfdca.kits import tls
 from hyfdca.kits.folders import (
     draft_of,
@@ -22,7 +23,6 @@ from hyfdca.kits.folders import (
     write_secret,
 )
 from hyfdca.kits.startup import LOCALHOST, ORG, PROJECT
-from hyfdca.study_error import StudyError
 
 ROOT_KEY, ROOT_CERTIFICATE = "root.key", "root.pem"
 

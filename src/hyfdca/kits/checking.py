@@ -9,17 +9,17 @@ from pathlib import Path
 import numpy as np
 from cryptography import x509
 
+from hyfdca.data.labels import Task, encode_numbers
+from hyfdca.data.tables import Table
+from hyfdca.errors import StudyError
 from hyfdca.kits import tls
 from hyfdca.kits.kit import ClientKit, read_certificate, read_client_kit
 from hyfdca.kits.policy import is_strict_client
-from hyfdca.labels import Task, encode_numbers
-from hyfdca.protocol.alignment_checks import refusal
-from hyfdca.protocol.alignment_client import own_refusal
-from hyfdca.study_error import StudyError
-from hyfdca.study_identity import make_roster, study_fingerprint
-from hyfdca.study_plan import alignment_settings
-from hyfdca.study_tables import table_of
-from hyfdca.tables import Table
+from hyfdca.stages.alignment.checks import refusal
+from hyfdca.stages.alignment.client import own_refusal
+from hyfdca.study.identity import make_roster, study_fingerprint
+from hyfdca.study.plan_of_file import alignment_settings
+from hyfdca.study.tables import table_of
 
 _SOON = 30  # days
 

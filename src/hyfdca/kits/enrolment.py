@@ -14,9 +14,9 @@ from typing import Literal
 import msgspec
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from hyfdca.crypto.fields import pack_fields
-from hyfdca.crypto.identity import Identity, PublicIdentity
-from hyfdca.key_files import read_identity, write_identity
+from hyfdca.crypto.keys.encoding import pack_fields
+from hyfdca.crypto.keys.identity import Identity, PublicIdentity
+from hyfdca.errors import StudyError
 from hyfdca.kits import tls
 from hyfdca.kits.folders import (
     draft_of,
@@ -27,8 +27,8 @@ from hyfdca.kits.folders import (
     refuse_existing,
     write_secret,
 )
+from hyfdca.kits.key_files import read_identity, write_identity
 from hyfdca.kits.names import check_site_name
-from hyfdca.study_error import StudyError
 
 TLS_FILE = "tls.key"
 REQUEST_ENDING = ".request.json"

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Literal
 
-from hyfdca.key_files import read_identity, write_identity
+from hyfdca.errors import StudyError
 from hyfdca.kits import kit, tls
 from hyfdca.kits.folders import (
     draft_of,
@@ -16,13 +16,13 @@ from hyfdca.kits.folders import (
     refuse_existing,
 )
 from hyfdca.kits.installing import Installed
+from hyfdca.kits.key_files import read_identity, write_identity
 from hyfdca.kits.names import check_names
 from hyfdca.kits.policy import write_policy
 from hyfdca.kits.provisioning import read_study
 from hyfdca.kits.startup import require_nvflare
-from hyfdca.study import parse
-from hyfdca.study_error import StudyError
-from hyfdca.study_identity import study_fingerprint
+from hyfdca.study.file import parse
+from hyfdca.study.identity import study_fingerprint
 
 _MOST_BYTES = 1_000_000
 _REMEDY = "give a startup kit of NVFlare, with startup and local in it"

@@ -9,8 +9,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from hyfdca.study_error import StudyError
-from hyfdca.whole_files import OWNER_ONLY, write_new
+from hyfdca.errors import StudyError
+from hyfdca.files import OWNER_ONLY, write_new
 
 _OWNER_FOLDER = 0o700
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from hyfdca.errors import StudyError
 from hyfdca.kits import tls
 from hyfdca.kits.enrolment import OwnKeys, read_keys
 from hyfdca.kits.folders import draft_of, move_new, refuse_existing
@@ -14,9 +15,8 @@ from hyfdca.kits.kit import own_entry
 from hyfdca.kits.package import Package, read_package
 from hyfdca.kits.startup import require_nvflare
 from hyfdca.kits.writing import credentials_of, write_client_kit
-from hyfdca.study import parse
-from hyfdca.study_error import StudyError
-from hyfdca.study_identity import study_fingerprint
+from hyfdca.study.file import parse
+from hyfdca.study.identity import study_fingerprint
 
 
 @dataclass(frozen=True)

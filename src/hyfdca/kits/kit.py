@@ -9,14 +9,14 @@ from typing import Any, ClassVar, Literal
 import msgspec
 from cryptography import x509
 
-from hyfdca.crypto.identity import Identity, PublicIdentity
-from hyfdca.key_files import read_identity
+from hyfdca.crypto.keys.identity import Identity, PublicIdentity
+from hyfdca.errors import StudyError
 from hyfdca.kits import tls
 from hyfdca.kits.folders import read_limited
+from hyfdca.kits.key_files import read_identity
 from hyfdca.kits.names import check_names
-from hyfdca.study import Client, StudyFile, parse
-from hyfdca.study_error import StudyError
-from hyfdca.study_identity import public_identities
+from hyfdca.study.file import Client, StudyFile, parse
+from hyfdca.study.identity import public_identities
 
 STUDY, KEYS, FLARE, ADMIN = "study.toml", "keys", "flare", "admin"
 STATE, LOG, OUT = "state", "log", "out"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from hyfdca.study import StudyFile
-from hyfdca.study_error import StudyError
+from hyfdca.errors import StudyError
+from hyfdca.study.file import StudyFile
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _RESERVED = {"server", "all", "server_parent"}  # by NVFlare, in messages and jobs

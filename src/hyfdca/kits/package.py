@@ -9,11 +9,11 @@ from typing import Literal
 import msgspec
 from cryptography import x509
 
-from hyfdca.crypto.fields import pack_fields
+from hyfdca.crypto.keys.encoding import pack_fields
+from hyfdca.errors import StudyError
 from hyfdca.kits import tls
 from hyfdca.kits.authority import Authority
 from hyfdca.kits.folders import read_limited
-from hyfdca.study_error import StudyError
 
 PACKAGE_ENDING = ".package.json"
 

@@ -11,9 +11,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from hyfdca.errors import StudyError
+from hyfdca.files import OWNER_ONLY, write_whole
 from hyfdca.kits.kit import Side
-from hyfdca.study_error import StudyError
-from hyfdca.whole_files import OWNER_ONLY, write_whole
 
 # Jobs name classes; of these alone one is made. Not all of hyfdca: NVFlare calls
 # whatever it finds at a path, functions too, with arguments of the job.

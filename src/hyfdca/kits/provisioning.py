@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from hyfdca.errors import StudyError
 from hyfdca.kits import tls
 from hyfdca.kits.authority import (
     Authority,
@@ -22,9 +23,8 @@ from hyfdca.kits.names import check_names
 from hyfdca.kits.package import MOST_STUDY_BYTES, PACKAGE_ENDING, package_content
 from hyfdca.kits.startup import require_nvflare
 from hyfdca.kits.writing import write_server_kit
-from hyfdca.study import StudyFile, parse
-from hyfdca.study_error import StudyError
-from hyfdca.study_identity import make_roster, public_identities, study_fingerprint
+from hyfdca.study.file import StudyFile, parse
+from hyfdca.study.identity import make_roster, public_identities, study_fingerprint
 
 SERVER, CA = "server", "ca"
 

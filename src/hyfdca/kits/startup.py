@@ -13,9 +13,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
+from hyfdca.errors import StudyError
 from hyfdca.kits.folders import write_secret
-from hyfdca.study import Server
-from hyfdca.study_error import StudyError
+from hyfdca.study.file import Server
 
 # The same for all: who may do what follows from certificates and the study file.
 PROJECT, ORG = "hyfdca", "hyfdca"

@@ -11,8 +11,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.x509.oid import NameOID
 
-from hyfdca.crypto.fields import in_groups
-from hyfdca.study_error import StudyError
+from hyfdca.crypto.keys.encoding import in_groups
+from hyfdca.errors import StudyError
 
 _KEY_BITS = 3072
 _FEWEST_BITS, _MOST_BITS = 2048, 8192  # larger ones only cost time, somebody else's

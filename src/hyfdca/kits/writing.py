@@ -8,13 +8,13 @@ import msgspec
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from hyfdca.crypto.identity import Identity
-from hyfdca.key_files import write_identity
+from hyfdca.crypto.keys.identity import Identity
 from hyfdca.kits import kit, tls
 from hyfdca.kits.authority import Authority
+from hyfdca.kits.key_files import write_identity
 from hyfdca.kits.policy import write_policy
 from hyfdca.kits.startup import ADMIN, LOCALHOST, Credentials, write_startup
-from hyfdca.study import Server
+from hyfdca.study.file import Server
 
 
 def write_client_kit(

@@ -1,1 +1,1 @@
-"""Messages, their bytes, and who may say what when; never an algorithm."""
+"""Messages, their bytes, and the sessions that exchange them."""

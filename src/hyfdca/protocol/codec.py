@@ -15,7 +15,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from hyfdca.crypto.base import raw_bytes
+from hyfdca.crypto.schemes.base import raw_bytes
 from hyfdca.protocol.messages import Message
 
 _HEADER = struct.Struct("<8sQ")  # study token, number of the request

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import msgspec
 
-from hyfdca.state_values import value
+from hyfdca.protocol.checkpoint_values import value
 
 # Exponents beyond these stand for no real data and would overflow a float.
 NonNegative = Annotated[float, msgspec.Meta(ge=0.0, le=1e300)]  # and no NaN

@@ -1,0 +1,1 @@
+"""The dual bundle method, and L-BFGS on the same exchanges."""

@@ -1,0 +1,123 @@
+"""L-BFGS for smooth losses, on the exchanges of the bundle method.
+
+All points and gradients are combinations of slopes, so the server works on their
+coefficients: with w = 1/(λN) Σ β_s σ_s and σ_t the slope where w itself touches the
+loss, the gradient of P is λ/(λN) (Σ β_s σ_s - σ_t), and inner products come from the
+Gram matrix. In the sealed profile the server sees neither points nor gradients.
+
+The certificate is that of the newest plane, α = -l'(z): P - D = ||∇P||² / (2λ).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+
+from hyfdca.algorithms.bundle.buckets import Buckets, buckets_of
+from hyfdca.algorithms.bundle.collecting import PlaneCollection
+from hyfdca.algorithms.bundle.server import BundleServer
+from hyfdca.maths.losses import FloatArray
+from hyfdca.protocol.checkpoint_values import value
+
+PAIRS = 20  # of changes of point and gradient that a direction is made of
+_SHORTER = 2.0**-6  # after a direction along which nothing was gained
+
+
+@value
+@dataclass
+class Path:
+    """One output's points and gradients so far, as coefficients of slopes."""
+
+    points: list[FloatArray] = field(default_factory=list)
+    gradients: list[FloatArray] = field(default_factory=list)
+    reach: float = 1.0
+
+    def note(self, point: FloatArray, gradient: FloatArray) -> None:
+        """Remember a point and its gradient, and as many before as pairs need."""
+        self.points = [*self.points[-PAIRS:], point]
+        self.gradients = [*self.gradients[-PAIRS:], gradient]
+
+    def direction(self, gram: FloatArray) -> FloatArray:
+        """Return the two-loop recursion's direction (Nocedal and Wright, 7.4)."""
+        size = len(gram)
+        points = [np.pad(p, (0, size - len(p))) for p in self.points]
+        gradients = [np.pad(g, (0, size - len(g))) for g in self.gradients]
+        pairs = []
+        for j in range(len(points) - 1):
+            moved, turned = points[j + 1] - points[j], gradients[j + 1] - gradients[j]
+            curvature = float(moved @ gram @ turned)
+            if curvature > 0:
+                pairs.append((moved, turned, curvature))
+        direction = -gradients[-1]
+        shares = []
+        for moved, turned, curvature in reversed(pairs):
+            share = float(moved @ gram @ direction) / curvature
+            direction = direction - share * turned
+            shares.append(share)
+        if pairs:
+            _, turned, curvature = pairs[-1]
+            direction = direction * (curvature / float(turned @ gram @ turned))
+        for (moved, turned, curvature), share in zip(
+            pairs, reversed(shares), strict=True
+        ):
+            back = float(turned @ gram @ direction) / curvature
+            direction = direction + (share - back) * moved
+        return direction * self.reach
+
+
+@dataclass
+class LbfgsServer(BundleServer):
+    """The server's half; clients cannot tell it from the bundle method."""
+
+    kept: ClassVar[tuple[str, ...]] = ("_paths", "_points", "_directions")
+
+    def __post_init__(self) -> None:
+        """Start at w = 0, without any slope."""
+        super().__post_init__()
+        n_outputs = self.coordinator.problem.n_outputs
+        self._paths = [Path() for _ in range(n_outputs)]
+        self._points = np.zeros((1, n_outputs))  # β of the best point
+        self._directions = np.zeros((1, n_outputs))
+
+    @cached_property
+    def buckets(self) -> Buckets:
+        """All samples are in one bucket: there is one gradient."""
+        layout = self.coordinator.layout
+        return buckets_of(layout, np.zeros(layout.samples.n_items, np.int64))
+
+    def keeps_gram(self) -> bool:
+        """Return that it does: directions are made of inner products."""
+        return True
+
+    @cached_property
+    def planes(self) -> PlaneCollection:
+        """One plane at the best point is its gradient."""
+        return PlaneCollection(self.coordinator, self.buckets, self.model, (0.0,))
+
+    def choose_point(self) -> None:
+        """Take the bound of the newest plane; find a direction from its gradient."""
+        model = self.model
+        newest = np.zeros_like(model.weights)
+        newest[-1] = 1.0
+        model.weights = newest
+        self.note_bound()
+        self._points = np.pad(self._points, ((0, 1), (0, 0)))
+        self._directions = np.zeros_like(self._points)
+        for output, path in enumerate(self._paths):
+            # In units of λ: then the first direction is the plane's own best point.
+            gradient = self._points[:, output] - newest[:, output]
+            path.note(self._points[:, output], gradient)
+            self._directions[:, output] = path.direction(model.gram[:, :, output])
+        model.weights = self._points + self._directions
+
+    def go(self, steps: FloatArray) -> None:
+        """Go that far; where nothing was gained, forget and try a shorter way."""
+        self._points = self._points + steps * self._directions
+        for path, step in zip(self._paths, steps.tolist(), strict=True):
+            path.reach = 1.0 if step else path.reach * _SHORTER
+            if not step:
+                path.points, path.gradients = [], []
+        self.moved_by(steps)

@@ -1,0 +1,277 @@
+"""The inner programme of a dual bundle method: the best mixture of planes.
+
+A bundle method bounds convex functions, one a bucket, from below by planes. The dual
+of its master programme chooses how much of each plane to take::
+
+    max  offsets . b - |factor' b|^2 / 2    over b >= 0, sum of b in each bucket = 1
+
+Theory of operation. A primal-dual interior point method with Mehrotra's predictor and
+corrector keeps b and the slacks of the planes positive. Every step leaves the sums of b
+as they are: it is a step of all planes but one a bucket, the pivot, which takes what
+is left. So the multipliers of the sums never appear, and a step costs one Cholesky
+factor, of the size of the dimensions or of the planes, whichever are fewer.
+
+Most planes have no weight in the end. A large programme is therefore solved over few
+planes at a time, and the gradient tells which of the others would improve it.
+
+Reference: S. Mehrotra, SIAM Journal on Optimization 2 (1992) 575-601.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg.blas import dsyrk
+from scipy.linalg.lapack import dpotrf, dpotrs
+
+from hyfdca.holdings.axis import IntArray
+from hyfdca.maths.losses import FloatArray
+
+_LARGE = 250  # size of a Newton matrix from which solving over few planes pays
+_MAX_TRIPS = 20  # over few planes, before all are taken
+_NEWCOMERS = 2  # planes a bucket that a trip adds
+_SMALL_WEIGHT = 1e-3  # a plane with less is left out of the next trip
+_GRAM_PREFERENCE = 1.5  # planes a dimension up to which a Gram matrix is cheaper
+
+_MAX_STEPS = 80
+_PATIENCE = 8  # steps without a smaller gap: rounding allows no more
+_FIRST_SLACK = 0.1  # of the mean distance from the highest plane
+_TO_THE_BOUNDARY = 0.99
+_NOISE = 8.0 * float(np.finfo(np.float64).eps)  # of a Gram matrix, a plane
+
+Newton = Callable[[FloatArray], FloatArray]
+
+
+@dataclass(frozen=True)
+class _Programme:
+    """Planes in any order; ``slopes`` by row, or their products where ``is_gram``."""
+
+    offsets: FloatArray
+    buckets: IntArray
+    slopes: FloatArray
+    is_gram: bool
+
+    def gradient(self, weights: FloatArray) -> FloatArray:
+        """Return how fast the value grows with the weight of each plane."""
+        mixture = weights if self.is_gram else weights @ self.slopes
+        return self.offsets - self.slopes @ mixture
+
+    def over(self, planes: IntArray) -> _Programme:
+        """Return the programme of some planes, in the cheaper form."""
+        slopes, is_gram = self.slopes[planes], self.is_gram
+        if is_gram:
+            slopes = slopes[:, planes]
+        elif len(planes) < _GRAM_PREFERENCE * slopes.shape[1]:
+            slopes, is_gram = slopes @ slopes.T, True
+        return _Programme(self.offsets[planes], self.buckets[planes], slopes, is_gram)
+
+    @cached_property
+    def starts(self) -> IntArray:
+        """The first plane of each bucket, where planes are sorted by bucket."""
+        return np.searchsorted(self.buckets, np.arange(self.buckets[-1] + 1))
+
+    def pivots(self, mobility: FloatArray) -> IntArray:
+        """Return the most mobile plane of each bucket, where they are sorted.
+
+        Differences to another plane would have errors of the size of its mobility.
+        """
+        ends = np.append(self.starts[1:], len(mobility)) - 1
+        most_mobile: IntArray = np.lexsort((mobility, self.buckets))[ends]
+        return most_mobile
+
+
+def solve_master(
+    offsets: FloatArray,
+    buckets: IntArray,
+    tolerance: float,
+    *,
+    factor: FloatArray | None = None,
+    gram: FloatArray | None = None,
+    start: FloatArray | None = None,
+) -> FloatArray:
+    """Return the weights of the planes in the best mixture.
+
+    Parameters
+    ----------
+    offsets : array (n_planes,)
+    buckets : int array (n_planes,)
+        The bucket of each plane, from 0; every bucket has a plane.
+    tolerance : float
+        How far from the optimal value the weights may be. Where rounding does not
+        allow it (often 1e-9 of the largest product of slopes), the best are returned.
+    factor : array (n_planes, n_dimensions), optional
+        The slopes of the planes.
+    gram : array (n_planes, n_planes), optional
+        ``factor @ factor.T``: cheaper where there are more dimensions than planes.
+        Exactly one of the two is given.
+    start : array (n_planes,), optional
+        The weights of the last solve, zero for new planes: saves time alone.
+
+    Returns
+    -------
+    weights : array (n_planes,)
+        Not negative, with sum one in each bucket.
+    """
+    slopes = factor if gram is None else gram
+    if slopes is None or (factor is not None and gram is not None):
+        raise ValueError("a master programme has either a factor or a Gram matrix")
+    programme = _Programme(offsets, buckets, slopes, gram is not None)
+    if min(slopes.shape) > _LARGE:
+        weights = np.zeros(len(offsets)) if start is None else start
+        found = _solve_by_few(programme, weights, tolerance)
+        if found is not None:
+            return found
+    return _solve_over(programme, np.arange(len(offsets)), tolerance)
+
+
+def _solve_by_few(
+    programme: _Programme, weights: FloatArray, tolerance: float
+) -> FloatArray | None:
+    """Solve over few planes at a time; None where that does not get there."""
+    gradient = programme.gradient(weights)
+    last: NDArray[np.bool_] | None = None
+    for trip in range(_MAX_TRIPS):
+        # Later ever less is left out, or a plane of little weight may come and go.
+        kept = weights > _SMALL_WEIGHT * 0.25 ** max(trip - 5, 0)
+        kept[_newcomers(programme.buckets, gradient, kept)] = True
+        if kept.mean() > 0.5:
+            return None
+        if last is not None and np.array_equal(kept, last):
+            continue
+        last = kept
+        # Half of the tolerance is for the planes left out.
+        weights = _solve_over(programme, np.flatnonzero(kept), 0.5 * tolerance)
+        gradient = programme.gradient(weights)
+        if weights @ (_highest(programme.buckets, gradient) - gradient) <= tolerance:
+            return weights
+    return None
+
+
+def _newcomers(
+    buckets: IntArray, gradient: FloatArray, kept: NDArray[np.bool_]
+) -> IntArray:
+    """Return the best planes of each bucket that are better than those kept."""
+    price = _highest(buckets, np.where(kept, gradient, -np.inf))
+    better = np.flatnonzero(gradient > price)
+    better = better[np.lexsort((-gradient[better], buckets[better]))]
+    of_bucket = buckets[better]
+    rank = np.arange(len(better)) - np.searchsorted(of_bucket, of_bucket)
+    return better[rank < _NEWCOMERS]
+
+
+def _highest(buckets: IntArray, values: FloatArray) -> FloatArray:
+    """Return for each plane the highest value of its bucket."""
+    highest = np.full(int(buckets.max()) + 1, -np.inf)
+    np.maximum.at(highest, buckets, values)
+    return highest[buckets]
+
+
+def _solve_over(whole: _Programme, planes: IntArray, tolerance: float) -> FloatArray:
+    """Return the weights of all planes when those not named have none."""
+    planes = planes[np.argsort(whole.buckets[planes], kind="stable")]
+    weights = np.zeros(len(whole.offsets))
+    with np.errstate(all="ignore"):  # a step that is not finite ends the solve
+        weights[planes] = _interior_point(whole.over(planes), tolerance)
+    return weights
+
+
+def _interior_point(programme: _Programme, tolerance: float) -> FloatArray:
+    """Solve a programme whose planes are sorted by bucket."""
+    buckets, starts = programme.buckets, programme.starts
+    newton_of = _gram_newton if programme.is_gram else _factor_newton
+    weights = best = 1.0 / np.bincount(buckets)[buckets]
+    slacks: FloatArray | None = None
+    best_gap, best_step = np.inf, 0
+    for step in range(_MAX_STEPS):
+        weights = weights / np.add.reduceat(weights, starts)[buckets]
+        gradient = programme.gradient(weights)
+        distance = np.maximum.reduceat(gradient, starts)[buckets] - gradient
+        gap = float(weights @ distance)
+        if gap < best_gap:
+            best, best_gap, best_step = weights, gap, step
+        if not gap > max(tolerance, 0.0) or step > best_step + _PATIENCE:
+            break
+        if slacks is None:
+            slacks = distance + _FIRST_SLACK * distance.mean()
+        newton = newton_of(programme, weights / slacks)
+        weights, slacks = _advance(weights, slacks, gradient, newton)
+    return best
+
+
+def _advance(
+    weights: FloatArray, slacks: FloatArray, gradient: FloatArray, newton: Newton
+) -> tuple[FloatArray, FloatArray]:
+    """Return weights and slacks after one step: predictor, then corrector."""
+    product = float(weights @ slacks)
+    change = newton(gradient)
+    slack_change = -slacks - slacks / weights * change
+    predicted = weights + _length(weights, change, 1.0) * change
+    slacks_there = slacks + _length(slacks, slack_change, 1.0) * slack_change
+    target = product / len(weights) * (predicted @ slacks_there / product) ** 3
+    centring = (target - change * slack_change) / weights
+    change = newton(gradient + centring)
+    slack_change = centring - slacks - slacks / weights * change
+    return (
+        weights + _length(weights, change, _TO_THE_BOUNDARY) * change,
+        slacks + _length(slacks, slack_change, _TO_THE_BOUNDARY) * slack_change,
+    )
+
+
+def _length(values: FloatArray, change: FloatArray, share: float) -> float:
+    """Return the step, at most one, that goes a share of the way to zero."""
+    speed = float(np.max(-change / values))
+    return 1.0 if speed <= share else share / speed
+
+
+def _factor_newton(programme: _Programme, mobility: FloatArray) -> Newton:
+    """Solve with a matrix of the dimensions: I + slopes' mobility slopes, centred."""
+    buckets, starts, factor = programme.buckets, programme.starts, programme.slopes
+    pivots = programme.pivots(mobility)
+    share = mobility / np.add.reduceat(mobility, starts)[buckets]
+    root = np.sqrt(mobility)
+    centred = factor - factor[pivots][buckets]
+    centred -= np.add.reduceat(share[:, None] * centred, starts, axis=0)[buckets]
+    centred *= root[:, None]
+    lower = _cholesky(dsyrk(1.0, centred.T, lower=1), 1.0)
+
+    def solve(force: FloatArray) -> FloatArray:
+        force = force - force[pivots][buckets]
+        force = root * (force - np.add.reduceat(share * force, starts)[buckets])
+        slope, _ = dpotrs(lower, force @ centred, lower=1)
+        change: FloatArray = root * (force - centred @ slope)
+        change[pivots] = 0.0
+        change[pivots] = -np.add.reduceat(change, starts)
+        return change
+
+    return solve
+
+
+def _gram_newton(programme: _Programme, mobility: FloatArray) -> Newton:
+    """Solve with a matrix of the planes, each taken as its difference to the pivot."""
+    gram, pivots = programme.slopes.copy(), programme.pivots(mobility)
+    noise = len(gram) * _NOISE * np.max(np.diag(gram))
+    gram.flat[:: len(gram) + 1] += 1.0 / mobility + noise
+    others = np.delete(np.arange(len(gram)), pivots)
+    rivals = pivots[programme.buckets[others]]
+    gram = gram[others] - gram[rivals]
+    gram = gram.take(others, axis=1) - gram.take(rivals, axis=1)
+    lower = _cholesky(gram.T, 0.0)
+
+    def solve(force: FloatArray) -> FloatArray:
+        change = np.zeros(len(force))
+        change[others], _ = dpotrs(lower, force[others] - force[rivals], lower=1)
+        change[pivots] = -np.add.reduceat(change, programme.starts)
+        return change
+
+    return solve
+
+
+def _cholesky(matrix: FloatArray, diagonal: float) -> FloatArray:
+    """Return the lower factor of matrix + diagonal I, NaN where there is none."""
+    matrix.flat[:: len(matrix) + 1] += diagonal
+    lower, info = dpotrf(matrix, lower=1, overwrite_a=1, clean=0)
+    return lower if info == 0 else np.full_like(matrix, np.nan)

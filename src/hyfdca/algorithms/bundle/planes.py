@@ -1,0 +1,287 @@
+"""Cutting planes: their slopes, and the server's model of the loss made of them.
+
+For any dual vector α all holders agree on, l_i(z) >= -α_i z - l_i*(-α_i) for every
+sample. Summed over a bucket that is a plane below the bucket's loss: its slope comes
+from σ = Σ α_i x_i, its offset is -1/N Σ l_i*(-α_i). With plane weights b that add up
+to 1 in each bucket,
+
+    D(b) = Σ b_s c_s - λ/2 ||w(b)||²,    w(b) = 1/(λN) Σ b_s σ_s,
+
+is a lower bound on the optimum, and the largest of them is a small programme.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hyfdca.algorithms.bundle.plane_qp import solve_master
+from hyfdca.federation.problem import SLACK
+from hyfdca.holdings.axis import BoolArray, IntArray
+from hyfdca.maths.kernels import add_weighted
+from hyfdca.maths.losses import FloatArray
+from hyfdca.protocol.checkpoint import Kept
+
+_NO_WEIGHT = 1e-4  # an interior point leaves some weight everywhere
+_MAX_AGE = 8  # solves that a plane may go without weight
+
+Array3 = NDArray[np.float64]  # planes by features (or planes) by outputs
+
+
+class Slopes(Kept):
+    """The slopes σ of numbered planes on some features, in the order of arrival.
+
+    Kept as they came, an array a delivery: some studies have a million features.
+    """
+
+    kept: ClassVar[tuple[str, ...]] = ("_parts", "_numbers")
+
+    def __init__(self, n_features: int, n_outputs: int) -> None:
+        self._empty = np.zeros((n_features, n_outputs))
+        self._parts: list[Array3] = []
+        self._numbers: list[IntArray] = []
+
+    @property
+    def numbers(self) -> IntArray:
+        """The numbers of the planes, ascending."""
+        return np.concatenate([*self._numbers, np.empty(0, np.int64)])
+
+    def append(self, first: int, slopes: Array3) -> None:
+        """Add planes with numbers from ``first``; slopes are (planes, features, C)."""
+        self._parts.append(slopes)
+        self._numbers.append(np.arange(first, first + len(slopes)))
+
+    def keep(self, numbers: IntArray) -> None:
+        """Forget all planes but these."""
+        kept = [np.isin(own, numbers) for own in self._numbers]
+        zipped = list(zip(self._parts, self._numbers, kept, strict=True))
+        self._parts = [p if k.all() else p[k] for p, _, k in zipped if k.any()]
+        self._numbers = [n[k] for _, n, k in zipped if k.any()]
+
+    def combine(self, plane_weights: FloatArray) -> FloatArray:
+        """Return Σ_s b_s σ_s, (features, outputs); one addition a plane, in order."""
+        total = np.zeros_like(self._empty)
+        first = 0
+        for part in self._parts:
+            add_weighted(part, plane_weights[first : first + len(part)], total)
+            first += len(part)
+        return total
+
+    def products(self, n_new: int, counted: BoolArray | slice) -> Array3:
+        """Return σ·σ' of the newest planes with all, over some of the features."""
+        newest = self.matrix(n_new)[:, counted]
+        columns = [
+            [
+                newest[:, :, c] @ part[:, counted, c].T
+                for c in range(self._empty.shape[1])
+            ]
+            for part in self._parts
+        ]
+        return np.concatenate([np.stack(c, axis=-1) for c in columns], axis=1)
+
+    def matrix(self, n_newest: int | None = None) -> Array3:
+        """Return the slopes of all planes, or of the newest, as one array."""
+        if n_newest is not None and len(self._parts[-1]) == n_newest:
+            return self._parts[-1]
+        whole = np.concatenate(self._parts)
+        return whole if n_newest is None else whole[len(whole) - n_newest :]
+
+
+@dataclass(frozen=True)
+class Told:
+    """Gram entries of new planes with all sloped ones, old first, as told by holders.
+
+    An entry may be off by ``error`` in units of the older plane's length; of two new
+    planes, in units of ``unit``.
+    """
+
+    gram: Array3
+    error: float = 0.0
+    unit: float = 0.0
+
+
+@dataclass
+class CuttingModel(Kept):
+    """What the server knows of the planes, and the programme it solves.
+
+    Parameters
+    ----------
+    scale : float
+        λN² of the study: Gram entries are σ·σ' / (λN²).
+    slopes : Slopes or None
+        In the open profile; without them ``gram`` has to be told by holders.
+    max_planes : int
+        Planes kept a bucket; beyond it the lightest are forgotten.
+    """
+
+    kept: ClassVar[tuple[str, ...]] = (
+        "slopes",
+        "numbers",
+        "next_number",
+        "buckets",
+        "ages",
+        "errors",
+        "units",
+        "longest_new",
+        "coarsest_step",
+        "offsets",
+        "gram",
+        "weights",
+    )
+
+    n_buckets: int
+    n_outputs: int
+    scale: float
+    slopes: Slopes | None
+    keeps_gram: bool
+    max_planes: int = 128
+    numbers: IntArray = field(init=False)
+    buckets: IntArray = field(init=False)
+    ages: FloatArray = field(init=False)
+    errors: FloatArray = field(init=False)  # of Gram entries, in units of
+    units: FloatArray = field(init=False)  # the other plane's length, or more
+    offsets: FloatArray = field(init=False)
+    gram: Array3 = field(init=False)
+    weights: FloatArray = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Start with the planes of α = 0, which cost nothing: l >= 0."""
+        n = self.n_buckets
+        self.numbers = np.arange(n)
+        self.next_number = n
+        self.buckets = np.arange(n)
+        self.ages = np.zeros(n)
+        self.errors, self.units = np.zeros(n), np.zeros(n)
+        self.longest_new = 0.0
+        self.coarsest_step = 0.0
+        self.offsets = np.zeros((n, self.n_outputs))
+        self.weights = np.ones((n, self.n_outputs))
+        self.gram = np.zeros((n, n, self.n_outputs)) if self.keeps_gram else _NONE
+
+    @property
+    def sloped(self) -> IntArray:
+        """The numbers of all planes but those of α = 0, as clients know them."""
+        return self.numbers[self.n_buckets :]
+
+    def add(
+        self,
+        buckets: IntArray,
+        offsets: FloatArray,
+        told: Told | None,
+    ) -> None:
+        """Add planes, with their Gram entries where these are kept."""
+        n_new, n_old = len(buckets), len(self.numbers)
+        new = np.arange(self.next_number, self.next_number + n_new)
+        self.numbers = np.append(self.numbers, new)
+        self.next_number += n_new
+        self.buckets = np.append(self.buckets, buckets)
+        self.ages = np.append(self.ages, np.zeros(n_new))
+        self.offsets = np.concatenate([self.offsets, offsets])
+        self.weights = np.concatenate([self.weights, np.zeros((n_new, self.n_outputs))])
+        if told is None:
+            return
+        gram = told.gram
+        self.errors = np.append(self.errors, np.full(n_new, told.error))
+        own = np.einsum("nnc->nc", gram[:, n_old - self.n_buckets :]).max(axis=1)
+        lengths = np.maximum(np.sqrt(np.maximum(own, 0.0)), told.unit)
+        self.longest_new = math.sqrt(max(float(own.max()), 0.0))
+        self.units = np.append(self.units, lengths)
+        size = n_old + n_new
+        larger = np.zeros((size, size, self.n_outputs))
+        larger[:n_old, :n_old] = self.gram
+        larger[n_old:, self.n_buckets :] = gram
+        larger[self.n_buckets :, n_old:] = gram.transpose(1, 0, 2)
+        self.gram = larger
+
+    def solve(self, tolerances: FloatArray, age: float = 1.0) -> None:
+        """Find plane weights within a tolerance (by output) of the best.
+
+        Planes without weight get older by ``age``, 1 where every bucket has new ones.
+        """
+        for output, tolerance in enumerate(tolerances.tolist()):
+            self.weights[:, output] = solve_master(
+                self.offsets[:, output],
+                self.buckets,
+                tolerance,
+                **self._quadratic(output),
+                start=self.weights[:, output],
+            )
+        heaviest = self.weights.max(axis=1)
+        self.ages = np.where(heaviest > _NO_WEIGHT, 0.0, self.ages + age)
+
+    def _quadratic(self, output: int) -> dict[str, FloatArray]:
+        if self.keeps_gram:
+            return {"gram": self.gram[:, :, output]}
+        assert self.slopes is not None  # noqa: S101  # for the type checker
+        slopes = self.slopes.matrix()[:, :, output]
+        zero = np.zeros((self.n_buckets, slopes.shape[1]))
+        return {"factor": np.concatenate([zero, slopes]) / math.sqrt(self.scale)}
+
+    def forget(self) -> None:
+        """Drop planes without weight for long, and the lightest of full buckets."""
+        kept = (self.ages <= _MAX_AGE) | (np.arange(len(self.ages)) < self.n_buckets)
+        heaviest = self.weights.max(axis=1)
+        crowded = np.bincount(self.buckets[kept], minlength=self.n_buckets)
+        for bucket in np.flatnonzero(crowded > self.max_planes).tolist():
+            inside = np.flatnonzero(kept & (self.buckets == bucket))[1:]
+            order = np.lexsort((-self.ages[inside], heaviest[inside]))
+            kept[inside[order[: crowded[bucket] - self.max_planes]]] = False
+        self._keep(kept)
+
+    def _keep(self, kept: BoolArray) -> None:
+        for name in ("numbers", "buckets", "ages", "offsets", "weights"):
+            setattr(self, name, getattr(self, name)[kept])
+        if self.keeps_gram:
+            self.gram = self.gram[kept][:, kept]
+            self.errors, self.units = self.errors[kept], self.units[kept]
+        if self.slopes is not None:
+            self.slopes.keep(self.sloped)
+
+    def squared_norms(self) -> FloatArray:
+        """Return λ ||w||² of each output from the Gram matrix, rounded up."""
+        b = self.weights
+        squares = np.einsum("sc,spc,pc->c", b, self.gram, b, optimize=True)
+        # An entry was told in units of one plane's length with the other's error.
+        errors = 2 * (self.errors @ np.abs(b)) * (self.units @ np.abs(b))
+        return np.asarray(squares + errors)
+
+    @property
+    def lengths(self) -> FloatArray:
+        """The lengths of the sloped planes, in units of √(λN²); never zero."""
+        own = np.einsum("ssc->sc", self.gram).max(axis=1)[self.n_buckets :]
+        return np.where(own > 0, np.sqrt(np.maximum(own, 0.0)), 1.0)
+
+    def note_step(self, fraction_bits: int) -> None:
+        """Note the grid of a slope, for the bound."""
+        self.coarsest_step = max(self.coarsest_step, math.ldexp(1.0, -fraction_bits))
+
+    def remember(self, new: Array3) -> Told | None:
+        """Keep the slopes of planes to be added; return their Gram entries if kept."""
+        assert self.slopes is not None  # noqa: S101  # the open profile shows them
+        self.slopes.append(self.next_number, new)
+        if not self.keeps_gram:
+            return None
+        return Told(self.slopes.products(len(new), slice(None)) / self.scale)
+
+    def bound(self, squared_norms: FloatArray, norm_error: float) -> FloatArray:
+        """Return D(b) of each output, rounded down.
+
+        Parameters
+        ----------
+        squared_norms : array
+            λ ||w||² of each output.
+        norm_error : float
+            How much longer √λ w may be for the rounding of slopes.
+        """
+        lengths = np.sqrt(np.maximum(squared_norms, 0.0)) + norm_error
+        linear = (self.weights * self.offsets).sum(axis=0)
+        size = np.abs(self.weights * self.offsets).sum(axis=0) + lengths**2
+        bounds: FloatArray = linear - lengths**2 / 2 - SLACK * size
+        return bounds
+
+
+_NONE = np.empty((0, 0, 0))

@@ -1,0 +1,375 @@
+"""The dual bundle method: certified training in tens of rounds (docs/acceleration.md).
+
+A round collects cutting planes at the last points, solves for the point that is best
+by all planes so far, and goes towards it as far as P falls (Franc and Sonnenburg's
+line search). The planes bound the optimum from below, the search measures P: the
+certificate is free. No dual travels but to holders without labels.
+
+| phase       | down                                | up                           |
+|-------------|-------------------------------------|------------------------------|
+| buckets     | the bucket of each sample held      | -                            |
+| planes, ... | the last step                       | new planes (collecting.py)   |
+| trial       | weights, or weights of planes       | partial margins, sealed      |
+| search      | margins of the samples held, sealed | P along the way, sealed      |
+| open search | grand totals, to one client         | P along the way, open        |
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from numbers import Integral
+from typing import Any, ClassVar
+
+import numpy as np
+
+from hyfdca.algorithms.bundle import messages as b
+from hyfdca.algorithms.bundle.buckets import (
+    Buckets,
+    buckets_of,
+    open_groups,
+    sealed_groups,
+)
+from hyfdca.algorithms.bundle.collecting import PlaneCollection
+from hyfdca.algorithms.bundle.planes import CuttingModel, Slopes
+from hyfdca.federation.evaluation import Certificate, release
+from hyfdca.federation.server import Coordinator
+from hyfdca.maths.losses import FloatArray
+from hyfdca.protocol import messages as m
+from hyfdca.protocol.checkpoint import Kept
+from hyfdca.protocol.codec import (
+    pack_indices,
+    pack_reals,
+)
+from hyfdca.protocol.server_session import Conversation, until_pause
+
+# Where between the best point (0) and the trial point (1) new planes touch the loss.
+PLACES = (0.0, 0.1, 0.3, 1.0)
+
+# On wide data vertices are poor: rows share few features, and each has its own dual to
+# find. There half of the planes are coordinate steps from the present duals.
+WIDE_PLACES = (1.0, 0.1)
+WIDE_CANDIDATES = (b.Candidate(0.2, 2.0), b.Candidate(0.5, 5.0))
+
+# Steps from the best point; beyond the trial point, since w often falls short.
+TRIAL_STEPS = np.concatenate(
+    [[0.0], 2.0 ** np.arange(-7, -1), [0.375, 0.5, 0.75, 1.0, 1.4, 2.0]]
+)
+
+# The programme is solved to this share of the gap. Stopped early, an interior point is
+# more central, which saves rounds. But candidates need to know the present duals well,
+# a large programme is faster where few planes have weight, and where duals have no
+# bound a point that is far off leaves planes too steep to compute with.
+_INNER, _SHARP_INNER = 0.1, 0.01
+_MANY_BUCKETS = 100
+_GAIN, _SHARPEST = 0.9, 1e-8
+_FACTOR_PLANES = 16  # planes a bucket from which on slopes beat their Gram matrix
+_MEMORY = 400_000_000  # numbers: of all slopes kept, 3.2 GB
+
+
+@dataclass(frozen=True)
+class BundleSettings:
+    """How finely samples are put in buckets; see ``buckets.py``.
+
+    Parameters
+    ----------
+    min_contributors : int
+        Sealed profile: clients that add up to a slope which a holder sees.
+    sub_groups : int
+        Open profile: parts of an owner group, each with a plane of its own.
+    min_group_size : int
+        Open profile: samples in such a part at least.
+    max_buckets : int
+        Neighbouring groups are put together until there are no more. More than 125
+        save few rounds and make the server's programme slow.
+    """
+
+    min_contributors: int = 3
+    sub_groups: int = 1
+    min_group_size: int = 20
+    max_buckets: int = 125
+
+    def __post_init__(self) -> None:
+        """Refuse what no bucket could be made with."""
+        for own in fields(self):
+            value: Any = getattr(self, own.name)
+            is_count = isinstance(value, Integral) and not isinstance(value, bool)
+            if not is_count or value < 1:
+                raise ValueError(
+                    f"{own.name} must be a whole number from 1, got {value!r}."
+                )
+
+
+def bundle_settings(given: Mapping[str, Any]) -> BundleSettings:
+    """Return the settings by name, as estimators and studies give them."""
+    if not isinstance(given, Mapping):
+        raise ValueError(f"bundle_settings must be a mapping, got {given!r}.")
+    known = {own.name for own in fields(BundleSettings)}
+    unknown = sorted(str(name) for name in set(given) - known)
+    if unknown:
+        raise ValueError(
+            f"bundle_settings has no {', '.join(unknown)}; it takes "
+            f"{', '.join(sorted(known))}."
+        )
+    return BundleSettings(**given)
+
+
+@dataclass
+class BundleServer(Kept):
+    """The server's half."""
+
+    kept: ClassVar[tuple[str, ...]] = (
+        "coordinator",
+        "round_number",
+        "model",
+        "primals",
+        "bounds",
+        "_move",
+        "_n_measured",
+        "_last_gap",
+        "_sharpness",
+    )
+    passing: ClassVar[tuple[str, ...]] = ("_steps",)
+
+    coordinator: Coordinator
+    settings: BundleSettings = field(default_factory=BundleSettings)
+    round_number: int = 0
+
+    def __post_init__(self) -> None:
+        """Start at w = 0, which nobody has measured yet."""
+        layout = self.coordinator.layout
+        self.is_wide = layout.is_wide
+        n_outputs = self.coordinator.problem.n_outputs
+        self.primals = np.full(n_outputs, np.inf)
+        self.bounds = np.zeros(n_outputs)
+        self._move = b.Move(0, [0.0] * n_outputs)
+        self._steps: Conversation[None] | None = None
+        self._n_measured = 0
+        self._last_gap, self._sharpness = np.inf, 1.0
+
+    @property
+    def is_between_steps(self) -> bool:
+        """Whether no step is suspended, waiting for absent clients."""
+        return self._steps is None
+
+    def put_back(self, values: Mapping[str, Any]) -> None:
+        """Take a state; a step that was begun in another is dropped."""
+        super().put_back(values)
+        self._steps = None
+
+    @cached_property
+    def buckets(self) -> Buckets:
+        """Who is in which bucket."""
+        layout, settings = self.coordinator.layout, self.settings
+        if self.coordinator.problem.profile == "sealed":
+            groups = sealed_groups(layout, settings.min_contributors)
+        else:
+            groups = open_groups(layout, settings.sub_groups, settings.min_group_size)
+        most = self._affordable(_FACTOR_PLANES, settings.max_buckets)
+        return buckets_of(layout, groups, most)
+
+    @cached_property
+    def model(self) -> CuttingModel:
+        """The planes so far."""
+        problem, n_buckets = self.coordinator.problem, self.buckets.n_buckets
+        n_features = self.coordinator.layout.features.n_items
+        is_open = problem.profile == "open"
+        return CuttingModel(
+            n_buckets,
+            problem.n_outputs,
+            problem.l2_scale * problem.n_samples,
+            Slopes(n_features, problem.n_outputs) if is_open else None,
+            keeps_gram=self.keeps_gram(),
+            max_planes=self._affordable(n_buckets, 128),
+        )
+
+    def keeps_gram(self) -> bool:
+        """Return whether the Gram matrix is needed, or smaller than the slopes."""
+        n_features = self.coordinator.layout.features.n_items
+        is_wider = n_features > _FACTOR_PLANES * self.buckets.n_buckets
+        return self.coordinator.problem.profile == "sealed" or is_wider
+
+    def _affordable(self, n_others: int, most: int) -> int:
+        """Return how many planes, or buckets, fit in memory beside so many others."""
+        n_features = self.coordinator.layout.features.n_items
+        size = n_others * n_features * self.coordinator.problem.n_outputs
+        return min(max(_MEMORY // max(size, 1), _FACTOR_PLANES), most)
+
+    @cached_property
+    def planes(self) -> PlaneCollection:
+        """How new planes are had."""
+        places, candidates = (
+            (WIDE_PLACES, WIDE_CANDIDATES) if self.is_wide else (PLACES, ())
+        )
+        return PlaneCollection(
+            self.coordinator, self.buckets, self.model, places, candidates
+        )
+
+    def set_up(self) -> Conversation[None]:
+        """Choose grids and buckets, and measure P at w = 0."""
+        coordinator = self.coordinator
+        yield from coordinator.set_up()
+        samples = coordinator.layout.samples
+        notices = {
+            client: b.BucketsNotice(
+                pack_indices(self.buckets.of_client[client]),
+                pack_indices(self.buckets.local(samples, client)),
+            )
+            for client in coordinator.everyone
+        }
+        yield from coordinator.session.tell("buckets", notices)
+        nowhere: dict[int, m.Sums] = {c: [] for c in coordinator.everyone}
+        self.primals = (yield from self._primals_along(nowhere, np.zeros(1)))[0]
+
+    def round(self, participants: Sequence[int]) -> Conversation[None]:
+        """Take part of a step, or all of it where nobody is missing.
+
+        Each exchange of a step waits until every client was present once.
+        """
+        self.round_number += 1
+        with self.coordinator.session.among(participants):
+            yield from self._go_on()
+
+    def _go_on(self) -> Conversation[None]:
+        """Carry a step on as far as those present can."""
+        self._steps = self._steps or self.step()
+        if (yield from until_pause(self._steps)):
+            self._steps = None
+
+    def step(self) -> Conversation[None]:
+        """Add planes, solve for a new point, go towards it."""
+        yield from self.planes.collect(self._move)
+        self.choose_point()
+        self.go((yield from self.search(self._weights())))
+
+    def search(self, weights: FloatArray | None) -> Conversation[FloatArray]:
+        """Measure P on the way to a point; return the steps where it is lowest."""
+        margins = yield from self._try_point(weights)
+        primals = yield from self._primals_along(margins, TRIAL_STEPS)
+        self.primals = primals.min(axis=0)
+        best: FloatArray = TRIAL_STEPS[primals.argmin(axis=0)]
+        return best
+
+    def choose_point(self) -> None:
+        """Find the plane weights of the trial point, and the bound they give."""
+        self.model.solve(self.tolerances())
+        self.note_bound()
+
+    def go(self, steps: FloatArray) -> None:
+        """Go that far to the trial point, as clients will when they are told."""
+        self.moved_by(steps)
+        self.model.forget()
+
+    def moved_by(self, steps: FloatArray) -> None:
+        """Note the step that clients are told next time."""
+        self._n_measured += 1
+        self._move = b.Move(self._n_measured, steps.tolist())
+
+    def certify(self) -> Conversation[Certificate]:
+        """Return what the rounds measured; nothing is exchanged."""
+        yield from ()  # nothing is said
+        return Certificate(float(self.primals.sum()), float(self.bounds.sum()))
+
+    def release(self) -> Conversation[FloatArray]:
+        """Return the weights of the best point."""
+        return release(self.coordinator, b.MovedRelease(self._move))
+
+    # A new point
+
+    def tolerances(self) -> FloatArray:
+        """Return how well to solve for each output, by what there is to gain."""
+        gaps = self.primals - self.bounds
+        is_bounded = math.isfinite(self.coordinator.problem.loss.lipschitz)
+        is_small = self.buckets.n_buckets <= _MANY_BUCKETS and not self.is_wide
+        inner = _INNER if is_small and is_bounded else _SHARP_INNER
+        # P is off by the root of what D is: where a round gained little, solve better.
+        gap = float(gaps.sum())
+        gains = gap < _GAIN * self._last_gap
+        sharper = self._sharpness * (2.0 if gains else 0.1)
+        self._sharpness = min(max(sharper, _SHARPEST), 1.0)
+        self._last_gap = gap
+        return np.asarray(inner * self._sharpness * np.maximum(gaps, 0.1 * gaps.mean()))
+
+    def _try_point(self, weights: FloatArray | None) -> Conversation[dict[int, m.Sums]]:
+        """Tell the trial point; return the sums of margins there.
+
+        Without weights, it is told by the weights of planes.
+        """
+        coordinator, model = self.coordinator, self.model
+        coordinator.fit_margins("margins", self._squared_norms(weights))
+        features = coordinator.layout.features
+        sloped = model.weights[self.buckets.n_buckets :]
+
+        def request(client: int) -> b.TrialRequest:
+            own = None if weights is None else weights[features.items[client]]
+            return b.TrialRequest(
+                self._move,
+                None if own is None else pack_reals(own),
+                pack_reals(sloped) if own is None else None,
+                coordinator.spec("margins"),
+            )
+
+        margins = coordinator.sample_sum()
+        parts = yield from coordinator.gather(
+            "trial", coordinator.everyone, ["margins"], request, m.Part
+        )
+        for client, part in parts.items():
+            margins.put(client, part.vector)
+        labelled = coordinator.layout.labelled
+        return {
+            client: margins.take(client) if labelled[client] else []
+            for client in coordinator.everyone
+        }
+
+    def _weights(self) -> FloatArray | None:
+        """Return w of the plane weights, where the server may see it."""
+        if self.model.slopes is None:
+            return None
+        sloped = self.model.weights[self.buckets.n_buckets :]
+        return self.model.slopes.combine(sloped) / self.coordinator.problem.l2_scale
+
+    def _squared_norms(self, weights: FloatArray | None) -> FloatArray:
+        """Return λ ||w||² of each output, from the Gram matrix if need be."""
+        if weights is None:
+            return self.model.squared_norms()
+        squares: FloatArray = (weights**2).sum(axis=0)
+        return self.coordinator.problem.l2_strength * squares
+
+    @cached_property
+    def _n_roundings(self) -> float:
+        """How many parts add up to a slope of each feature, as a length over them."""
+        contributors = self.buckets.contributors(self.coordinator.layout)
+        return float(np.linalg.norm(contributors))
+
+    def note_bound(self) -> None:
+        """Raise the lower bounds to those of the plane weights, if these are higher."""
+        weights = self._weights()
+        coordinator, model = self.coordinator, self.model
+        problem = coordinator.problem
+        squares = self._squared_norms(weights)
+        # Each part of a slope was rounded to its grid; weights of a bucket add up to 1.
+        error = self._n_roundings * model.coarsest_step / 2
+        error /= np.sqrt(problem.l2_strength) * problem.n_samples
+        self.bounds = np.maximum(self.bounds, model.bound(squares, error))
+
+    def _primals_along(
+        self, margins: dict[int, m.Sums], steps: FloatArray
+    ) -> Conversation[FloatArray]:
+        """Return P at some steps from the best point to the trial point, rounded up."""
+        coordinator = self.coordinator
+        parts = yield from coordinator.gather(
+            "search",
+            coordinator.everyone,
+            ["totals"],
+            lambda client: b.SearchRequest(
+                margins[client], steps.tolist(), coordinator.spec("totals")
+            ),
+            m.Part,
+        )
+        shape = (len(steps), coordinator.problem.n_outputs)
+        sealed = [part.vector for part in parts.values()]
+        total = coordinator.sum_of(sealed, shape)
+        [primals] = yield from coordinator.open_totals([total], [shape], "open search")
+        return primals

@@ -1,0 +1,68 @@
+"""Shares that a client has shown, and whether a new one would show too much.
+
+The difference of two shares is a sum over the rows whose dual differs between them.
+With ``min_rows`` a client shows a share only if that are so many rows for each of the
+shares it has shown lately, in training or for measuring.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import ClassVar
+
+import numpy as np
+
+from hyfdca.holdings.axis import BoolArray
+from hyfdca.maths.losses import FloatArray
+from hyfdca.protocol.checkpoint import Kept
+
+_REMEMBERED = 32  # shares, besides the first, which is zero
+
+Shown = tuple[FloatArray, FloatArray]  # duals and the share they gave
+
+
+class ShownShares(Kept):
+    """The shares that a client has shown, with the duals behind them.
+
+    Parameters
+    ----------
+    is_in_shares : array of bool
+        Which rows are: those without a cell, or without weight, are in no share.
+    duals, share : arrays
+        Of the start, which everybody knows: zeros.
+    """
+
+    kept: ClassVar[tuple[str, ...]] = ("_later",)
+
+    def __init__(
+        self,
+        min_rows: int,
+        is_in_shares: BoolArray,
+        duals: FloatArray,
+        share: FloatArray,
+    ) -> None:
+        self._min_rows, self._is_in_shares = min_rows, is_in_shares
+        n_rows = int(is_in_shares.sum())
+        if 0 < n_rows < min_rows:
+            raise ValueError(
+                f"A client has cells in {n_rows} rows and could never show a share "
+                f"with min_rows = {min_rows}; lower min_rows."
+            )
+        self._first = (duals.copy(), share.copy())
+        self._later: deque[Shown] = deque(maxlen=_REMEMBERED)
+
+    def choose(self, duals: FloatArray, share: FloatArray) -> FloatArray:
+        """Return the share to show: that of these duals, or one that was shown."""
+        shown = [self._first, *self._later]
+        counts = [self._n_rows(duals, old) for old, _ in shown]
+        if 0 in counts:  # the very same, where even rounding must not differ
+            return shown[counts.index(0)][1]
+        return share if min(counts) >= self._min_rows else shown[-1][1]
+
+    def _n_rows(self, duals: FloatArray, old: FloatArray) -> int:
+        """Return over how many rows shares of these duals differ."""
+        return int(np.sum(np.any(duals != old, axis=1) & self._is_in_shares))
+
+    def note(self, duals: FloatArray, share: FloatArray) -> None:
+        """Remember a share that is shown now."""
+        self._later.append((duals.copy(), share.copy()))

@@ -1,0 +1,95 @@
+"""Records what parties see while a run goes on, without changing a bit of it.
+
+The server's view is every request it sent and every reply it got. A client's view is
+what it was sent and what it answered and, beside these, the numbers that it opened and
+that it sealed: who has this file has that client's secrets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from hyfdca.audit.views import Direction, Header, Record, ViewWriter, view_path
+from hyfdca.federation.sealing import Sealing
+from hyfdca.maths.losses import FloatArray
+from hyfdca.protocol.codec import pack_reals
+from hyfdca.protocol.server_session import Ask
+from hyfdca.runtime.driver import listening
+
+
+class Recorder:
+    """Writes the views of the server and of the clients named.
+
+    Parameters
+    ----------
+    header : Header
+        Of the server's view.
+    clients : mapping
+        Names of the clients to record, by rank.
+    """
+
+    def __init__(
+        self, folder: Path, header: Header, clients: Mapping[int, str]
+    ) -> None:
+        self._folder = folder
+        self._headers: dict[int | None, Header] = {None: header}
+        for rank, name in clients.items():
+            own = msgspec.structs.replace(header, party=rank, name=name)
+            self._headers[rank] = own
+        self._writers: dict[int | None, ViewWriter] = {}
+        # What a client opened and sealed since its last message was noted. Clients may
+        # work at the same time, but each has a list of its own.
+        self._numbers: dict[int, list[tuple[Direction, str, FloatArray]]] = {
+            rank: [] for rank in clients
+        }
+
+    def attach(self, rank: int, half: Sealing) -> None:
+        """Have a client that is recorded tell what it opens and seals."""
+        if rank in self._numbers:
+            own = self._numbers[rank]
+            half.listener = lambda *said: own.append(said)
+
+    def __call__(self, ask: Ask, replies: Mapping[int, bytes | bytearray]) -> None:
+        """Note one exchange, or the notices of one."""
+        for client, request in ask.payloads.items():
+            self._note(client, Record(ask.phase, client, "down", bytes(request)))
+            self._note_numbers(ask.phase, client)
+            if ask.wants_reply:
+                reply = bytes(replies[client])
+                self._note(client, Record(ask.phase, client, "up", reply))
+
+    def _note(self, client: int, record: Record) -> None:
+        for party in (None, client):
+            if party in self._writers:
+                self._writers[party].write(record)
+
+    def _note_numbers(self, phase: str, client: int) -> None:
+        for direction, kind, values in self._numbers.get(client, []):
+            flat = values.reshape(-1, values.shape[-1] if values.ndim > 1 else 1)
+            content = bytes(pack_reals(flat))
+            self._writers[client].write(
+                Record(phase, client, direction, content, kind, flat.shape)
+            )
+        self._numbers.get(client, []).clear()
+
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        """Record all conversations in this process; write the views at the end.
+
+        Whoever fails inside leaves no new view behind.
+        """
+        try:
+            for party, header in self._headers.items():
+                path = view_path(self._folder, party)
+                self._writers[party] = ViewWriter(path, header)
+            with listening(self):
+                yield
+            for writer in self._writers.values():
+                writer.close()
+        finally:
+            for writer in self._writers.values():
+                writer.discard()

@@ -1,0 +1,169 @@
+"""What a terminal shows of a run: progress while it trains, tables when it ends."""
+
+from __future__ import annotations
+
+import math
+from types import TracebackType
+from typing import Any, Self
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from hyfdca.study.consortium import Consortium
+from hyfdca.study.outcome import Summary
+from hyfdca.study.run import Run
+from hyfdca.training.runner import RoundReport
+
+_SMALLEST = 1e-12  # stands for a gap or a tolerance of zero
+_LEADING = (1, 2, 5)  # a file gets a line at rounds 1, 2, 5, 10, 20, 50, ...
+
+
+class Display:
+    """Something on a terminal, from ``start`` to ``stop``."""
+
+    def start(self) -> None:
+        """Show it."""
+
+    def stop(self) -> None:
+        """Leave the terminal as it was."""
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+
+class RoundsDisplay(Display):
+    """Shows rounds as they come: a live bar on a terminal, else a line now and then.
+
+    The bar is logarithmic: it is full when the gap has fallen to the tolerance.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._progress = Progress(
+            TextColumn("[bold]round {task.fields[round]:>5}"),
+            BarColumn(bar_width=None),
+            TextColumn("certified gap {task.fields[gap]}"),
+            TimeElapsedColumn(),
+            console=console,
+            expand=True,
+        )
+        self._task = self._progress.add_task("", total=1.0, round=0, gap="-")
+        self._first = self._lowest = math.inf
+
+    def stop(self) -> None:
+        """Leave the bar as it is; it has started with the first round."""
+        if math.isfinite(self._first):
+            self._progress.stop()
+
+    def __call__(self, run: Run, report: RoundReport) -> None:
+        """Show one round."""
+        if report.certificate is None:
+            return
+        gap, tolerance = report.certificate.relative_gap, run.study.tol
+        if not self._console.is_terminal:
+            number = report.round_number
+            if is_worth_a_line(range(number, number + 1)) or gap <= tolerance:
+                self._console.print(f"round {number}: certified gap {gap:.1e}")
+            return
+        if math.isinf(self._first):
+            self._first = gap
+            self._progress.start()
+        self._lowest = min(self._lowest, gap)  # a gap may rise again, a bar must not
+        self._progress.update(
+            self._task,
+            completed=share_done(self._lowest, self._first, tolerance),
+            round=report.round_number,
+            gap=f"{gap:.1e} → {tolerance:.0e}",
+        )
+
+
+def share_done(gap: float, first_gap: float, tolerance: float) -> float:
+    """Return how far a gap has fallen, on a logarithmic scale."""
+    gap, first, goal = (max(g, _SMALLEST) for g in (gap, first_gap, tolerance))
+    if first <= goal:
+        return 1.0
+    return min(max(math.log(first / gap) / math.log(first / goal), 0.0), 1.0)
+
+
+def is_worth_a_line(rounds: range) -> bool:
+    """Return whether a file is to have a line of one of these rounds."""
+    return any(n / 10 ** int(math.log10(n)) in _LEADING for n in rounds)
+
+
+def show(console: Console, summary: Summary) -> None:
+    """Print what came out, and who held what."""
+    console.print(results_table(summary.name, summary.result))
+    console.print(_holders(summary.consortium))
+
+
+def results_table(name: str, result: dict[str, Any]) -> Table:
+    """Return the numbers of ``result.json`` for people."""
+    table = Table(title=escape(name), title_justify="left", show_header=False)
+    table.add_column(style="bold")
+    table.add_column(justify="right")
+    if result["relative_loss"] is not None:
+        above = f"{result['relative_loss']:.3%}"
+        table.add_row("loss above the pooled optimum", above)
+    table.add_row("certified relative gap", f"{result['relative_gap']:.2e}")
+    if result["accuracy"] is not None:
+        table.add_row("accuracy on the training rows", f"{result['accuracy']:.1%}")
+    table.add_row("loss P(w)", f"{result['primal']:.6g}")
+    algorithm = f"{result['algorithm']} ({result['algorithm_reason']})"
+    table.add_row("algorithm", escape(algorithm))
+    table.add_row("rounds", f"{result['rounds']:,}")
+    table.add_row("round trips", f"{result['round_trips']:,.0f}")
+    table.add_row("sent to the server", readable_size(result["bytes_up"]))
+    table.add_row("sent to organisations", readable_size(result["bytes_down"]))
+    table.add_row("encryption", result["encryption"])
+    picked = result["sealed_with"]
+    if len(set(picked.values())) == 1:
+        picked = {"all vectors": picked["samples"]}
+    for kind, scheme in picked.items():
+        table.add_row(f"  {kind}, by bytes", scheme)
+    table.add_row("seconds", f"{result['seconds']:.2f}")
+    if "warning" in result:
+        table.caption, table.caption_style = escape(result["warning"]), "bold yellow"
+    return table
+
+
+def _holders(consortium: Consortium) -> Table:
+    partition = consortium.partition
+    table = Table(title="Who held what", title_justify="left")
+    table.add_column("organisation", style="bold")
+    for name in ("rows", "shared rows", "columns", "shared columns"):
+        table.add_column(name, justify="right")
+    table.add_column("labels")
+    for client, holding in enumerate(partition.holdings):
+        table.add_row(
+            escape(consortium.names[client]),
+            f"{len(holding.samples):,}",
+            f"{(partition.samples.counts[holding.samples] > 1).sum():,}",
+            f"{len(holding.features):,}",
+            f"{(partition.features.counts[holding.features] > 1).sum():,}",
+            "yes" if consortium.labelled[client] else "no",
+        )
+    table.add_section()
+    total = (f"{partition.n_samples:,}", "", f"{partition.n_features:,}", "", "")
+    table.add_row("together", *total)
+    return table
+
+
+def readable_size(n_bytes: int) -> str:
+    """Return a number of bytes for people."""
+    size = float(n_bytes)
+    for unit in ("bytes", "kB", "MB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} GB"

@@ -1,0 +1,1 @@
+"""Keys: who an organisation is, what it shares, how IDs are hidden."""

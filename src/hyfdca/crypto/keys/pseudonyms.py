@@ -1,0 +1,144 @@
+"""Keyed pseudonyms of IDs and tokens of what belongs to them, equal if and only if.
+
+Server-aided matching with a keyed hash (Kamara, Mohassel, Raykova and Sadeghian 2014):
+all clients have the keys, the server has none and sees which pseudonyms are equal.
+IDs and names are taken as they are: whoever reads them makes them NFC and trims them.
+
+Tokens are a PRF of two blocks of 16 bytes, the CBC-MAC with AES-256, cut to 8 bytes;
+all messages have that one length, for which CBC-MAC is a PRF.
+
+| token of | first block   | second block                              |
+|----------|---------------|-------------------------------------------|
+| label    | row pseudonym | 16-byte digest of the label's text        |
+| cell     | row pseudonym | 8-byte digest of the name, float64 bits   |
+| start    | row pseudonym | 8-byte digest of the name, bits of no cell |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import islice
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from numpy.typing import NDArray
+
+from hyfdca.crypto.schemes.base import raw_bytes
+
+TokenArray = NDArray[np.uint64]
+FloatArray = NDArray[np.float64]
+
+KEY_BYTES = 32
+PSEUDONYM_BYTES = 16
+TOKEN_BYTES = 8
+
+_CHUNK = 4096
+_WORD = np.dtype("<u8")
+_SAMPLE = b"hyfdca sample id"  # what is hashed, told apart by ``person``
+_FEATURE = b"hyfdca feature"
+_LABEL = b"hyfdca label"
+_NAME = b"hyfdca cell name"
+_MISSING = np.uint64(0x7FF8_0000_0000_0000)  # one NaN for all
+_NO_CELL = np.uint64(0xFFFF_FFFF_FFFF_FFFF)  # bits that no cell has: NaN is the above
+
+
+@dataclass(frozen=True, repr=False)
+class AlignmentKeys:
+    """The keys of one study's alignment, three different ones; without a repr."""
+
+    samples: bytes
+    labels: bytes
+    cells: bytes
+
+    def __post_init__(self) -> None:
+        keys = {self.samples, self.labels, self.cells}
+        if len(keys) < 3 or any(len(key) != KEY_BYTES for key in keys):
+            raise ValueError(
+                f"The alignment needs three different keys of {KEY_BYTES} bytes each."
+            )
+
+
+def sample_pseudonyms(ids: Sequence[str], keys: AlignmentKeys) -> TokenArray:
+    """Return the pseudonyms of normalised IDs, (n, 2)."""
+    return _digests(ids, PSEUDONYM_BYTES, _SAMPLE, keys.samples).reshape(-1, 2)
+
+
+def feature_pseudonyms(names: Sequence[str], keys: AlignmentKeys) -> TokenArray:
+    """Return the pseudonyms of normalised feature names, (n, 2)."""
+    return _digests(names, PSEUDONYM_BYTES, _FEATURE, keys.samples).reshape(-1, 2)
+
+
+def name_digests(names: Sequence[str]) -> TokenArray:
+    """Return digests of names that are no secret, (n, 2)."""
+    return _digests(names, PSEUDONYM_BYTES, _FEATURE).reshape(-1, 2)
+
+
+def label_tokens(
+    pseudonyms: TokenArray, labels: Sequence[str], keys: AlignmentKeys
+) -> TokenArray:
+    """Return a token of each (row, label), (n,)."""
+    place = {label: number for number, label in enumerate(dict.fromkeys(labels))}
+    digests = _digests(place, PSEUDONYM_BYTES, _LABEL).reshape(-1, 2)
+    own = np.fromiter(map(place.__getitem__, labels), np.int64, len(labels))
+    return _prf(keys.labels, pseudonyms, digests[own])
+
+
+def feature_words(names: Sequence[str]) -> TokenArray:
+    """Return the digests of feature names that go into tokens of cells, (n,)."""
+    return _digests(names, TOKEN_BYTES, _NAME)
+
+
+def cell_tokens(
+    pseudonyms: TokenArray, words: TokenArray, values: FloatArray, keys: AlignmentKeys
+) -> TokenArray:
+    """Return a token of each cell: its row, feature and value; arrays by cell.
+
+    0.0 and -0.0 are the same value, and so are all missing ones.
+    """
+    bits = (values + 0.0).astype("<f8").view(_WORD)
+    bits = np.where(np.isnan(values), _MISSING, bits)
+    return _prf(keys.cells, pseudonyms, np.column_stack([words, bits]))
+
+
+def start_tokens(
+    pseudonyms: TokenArray, word: np.uint64, keys: AlignmentKeys
+) -> TokenArray:
+    """Return a token of each row and one feature that is that of no cell.
+
+    Added to tokens of cells it hides that there are none.
+    """
+    start = np.broadcast_to(np.array([word, _NO_CELL], _WORD), pseudonyms.shape)
+    return _prf(keys.cells, pseudonyms, start)
+
+
+def _digests(
+    texts: Iterable[str], size: int, person: bytes, key: bytes = b""
+) -> TokenArray:
+    """Return digests one after the other, as words of 8 bytes."""
+    # Copying the keyed state spares a block of hashing an ID.
+    copy = blake2b(key=key, digest_size=size, person=person).copy
+    parts, rest = [], iter(texts)
+    while some := list(islice(rest, _CHUNK)):  # a million digests are 64 MB
+        digests = []
+        for text in some:
+            state = copy()
+            state.update(text.encode(errors="surrogatepass"))
+            digests.append(state.digest())
+        parts.append(b"".join(digests))
+    return np.frombuffer(b"".join(parts), dtype=_WORD)
+
+
+def _prf(key: bytes, first: TokenArray, second: TokenArray) -> TokenArray:
+    """Return the CBC-MAC of two blocks each, cut to 8 bytes."""
+    state = _encrypted(key, first) ^ second
+    return np.ascontiguousarray(_encrypted(key, state)[:, 0])
+
+
+def _encrypted(key: bytes, blocks: TokenArray) -> TokenArray:
+    """Return blocks of 16 bytes encrypted one by one."""
+    # ECB is AES itself on many blocks; the chaining is in ``_prf``.
+    cipher = Cipher(algorithms.AES(key), modes.ECB())  # noqa: S305
+    payload = cipher.encryptor().update(raw_bytes(blocks.astype(_WORD, copy=False)))
+    return np.frombuffer(payload, dtype=_WORD).reshape(-1, 2)

@@ -1,0 +1,1 @@
+"""Schemes that seal vectors so that a server can add them."""

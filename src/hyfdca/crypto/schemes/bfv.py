@@ -1,0 +1,158 @@
+"""BFV: 4,096 numbers in a block, exact, by Microsoft SEAL.
+
+Fan and Vercauteren 2012, "Somewhat practical fully homomorphic encryption". Clients
+share the secret key and encrypt with it, which is faster and less noisy than with a
+public one. The server needs neither SEAL nor a key: ciphertexts add up residue by
+residue, modulo the primes of the ciphertext modulus.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from hyfdca.crypto.schemes.bfv_blocks import BfvBlocks, BfvParameters, cut
+from hyfdca.crypto.schemes.blocks import ByteArray
+from hyfdca.crypto.schemes.fixedpoint import IntArray
+from hyfdca.maths.compiling import CACHE
+
+
+class BlockWork(Protocol):
+    """Several processes that seal and open blocks."""
+
+    @property
+    def here(self) -> BfvBlocks:
+        """What seals and opens in this process, for few blocks."""
+        ...
+
+    def is_worth(self, n_blocks: int) -> bool:
+        """Return whether so many blocks are worth the way to other processes."""
+        ...
+
+    def work(self, what: str, rows: Any) -> Any:
+        """Return rows sealed ("seal") or opened ("open")."""
+        ...
+
+
+ResidueArray = NDArray[np.uint64]
+
+_WORD = 8
+
+
+class BfvCipher:
+    """A client's half.
+
+    Parameters
+    ----------
+    work : BlockWork, optional
+        Who seals and opens many blocks at a time; by default this process.
+    """
+
+    def __init__(
+        self,
+        parameters: BfvParameters,
+        secret_key: bytes,
+        work: BlockWork | None = None,
+    ) -> None:
+        self._work = work
+        self._blocks = work.here if work else BfvBlocks(parameters, secret_key)
+        self.n_slots = parameters.ring_degree
+        self.block_bytes = parameters.block_bytes
+
+    def __repr__(self) -> str:
+        return "BfvCipher(a secret key)"
+
+    def _done(self, what: str, rows: Any) -> Any:
+        if self._work is not None and self._work.is_worth(len(rows)):
+            return self._work.work(what, rows)
+        return self._blocks.seal(rows) if what == "seal" else self._blocks.open(rows)
+
+    def seal(self, numbers: IntArray) -> ByteArray:
+        """Return a ciphertext a row of numbers."""
+        half = self._blocks.parameters.plaintext_modulus // 2
+        if numbers.size and not -half < numbers.min() <= numbers.max() < half:
+            raise ValueError(f"a number is beyond {half}, what a slot can hold")
+        sealed: ByteArray = self._done("seal", numbers)
+        return sealed
+
+    def open(self, blocks: ByteArray) -> IntArray:
+        """Return the numbers of each ciphertext."""
+        numbers: IntArray = self._done("open", blocks)
+        return numbers
+
+
+class BfvAddition:
+    """The server's half."""
+
+    def __init__(self, parameters: BfvParameters) -> None:
+        self.n_slots = parameters.ring_degree
+        self.block_bytes = parameters.block_bytes
+        self.capacity = parameters.capacity
+        self._parameters = parameters
+        self._primes = np.array(parameters.primes, np.uint64)
+
+    def load(self, blocks: ByteArray) -> ResidueArray:
+        """Return residues as words; each must be below its prime."""
+        n_bytes = self._parameters.residue_bytes
+        content = np.ascontiguousarray(blocks).reshape(-1)
+        residues = np.empty((len(blocks), self._parameters.n_residues), np.uint64)
+        # A word that starts at the last residue would go beyond the end.
+        n_words = max(residues.size - (n_bytes < _WORD), 0)
+        words = np.ndarray((n_words,), np.uint64, content.data, 0, (n_bytes,))
+        last = int.from_bytes(content[n_words * n_bytes :].tobytes(), "little")
+        if not _load_residues(words, last, n_bytes, self._primes, residues):
+            raise ValueError("a residue is not below its prime")
+        return residues
+
+    def dump(self, ciphertexts: ResidueArray) -> ByteArray:
+        """Return residues without the bytes that are always zero."""
+        room = np.empty(self._parameters.room(len(ciphertexts)), np.uint8)
+        content = cut(ciphertexts.reshape(-1), self._parameters.residue_bytes, room)
+        return content.reshape(len(ciphertexts), self.block_bytes)
+
+    def zeros(self, n_blocks: int) -> ResidueArray:
+        """Return room for ciphertexts."""
+        return np.zeros((n_blocks, self._parameters.n_residues), np.uint64)
+
+    def add(
+        self, total: ResidueArray, where: IntArray, ciphertexts: ResidueArray
+    ) -> None:
+        """Add residues modulo their primes, in place."""
+        _add_residues(total, where, ciphertexts, self._primes)
+
+
+@njit(cache=CACHE, nogil=True)
+def _load_residues(words, last, n_bytes, primes, residues):  # type: ignore[no-untyped-def]
+    """Fill ``residues`` from words that overlap; return whether all are in range."""
+    mask = ~np.uint64(0) >> np.uint64(64 - 8 * n_bytes)
+    flat = residues.reshape(-1)
+    for j in range(words.size):
+        flat[j] = words[j] & mask
+    if words.size < flat.size:
+        flat[flat.size - 1] = last
+    fits = True
+    degree = residues.shape[1] // (2 * primes.size)
+    for row in residues:
+        for run in range(2 * primes.size):
+            prime = primes[run % primes.size]
+            for j in range(run * degree, (run + 1) * degree):
+                fits &= row[j] < prime
+    return fits
+
+
+@njit(cache=CACHE, nogil=True)
+def _add_residues(total, where, ciphertexts, primes):  # type: ignore[no-untyped-def]
+    """Add rows to rows of ``total``, which it changes."""
+    degree = total.shape[1] // (2 * primes.size)
+    for b in range(where.size):
+        ours, theirs = total[where[b]], ciphertexts[b]
+        for run in range(2 * primes.size):
+            prime = primes[run % primes.size]
+            for j in range(run * degree, (run + 1) * degree):
+                # Both are below a prime of at most 61 bits. Below it too, the sum
+                # less the prime wraps to a huge number.
+                value = ours[j] + theirs[j]
+                ours[j] = min(value, value - prime)

@@ -1,0 +1,1 @@
+"""One organisation's table: reading it, its labels."""

@@ -1,0 +1,84 @@
+"""Labels as text and as numbers: the classes of a task, and a client's own labels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from hyfdca.maths.losses import FloatArray
+
+Task = Literal["classification", "regression"]
+
+REST = "rest"  # what is not the positive label, where that is several
+
+
+@dataclass(frozen=True)
+class ClassNames:
+    """The classes of some labels, as far as others need to know them.
+
+    Parameters
+    ----------
+    names : tuple of str
+        All classes; with a positive label, that one and at most one other.
+    has_rest : bool
+        There are several other classes than the positive one, which stay unnamed.
+    """
+
+    names: tuple[str, ...]
+    has_rest: bool = False
+
+
+def class_names(labels: Iterable[str], positive: str | None) -> ClassNames:
+    """Return the classes of one client's labels."""
+    found = set(labels)
+    if positive is None or len(found - {positive}) < 2:
+        return ClassNames(tuple(sorted(found)))
+    return ClassNames(tuple(found & {positive}), has_rest=True)
+
+
+def common_classes(own: Iterable[ClassNames], positive: str | None) -> tuple[str, ...]:
+    """Return the classes of all clients in order, numbers as numbers.
+
+    With a positive label, it comes last after the other class or the rest; without
+    other classes, or if nobody has it, there are fewer than two.
+    """
+    own = list(own)
+    found = sorted({name for each in own for name in each.names}, key=_as_sortable)
+    if positive is None:
+        return tuple(found)
+    others = [name for name in found if name != positive]
+    if len(others) > 1 or any(each.has_rest for each in own):
+        others = [REST]
+    return (*others, *(name for name in found if name == positive))
+
+
+def encode_classes(
+    labels: Sequence[str], classes: Sequence[str], positive: str | None
+) -> FloatArray:
+    """Return 1 for its class and -1 for others, (n, 1) or (n, classes)."""
+    targets = classes if len(classes) > 2 else classes[1:]
+    if positive is not None:
+        targets = (positive,)
+    own = np.array(labels, dtype=object)
+    return np.column_stack([np.where(own == name, 1.0, -1.0) for name in targets])
+
+
+def encode_numbers(labels: Sequence[str]) -> tuple[FloatArray, int]:
+    """Return labels as numbers, (n, 1), and how many are no finite number."""
+    values = np.array([_number(label) for label in labels], dtype=np.float64)
+    return values.reshape(-1, 1), int(np.sum(~np.isfinite(values)))
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return np.nan
+
+
+def _as_sortable(text: str) -> tuple[int, float, str]:
+    number = _number(text)
+    return (1, 0.0, text) if np.isnan(number) else (0, number, text)

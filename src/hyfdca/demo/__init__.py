@@ -1,0 +1,1 @@
+"""The demonstrations: three hospitals on one machine."""

@@ -1,0 +1,123 @@
+"""The demonstration as between machines: every party in processes of its own."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import numpy as np
+from rich.console import Console
+
+from hyfdca.demo.in_process import demo_files, pooled_optimum
+from hyfdca.demo.parties import hospitals
+from hyfdca.errors import StudyError
+from hyfdca.flare.display import StudyDisplay
+from hyfdca.flare.jobs import MODEL
+from hyfdca.flare.ports import free_port
+from hyfdca.flare.supervisor import run_server
+from hyfdca.kits.all_local import provision_all
+from hyfdca.kits.kit import STATE, STUDY, ServerKit, read_server_kit
+from hyfdca.kits.provisioning import SERVER
+from hyfdca.maths.losses import FloatArray
+from hyfdca.model.file import ModelFile
+from hyfdca.study.figures import Convergence, draw_convergence
+from hyfdca.study.file import load
+from hyfdca.study.local import LocalRun, prepare
+from hyfdca.study.outcome import (
+    HISTORY,
+    RESULT,
+    Summary,
+    as_json,
+    check_folder,
+    write_files,
+)
+
+_WHAT = (
+    "Three hospitals and a server train one model on this machine as they would on "
+    "four, each in processes of its own that talk over mutual TLS; starting them takes "
+    "about 20 seconds."
+)
+
+
+def run_flare_demo(folder: Path, console: Console) -> Summary:
+    """Write the hospitals' files, train between processes, compare with pooling.
+
+    Raises
+    ------
+    StudyError
+    """
+    check_folder(folder)
+    write_files(folder, demo_files())
+    with _workplace() as work, StudyDisplay(console, work / SERVER / STATE) as display:
+        display.tell(_WHAT)
+        display.doing("making keys and certificates of the server and three hospitals")
+        _provision(work)
+        display.doing(
+            "processes start, then the hospitals match rows and agree on keys"
+        )
+        with hospitals(work, folder) as present:
+            run_server(work / SERVER, display.tell)
+            present.wait()
+        display.doing("looking for the optimum of the pooled data, to compare with")
+        return _compared(folder, read_server_kit(work / SERVER))
+
+
+@contextmanager
+def _workplace() -> Iterator[Path]:
+    """Give a folder for the kits, which stays if something fails, with its logs."""
+    home = Path(tempfile.mkdtemp(prefix="hyfdca-demo-"))
+    try:
+        yield home / "kits"
+    except StudyError as error:
+        said = str(error).removesuffix(".")
+        raise StudyError(f"{said} (logs are in {home}).") from None
+    except BaseException:
+        shutil.rmtree(home, ignore_errors=True)
+        raise
+    shutil.rmtree(home, ignore_errors=True)
+
+
+def _provision(kits: Path) -> None:
+    study = kits.with_name(STUDY)
+    server = b"\n[server]\nport = %d\n" % free_port()
+    study.write_bytes(demo_files()[STUDY] + server)
+    provision_all(study, kits)
+
+
+def _compared(folder: Path, kit: ServerKit) -> Summary:
+    """Write what came out, beside what only a demonstration can know.
+
+    It has all tables, so it can pool them and see how many rows get their class.
+    """
+    run = prepare(load(folder / STUDY), folder)
+    optimum = pooled_optimum(run)
+    model = (kit.out / MODEL).read_bytes()
+    result = msgspec.json.decode((kit.out / RESULT).read_bytes())
+    result["pooled_primal"] = optimum
+    result["relative_loss"] = (result["primal"] - optimum) / optimum
+    result["accuracy"] = run.accuracy(_weights(model, run))
+    study, history = run.study, (kit.out / HISTORY).read_bytes()
+    records = msgspec.json.decode(history)
+    figure = Convergence(study.name, records, study.tol, optimum)
+    contents = {
+        MODEL: model,
+        RESULT: as_json(result),
+        HISTORY: history,
+        "convergence.png": draw_convergence(figure),
+    }
+    write_files(folder, contents)
+    return Summary(study.name, result, run.consortium)
+
+
+def _weights(model: bytes, run: LocalRun) -> FloatArray:
+    """Return a model's weights in the order of a run, the bias last."""
+    file = msgspec.json.decode(model, type=ModelFile)
+    rows = [file.weights[feature] for feature in run.consortium.features]
+    if run.study.fit_intercept:
+        scaling = run.study.intercept_scaling
+        rows.append(tuple(bias / scaling for bias in file.intercept))
+    return np.array(rows)

@@ -1,0 +1,335 @@
+"""What the estimators share: checked settings, training, the fitted attributes."""
+
+from __future__ import annotations
+
+import math
+import numbers
+import operator
+import warnings
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any, Literal, Self, get_args
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from hyfdca.algorithms.bundle.server import bundle_settings
+from hyfdca.algorithms.hyfdca.draws import HyfdcaSettings, Step
+from hyfdca.algorithms.registry import ALGORITHMS, AlgorithmName
+from hyfdca.crypto.schemes.registry import Encryption, Precision, SchemeName
+from hyfdca.estimators.loaded import loaded_margins, raw_coefficients, settings_of
+from hyfdca.federation.evaluation import Certificate
+from hyfdca.federation.problem import Profile
+from hyfdca.holdings.layout import layout_of
+from hyfdca.holdings.participation import Participation, random_fraction
+from hyfdca.holdings.partition import Partition, grid
+from hyfdca.maths.losses import FloatArray, Loss, make_loss
+from hyfdca.model.model import Model, read_model
+from hyfdca.training.in_process import Training, split_blocks
+from hyfdca.training.runner import ADVICE, StopReason, TrainingSettings
+
+LARGEST = 1e100  # of settings and data: squares and inverses must stay numbers
+
+
+class FederatedLinearModel(BaseEstimator):
+    """What the classifier and the regressor share; parameters are documented there."""
+
+    _task: Literal["classification", "regression"]
+
+    loss: str
+    loss_parameter: float | None
+    l2: float
+    algorithm: AlgorithmName
+    variant: Literal["practical", "theory"]
+    step: Step
+    grid: tuple[int, int] | Partition
+    participation: float | Participation
+    local_fraction: float
+    iic: float | None
+    paper_settings: Mapping[str, Any] | None
+    bundle_settings: Mapping[str, Any] | None
+    profile: Profile
+    encryption: SchemeName
+    precision: Precision
+    fit_intercept: bool
+    intercept_scaling: float
+    max_rounds: int
+    max_iter: int | None
+    tol: float
+    measure_every: int
+    random_state: Any
+
+    intercept_: Any
+    certificate_: Certificate | None
+    history_: list[dict[str, Any]]
+    stop_reason_: StopReason | None
+    model_: Model | None
+
+    def _store(self, arguments: Mapping[str, Any]) -> None:
+        """Set the constructor's arguments as attributes, as scikit-learn wants them."""
+        for name in self._get_param_names():
+            setattr(self, name, arguments[name])
+
+    @classmethod
+    def from_model(cls, path: str | PathLike[str]) -> Self:
+        """Return a fitted estimator of the model.json that ``hyfdca train`` wrote.
+
+        It takes rows that are not scaled: arrays in the order of
+        ``feature_names_in_``, or data frames, whose columns are found by name. Scaling
+        and filling of missing cells are the model's, and what it predicts is what
+        ``hyfdca predict`` writes, bit for bit; classes are text. ``coef_`` and
+        ``intercept_`` have the scaling folded in, which rounds: X @ coef_.T +
+        intercept_ is the margin to 1e-12 of the sizes of all its terms and of the
+        offsets' together, and predictions do not use them. ``history_`` is empty,
+        because a model file has none.
+
+        Raises
+        ------
+        ValueError
+            If the file has no model for this kind of estimator.
+        """
+        model = read_model(Path(path))
+        if model.task != cls._task:
+            raise ValueError(
+                f"The model file {path} is for {model.task}, not for {cls._task}; use "
+                "from_model of the other estimator."
+            )
+        estimator = cls(**settings_of(model))
+        estimator._take(model)
+        return estimator
+
+    def _take(self, model: Model) -> None:
+        """Set the fitted attributes from a model."""
+        self.model_ = model
+        self.coef_, self.intercept_ = raw_coefficients(model)
+        self.feature_names_in_ = np.array(model.features, dtype=object)
+        self.n_features_in_ = len(model.features)
+        self.certificate_ = model.certificate
+        training = model.file.training
+        self.algorithm_ = training.algorithm
+        self.algorithm_reason_ = training.algorithm_reason
+        self.history_ = []
+        self.stop_reason_ = training.stop_reason
+        self.n_iter_ = training.rounds
+
+    def _train(
+        self, X: Any, labels: FloatArray, sample_weights: FloatArray | None = None
+    ) -> None:
+        """Split the data over clients, train, and set the fitted attributes."""
+        settings = self._settings()
+        table = sp.csr_array(X)
+        largest = max(
+            np.abs(table.data).max(initial=0.0), np.abs(labels).max(initial=0.0)
+        )
+        if largest > LARGEST:
+            raise ValueError(f"A number of {largest:.1g} is too large; scale the data.")
+        partition = self._partition(table.shape, settings.hyfdca.seed)
+        layout = layout_of(partition, bias=self.fit_intercept)
+        bias = float(self.intercept_scaling) if self.fit_intercept else None
+        training = Training(
+            settings,
+            layout,
+            split_blocks(table, labels, partition, layout, bias, sample_weights),
+            self._participation(partition.n_clients, settings.hyfdca.seed),
+        )
+        weights = training.finish()
+        self.model_ = None
+        self.coef_ = np.ascontiguousarray(weights[: table.shape[1]].T)
+        self.intercept_ = np.zeros(labels.shape[1])
+        if self.fit_intercept:
+            self.intercept_ = weights[-1] * self.intercept_scaling
+        self.certificate_ = training.certificate
+        self.algorithm_, self.algorithm_reason_ = training.algorithm
+        self.history_ = training.history
+        self.stop_reason_ = training.stop_reason
+        self.n_iter_ = len(training.history)
+        self._warn_unless_converged()
+
+    def _settings(self) -> TrainingSettings:
+        _check_choice("algorithm", self.algorithm, ("auto", *ALGORITHMS))
+        _check_choice("encryption", self.encryption, get_args(SchemeName))
+        _check_choice("precision", self.precision, get_args(Precision))
+        _check_choice("profile", self.profile, ("open", "sealed"))
+        for name in ("l2", "local_fraction", "intercept_scaling"):
+            _check_positive(name, getattr(self, name))
+        if self.iic is not None:
+            _check_positive("iic", self.iic)
+        if self.local_fraction > 1:
+            raise ValueError(f"local_fraction is at most 1, got {self.local_fraction}.")
+        given: Any = self.tol
+        if not isinstance(given, numbers.Real):
+            raise ValueError(f"tol must be a number, got {given!r}.")
+        if self.tol < 0 or math.isnan(self.tol):
+            raise ValueError(f"tol must not be negative, got {self.tol}.")
+        max_rounds = self.max_rounds if self.max_iter is None else self.max_iter
+        _check_count("max_rounds", max_rounds)
+        _check_count("measure_every", self.measure_every)
+        seed = int(check_random_state(self.random_state).randint(2**31))
+        hyfdca = HyfdcaSettings(
+            variant=self.variant,
+            step=self.step,
+            local_fraction=float(self.local_fraction),
+            iic=self.iic,
+            seed=seed,
+        ).with_more(self.paper_settings or {})
+        return TrainingSettings(
+            loss=self._loss(),
+            l2_strength=float(self.l2),
+            hyfdca=hyfdca,
+            profile=self.profile,
+            encryption=Encryption(self.encryption, self.precision),
+            max_rounds=max_rounds,
+            tolerance=float(self.tol),
+            measure_every=self.measure_every,
+            algorithm=self.algorithm,
+            bundle=bundle_settings(self.bundle_settings or {}),
+        )
+
+    def _loss(self) -> Loss:
+        loss = make_loss(self.loss, self.loss_parameter)
+        if loss.task != self._task:
+            raise ValueError(f"The loss {self.loss!r} is for {loss.task}.")
+        return loss
+
+    def _partition(self, shape: tuple[int, int], seed: int) -> Partition:
+        if isinstance(self.grid, Partition):
+            return self.grid
+        try:
+            n_rows, n_columns = (operator.index(n) for n in self.grid)
+        except (TypeError, ValueError):
+            raise ValueError(
+                "grid must be two whole numbers (sample groups, feature groups) or a "
+                f"Partition, got {self.grid!r}."
+            ) from None
+        clipped = (min(n_rows, shape[0]), min(n_columns, shape[1]))
+        return grid(*shape, clipped, seed)
+
+    def _participation(self, n_clients: int, seed: int) -> Participation:
+        if isinstance(self.participation, Participation):
+            return self.participation
+        return random_fraction(n_clients, float(self.participation), seed)
+
+    def _warn_unless_converged(self) -> None:
+        if self.stop_reason_ == "tolerance":
+            return
+        gap = self.certificate_.relative_gap if self.certificate_ else math.nan
+        warnings.warn(
+            f"Stopped ({self.stop_reason_}) after {self.n_iter_} rounds at a certified "
+            f"relative gap of {gap:.2g}, above tol={self.tol:g}: "
+            f"{ADVICE[self.stop_reason_]}.",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
+
+    def _margins(self, X: Any) -> FloatArray:
+        check_is_fitted(self)
+        if self.model_ is not None:
+            return loaded_margins(self.model_, X)
+        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+        return np.asarray(X @ self.coef_.T + self.intercept_)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        model: Model | None = getattr(self, "model_", None)
+        if model is not None:
+            tags.input_tags.allow_nan = model.file.scaling.missing == "mean"
+        return tags
+
+
+PARAMETERS = """
+    Parameters
+    ----------
+    loss : str
+        One of ``hyfdca.maths.losses.LOSSES`` for this task.
+    loss_parameter : float, optional
+        The smoothing, epsilon, kappa or tau of a loss that has one.
+    l2 : float
+        The strength λ of the penalty λ/2 ||w||² beside the mean loss.
+    algorithm : {"auto", "bundle", "lbfgs", "hyfdca"}
+        "auto": the bundle method, L-BFGS where that needs fewer rounds, the paper's
+        method where one of its settings (the next five) is given.
+    variant : {"practical", "theory"}
+        The paper's Algorithm 5 or its Algorithm 3.
+    step : {"auto", "paper", "safe", "line_search"}
+        "auto" never diverges: a line search under complete participation, else "safe".
+    grid : (int, int) or Partition
+        Sample groups by feature groups, clipped to the size of the data; or who holds
+        what.
+    participation : float or Participation
+        Share of the clients that take part in a round.
+    local_fraction : float
+        Share of its samples that a client updates in a round.
+    iic : float, optional
+        The paper's inner iterations constant, instead of ``local_fraction``.
+    paper_settings : mapping, optional
+        Further settings of the paper's algorithm by name: ``local_steps``,
+        ``aggregation``, ``cap``, ``divide_by``, ``refresh``, ``second_inner_product``,
+        documented at ``hyfdca.algorithms.hyfdca.draws.HyfdcaSettings``.
+    bundle_settings : mapping, optional
+        Settings of the bundle method by name: ``min_contributors``, ``sub_groups``,
+        ``min_group_size``, ``max_buckets``, documented at
+        ``hyfdca.algorithms.bundle.server.BundleSettings``.
+    profile : {"open", "sealed"}
+        Whether the server may see the weights during training. An estimator has all
+        parties in one process and nothing to hide, so its default is "open", which
+        needs the fewest rounds; that of a study is "sealed".
+    encryption : {"none", "bfv", "stream", "paillier", "paillier-single"}
+        What seals the messages; the result is the same bit for bit. The default of a
+        study is "bfv".
+    precision : {"full", "compact"}
+        Bits of sums on the fixed-point grid, 58 or 42; BFV is faster with fewer.
+    fit_intercept : bool
+        Add a constant feature; its weight is penalised like the others.
+    intercept_scaling : float
+        The value of that feature: the larger, the less the intercept is penalised.
+    max_rounds : int
+        Most rounds to run.
+    max_iter : int, optional
+        scikit-learn's name for ``max_rounds``; overrides it if given.
+    tol : float
+        Stop when the certified relative gap (P - D) / P is at most this.
+    measure_every : int
+        Rounds between two measurements of the gap.
+    random_state : int, RandomState or None
+        Seed of the partition, the participants and the drawn samples.
+
+    Attributes
+    ----------
+    coef_, intercept_ : arrays
+    certificate_ : Certificate
+        ``primal``, ``dual``, ``gap`` and ``relative_gap`` of the model.
+    history_ : list of dict
+        One record a round: primal, dual, gap, seconds, bytes, round trips and
+        participants.
+    algorithm_, algorithm_reason_ : str
+        The algorithm that was run, and why.
+    n_iter_ : int
+        Rounds run.
+    stop_reason_ : {"tolerance", "round limit", "diverged"}
+    model_ : Model or None
+        What ``from_model`` read.
+"""
+
+
+def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}.")
+
+
+def _check_count(name: str, value: Any) -> None:
+    if not isinstance(value, numbers.Integral) or value < 1:
+        raise ValueError(f"{name} must be a whole number from 1, got {value!r}.")
+
+
+def _check_positive(name: str, value: Any) -> None:
+    if (
+        not isinstance(value, numbers.Real)
+        or not 1 / LARGEST <= float(value) <= LARGEST
+    ):
+        raise ValueError(f"{name} must be a positive number, got {value!r}.")

@@ -1,0 +1,174 @@
+"""The scikit-learn face: estimators that train a simulated consortium."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.utils import compute_class_weight
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import validate_data
+
+from hyfdca.algorithms.hyfdca.draws import Step
+from hyfdca.algorithms.registry import AlgorithmName
+from hyfdca.crypto.schemes.registry import Precision, SchemeName
+from hyfdca.data.scores import chosen_classes, class_probabilities
+from hyfdca.estimators.base import LARGEST, PARAMETERS, FederatedLinearModel
+from hyfdca.federation.problem import Profile
+from hyfdca.holdings.participation import Participation
+from hyfdca.holdings.partition import Partition
+from hyfdca.maths.losses import FloatArray
+from hyfdca.model.model import Model
+
+
+def _has_probabilities(estimator: HyFDCAClassifier) -> bool:
+    if estimator._loss().name != "logistic":
+        raise AttributeError("predict_proba is available for loss='logistic' only.")
+    return True
+
+
+class HyFDCAClassifier(ClassifierMixin, FederatedLinearModel):  # noqa: D101
+    __doc__ = f"""A linear classifier trained by clients that share rows and columns.
+
+    More than two classes are learnt one against the rest in one federated run.
+    {PARAMETERS}
+    """
+
+    _task = "classification"
+    class_weight: Mapping[Any, float] | Literal["balanced"] | None
+
+    def __init__(
+        self,
+        loss: str = "hinge",
+        *,
+        loss_parameter: float | None = None,
+        l2: float = 1e-3,
+        algorithm: AlgorithmName = "auto",
+        variant: Literal["practical", "theory"] = "practical",
+        step: Step = "auto",
+        grid: tuple[int, int] | Partition = (3, 3),
+        participation: float | Participation = 1.0,
+        local_fraction: float = 1.0,
+        iic: float | None = None,
+        paper_settings: Mapping[str, Any] | None = None,
+        bundle_settings: Mapping[str, Any] | None = None,
+        profile: Profile = "open",
+        encryption: SchemeName = "none",
+        precision: Precision = "full",
+        fit_intercept: bool = True,
+        intercept_scaling: float = 1.0,
+        class_weight: Mapping[Any, float] | Literal["balanced"] | None = None,
+        max_rounds: int = 1000,
+        max_iter: int | None = None,
+        tol: float = 1e-3,
+        measure_every: int = 1,
+        random_state: Any = None,
+    ) -> None:
+        self._store(locals())
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Train on (samples, features) and their classes."""
+        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64)
+        check_classification_targets(y)
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        n_classes = len(self.classes_)
+        if n_classes < 2:
+            raise ValueError(
+                "A classifier needs two classes, but y has one class: "
+                f"{self.classes_[0]!r}."
+            )
+        positive = range(n_classes) if n_classes > 2 else [1]
+        labels = np.column_stack([np.where(codes == c, 1.0, -1.0) for c in positive])
+        self._train(X, labels, self._sample_weights(y, codes, labels))
+        return self
+
+    def _take(self, model: Model) -> None:
+        super()._take(model)
+        self.classes_ = np.array(model.classes, dtype=object)
+
+    def _sample_weights(
+        self, y: NDArray[Any], codes: NDArray[np.int64], labels: FloatArray
+    ) -> FloatArray | None:
+        """Return each sample's weight in each output, None for all 1.
+
+        A sample counts as often as its class says, on whichever side of one-vs-rest
+        it stands, as if it were repeated in the data.
+        """
+        if self.class_weight is None:
+            return None
+        weight = compute_class_weight(self.class_weight, classes=self.classes_, y=y)
+        if not np.all((weight >= 0) & (weight <= LARGEST)):
+            raise ValueError(f"class_weight must not be negative: {self.class_weight}.")
+        return np.repeat(weight[codes][:, None], labels.shape[1], axis=1)
+
+    def decision_function(self, X: ArrayLike) -> FloatArray:
+        """Return the margin of each sample, one a class if there are more than two."""
+        margins = self._margins(X)
+        return margins.ravel() if margins.shape[1] == 1 else margins
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Return the class of each sample."""
+        chosen = chosen_classes(self._margins(X))
+        return np.asarray(self.classes_[chosen])
+
+    @available_if(_has_probabilities)
+    def predict_proba(self, X: ArrayLike) -> FloatArray:
+        """Return the probability of each class; for the logistic loss."""
+        return class_probabilities(self._margins(X))
+
+
+class HyFDCARegressor(RegressorMixin, FederatedLinearModel):  # noqa: D101
+    __doc__ = f"""A linear regression trained by clients that share rows and columns.
+    {PARAMETERS}
+    """
+
+    _task = "regression"
+
+    def __init__(
+        self,
+        loss: str = "half_squared",
+        *,
+        loss_parameter: float | None = None,
+        l2: float = 1e-3,
+        algorithm: AlgorithmName = "auto",
+        variant: Literal["practical", "theory"] = "practical",
+        step: Step = "auto",
+        grid: tuple[int, int] | Partition = (3, 3),
+        participation: float | Participation = 1.0,
+        local_fraction: float = 1.0,
+        iic: float | None = None,
+        paper_settings: Mapping[str, Any] | None = None,
+        bundle_settings: Mapping[str, Any] | None = None,
+        profile: Profile = "open",
+        encryption: SchemeName = "none",
+        precision: Precision = "full",
+        fit_intercept: bool = True,
+        intercept_scaling: float = 1.0,
+        max_rounds: int = 1000,
+        max_iter: int | None = None,
+        tol: float = 1e-3,
+        measure_every: int = 1,
+        random_state: Any = None,
+    ) -> None:
+        self._store(locals())
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Train on (samples, features) and their targets."""
+        X, y = validate_data(
+            self, X, y, accept_sparse="csr", dtype=np.float64, y_numeric=True
+        )
+        self._train(X, np.asarray(y, dtype=np.float64).reshape(-1, 1))
+        self.coef_, self.intercept_ = self.coef_[0], self.intercept_[0]
+        return self
+
+    def _take(self, model: Model) -> None:
+        super()._take(model)
+        self.coef_, self.intercept_ = self.coef_[0], self.intercept_[0]
+
+    def predict(self, X: ArrayLike) -> FloatArray:
+        """Return the predicted target of each sample."""
+        return self._margins(X).ravel()

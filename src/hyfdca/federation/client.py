@@ -1,0 +1,146 @@
+"""What every client half does: partial margins, shares and totals of its own block."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hyfdca.crypto.schemes.fixedpoint import power_above
+from hyfdca.crypto.schemes.registry import Sealers
+from hyfdca.federation.problem import SLACK, Block, Problem
+from hyfdca.federation.sealing import Rows, Sealing
+from hyfdca.federation.sums import EVERYWHERE
+from hyfdca.holdings.axis import BoolArray
+from hyfdca.maths.kernels import add_row_combination, row_norms, row_products, unsigned
+from hyfdca.maths.losses import FloatArray
+from hyfdca.protocol import messages as m
+from hyfdca.protocol.client_session import Phase
+from hyfdca.protocol.codec import RemoteProtocolError, pack_reals, unpack_counts
+
+_MOST_TOTALS = 100_000_000  # numbers
+
+
+class Holder(Sealing):
+    """A client's data, and the phases that all algorithms share."""
+
+    def __init__(self, problem: Problem, block: Block, sealers: Sealers) -> None:
+        X = block.X
+        super().__init__(problem.profile, sealers, X.shape, problem.n_outputs)
+        self.problem, self.block = problem, block
+        self._csr = (unsigned(X.indptr), unsigned(X.indices), X.data)
+        self._every_row = np.arange(self.n_held, dtype=np.uint32)
+        # What set-up will tell.
+        self.squared_norms = np.zeros((self.n_held, 1))
+        self.curvatures = np.zeros((self.n_held, problem.n_outputs))
+        self.sample_holders = np.ones(self.n_held, np.int64)
+        self.label_holders = np.ones(self.n_held, np.int64)
+        self.feature_holders = np.ones(self.n_features, np.int64)
+        self.phases = {
+            **self.phases,
+            "bounds": Phase(m.Message, self._bounds),
+            "norms": Phase(m.GridRequest, self._norms),
+            "prepare": Phase(m.Prepare, self._prepare),
+            "open": Phase(m.OpenRequest, self._open),
+        }
+
+    # Set-up
+
+    def _bounds(self, _: m.Message) -> m.Bounds:
+        """Return public bounds on this client's numbers, for choosing grids.
+
+        Powers of two: for the squared losses the steepest slope itself is a label.
+        """
+        loss_at_zero = slope = 0.0
+        if self.block.labels is not None and self.n_held:
+            zero = np.zeros_like(self.block.labels)
+            losses = self.weighted(self.problem.loss.value(zero, self.block.labels))
+            loss_at_zero = float(losses[self.block.counts_sample].sum())
+            slope = float(
+                np.abs(self.problem.loss.derivative(zero, self.block.labels)).max()
+            )
+        columns = np.zeros((self.n_features, self.problem.n_outputs))
+        counts = self.weighted(np.ones((self.n_held, self.problem.n_outputs)))
+        indptr, indices, data = self._csr
+        add_row_combination(
+            indptr, indices, np.abs(data), self._every_row, counts, columns
+        )
+        return m.Bounds(
+            row_norm=power_above(float(self._partial_norms.max(initial=0.0))),
+            column_sum=power_above(float(columns.max(initial=0.0))),
+            slope_at_zero=power_above(slope),
+            loss_at_zero=power_above(loss_at_zero),
+        )
+
+    def _norms(self, request: m.GridRequest) -> m.Message:
+        return self.sample_part(self._partial_norms, request.grid)
+
+    def _prepare(self, request: m.Prepare) -> None:
+        """Take the set-up sums: ||x_i||² and how many clients hold what."""
+        shape = (self.n_held, self.problem.n_outputs)
+        squared_norms = self.opened_samples(request.norms, width=1)
+        sample_holders = unpack_counts(request.sample_holders, self.n_held)
+        label_holders = unpack_counts(request.label_holders, self.n_held)
+        feature_holders = unpack_counts(request.feature_holders, self.n_features)
+        self.squared_norms, self.sample_holders = squared_norms, sample_holders
+        self.label_holders, self.feature_holders = label_holders, feature_holders
+        norms = np.broadcast_to(squared_norms, shape)
+        self.curvatures = self.weighted(norms) / self.problem.l2_scale
+
+    # Totals
+
+    def _open(self, request: m.OpenRequest) -> m.Opened:
+        if len(request.totals) != len(request.shapes):
+            raise RemoteProtocolError("totals and their shapes do not match")
+        if sum(rows * width for rows, width in request.shapes) > _MOST_TOTALS:
+            raise RemoteProtocolError("these are no totals of a study: too many")
+        pairs = zip(request.totals, request.shapes, strict=True)
+        opened = [self.opened_totals(totals, shape).ravel() for totals, shape in pairs]
+        return m.Opened(pack_reals(np.concatenate(opened)))
+
+    # The block
+
+    @property
+    def csr(self) -> Any:
+        """The block as kernels take it: indptr, indices, data."""
+        return self._csr
+
+    def products(self, rows: Rows, weights: FloatArray) -> FloatArray:
+        """Return x_{k,i}·w of some rows."""
+        out = np.empty((self.count(rows), weights.shape[1]))
+        row_products(*self._csr, self.numbers(rows), weights, out)
+        return out
+
+    def combine(self, rows: Rows, coefficients: FloatArray) -> FloatArray:
+        """Return Σ_j coefficients_j x_{rows_j}."""
+        out = np.zeros((self.n_features, coefficients.shape[1]))
+        add_row_combination(*self._csr, self.numbers(rows), coefficients, out)
+        return out
+
+    def weighted(
+        self, values: FloatArray, rows: Rows | BoolArray = EVERYWHERE
+    ) -> FloatArray:
+        """Return values of samples (of some rows) times the weights of the samples."""
+        weights = self.block.sample_weights
+        if weights is None:
+            return values
+        return values * weights[rows]
+
+    def numbers(self, rows: Rows) -> NDArray[np.uint32]:
+        """Return rows as kernels take them."""
+        if isinstance(rows, slice):
+            return self._every_row[rows]
+        return rows.astype(np.uint32)
+
+    @cached_property
+    def _partial_norms(self) -> FloatArray:
+        norms = np.empty((self.n_held, 1))
+        row_norms(*self._csr, norms)
+        return norms
+
+
+def above(totals: FloatArray) -> FloatArray:
+    """Return totals that are no lower for the rounding of floating-point sums."""
+    return totals + SLACK * np.abs(totals)

@@ -1,0 +1,68 @@
+"""The public facts of a study that both halves of every algorithm know."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import scipy.sparse as sp
+
+from hyfdca.holdings.axis import BoolArray
+from hyfdca.maths.losses import FloatArray, Loss
+
+SLACK = 1e-12  # covers the rounding of floating-point sums, as a share of them
+
+Profile = Literal["open", "sealed"]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is learnt, and who may see the weights meanwhile.
+
+    Parameters
+    ----------
+    l2_strength : float
+        The paper's λ.
+    n_samples : int
+        N, over all clients.
+    n_outputs : int
+        Columns of duals and weights: 1, or the number of classes of one-vs-rest.
+    profile : {"sealed", "open"}
+        Whether the server sees the weights and each client's share of them.
+    min_rows : int
+        Of a client's rows, whose duals differ between any two shares that it shows.
+    """
+
+    loss: Loss
+    l2_strength: float
+    n_samples: int
+    n_outputs: int = 1
+    profile: Profile = "sealed"
+    min_rows: int = 1
+
+    @property
+    def l2_scale(self) -> float:
+        """λN."""
+        return self.l2_strength * self.n_samples
+
+
+@dataclass(frozen=True, repr=False)
+class Block:
+    """A client's own data: its samples by its features, owned cells only.
+
+    Without a repr: what is in it is nobody else's business.
+
+    Parameters
+    ----------
+    labels : array (samples held, n_outputs) or None
+    sample_weights : array (samples held, n_outputs) or None
+        None counts every sample once.
+    counts_sample, counts_feature : arrays of bool
+        The samples and features this client is designated for.
+    """
+
+    X: sp.csr_array
+    labels: FloatArray | None
+    counts_sample: BoolArray
+    counts_feature: BoolArray
+    sample_weights: FloatArray | None = None

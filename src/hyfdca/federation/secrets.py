@@ -1,0 +1,98 @@
+"""A study's encryption: each party with what it may have of the keys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from hyfdca.crypto.keys.pseudonyms import AlignmentKeys
+from hyfdca.crypto.keys.study_keys import StudyKeys
+from hyfdca.crypto.schemes.registry import (
+    Adders,
+    Encryption,
+    Sealers,
+    Workforce,
+    new_group_secret,
+    new_keys,
+    public_parameters,
+)
+from hyfdca.runtime.machine import n_cores
+
+_ALIGNED = ("samples", "labels", "cells")
+
+
+def make_keys(encryption: Encryption) -> StudyKeys:
+    """Return fresh keys for a study with this encryption."""
+    return StudyKeys.generate(new_keys(encryption))
+
+
+def workforce(encryption: Encryption) -> Workforce | None:
+    """Return processes that encrypt, for schemes that are worth it."""
+    if encryption.scheme != "bfv":
+        return None
+    # Here, since SEAL is not there for every system.
+    from hyfdca.runtime.bfv_pool import Workforce as Processes  # noqa: PLC0415
+
+    return Processes(n_cores())
+
+
+@dataclass(frozen=True, repr=False)
+class ClientSecrecy:
+    """What seals and opens at a client."""
+
+    encryption: Encryption
+    keys: StudyKeys
+    hire: Workforce | None = None
+
+    def sealers(self) -> Sealers:
+        """Return the client's schemes."""
+        return Sealers(self.encryption, self.keys.scheme_keys, self.hire)
+
+    def alignment_keys(self, purpose: str = "alignment") -> AlignmentKeys:
+        """Return the client's keys for pseudonyms and tokens of one purpose."""
+        return AlignmentKeys(*(self.keys.derive(f"{purpose} {of}") for of in _ALIGNED))
+
+
+@dataclass(frozen=True, repr=False)
+class Secrecy:
+    """What seals, opens and adds where all parties are in one process.
+
+    Parameters
+    ----------
+    keys : sequence of StudyKeys
+        Each client's own copy, by rank.
+    public : mapping of str to bytes
+        All that the server knows of the keys, by scheme.
+    group_secret : bytes
+        The server's own; see ``Adders``.
+    """
+
+    encryption: Encryption
+    keys: Sequence[StudyKeys]
+    public: Mapping[str, bytes]
+    group_secret: bytes = field(default_factory=new_group_secret)
+
+    def of_client(self, client: int) -> ClientSecrecy:
+        """Return what a client has."""
+        return ClientSecrecy(self.encryption, self.keys[client], self._hire)
+
+    def sealers(self, client: int) -> Sealers:
+        """Return a client's schemes."""
+        return self.of_client(client).sealers()
+
+    def adders(self) -> Adders:
+        """Return the server's schemes."""
+        return Adders(self.encryption, self.public, self.group_secret)
+
+    @cached_property
+    def _hire(self) -> Workforce | None:
+        """Who works for all clients of this process; they have the same keys."""
+        return workforce(self.encryption)
+
+
+def fresh_secrecy(encryption: Encryption, n_clients: int) -> Secrecy:
+    """Return fresh keys for clients whose data are in one place anyway."""
+    keys = make_keys(encryption)
+    public = public_parameters(keys.scheme_keys)
+    return Secrecy(encryption, [keys] * n_clients, public)

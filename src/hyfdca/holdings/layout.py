@@ -1,0 +1,123 @@
+"""What is known of a whole consortium: who holds, who has labels, who counts what."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse as sp
+
+from hyfdca.holdings.axis import Axis, BoolArray, IntArray
+from hyfdca.holdings.partition import Partition
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What is known of the whole consortium: the two axes and who has labels.
+
+    The feature axis may have one more item than the data has columns: the bias.
+    """
+
+    samples: Axis
+    features: Axis
+    labelled: tuple[bool, ...]
+
+    @property
+    def n_clients(self) -> int:
+        """How many clients there are."""
+        return len(self.labelled)
+
+    @cached_property
+    def is_horizontal(self) -> bool:
+        """Whether every sample has one holder, which then knows its margin alone."""
+        return bool(np.all(self.samples.counts == 1))
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether there are more features than samples."""
+        return self.features.n_items > self.samples.n_items
+
+    @cached_property
+    def sample_designees(self) -> IntArray:
+        """Return who counts each sample's loss: its lowest-ranked labelled holder."""
+        return self.samples.first_holders(self.labelled)
+
+    @cached_property
+    def feature_designees(self) -> IntArray:
+        """Return who counts each feature's weight: its lowest-ranked holder."""
+        return self.features.first_holders([True] * self.n_clients)
+
+    @cached_property
+    def bias_designee(self) -> int:
+        """Who counts the weight of the bias, if there is one: its first holder."""
+        return int(self.sample_designees.min(initial=self.n_clients))
+
+    @cached_property
+    def label_counts(self) -> IntArray:
+        """How many clients with labels hold each sample; at least 1."""
+        counts = np.zeros(self.samples.n_items, np.int64)
+        for items, has_labels in zip(self.samples.items, self.labelled, strict=True):
+            counts[items] += has_labels
+        return np.maximum(counts, 1)
+
+    def counts_samples(self, client: int) -> BoolArray:
+        """Return which of its samples a client is designated for."""
+        return np.equal(self.sample_designees[self.samples.items[client]], client)
+
+    def counts_features(self, client: int) -> BoolArray:
+        """Return which of its features a client is designated for."""
+        return np.equal(self.feature_designees[self.features.items[client]], client)
+
+
+def layout_of(
+    partition: Partition, labelled: Sequence[bool] | None = None, bias: bool = False
+) -> Layout:
+    """Return the layout of a partition.
+
+    Parameters
+    ----------
+    labelled : sequence of bool, optional
+        Which clients have the labels of their samples; by default all.
+    bias : bool
+        Add the bias as the last feature. Its cell of a sample belongs to the sample's
+        designated holder.
+    """
+    labelled = (
+        tuple(labelled) if labelled is not None else (True,) * partition.n_clients
+    )
+    if len(labelled) != partition.n_clients:
+        raise ValueError(
+            f"There are {partition.n_clients} clients, but {len(labelled)} were said "
+            "to have labels or not."
+        )
+    layout = Layout(partition.samples, partition.features, labelled)
+    unlabelled = int(np.sum(layout.sample_designees < 0))
+    if unlabelled:
+        raise ValueError(
+            f"{unlabelled} of {partition.n_samples} samples have no holder with a "
+            "label; give some holder of each sample its label."
+        )
+    return with_bias(layout) if bias else layout
+
+
+def with_bias(layout: Layout) -> Layout:
+    """Return a layout with the bias as one more feature, the last."""
+    last = layout.features.n_items
+    features = tuple(
+        np.append(items, last) if layout.counts_samples(client).any() else items
+        for client, items in enumerate(layout.features.items)
+    )
+    return Layout(layout.samples, Axis(last + 1, features), layout.labelled)
+
+
+def append_bias(block: sp.csr_array, counted: BoolArray, value: float) -> sp.csr_array:
+    """Return a client's block with its bias cells as one more column, if it has any.
+
+    ``counted`` are the samples it is designated for.
+    """
+    if not counted.any():
+        return block
+    column = sp.csr_array(np.where(counted, value, 0.0).reshape(-1, 1))
+    return sp.csr_array(sp.hstack([block, column], format="csr"))

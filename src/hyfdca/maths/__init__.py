@@ -1,0 +1,1 @@
+"""The problem itself: losses, objective, compiled loops. No clients."""

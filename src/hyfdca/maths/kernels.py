@@ -1,0 +1,112 @@
+"""Compiled loops over CSR rows: products, grids and epochs of coordinate ascent.
+
+Arrays over samples or features have two dimensions, items by outputs (one output a
+class); sums run in index order, so the same rows give the same bits. Index arrays are
+best unsigned (``unsigned``): numba then need not look for negative ones, which doubles
+the speed of products.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import njit
+from numpy.typing import NDArray
+
+from hyfdca.maths.compiling import CACHE
+from hyfdca.maths.losses import dual_step
+
+_compiled = njit(cache=CACHE, nogil=True, error_model="numpy")
+
+
+def unsigned(indices: NDArray[Any]) -> NDArray[Any]:
+    """Return the same indices seen as unsigned numbers, without copying them."""
+    return indices.view(f"u{indices.dtype.itemsize}")
+
+
+@_compiled
+def row_products(indptr, indices, data, rows, weights, out):  # type: ignore[no-untyped-def]
+    """Set ``out[j] = X[rows[j]] @ weights``; changes ``out`` only."""
+    for c in range(weights.shape[1]):
+        column = weights[:, c].copy()
+        for j in range(rows.size):
+            total = 0.0
+            for p in range(indptr[rows[j]], indptr[rows[j] + 1]):
+                total += data[p] * column[indices[p]]
+            out[j, c] = total
+
+
+@_compiled
+def row_norms(indptr, indices, data, out):  # type: ignore[no-untyped-def]
+    """Set ``out[j]`` to the squared length of each row; changes ``out`` only."""
+    for j in range(out.shape[0]):
+        total = 0.0
+        for p in range(indptr[j], indptr[j + 1]):
+            total += data[p] * data[p]
+        out[j, 0] = total
+
+
+@_compiled
+def add_row_combination(  # type: ignore[no-untyped-def]
+    indptr, indices, data, rows, coefficients, out
+):
+    """Add ``sum_j coefficients[j] X[rows[j]]``; changes ``out`` only."""
+    for c in range(out.shape[1]):
+        column = out[:, c].copy()
+        for j in range(rows.size):
+            coefficient = coefficients[j, c]
+            if coefficient != 0.0:
+                for p in range(indptr[rows[j]], indptr[rows[j] + 1]):
+                    column[indices[p]] += coefficient * data[p]
+        out[:, c] = column
+
+
+@_compiled
+def add_bucket_combinations(  # type: ignore[no-untyped-def]
+    indptr, indices, data, rows, buckets, coefficients, out
+):
+    """Add ``coefficients[j, k] X[rows[j]]`` to ``out[buckets[j], :, k]``, for all k.
+
+    Changes ``out`` only.
+    """
+    width = coefficients.shape[1]
+    for j in range(rows.size):
+        slopes = out[buckets[j]]
+        for p in range(indptr[rows[j]], indptr[rows[j] + 1]):
+            value = data[p]
+            feature = indices[p]
+            for k in range(width):
+                slopes[feature, k] += coefficients[j, k] * value
+
+
+@_compiled
+def add_weighted(parts, weights, total):  # type: ignore[no-untyped-def]
+    """Add ``sum_s weights[s, c] parts[s, :, c]``, in order; changes ``total`` only."""
+    for s in range(parts.shape[0]):
+        for c in range(parts.shape[2]):
+            weight = weights[s, c]
+            if weight != 0.0:
+                for f in range(parts.shape[1]):
+                    total[f, c] += weight * parts[s, f, c]
+
+
+@_compiled
+def ascent_epoch(  # type: ignore[no-untyped-def]
+    indptr, indices, data, order, labels, curvatures, scales, constants, duals, weights
+):
+    """One pass of coordinate ascent over the rows in ``order``, for one output.
+
+    ``scales`` are v_i/(λN). Changes ``duals`` and ``weights``.
+    """
+    for j in range(order.size):
+        row = order[j]
+        first, last = indptr[row], indptr[row + 1]
+        margin = 0.0
+        for p in range(first, last):
+            margin += data[p] * weights[indices[p]]
+        change = dual_step(duals[row], margin, labels[row], curvatures[row], *constants)
+        if change != 0.0:
+            duals[row] += change
+            step = change * scales[row]
+            for p in range(first, last):
+                weights[indices[p]] += step * data[p]

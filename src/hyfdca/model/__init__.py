@@ -1,0 +1,1 @@
+"""The trained model: its file, its scaling, its predictions."""

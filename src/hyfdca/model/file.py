@@ -1,0 +1,146 @@
+"""The file ``model.json``: what is in it, written and read by one description.
+
+The margin of a row x is Σ_f weights[f] (x[f] - offsets[f]) / scales[f] plus the
+intercept, a missing x[f] being fillings[f]; one number an output. There is one output
+for numbers and for two classes (the second has the positive margins), else one a
+class. Numbers are written in their shortest form and read back bit for bit.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+
+from hyfdca.error_text import plain_mistake
+from hyfdca.stages.scaling import Missing, Scale
+from hyfdca.training.runner import StopReason
+
+FORMAT_VERSION: Final = 1
+_MOST_BYTES = 2**30  # some six million features
+_ADVICE = "give the model.json that hyfdca train wrote"
+
+
+class ModelError(ValueError):
+    """A model that cannot be used so; the message is one plain sentence."""
+
+
+class _Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Has the fields that it names and no others."""
+
+
+class ScalingEntry(_Strict, frozen=True):
+    """How cells were scaled and filled, by feature."""
+
+    scale: Scale
+    missing: Missing
+    offsets: dict[str, float]
+    scales: dict[str, float]
+    fillings: dict[str, float]
+
+
+class TrainingEntry(_Strict, frozen=True):
+    """How the model came about; prediction does not need it."""
+
+    algorithm: str
+    algorithm_reason: str
+    rounds: int
+    stop_reason: StopReason
+    fit_intercept: bool
+    intercept_scaling: float
+
+
+class CertificateEntry(_Strict, frozen=True):
+    """How close the model is to the optimum on the rows it was trained on."""
+
+    primal: float
+    dual: float
+    gap: float
+    relative_gap: float
+
+
+class ModelFile(_Strict, frozen=True):
+    """A model as its file has it.
+
+    Parameters
+    ----------
+    id_column, label_column : str or None
+        What the study calls them; tables to predict may have others.
+    positive_label : str or None
+        If there is one, every other label belongs to the first class.
+    classes : tuple of str
+        None for regression. Labels are text, numbers in their shortest form.
+    weights : dict of str to tuple of float
+        One number an output, by feature; their order is the model's.
+    """
+
+    format_version: Literal[1]
+    study: str
+    loss: str
+    loss_parameter: float | None
+    l2: float
+    id_column: str | None
+    label_column: str | None
+    positive_label: str | None
+    classes: tuple[str, ...]
+    weights: dict[str, tuple[float, ...]]
+    intercept: tuple[float, ...]
+    scaling: ScalingEntry
+    training: TrainingEntry
+    certificate: CertificateEntry
+
+
+class _Version(msgspec.Struct, frozen=True):
+    """What a file of any version has; all else is passed over."""
+
+    format_version: int
+
+
+def as_bytes(file: ModelFile) -> bytes:
+    """Return the content of a model file, to be read by people too."""
+    return msgspec.json.format(msgspec.json.encode(file), indent=2) + b"\n"
+
+
+def read_model_file(path: Path) -> ModelFile:
+    """Return what a model file says, checked field by field.
+
+    Raises
+    ------
+    ModelError
+    """
+    return parse_model_file(_content(path), path)
+
+
+def parse_model_file(content: bytes, path: Path) -> ModelFile:
+    """Return what the content of a model file says; ``path`` is for messages.
+
+    Raises
+    ------
+    ModelError
+    """
+    try:
+        version = msgspec.json.decode(content, type=_Version).format_version
+        if version == FORMAT_VERSION:
+            return msgspec.json.decode(content, type=ModelFile)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+        raise ModelError(
+            f"The model file {path} has a mistake{plain_mistake(error)}; {_ADVICE}."
+        ) from None
+    raise ModelError(
+        f"The model file {path} has format_version {version}, and this hyfdca reads "
+        f"{FORMAT_VERSION}; use the hyfdca that wrote it, or train the study again."
+    )
+
+
+def _content(path: Path) -> bytes:
+    try:
+        # What is no file, such as a pipe, might never end.
+        if path.stat().st_size <= _MOST_BYTES and path.is_file():
+            return path.read_bytes()
+    except (OSError, ValueError):
+        raise ModelError(f"There is no model file {path} to read; {_ADVICE}.") from None
+    raise ModelError(
+        f"The model file {path} is a folder or larger than {_MOST_BYTES >> 30} GB; "
+        f"{_ADVICE}."
+    )

@@ -1,0 +1,249 @@
+"""A trained model: margins, classes and probabilities of rows with all features."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from hyfdca.data.labels import Task
+from hyfdca.data.scores import chosen_classes, class_probabilities
+from hyfdca.data.tables import Table, listed, stored_densely
+from hyfdca.federation.evaluation import Certificate
+from hyfdca.maths.losses import FloatArray, Loss, make_loss
+from hyfdca.model.file import ModelError, ModelFile, read_model_file
+from hyfdca.stages.scaling import Scaling
+
+__all__ = ["Model", "ModelError", "read_model"]
+
+_CELLS_AT_ONCE = 2**22  # of sparse rows that centring fills
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A linear model with the scaling of its features.
+
+    Parameters
+    ----------
+    file : ModelFile
+        All that is known of it.
+    weights : array (n_features, n_outputs)
+        Of the scaled features, in the order of ``features``.
+    intercept : array (n_outputs,)
+    scaling : Scaling
+        Arrays in the order of ``features``.
+    """
+
+    file: ModelFile = field(repr=False)
+    loss: Loss
+    weights: FloatArray = field(repr=False)
+    intercept: FloatArray = field(repr=False)
+    scaling: Scaling = field(repr=False)
+
+    @classmethod
+    def of(cls, file: ModelFile) -> Self:
+        """Return the model that a file's content makes.
+
+        Raises
+        ------
+        ModelError
+            Which tells what is wrong, without a beginning and an end.
+        """
+        loss = _loss(file)
+        _check_classes(file, loss.task)
+        width = len(file.classes) if len(file.classes) > 2 else 1
+        n_wrong = sum(len(row) != width for row in file.weights.values())
+        if not file.weights or n_wrong or len(file.intercept) != width:
+            raise ModelError(
+                f"has not {width} weights a feature and as many intercepts"
+            )
+        entry = file.scaling
+        by_feature = (entry.offsets, entry.scales, entry.fillings)
+        if any(numbers.keys() != file.weights.keys() for numbers in by_feature):
+            raise ModelError("has not a weight, offset, scale and filling a feature")
+        arrays = [np.array([d[f] for f in file.weights]) for d in by_feature]
+        model = cls(
+            file,
+            loss,
+            np.array(list(file.weights.values())),
+            np.array(file.intercept),
+            Scaling(*arrays),
+        )
+        model._check_numbers()
+        return model
+
+    def _check_numbers(self) -> None:
+        scaling = self.scaling
+        numbers = (self.weights, self.intercept, scaling.offset, scaling.filling)
+        if not all(np.isfinite(array).all() for array in (*numbers, scaling.scale)):
+            raise ModelError("has numbers that are not finite")
+        if n_bad := int(np.sum(scaling.scale <= 0)):
+            raise ModelError(f"has {n_bad} scales that are not above zero")
+        certificate = self.certificate
+        said = (self.file.certificate.gap, self.file.certificate.relative_gap)
+        if said != (certificate.gap, certificate.relative_gap):
+            raise ModelError("has a certificate whose gap is not that of P and D")
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Names of the features, in the order of the weights."""
+        return tuple(self.file.weights)
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Names of the classes; none for regression."""
+        return self.file.classes
+
+    @property
+    def task(self) -> Task:
+        """What it predicts: classes, or numbers."""
+        return self.loss.task
+
+    @property
+    def has_probabilities(self) -> bool:
+        """Whether margins have a probability: those of the logistic loss have."""
+        return self.loss.name == "logistic"
+
+    @property
+    def certificate(self) -> Certificate:
+        """How close it is to the optimum on the rows it was trained on."""
+        return Certificate(self.file.certificate.primal, self.file.certificate.dual)
+
+    # Of tables, by the names of their columns
+
+    def margins(self, table: Table) -> FloatArray:
+        """Return the margins of a table's rows, (n_rows, n_outputs).
+
+        Columns are found by name; those that the model does not know are ignored.
+        """
+        if table.features == self.features:
+            return self.margins_of_cells(table.cells)
+        column_of = {name: number for number, name in enumerate(table.features)}
+        missing = [name for name in self.features if name not in column_of]
+        if missing:
+            raise ModelError(f"The table has no column {listed(missing)}; add them.")
+        chosen = [column_of[name] for name in self.features]
+        return self.margins_of_cells(sp.csr_array(table.cells[:, chosen]))
+
+    def predict(self, table: Table) -> NDArray[Any]:
+        """Return the class of each row as text, or its number for regression."""
+        return self.predict_from(self.margins(table))
+
+    def probabilities(self, table: Table) -> FloatArray:
+        """Return the probability of each class, (n_rows, n_classes)."""
+        return self.probabilities_from(self.margins(table))
+
+    # Of margins, wherever they come from
+
+    def predict_from(self, margins: FloatArray) -> NDArray[Any]:
+        """Return the class of each row of margins, or its number for regression."""
+        if self.task == "regression":
+            return margins[:, 0]
+        return np.array(self.classes, dtype=object)[chosen_classes(margins)]
+
+    def probabilities_from(self, margins: FloatArray) -> FloatArray:
+        """Return the probability of each class of each row of margins."""
+        if not self.has_probabilities:
+            raise ModelError(
+                f"A model of the loss {self.loss.name!r} has no probabilities; train "
+                "one with loss = 'logistic'."
+            )
+        return class_probabilities(margins)
+
+    # Of cells in the order of the features
+
+    def margins_of_cells(self, cells: sp.csr_array) -> FloatArray:
+        """Return the margins of rows, (n_rows, n_outputs).
+
+        Every row is summed by itself in the order of the features, so its margin is
+        the same bit for bit whatever rows are beside it and whether zeros are stored.
+
+        Parameters
+        ----------
+        cells : CSR array (n_rows, n_features)
+            Not scaled; NaN is missing.
+        """
+        self._check_missing(int(np.isnan(cells.data).sum()))
+        if not cells.has_canonical_format:
+            cells = cells.copy()
+            cells.sum_duplicates()
+        margins = np.empty((cells.shape[0], len(self.intercept)))
+        # What is too large is seen at the end.
+        with np.errstate(over="ignore", invalid="ignore"):
+            for rows in self._row_groups(cells.shape[0]):
+                margins[rows] = self._scaled(cells[rows]) @ self.weights
+            margins += self.intercept
+        if n_bad := int(np.sum(~np.isfinite(margins).all(axis=1))):
+            raise ModelError(
+                f"{n_bad} rows have cells so large that their margins are no numbers; "
+                "correct them."
+            )
+        return margins
+
+    def _check_missing(self, n_missing: int) -> None:
+        if n_missing and self.file.scaling.missing == "refuse":
+            raise ModelError(
+                f"{n_missing} cells are missing, and the model takes none; fill them, "
+                'or train with missing = "mean".'
+            )
+
+    def _row_groups(self, n_rows: int) -> Iterator[slice]:
+        step = max(n_rows, 1)
+        if self._is_centred:
+            step = max(_CELLS_AT_ONCE // len(self.weights), 1)
+        for first in range(0, n_rows, step):
+            yield slice(first, first + step)
+
+    @property
+    def _is_centred(self) -> bool:
+        return bool(np.any(self.scaling.offset))
+
+    def _scaled(self, cells: sp.csr_array) -> sp.csr_array:
+        n_rows, n_features = cells.shape
+        if self._is_centred and cells.nnz < n_rows * n_features:
+            # A zero that is not stored has an offset too.
+            cells = stored_densely(cells.toarray())
+        return self.scaling.apply(cells)
+
+
+def read_model(path: Path) -> Model:
+    """Return the model of a file.
+
+    Raises
+    ------
+    ModelError
+    """
+    file = read_model_file(path)
+    try:
+        return Model.of(file)
+    except ModelError as error:
+        raise ModelError(
+            f"The model file {path} {error}; give the model.json that hyfdca train "
+            "wrote."
+        ) from None
+
+
+def _loss(file: ModelFile) -> Loss:
+    try:
+        return make_loss(file.loss, file.loss_parameter)
+    except ValueError:
+        raise ModelError(
+            "has a loss or loss_parameter that hyfdca does not know"
+        ) from None
+
+
+def _check_classes(file: ModelFile, task: Task) -> None:
+    classes = file.classes
+    if task == "regression":
+        if classes or file.positive_label is not None:
+            raise ModelError(f"has classes, but its loss {file.loss!r} is for numbers")
+        return
+    if len(set(classes)) < max(len(classes), 2):
+        raise ModelError("has not two or more different classes")
+    if file.positive_label is not None and classes[1:] != (file.positive_label,):
+        raise ModelError("has a positive_label that is not the second of two classes")

@@ -1,0 +1,1 @@
+"""Predictions, of complete rows and of rows split over organisations."""

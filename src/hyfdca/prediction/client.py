@@ -1,0 +1,298 @@
+"""An organisation's side of predictions of rows that are split over organisations.
+
+Rows to predict are brought by everybody who holds features of them; one organisation
+at a time asks. It has the stages *study* (only ``hello``) and *keys* of a study, and
+the stage *prediction*:
+
+| phase     | who             | down                | up                             |
+|-----------|-----------------|---------------------|--------------------------------|
+| introduce | everybody       | -                   | how many rows it asks for      |
+| request   | the asker       | -                   | signed: model, random number,  |
+|           |                 |                     | pseudonyms of its rows         |
+| consider  | everybody else  | the same            | consent, or why not            |
+| refused   | the asker       | why it gets nothing | -                              |
+
+Between the last two come the alignment (``protocol/alignment.py``) and the sums
+(``algorithms/scoring.py``), in the same stage.
+
+Theory of operation. A holder believes the asker's signature and its own files, not the
+server: permission, limit and model are checked, and the prediction is written to its
+log, before it gives anything. It then goes on with those of its rows alone that are
+among the pseudonyms that the asker signed. These are under keys that are derived for
+this one prediction, so the server can link them neither to training nor to others.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy.sparse as sp
+
+from hyfdca.crypto.keys.identity import Identity
+from hyfdca.crypto.keys.pseudonyms import TokenArray, sample_pseudonyms
+from hyfdca.crypto.keys.roster import Roster
+from hyfdca.data.tables import Table
+from hyfdca.holdings.axis import IntArray
+from hyfdca.maths.losses import FloatArray
+from hyfdca.model.model import Model
+from hyfdca.prediction import messages as p
+from hyfdca.prediction.log import PredictionLog
+from hyfdca.prediction.parts import common_part, own_parts
+from hyfdca.prediction.policy import PredictionTerms, declined_sentence
+from hyfdca.prediction.request import checked_pseudonyms, signed_request
+from hyfdca.prediction.sums import OwnParts, ScoringClient, Sums
+from hyfdca.protocol.client_session import ClientSession, Phase
+from hyfdca.protocol.codec import TOKEN_BYTES, RemoteProtocolError
+from hyfdca.protocol.messages import Message
+from hyfdca.runtime.driver import one_thread
+from hyfdca.runtime.store import StoreError
+from hyfdca.stages.alignment.client import AlignmentClient
+from hyfdca.stages.alignment.messages import AlignmentSettings
+from hyfdca.study.client import Member
+
+STAGE = "prediction"
+
+
+@dataclass(frozen=True, repr=False)
+class SplitScores:
+    """What an asker gets, by row of its table.
+
+    Parameters
+    ----------
+    margins : array (n_rows, n_outputs)
+        Of rows that lack features, what others hold is in it.
+    n_absent : array (n_rows,)
+        How many features of the model nobody brought.
+    """
+
+    margins: FloatArray
+    n_absent: IntArray
+
+
+@dataclass(frozen=True, repr=False)
+class Bringing:
+    """What an organisation brings to predictions.
+
+    Parameters
+    ----------
+    table : Table
+        Rows that it asks for, or has features of; columns are the model's, as far as
+        it has them.
+    digest : bytes
+        Of the model.
+    """
+
+    table: Table
+    model: Model
+    digest: bytes
+    terms: PredictionTerms
+    log: PredictionLog
+    alignment: AlignmentSettings
+    asks: bool = False
+
+
+class PredictionMember:
+    """Answers the server of predictions.
+
+    Parameters
+    ----------
+    member : Member
+        The organisation in its study, which has the study's keys.
+    tell : callable
+        Told in a sentence who asked and what became of it.
+    """
+
+    def __init__(
+        self,
+        member: Member,
+        identity: Identity,
+        roster: Roster,
+        bringing: Bringing,
+        tell: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._member, self._identity, self._roster = member, identity, roster
+        self._bringing, self._tell = bringing, tell
+        self._rank = roster.rank_of(identity.public)
+        self.scores: SplitScores | None = None
+        self.refusal = ""  # why there are no scores
+        self._has_asked = False
+        self._phases = dict(self._own_phases)
+        self._session = ClientSession(roster.study_hash[:TOKEN_BYTES], self._phases)
+
+    @property
+    def _own_phases(self) -> dict[str, Phase]:
+        return {
+            "introduce": Phase(Message, self._introduce),
+            "request": Phase(Message, self._ask),
+            "consider": Phase(p.ConsiderRequest, self._consider),
+            "refused": Phase(p.RefusedNotice, self._be_refused),
+        }
+
+    @property
+    def name(self) -> str:
+        """What the study calls the organisation."""
+        return self._roster.entries[self._rank].name
+
+    def handle(self, stage: str, phase: str, payload: bytes | bytearray) -> bytearray:
+        """Answer one request; a notice is answered with an empty message.
+
+        Raises
+        ------
+        RemoteProtocolError
+            If the request is not one this client can be asked now.
+        """
+        if stage == STAGE:
+            return self._predict(phase, payload)
+        # Of the study nothing may begin, be kept or be forgotten here.
+        if stage == "keys" or (stage, phase) == ("study", "hello"):
+            return self._member.handle(stage, phase, payload)
+        raise RemoteProtocolError(f"predictions have no {phase!r} in stage {stage!r}")
+
+    def _predict(self, phase: str, payload: bytes | bytearray) -> bytearray:
+        try:
+            with one_thread():
+                return self._session.handle(phase, payload)
+        except StoreError as error:
+            self._tell(str(error))  # it names a folder, which stays here
+            raise RemoteProtocolError(
+                "its log of predictions cannot be read or written"
+            ) from None
+
+    # Asking
+
+    def _introduce(self, _: Message) -> p.Introduction:
+        bringing = self._bringing
+        return p.Introduction(len(bringing.table.ids) if bringing.asks else 0)
+
+    def _ask(self, _: Message) -> p.Asked:
+        """Sign the request; it counts in this organisation's own log as well."""
+        bringing, table = self._bringing, self._bringing.table
+        if not bringing.asks or self._has_asked:
+            raise RemoteProtocolError("it asks for no predictions, or has asked")
+        n_rows = len(table.ids)
+        declined = bringing.terms.objection(bringing.log, self.name, n_rows)
+        if declined is not None:
+            raise RemoteProtocolError(declined_sentence(self.name, self.name, declined))
+        nonce, n_outputs = secrets.token_bytes(p.NONCE_BYTES), self._n_outputs
+        pseudonyms = self._pseudonyms(nonce)
+        request = signed_request(
+            self._identity,
+            self._roster,
+            bringing.digest,
+            nonce,
+            (n_outputs, pseudonyms),
+        )
+        bringing.log.add(self.name, n_rows, nonce.hex())
+        self._has_asked = True
+        self._begin(table, nonce, is_asker=True)
+        return request
+
+    def _be_refused(self, notice: p.RefusedNotice) -> None:
+        if not self._has_asked or self.scores is not None:
+            raise RemoteProtocolError("it waits for no scores that could be refused")
+        self.refusal = "".join(c if c.isprintable() else " " for c in notice.reason)
+        self._phases.clear()
+        self._phases.update(self._own_phases)
+
+    # Being asked
+
+    def _consider(self, request: p.ConsiderRequest) -> p.Consent | p.Declined:
+        """Check, write down, and only then be ready to give."""
+        pseudonyms = checked_pseudonyms(request, self._roster)
+        if request.asker == self._rank:
+            raise RemoteProtocolError("nobody gives predictions to itself")
+        asker = self._roster.entries[request.asker].name
+        declined = self._objection(request, asker, len(pseudonyms))
+        if declined is not None:
+            self._tell(declined_sentence(self.name, asker, declined))
+            return declined
+        self._bringing.log.add(asker, len(pseudonyms), request.nonce.hex())
+        self._tell(f"Organisation {asker!r} asks for {len(pseudonyms)} rows.")
+        own = self._pseudonyms(request.nonce)
+        held = _rows_among(self._bringing.table, own, pseudonyms)
+        self._begin(held, request.nonce, is_asker=False)
+        return p.Consent()
+
+    def _objection(
+        self, request: p.ConsiderRequest, asker: str, n_rows: int
+    ) -> p.Declined | None:
+        bringing = self._bringing
+        declined = bringing.terms.objection(bringing.log, asker, n_rows)
+        if declined is not None:
+            return declined
+        is_same = request.model == bringing.digest
+        if not is_same or request.n_outputs != self._n_outputs:
+            return p.Declined("model", 0)
+        if bringing.log.has(request.nonce.hex()):
+            return p.Declined("repeated", 0)
+        return None
+
+    # One prediction
+
+    @property
+    def _n_outputs(self) -> int:
+        return int(self._bringing.model.weights.shape[1])
+
+    @staticmethod
+    def _purpose(nonce: bytes) -> str:
+        return f"prediction {nonce.hex()}"
+
+    def _pseudonyms(self, nonce: bytes) -> TokenArray:
+        keys = self._member.secrecy.alignment_keys(self._purpose(nonce))
+        return sample_pseudonyms(self._bringing.table.ids, keys)
+
+    def _begin(self, table: Table, nonce: bytes, is_asker: bool) -> None:
+        """Be ready for one prediction, whatever was before."""
+        secrecy, model = self._member.secrecy, self._bringing.model
+        keys = secrecy.alignment_keys(self._purpose(nonce))
+        alignment = AlignmentClient(table, keys, self._bringing.alignment)
+        made: list[OwnParts] = []
+
+        def parts() -> OwnParts:
+            if not made:
+                made.append(own_parts(model, alignment.aligned))
+            return made[0]
+
+        def take(sums: Sums) -> None:
+            self._take(sums, alignment.order)
+
+        scoring = ScoringClient(
+            secrecy.sealers(),
+            (len(table.ids), self._n_outputs),
+            parts,
+            take if is_asker else None,
+        )
+        self._phases.clear()
+        self._phases.update({**self._own_phases, **alignment.phases, **scoring.phases})
+
+    def _take(self, sums: Sums, order: IntArray) -> None:
+        model = self._bringing.model
+        n_absent = len(model.features) - sums.n_cells
+        if np.any(n_absent < 0):
+            raise RemoteProtocolError("cells were counted twice")
+        margins, absent = np.empty_like(sums.margins), np.empty_like(n_absent)
+        margins[order] = sums.margins + common_part(model)
+        absent[order] = n_absent
+        self.scores = SplitScores(margins, absent)
+
+
+class PredictionStage:
+    """A stage of an organisation's side, as drivers see a client."""
+
+    def __init__(self, member: PredictionMember, name: str) -> None:
+        self._member, self._name = member, name
+
+    def handle(self, phase: str, payload: bytes | bytearray) -> bytearray:
+        """Answer one request."""
+        return self._member.handle(self._name, phase, payload)
+
+
+def _rows_among(table: Table, own: TokenArray, asked: TokenArray) -> Table:
+    """Return those rows of a table whose pseudonyms are asked for."""
+    wanted = set(map(tuple, asked.tolist()))
+    rows = [row for row, name in enumerate(map(tuple, own.tolist())) if name in wanted]
+    cells = sp.csr_array(table.cells[np.array(rows, np.int64)])
+    return replace(table, ids=tuple(table.ids[row] for row in rows), cells=cells)

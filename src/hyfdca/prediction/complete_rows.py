@@ -1,0 +1,265 @@
+"""Predictions for the rows of one file that has all features of a model."""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import cached_property
+from os.path import realpath
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+from numpy.typing import NDArray
+
+from hyfdca.data.labels import encode_numbers
+from hyfdca.data.readers import has_named_columns, read_table
+from hyfdca.data.tables import (
+    Columns,
+    MissingColumnsError,
+    Table,
+    TableError,
+    normalised,
+)
+from hyfdca.errors import StudyError
+from hyfdca.maths.losses import FloatArray
+from hyfdca.model.model import Model, ModelError, read_model
+from hyfdca.study.outcome import check_folder, write_files
+
+_ENDINGS = (".csv", ".parquet")
+
+
+@dataclass(frozen=True)
+class PredictionFiles:
+    """What to predict from and where to write it.
+
+    Parameters
+    ----------
+    id_column, label_column : str or None
+        By default those of the model's study.
+    """
+
+    model: Path
+    data: Path
+    out: Path
+    id_column: str | None = None
+    label_column: str | None = None
+
+
+@dataclass(frozen=True)
+class Score:
+    """How good predictions are, over the rows that have a label.
+
+    Parameters
+    ----------
+    accuracy : float or None
+        Share of the rows that got their class; None for regression.
+    r2 : float or None
+        1 less the squared error as a share of the labels' own; None for classes and
+        where labels do not differ.
+    absolute_error : float or None
+        The mean; None for classes.
+    n_unknown : int
+        Rows with a label that is none of the model's classes; they count as wrong.
+    """
+
+    n_labelled: int
+    accuracy: float | None = None
+    r2: float | None = None
+    absolute_error: float | None = None
+    n_unknown: int = 0
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What a model says of some rows.
+
+    Parameters
+    ----------
+    ids : tuple of str
+    margins : array (n_rows, n_outputs)
+    labels : tuple of str or None
+        "" where a row has none.
+    """
+
+    model: Model
+    ids: tuple[str, ...] = field(repr=False)
+    margins: FloatArray = field(repr=False)
+    labels: tuple[str, ...] | None = field(repr=False, default=None)
+
+    @cached_property
+    def predicted(self) -> NDArray[Any]:
+        """Classes as text, or numbers."""
+        return self.model.predict_from(self.margins)
+
+    def class_counts(self) -> dict[str, int]:
+        """Return how many rows got each class, in the order of the classes."""
+        if self.model.task == "regression":
+            return {}
+        counts = Counter(self.predicted.tolist())
+        return {name: counts[name] for name in self.model.classes}
+
+    def score(self) -> Score | None:
+        """Compare with the labels; None if no row has one.
+
+        Raises
+        ------
+        StudyError
+            If the model predicts numbers and labels are none.
+        """
+        labels = np.array(self.labels or (), dtype=object)
+        has_label = labels != ""
+        if not has_label.any():
+            return None
+        labels, predicted = labels[has_label], self.predicted[has_label]
+        if self.model.task == "regression":
+            return _number_score(labels.tolist(), predicted)
+        return self._class_score(labels, predicted)
+
+    def _class_score(self, labels: NDArray[Any], predicted: NDArray[Any]) -> Score:
+        positive, known = self.model.file.positive_label, set(self.model.classes)
+        if positive is not None:
+            labels[labels != positive] = self.model.classes[0]
+        n_unknown = sum(label not in known for label in labels)
+        accuracy = float(np.mean(labels == predicted))
+        return Score(len(labels), accuracy=accuracy, n_unknown=n_unknown)
+
+    def columns(self) -> dict[str, Any]:
+        """Return the columns of the file: id, margins, prediction, probabilities.
+
+        With one margin a row there is one probability, that of the second class.
+        """
+        classes, is_single = self.model.classes, self.margins.shape[1] == 1
+        names = ["margin"] if is_single else [f"margin_{name}" for name in classes]
+        columns: dict[str, Any] = {"id": list(self.ids)}
+        columns |= zip(names, self.margins.T, strict=True)
+        columns["prediction"] = self.predicted
+        if self.model.has_probabilities:
+            shares = self.model.probabilities_from(self.margins).T
+            for name, share in list(zip(classes, shares, strict=True))[is_single:]:
+                columns[f"probability_{name}"] = share
+        return columns
+
+
+def predict_file(files: PredictionFiles) -> Predictions:
+    """Predict the rows of a file and write them, whole or not at all.
+
+    Raises
+    ------
+    StudyError
+        Before anything is written.
+    """
+    check_out(files.out, files.model, files.data)
+    try:
+        model = read_model(files.model)
+    except ModelError as error:
+        raise StudyError(str(error)) from None
+    table = _read(files, model)
+    try:
+        margins = model.margins(table)
+    except ModelError as error:
+        raise StudyError(f"In {files.data.name} {error}") from None
+    predictions = Predictions(model, table.ids, margins, table.labels)
+    write_predictions(predictions, files.out)
+    return predictions
+
+
+def write_predictions(predictions: Predictions, out: Path) -> None:
+    """Write predictions to a file, whole or not at all.
+
+    Raises
+    ------
+    StudyError
+    """
+    predictions.score()  # complains about labels
+    write_files(out.parent, {out.name: _encoded(predictions, out)})
+
+
+def check_out(out: Path, *read: Path) -> None:
+    """Refuse a file that could not be written, or would destroy one that is read.
+
+    Raises
+    ------
+    StudyError
+    """
+    if out.suffix.lower() not in _ENDINGS:
+        raise StudyError(
+            f"Cannot write {out.name}; give --out a name that ends in "
+            f"{' or '.join(_ENDINGS)}."
+        )
+    if realpath(out) in map(realpath, read):
+        raise StudyError(
+            f"Writing to {out} would destroy what is read from it; give --out another "
+            "name."
+        )
+    check_folder(out.parent)
+
+
+def _read(files: PredictionFiles, model: Model) -> Table:
+    """Return the table with the model's features in the model's order."""
+    id_column = files.id_column or model.file.id_column
+    if id_column is None and has_named_columns(files.data):
+        raise StudyError(
+            f"The model does not say which column of {files.data.name} has the IDs; "
+            "name it with --id-column."
+        )
+    label_column = files.label_column or model.file.label_column
+    columns = Columns(
+        id=None if id_column is None else normalised(id_column),
+        label=None if label_column is None else normalised(label_column),
+        features=model.features,
+        label_needed=False,
+        absent_are_zero=True,
+    )
+    try:
+        return _with_label(files, read_table(files.data, columns))
+    except MissingColumnsError as error:
+        raise StudyError(_missing_columns(error, columns)) from None
+    except TableError as error:
+        raise StudyError(f"Cannot predict: {error}.") from None
+
+
+def _with_label(files: PredictionFiles, table: Table) -> Table:
+    """Return the table if it has the label column that was asked for."""
+    wanted = files.label_column
+    if wanted and table.labels is None and has_named_columns(files.data):
+        raise MissingColumnsError(files.data.name, [normalised(wanted)])
+    return table
+
+
+def _missing_columns(error: MissingColumnsError, columns: Columns) -> str:
+    advice = "add them, or correct the names in the table"
+    if columns.id in error.columns:
+        advice = "name the column of the IDs with --id-column"
+    elif error.columns == (columns.label,):
+        advice = "correct --label-column, or leave it out"
+    return f"Cannot predict: {error.what}, which the model needs; {advice}."
+
+
+def _number_score(labels: list[str], predicted: FloatArray) -> Score:
+    values, n_bad = encode_numbers(labels)
+    if n_bad:
+        raise StudyError(
+            f"{n_bad} rows have a label that is no number, but the model predicts "
+            "numbers; correct them, or name another column with --label-column."
+        )
+    with np.errstate(over="ignore", invalid="ignore"):  # of labels near the largest
+        errors = values[:, 0] - predicted
+        spread = float(np.sum((values - values.mean()) ** 2))
+        left = float(np.sum(errors**2))
+        absolute_error = float(np.mean(np.abs(errors)))
+    r2 = 1.0 - left / spread if 0.0 < spread < np.inf else None
+    return Score(len(labels), r2=r2, absolute_error=absolute_error)
+
+
+def _encoded(predictions: Predictions, out: Path) -> bytes:
+    table, content = pa.table(predictions.columns()), io.BytesIO()
+    if out.suffix.lower() == ".csv":
+        pa.csv.write_csv(table, content)
+    else:
+        pa.parquet.write_table(table, content)
+    return content.getvalue()

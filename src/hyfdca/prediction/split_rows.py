@@ -1,0 +1,207 @@
+"""Predictions of rows whose features are split over organisations: what each brings.
+
+In one process all of them talk as they would between machines; nothing is pooled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from hyfdca.crypto.keys.identity import Identity
+from hyfdca.crypto.keys.roster import Roster
+from hyfdca.data.readers import read_table
+from hyfdca.data.tables import Columns, Table, TableError, normalised
+from hyfdca.errors import StudyError
+from hyfdca.model.file import as_bytes
+from hyfdca.model.model import Model, ModelError, read_model
+from hyfdca.prediction.client import (
+    Bringing,
+    PredictionMember,
+    PredictionStage,
+    SplitScores,
+)
+from hyfdca.prediction.complete_rows import Predictions
+from hyfdca.prediction.log import PredictionLog
+from hyfdca.prediction.policy import PredictionTerms, declined_sentence
+from hyfdca.prediction.server import (
+    Answered,
+    PredictionConvener,
+    prediction_alignment,
+)
+from hyfdca.runtime.inprocess import InProcess
+from hyfdca.runtime.store import Store, StoreError
+from hyfdca.study.client import Member
+from hyfdca.study.file import Client, StudyFile
+from hyfdca.study.plan import Plan
+from hyfdca.study.plan_of_file import alignment_settings
+
+
+def model_digest(model: Model) -> bytes:
+    """Return what tells whether organisations have the same model."""
+    return hashlib.sha256(b"hyfdca model 1\n" + as_bytes(model.file)).digest()
+
+
+def terms_of(file: StudyFile) -> PredictionTerms:
+    """Return what a study file says of predictions."""
+    askers = frozenset(client.name for client in file.clients if client.may_predict)
+    return PredictionTerms(askers, file.study.predictions_per_hour)
+
+
+def released_model(path: Path) -> Model:
+    """Return the model that an organisation got when its study ended.
+
+    Raises
+    ------
+    StudyError
+    """
+    try:
+        return read_model(path)
+    except ModelError as error:
+        raise StudyError(str(error)) from None
+
+
+def table_to_predict(
+    file: StudyFile, client: Client, path: Path, model: Model
+) -> Table:
+    """Read what an organisation has of rows to predict: the model's columns, labels.
+
+    Raises
+    ------
+    StudyError
+    """
+    own = None if client.features is None else set(map(normalised, client.features))
+    features = tuple(f for f in model.features if own is None or f in own)
+    id_column = client.id_column or file.study.id_column
+    label_column = client.label_column or file.study.label_column
+    columns = Columns(
+        id=None if id_column is None else normalised(id_column),
+        label=None if label_column is None else normalised(label_column),
+        features=features,
+        features_needed=False,
+        label_needed=False,
+    )
+    try:
+        table = read_table(path, columns)
+    except TableError as error:
+        raise StudyError(f"Organisation {client.name!r}: {error}.") from None
+    if table.n_missing and model.file.scaling.missing == "refuse":
+        raise StudyError(
+            f"Organisation {client.name!r} has {table.n_missing} missing cells in "
+            f"{path.name}, and the model takes none; fill them, or train with "
+            'missing = "mean".'
+        )
+    return table
+
+
+def brought(
+    file: StudyFile, table: Table, model: Model, log: PredictionLog, asks: bool = False
+) -> Bringing:
+    """Return what an organisation brings to predictions of a study."""
+    return Bringing(
+        replace(table, labels=None),
+        model,
+        model_digest(model),
+        terms_of(file),
+        log,
+        prediction_alignment(alignment_settings(file.study)),
+        asks,
+    )
+
+
+def check_permission(bringing: Bringing, name: str) -> None:
+    """Refuse to ask for what this organisation's own log says is too much.
+
+    Raises
+    ------
+    StudyError
+    """
+    n_rows = len(bringing.table.ids)
+    try:
+        declined = bringing.terms.objection(bringing.log, name, n_rows)
+    except StoreError as error:
+        raise StudyError(str(error)) from None
+    if declined is not None:
+        raise StudyError(declined_sentence(name, name, declined))
+
+
+@dataclass(frozen=True, repr=False)
+class Party:
+    """An organisation with its keys, and where it keeps those of the study."""
+
+    plan: Plan
+    identity: Identity
+    roster: Roster
+    store: Store | None = None
+
+    def member(
+        self, bringing: Bringing, tell: Callable[[str], None] = lambda _: None
+    ) -> PredictionMember:
+        """Return its side of predictions."""
+        member = Member(
+            self.plan, bringing.table, self.identity, self.roster, self.store
+        )
+        return PredictionMember(member, self.identity, self.roster, bringing, tell)
+
+
+def predict_locally(plan: Plan, members: Sequence[PredictionMember]) -> list[Answered]:
+    """Serve everybody who asks, with all parties in this process.
+
+    Scores are with the members that asked.
+    """
+
+    def driver(stage: str) -> InProcess:
+        stages = [PredictionStage(member, stage) for member in members]
+        return InProcess(dict(enumerate(stages)))
+
+    return PredictionConvener(plan, driver).run()
+
+
+@dataclass(frozen=True)
+class SplitPredictions:
+    """Predictions of rows that are complete, and how many others there are.
+
+    Parameters
+    ----------
+    n_left_out : int
+        Rows without a prediction: nobody brought some of their features.
+    n_filled : int
+        Cells that nobody brought, filled as the model fills missing ones.
+    """
+
+    predictions: Predictions
+    n_left_out: int
+    n_filled: int
+
+
+def predictions_of(model: Model, table: Table, scores: SplitScores) -> SplitPredictions:
+    """Return an asker's predictions from its scores.
+
+    Raises
+    ------
+    StudyError
+        If no row has all features.
+    """
+    n_absent = scores.n_absent
+    if model.file.scaling.missing == "mean":
+        rows, n_filled = np.arange(len(n_absent)), int(n_absent.sum())
+    else:
+        rows, n_filled = np.flatnonzero(n_absent == 0), 0
+    if not len(rows):
+        raise StudyError(
+            f"None of the {len(n_absent)} rows can be predicted: the organisations "
+            f"that hold them brought {n_absent.min()} features of the model less than "
+            "there are, and it fills none."
+        )
+    labels = table.labels
+    predictions = Predictions(
+        model,
+        tuple(table.ids[row] for row in rows),
+        scores.margins[rows],
+        None if labels is None else tuple(labels[row] for row in rows),
+    )
+    return SplitPredictions(predictions, len(n_absent) - len(rows), n_filled)

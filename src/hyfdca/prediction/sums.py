@@ -1,0 +1,204 @@
+"""Scores of rows that several organisations hold: one sealed sum over holders.
+
+It follows an alignment of the rows that one client, the asker, holds; all others bring
+only such rows to it, so no block has a slot of a row that the asker does not hold.
+
+| phase      | who       | down                   | up                                 |
+|------------|-----------|------------------------|------------------------------------|
+| arrange    | everybody | schemes, owner groups  | -                                  |
+| part bound | everybody | -                      | a power of two above all its parts |
+| parts      | everybody | grids                  | parts of margins and numbers of    |
+|            |           |                        | cells in them, sealed              |
+| scores     | the asker | both sums, sealed      | -                                  |
+
+The bound is that of Cauchy and Schwarz, from the longest row and the model, so that it
+says nothing of a score, and no part is ever too large for its grid. By the number of
+cells the asker sees whether a row is complete and no cell was counted twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from hyfdca.crypto.schemes.arrangement import Arrangement, opaque_groups
+from hyfdca.crypto.schemes.fixedpoint import Grid, grid_for
+from hyfdca.crypto.schemes.registry import Adders, Sealers, Use
+from hyfdca.federation.sealing import Sealing
+from hyfdca.federation.spaces import space_of
+from hyfdca.federation.sums import CachedSum
+from hyfdca.holdings.axis import IntArray, owner_groups
+from hyfdca.holdings.layout import Layout
+from hyfdca.maths.losses import FloatArray
+from hyfdca.prediction import messages as p
+from hyfdca.protocol import messages as m
+from hyfdca.protocol.client_session import Phase
+from hyfdca.protocol.codec import RemoteProtocolError, pack_indices
+from hyfdca.protocol.server_session import Conversation, ServerSession
+
+LARGEST = 2.0**400  # that a part may be; squares of it are numbers
+
+
+class ScoringServer:
+    """The server's half: it adds, and reads nothing."""
+
+    def __init__(
+        self, layout: Layout, n_outputs: int, adders: Adders, session: ServerSession
+    ) -> None:
+        self._layout, self._width, self._session = layout, n_outputs, session
+        self._sum_bits = adders.encryption.sum_bits
+        groups = owner_groups(layout.samples)
+        self._groups = opaque_groups(groups, adders.group_secret, "predicted rows")
+        use = Use(Arrangement(self._groups), n_outputs, n_summands=self._n_holders)
+        self._scheme = adders.pick(use)
+        self._adder = adders.named(self._scheme)
+
+    @property
+    def _n_holders(self) -> int:
+        return int(self._layout.samples.counts.max(initial=1))
+
+    @property
+    def _everyone(self) -> range:
+        return range(self._layout.n_clients)
+
+    def run(self, asker: int) -> Conversation[None]:
+        """Add up everybody's parts, and give the sums to the asker."""
+        notices = {client: self._arrangements(client) for client in self._everyone}
+        yield from self._session.tell("arrange", notices)
+        request = p.PartsRequest(
+            _spec((yield from self._grid())),
+            _spec(self._grid_for(self._layout.features.n_items)),
+        )
+        replies = yield from self._session.ask(
+            "parts", dict.fromkeys(self._everyone, request), p.ScoreParts
+        )
+        margins, cells = self._sum(self._width), self._sum(1)
+        for client, reply in replies.items():
+            _check_grids(client, reply, request)
+            margins.put(client, reply.margins)
+            cells.put(client, reply.cells)
+        scores = p.ScoresNotice(margins.take(asker), cells.take(asker))
+        yield from self._session.tell("scores", {asker: scores})
+
+    def _grid(self) -> Conversation[Grid]:
+        """Return the finest grid on which no sum of parts can overflow."""
+        requests = dict.fromkeys(self._everyone, m.Message())
+        bounds = yield from self._session.ask("part bound", requests, p.PartBound)
+        return self._grid_for(max(reply.bound for reply in bounds.values()))
+
+    def _grid_for(self, bound: float) -> Grid:
+        return grid_for(bound, self._n_holders, self._sum_bits)
+
+    def _sum(self, width: int) -> CachedSum:
+        axis = self._layout.samples
+        return CachedSum(space_of(axis, self._groups, width, self._adder))
+
+    def _arrangements(self, client: int) -> m.Arrangements:
+        groups = pack_indices(self._groups[self._layout.samples.items[client]])
+        return m.Arrangements(self._scheme, self._scheme, self._scheme, groups, None)
+
+
+@dataclass(frozen=True, repr=False)
+class OwnParts:
+    """What a client's own cells add to the margins of its rows.
+
+    Parameters
+    ----------
+    margins : array (rows held, n_outputs)
+    n_cells : array (rows held,)
+        How many of the model's cells it counts.
+    bound : float
+        Above all parts, whatever the rows of such lengths are.
+    """
+
+    margins: FloatArray
+    n_cells: IntArray
+    bound: float
+
+
+@dataclass(frozen=True, repr=False)
+class Sums:
+    """What an asker opens: sums over holders, by row.
+
+    Parameters
+    ----------
+    margins : array (rows held, n_outputs)
+    n_cells : array (rows held,)
+    """
+
+    margins: FloatArray
+    n_cells: IntArray
+
+
+class ScoringClient:
+    """A client's half; it gives its parts once.
+
+    Parameters
+    ----------
+    shape : (int, int)
+        Rows that it holds of those asked for, and outputs of the model.
+    parts : callable
+        Returns its parts, once its rows are aligned.
+    take : callable, optional
+        Takes the sums; who has none does not ask, and takes no scores.
+    """
+
+    def __init__(
+        self,
+        sealers: Sealers,
+        shape: tuple[int, int],
+        parts: Callable[[], OwnParts],
+        take: Callable[[Sums], None] | None = None,
+    ) -> None:
+        n_rows, n_outputs = shape
+        self._sealing = Sealing("sealed", sealers, (n_rows, 0), n_outputs)
+        self._parts, self._take, self._has_given = parts, take, False
+        self.phases: Mapping[str, Phase] = {
+            "arrange": self._sealing.phases["arrange"],
+            "part bound": Phase(m.Message, self._bound),
+            "parts": Phase(p.PartsRequest, self._give),
+            "scores": Phase(p.ScoresNotice, self._take_scores),
+        }
+
+    def _bound(self, _: m.Message) -> p.PartBound:
+        bound = self._parts().bound
+        if not bound < LARGEST:
+            raise RemoteProtocolError(
+                "its cells are so large that their margins are no numbers"
+            )
+        return p.PartBound(bound)
+
+    def _give(self, request: p.PartsRequest) -> p.ScoreParts:
+        if self._has_given:
+            raise RemoteProtocolError("it has given its parts of this prediction")
+        parts, sealing = self._parts(), self._sealing
+        margins = sealing.encoded(parts.margins, request.grid)
+        counts = parts.n_cells[:, None].astype(np.float64)
+        cells = sealing.encoded(counts, request.cells_grid)
+        self._has_given = True
+        return p.ScoreParts(
+            sealing.sealed_samples(margins, request.grid),
+            sealing.sealed_samples(cells, request.cells_grid),
+        )
+
+    def _take_scores(self, notice: p.ScoresNotice) -> None:
+        if self._take is None or not self._has_given:
+            raise RemoteProtocolError("scores come to somebody who waits for none")
+        margins = self._sealing.opened_samples(notice.margins)
+        counts = self._sealing.opened_samples(notice.cells, width=1)[:, 0]
+        n_cells = np.rint(counts).astype(np.int64)
+        if np.any(n_cells != counts):
+            raise RemoteProtocolError("a number of cells is no whole number")
+        self._take(Sums(margins, n_cells))
+
+
+def _spec(grid: Grid) -> m.GridSpec:
+    return m.GridSpec(grid.fraction_bits, grid.limit_bits)
+
+
+def _check_grids(client: int, reply: p.ScoreParts, request: p.PartsRequest) -> None:
+    got = (reply.margins.fraction_bits, reply.cells.fraction_bits)
+    if got != (request.grid.fraction_bits, request.cells_grid.fraction_bits):
+        raise RemoteProtocolError(f"client {client} answers on another grid")

@@ -1,0 +1,1 @@
+"""What carries messages and keeps state: drivers, stores, processes."""

@@ -1,0 +1,175 @@
+"""Processes that seal and open BFV blocks, so that all cores work on encryption.
+
+They are started when there is first much to do, get the key through a pipe, share
+memory for blocks with this process, and end with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import queue
+import subprocess
+import sys
+import threading
+import weakref
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hyfdca.crypto.schemes.bfv_blocks import FULL, BfvBlocks, BfvParameters
+from hyfdca.crypto.schemes.bfv_worker import (
+    FAILED,
+    LETTERS,
+    MESSAGE,
+    MOST_BLOCKS,
+    receive,
+    send,
+    shared_arrays,
+    shared_size,
+)
+
+_FEW = 16  # blocks that are not worth a process
+
+# glibc gives large pieces of memory back to the system at once, and asks for them anew
+# with every ciphertext; told not to, SEAL is a third faster.
+_KEPT = str(1 << 30)
+_MEMORY = {"MALLOC_MMAP_THRESHOLD_": _KEPT, "MALLOC_TRIM_THRESHOLD_": _KEPT}
+
+
+class Worker:
+    """One process, the pipes to it and the memory shared with it."""
+
+    def __init__(self, parameters: BfvParameters, key: bytes) -> None:
+        # Memory that has no name: only who is given its number can reach it.
+        file_number = os.memfd_create("blocks")
+        os.ftruncate(file_number, shared_size(parameters))
+        self._parameters = parameters
+        memory = mmap.mmap(file_number, shared_size(parameters))
+        self._shared = shared_arrays(memory, parameters)
+        # -P: nothing of the current folder is imported where the key is.
+        command = [sys.executable, "-P", "-m", "hyfdca.crypto.schemes.bfv_worker"]
+        self._process = subprocess.Popen(  # noqa: S603  # our own module
+            [*command, str(file_number)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            bufsize=0,
+            env={**os.environ, **_MEMORY},
+            pass_fds=[file_number],
+        )
+        os.close(file_number)
+        assert self._process.stdin is not None  # noqa: S101  # for the type checker
+        assert self._process.stdout is not None  # noqa: S101
+        self._asked, self._answers = self._process.stdin, self._process.stdout
+        send(self._asked, b"f" if parameters == FULL else b"c", len(key), key)
+
+    def work(self, what: str, rows: NDArray[Any], out: NDArray[Any]) -> None:
+        """Have some blocks sealed or opened, into ``out``."""
+        numbers, room = self._shared
+        sealed = room[: len(rows) * self._parameters.block_bytes]
+        sealed = sealed.reshape(len(rows), -1)
+        both: list[NDArray[Any]] = [numbers[: len(rows)], sealed]
+        given, made = both if what == "seal" else reversed(both)
+        given[:] = rows
+        send(self._asked, LETTERS[what], len(rows))
+        letter, count = MESSAGE.unpack(receive(self._answers, MESSAGE.size))
+        if letter == FAILED:
+            raise ValueError(receive(self._answers, count).decode())
+        out[:] = made
+
+    def close(self) -> None:
+        """Let the process end."""
+        for pipe in (self._asked, self._answers):
+            with contextlib.suppress(OSError):
+                pipe.close()
+        self._process.wait()
+
+
+class BfvWorkers:
+    """Several processes with one key; blocks go to whichever is free."""
+
+    def __init__(self, parameters: BfvParameters, key: bytes, n_workers: int) -> None:
+        self._parameters, self._key, self._n_workers = parameters, key, n_workers
+        self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"BfvWorkers({self._n_workers} processes)"
+
+    @cached_property
+    def here(self) -> BfvBlocks:
+        """What seals and opens in this process, for few blocks."""
+        return BfvBlocks(self._parameters, self._key)
+
+    def is_worth(self, n_blocks: int) -> bool:
+        """Return whether so many blocks are better done by several processes."""
+        can_share = hasattr(os, "memfd_create")  # Linux
+        return can_share and self._n_workers > 1 and n_blocks >= _FEW
+
+    def work(self, what: str, rows: NDArray[Any]) -> NDArray[Any]:
+        """Have blocks sealed or opened."""
+        parameters, n_blocks = self._parameters, len(rows)
+        out: NDArray[Any] = (
+            np.empty((n_blocks, parameters.block_bytes), np.uint8)
+            if what == "seal"
+            else np.empty((n_blocks, parameters.ring_degree), np.int64)
+        )
+        free, threads = self._started
+
+        def chunk(first: int) -> None:
+            last = first + MOST_BLOCKS
+            worker = free.get()
+            try:
+                worker.work(what, rows[first:last], out[first:last])
+            except (OSError, EOFError):
+                # Its process is gone, and it stays in the queue: it fails at once.
+                done = self.here.seal if what == "seal" else self.here.open
+                out[first:last] = done(rows[first:last])
+            finally:
+                free.put(worker)
+
+        list(threads.map(chunk, range(0, n_blocks, MOST_BLOCKS)))
+        return out
+
+    @property
+    def _started(self) -> tuple[queue.SimpleQueue[Worker], ThreadPoolExecutor]:
+        with self._lock:
+            return self._processes
+
+    @cached_property
+    def _processes(self) -> tuple[queue.SimpleQueue[Worker], ThreadPoolExecutor]:
+        # One more than cores: while blocks are handed over nobody waits.
+        n_processes = self._n_workers + 1
+        workers = [Worker(self._parameters, self._key) for _ in range(n_processes)]
+        free: queue.SimpleQueue[Worker] = queue.SimpleQueue()
+        for worker in workers:
+            free.put(worker)
+        threads = ThreadPoolExecutor(n_processes)
+        weakref.finalize(self, _end, workers, threads)
+        return free, threads
+
+
+def _end(workers: list[Worker], threads: ThreadPoolExecutor) -> None:
+    threads.shutdown(wait=False)
+    for worker in workers:
+        worker.close()
+
+
+class Workforce:
+    """Gives those with the same key the same processes."""
+
+    def __init__(self, n_workers: int) -> None:
+        self._n_workers = n_workers
+        self._hired: dict[tuple[BfvParameters, bytes], BfvWorkers] = {}
+        self._lock = threading.Lock()
+
+    def __call__(self, parameters: BfvParameters, key: bytes) -> BfvWorkers:
+        """Return the workers for a key."""
+        with self._lock:
+            if (parameters, key) not in self._hired:
+                workers = BfvWorkers(parameters, key, self._n_workers)
+                self._hired[parameters, key] = workers
+            return self._hired[parameters, key]

@@ -1,1 +1,0 @@
-"""Moving messages between a server half and client halves."""

@@ -1,0 +1,1 @@
+"""Matching rows by pseudonym and columns by name."""

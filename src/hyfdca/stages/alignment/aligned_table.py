@@ -1,0 +1,88 @@
+"""A client's table in the study's order, and tokens of what others hold too."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse as sp
+
+from hyfdca.crypto.keys.pseudonyms import (
+    AlignmentKeys,
+    TokenArray,
+    cell_tokens,
+    feature_words,
+    start_tokens,
+)
+from hyfdca.holdings.axis import BoolArray, IntArray
+from hyfdca.holdings.ownership import OwnCells
+from hyfdca.maths.losses import FloatArray
+
+_CHUNK = 1 << 20  # stored cells whose tokens are computed at a time
+
+
+@dataclass(frozen=True, repr=False)
+class AlignedTable:
+    """A client's table in the study's order, and what it counts of it.
+
+    Parameters
+    ----------
+    cells : CSR array (samples held, features held)
+        Those that others count are still in it.
+    labels : array (samples held, n_outputs) or None
+    counts_sample, counts_feature : arrays of bool
+        The samples and features this client is designated for.
+    counts_bias : bool
+        It is designated for the bias, if there is one.
+    n_samples : int
+        N, over all clients.
+    """
+
+    features: tuple[str, ...]
+    cells: sp.csr_array
+    labels: FloatArray | None
+    own: OwnCells
+    counts_sample: BoolArray
+    counts_feature: BoolArray
+    counts_bias: bool
+    classes: tuple[str, ...]
+    n_samples: int
+
+    @cached_property
+    def words(self) -> TokenArray:
+        """What stands for each feature in tokens of cells."""
+        return feature_words(self.features)
+
+
+def row_tokens(
+    table: AlignedTable, groups: IntArray, pseudonyms: TokenArray, keys: AlignmentKeys
+) -> TokenArray:
+    """Return a token a row and column group, of all its cells there together.
+
+    It is the sum of their tokens, without those of zeros: so a sparse table costs no
+    more than it stores, and the server is not told which cell it is that differs. The
+    sum starts with a token of the row, or it would show rows of zeros.
+    """
+    column_groups, words = table.own.column_groups, table.words
+    first = np.unique(column_groups, return_index=True)[1]
+    tokens = np.empty((len(groups), len(pseudonyms)), np.uint64)
+    place = np.full(len(first), -1)
+    for number, group in enumerate(groups):
+        tokens[number] = start_tokens(pseudonyms, words[first[group]], keys)
+        place[group] = number
+    for rows in _chunks(table.cells):
+        cells = table.cells[rows].tocoo()
+        kept = (place[column_groups[cells.col]] >= 0) & (cells.data != 0.0)
+        row, column = cells.row[kept] + rows.start, cells.col[kept]
+        own = cell_tokens(pseudonyms[row], words[column], cells.data[kept], keys)
+        where = place[column_groups[column]] * len(pseudonyms) + row
+        np.add.at(tokens.reshape(-1), where, own)
+    return tokens
+
+
+def _chunks(cells: sp.csr_array) -> list[slice]:
+    """Return slices of rows with about as many stored cells each."""
+    n_rows = cells.shape[0]
+    step = max(1, _CHUNK * n_rows // max(cells.nnz, 1))
+    return [slice(start, start + step) for start in range(0, n_rows, step)]

@@ -1,0 +1,163 @@
+"""What cannot be aligned, as one plain sentence: organisations and counts, no IDs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.sparse.csgraph import connected_components
+
+from hyfdca.holdings.layout import Layout
+from hyfdca.stages.alignment.comparison import Disagreements
+from hyfdca.stages.alignment.messages import LONGEST_NAME, MOST_CLASSES, Refused
+
+_MOST_NAMED = 3  # organisations, or pairs of them, in one sentence
+
+_REFUSALS = {
+    "repeated": "{count} rows that repeat the ID of another row; keep one row an ID",
+    "no numbers": (
+        "{count} rows with a label that is no number; correct the label column or "
+        "choose a loss for classes"
+    ),
+    "classes": (
+        f"{{count}} classes, more than {MOST_CLASSES}; choose a loss for numbers or "
+        "name a positive_label"
+    ),
+    "long names": (
+        f"{{count}} names of features or classes that are empty or longer than "
+        f"{LONGEST_NAME} characters; shorten them"
+    ),
+}
+
+
+class AlignmentError(ValueError):
+    """Tables that make no study; the message is one plain sentence."""
+
+
+def refusal(name: str, refused: Refused) -> AlignmentError:
+    """Return what a client says of its own table."""
+    reason = _REFUSALS[refused.reason].format(count=refused.count)
+    return AlignmentError(f"Organisation {name!r} has {reason}.")
+
+
+def check_labelled(names: Sequence[str], layout: Layout) -> None:
+    """Refuse samples that no client has the label of."""
+    is_without = layout.sample_designees < 0
+    if not is_without.any():
+        return
+    held = (int(is_without[items].sum()) for items in layout.samples.items)
+    parts = [f"{n} of {name!r}" for name, n in zip(names, held, strict=True) if n]
+    raise AlignmentError(
+        f"{is_without.sum()} of {len(is_without)} rows have no organisation with a "
+        f"label ({_listed(parts)}); leave these rows out or give some holder their "
+        "labels."
+    )
+
+
+def check_shared(names: Sequence[str], layout: Layout) -> None:
+    """Refuse clients that share no ID with others and lack features of theirs.
+
+    Clients that share IDs, be it through others, belong together. Those that belong
+    together must have all features, or else rows that were meant to meet did not.
+    """
+    together = _together(layout)
+    lacking = [(m, n) for m in together if (n := _n_lacking(layout, m))]
+    if len(together) < 2 or not lacking:
+        return
+    members, n_lacking = min(lacking, key=lambda own: len(own[0]))  # the odd ones out
+    n_features = layout.features.n_items
+    remedy = "make their IDs alike or set allow_unshared = true"
+    if all(len(own) == 1 for own in together):
+        every = [repr(name) for name in names]
+        raise AlignmentError(
+            f"No two of the {len(names)} organisations {_listed(every)} share any of "
+            f"their {layout.samples.n_items} IDs, though they have different features; "
+            f"{remedy}."
+        )
+    n_ids = np.unique(np.concatenate([layout.samples.items[k] for k in members])).size
+    who = _listed([repr(names[k]) for k in members])
+    what = f"{n_ids} IDs with the others and lack {n_lacking} of {n_features} features"
+    if len(members) == 1:
+        raise AlignmentError(
+            f"Organisation {who} shares none of its "
+            f"{what.replace('lack', 'lacks')}; {remedy}."
+        )
+    raise AlignmentError(f"Organisations {who} share none of their {what}; {remedy}.")
+
+
+def check_agreed_labels(names: Sequence[str], counts: Disagreements) -> None:
+    """Refuse labels that differ."""
+    if counts:
+        raise AlignmentError(
+            f"Organisations have different labels for rows that they share: "
+            f"{_pairs(names, counts)}; agree on these labels."
+        )
+
+
+def check_agreed_cells(names: Sequence[str], counts: Disagreements) -> None:
+    """Refuse cells that differ."""
+    if counts:
+        raise AlignmentError(
+            f"Organisations have different values in cells that they share: "
+            f"{_pairs(names, counts)}; correct them, or set disagreeing_cells = "
+            '"first" to take those of the organisation that the study names first.'
+        )
+
+
+def check_classes(classes: Sequence[str], positive: str | None, n_samples: int) -> None:
+    """Refuse classes that make no task."""
+    if len(classes) > MOST_CLASSES:
+        raise AlignmentError(
+            f"The organisations have {len(classes)} classes together, more than "
+            f"{MOST_CLASSES}; choose a loss for numbers or name a positive_label."
+        )
+    if positive is not None and positive not in classes:
+        raise AlignmentError(
+            f"No row has the positive_label {positive!r}; correct it in the study file."
+        )
+    if len(classes) < 2:
+        raise AlignmentError(
+            f"All {n_samples} rows have the same label; give the classifier rows of "
+            "two classes at least."
+        )
+
+
+def _together(layout: Layout) -> list[list[int]]:
+    """Return the clients that have rows, by which of them share IDs."""
+    n_clients, samples = layout.n_clients, layout.samples
+    first = samples.first_holders([True] * n_clients)
+    links = [np.unique(first[items]) for items in samples.items]
+    starts = np.concatenate([[0], np.cumsum([len(own) for own in links])])
+    every = np.concatenate([*links, np.empty(0, np.int64)])
+    graph = sp.csr_array(
+        (np.ones(len(every)), every, starts), shape=(n_clients, n_clients)
+    )
+    component = connected_components(graph, directed=False)[1].tolist()
+    found: dict[int, list[int]] = {}
+    for client, number in enumerate(component):
+        if len(samples.items[client]):
+            found.setdefault(number, []).append(client)
+    return list(found.values())
+
+
+def _n_lacking(layout: Layout, members: Iterable[int]) -> int:
+    """Return how many features some clients do not have between them."""
+    is_held = np.zeros(layout.features.n_items, dtype=bool)
+    for client in members:
+        is_held[layout.features.items[client]] = True
+    return int(np.sum(~is_held))
+
+
+def _pairs(names: Sequence[str], counts: Disagreements) -> str:
+    most = sorted(counts.items(), key=lambda item: -item[1])
+    parts = [f"{names[a]!r} and {names[b]!r} in {n} rows" for (a, b), n in most]
+    return _listed(parts, ", ")
+
+
+def _listed(parts: Sequence[str], last: str = " and ") -> str:
+    """Return a list as text, the end of a long one as a count."""
+    if len(parts) > _MOST_NAMED:
+        n_more = len(parts) - _MOST_NAMED
+        parts = [*parts[:_MOST_NAMED], f"{n_more} more"]
+    return last.join([", ".join(parts[:-1]), parts[-1]]) if parts[1:] else parts[0]

@@ -1,0 +1,167 @@
+"""A client's half of the alignment: it shows pseudonyms, and learns its place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from hyfdca.crypto.keys.pseudonyms import (
+    AlignmentKeys,
+    TokenArray,
+    feature_pseudonyms,
+    label_tokens,
+    sample_pseudonyms,
+)
+from hyfdca.data.labels import ClassNames, class_names, encode_classes, encode_numbers
+from hyfdca.data.tables import Table
+from hyfdca.holdings.axis import IntArray
+from hyfdca.holdings.ownership import OwnCells
+from hyfdca.maths.losses import FloatArray
+from hyfdca.protocol.client_session import Phase
+from hyfdca.protocol.codec import (
+    RemoteProtocolError,
+    pack_tokens,
+    unpack_bits,
+    unpack_indices,
+    unpack_order,
+    unpack_places,
+)
+from hyfdca.protocol.messages import Message
+from hyfdca.stages.alignment import messages as m
+from hyfdca.stages.alignment.aligned_table import AlignedTable, row_tokens
+from hyfdca.stages.alignment.matching import n_repeated
+
+
+class AlignmentClient:
+    """Answers from its own table; ``aligned`` is there once it knows its place."""
+
+    def __init__(
+        self, table: Table, keys: AlignmentKeys, settings: m.AlignmentSettings
+    ) -> None:
+        self._table, self._keys, self._settings = table, keys, settings
+        self._classes = _classes_of(table, settings)
+        self._pseudonyms: TokenArray | None = None  # then in the study's order
+        self._aligned: AlignedTable | None = None
+        self.order = np.empty(0, np.int64)  # its rows, in the study's order
+        self.phases: Mapping[str, Phase] = {
+            "rows": Phase(Message, self._rows),
+            "placement": Phase(m.PlacementNotice, self._place),
+            "cells": Phase(m.CellsRequest, self._cells),
+        }
+
+    @property
+    def aligned(self) -> AlignedTable:
+        """Its table in the study's order."""
+        if self._aligned is None:
+            raise RemoteProtocolError("the placement has not come yet")
+        return self._aligned
+
+    def _rows(self, _: Message) -> m.Rows | m.Refused:
+        if self._aligned is not None:
+            raise RemoteProtocolError("rows are asked for after their placement")
+        refused = _refusal(self._table, self._classes, self._settings)
+        if refused is not None:
+            return refused
+        table, keys = self._table, self._keys
+        pseudonyms = sample_pseudonyms(table.ids, keys)
+        if repeated := n_repeated(pseudonyms):
+            return m.Refused("repeated", repeated)
+        self._pseudonyms = pseudonyms
+        names, hidden, tokens = list(table.features), None, None
+        if self._settings.hide_feature_names:
+            names, hidden = [], pack_tokens(feature_pseudonyms(names, keys))
+        if table.labels is not None:
+            tokens = pack_tokens(label_tokens(pseudonyms, table.labels, keys))
+        classes, has_rest = list(self._classes.names), self._classes.has_rest
+        return m.Rows(pack_tokens(pseudonyms), names, hidden, tokens, classes, has_rest)
+
+    def _place(self, notice: m.PlacementNotice) -> None:
+        if self._pseudonyms is None or self._aligned is not None:
+            raise RemoteProtocolError("a placement comes before the rows, or twice")
+        table = self._table
+        rows = unpack_order(notice.rows, len(table.ids))
+        columns = unpack_order(notice.columns, len(table.features))
+        row_groups, n_row_groups = _groups(notice.row_groups, len(rows))
+        column_groups, n_column_groups = _groups(notice.column_groups, len(columns))
+        owns = unpack_bits(notice.owns, (n_row_groups, n_column_groups))
+        counts_rows = unpack_bits(notice.counts_rows, (n_row_groups,))
+        if table.labels is None and counts_rows.any():
+            raise RemoteProtocolError("a client without labels is to count losses")
+        if notice.counts_bias and not counts_rows.any():
+            raise RemoteProtocolError("a client without the bias is to count it")
+        counts_columns = unpack_bits(notice.counts_columns, (n_column_groups,))
+        labels = self._encoded(notice.classes)
+        self._aligned = AlignedTable(
+            features=tuple(table.features[column] for column in columns.tolist()),
+            cells=table.cells[rows][:, columns],
+            labels=None if labels is None else labels[rows],
+            own=OwnCells(row_groups, column_groups, owns),
+            counts_sample=counts_rows[row_groups],
+            counts_feature=counts_columns[column_groups],
+            counts_bias=notice.counts_bias,
+            classes=tuple(notice.classes),
+            n_samples=notice.n_samples,
+        )
+        self._pseudonyms, self.order = self._pseudonyms[rows], rows
+
+    def _encoded(self, classes: list[str]) -> FloatArray | None:
+        """Return this client's labels as numbers, if the classes can be theirs."""
+        positive, labels = self._settings.positive, self._table.labels
+        if self._settings.task == "regression":
+            is_possible = not classes
+        elif positive is None:
+            is_possible = {*self._classes.names} <= {*classes} and len(classes) > 1
+        else:
+            is_possible = len(classes) == 2 and classes[1] == positive
+        if not is_possible or len(set(classes)) < len(classes):
+            raise RemoteProtocolError("these cannot be the classes of the study")
+        if labels is None:
+            return None
+        if not classes:
+            return encode_numbers(labels)[0]
+        return encode_classes(labels, classes, positive)
+
+    def _cells(self, request: m.CellsRequest) -> m.CellTokens:
+        own, pseudonyms = self.aligned.own, self._pseudonyms
+        assert pseudonyms is not None  # noqa: S101  # they come before the placement
+        columns = unpack_indices(request.columns, own.owns.shape[1])
+        is_wanted = unpack_bits(request.rows, (own.owns.shape[0], len(columns)))
+        tokens = row_tokens(self.aligned, columns, pseudonyms, self._keys)
+        return m.CellTokens(pack_tokens(tokens[is_wanted[own.row_groups].T]))
+
+
+def _groups(payload: memoryview, size: int) -> tuple[IntArray, int]:
+    """Return the group of each of so many things, and how many groups there are."""
+    groups = unpack_places(payload, size, size)
+    sizes = np.bincount(groups)
+    if not sizes.all():
+        raise RemoteProtocolError("groups are numbered with gaps")
+    return groups, len(sizes)
+
+
+def _classes_of(table: Table, settings: m.AlignmentSettings) -> ClassNames:
+    if settings.task == "regression" or table.labels is None:
+        return ClassNames(())
+    return class_names(table.labels, settings.positive)
+
+
+def own_refusal(table: Table, settings: m.AlignmentSettings) -> m.Refused | None:
+    """Return what is wrong with a client's own table, without asking anybody."""
+    return _refusal(table, _classes_of(table, settings), settings)
+
+
+def _refusal(
+    table: Table, classes: ClassNames, settings: m.AlignmentSettings
+) -> m.Refused | None:
+    """Return what is wrong with a client's own names and labels, if something is."""
+    names = (*table.features, *classes.names)
+    n_long = sum(not 0 < len(name) <= m.LONGEST_NAME for name in names)
+    if n_long:
+        return m.Refused("long names", n_long)
+    if len(classes.names) > m.MOST_CLASSES:
+        return m.Refused("classes", len(classes.names))
+    if settings.task == "regression" and table.labels is not None:
+        n_bad = encode_numbers(table.labels)[1]
+        return m.Refused("no numbers", n_bad) if n_bad else None
+    return None

@@ -1,0 +1,101 @@
+"""Equal pseudonyms brought together: an axis, and each client's order on it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hyfdca.crypto.keys.pseudonyms import TokenArray
+from hyfdca.holdings.axis import Axis, BoolArray, IntArray
+from hyfdca.protocol.codec import RemoteProtocolError
+
+_MOST = 2**32  # what positions on the wire can count
+
+
+@dataclass(frozen=True)
+class Matched:
+    """Things that clients hold, numbered.
+
+    Parameters
+    ----------
+    axis : Axis
+        Numbers follow the rank of the first holder, then the place in its table: they
+        are the same whatever the key of the pseudonyms is.
+    orders : tuple of arrays (things held,)
+        Each client's things in the order of the axis.
+    """
+
+    axis: Axis
+    orders: tuple[IntArray, ...]
+
+
+def match(pseudonyms: Sequence[TokenArray]) -> Matched:
+    """Match pseudonyms, an array (things held, 2) a client.
+
+    Raises
+    ------
+    RemoteProtocolError
+        If a client has one twice.
+    """
+    sizes = [len(own) for own in pseudonyms]
+    if sum(sizes) >= _MOST:
+        raise RemoteProtocolError(f"the clients have {sum(sizes)} rows, too many")
+    numbers = _numbers(
+        np.concatenate([*pseudonyms, np.empty((0, 2), np.uint64)]), sizes
+    )
+    each = np.split(numbers, np.cumsum(sizes)[:-1])
+    orders = tuple(np.argsort(own, kind="stable") for own in each)
+    items = tuple(own[order] for own, order in zip(each, orders, strict=True))
+    return Matched(Axis(int(numbers.max(initial=-1)) + 1, items), orders)
+
+
+def n_repeated(pseudonyms: TokenArray) -> int:
+    """Return how many of a client's own pseudonyms are those of others of it."""
+    return int(_sorted(pseudonyms)[1].sum())
+
+
+def _numbers(every: TokenArray, sizes: Sequence[int]) -> IntArray:
+    """Return the number of each pseudonym, equal ones together by first occurrence."""
+    order, is_same = _sorted(every)
+    _check_once(order, is_same, sizes)
+    first = order[~is_same]
+    is_first = np.zeros(len(every), dtype=bool)
+    is_first[first] = True
+    rank = np.cumsum(is_first) - 1
+    numbers = np.empty(len(every), np.int64)
+    numbers[order] = rank[first][np.cumsum(~is_same) - 1]
+    return numbers
+
+
+def _sorted(every: TokenArray) -> tuple[IntArray, BoolArray]:
+    """Return an order in which equal ones come together, by occurrence.
+
+    And whether each, in that order, is equal to the one before.
+    """
+    high, low = every.T
+    # One word nearly always tells pseudonyms apart, in a third of the time.
+    order = np.argsort(high, kind="stable")
+    is_same = _equals_last(high[order])
+    if np.any(is_same & ~_equals_last(low[order])):
+        order = np.lexsort((low, high))  # stable too
+        is_same = _equals_last(high[order]) & _equals_last(low[order])
+    return order, is_same
+
+
+def _equals_last(values: TokenArray) -> BoolArray:
+    """Return whether each value is that before it."""
+    is_same = np.zeros(len(values), dtype=bool)
+    is_same[1:] = values[1:] == values[:-1]
+    return is_same
+
+
+def _check_once(order: IntArray, is_same: BoolArray, sizes: Sequence[int]) -> None:
+    clients = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)[order]
+    is_repeated = is_same[1:] & (clients[1:] == clients[:-1])
+    if is_repeated.any():
+        client = int(clients[1:][is_repeated][0])
+        raise RemoteProtocolError(
+            f"client {client} sent {is_repeated.sum()} pseudonyms twice"
+        )

@@ -1,0 +1,230 @@
+"""Alignment, the server's half: it matches pseudonyms and tells each client its place.
+
+It comes before everything else, as a conversation of its own.
+
+| phase     | down                                 | up                               |
+|-----------|--------------------------------------|----------------------------------|
+| rows      | -                                    | pseudonyms of IDs, feature names |
+|           |                                      | (or pseudonyms of them), tokens  |
+|           |                                      | of (ID, label), class names      |
+| placement | order of rows and columns, their     | -                                |
+|           | groups, what is counted, classes     |                                  |
+| cells     | groups that hold cells held twice    | tokens of the rows' cells there  |
+
+The server sees which pseudonyms and tokens are equal; it has no key. A client is told
+nothing of others but groups of its own rows and columns, numbered as it has them, and
+whether it counts them. As rows are numbered by their first holder, it could learn from
+the order of those it shares in which order that one has them in its table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hyfdca.crypto.keys.pseudonyms import TokenArray, name_digests
+from hyfdca.data.labels import ClassNames, common_classes
+from hyfdca.holdings.axis import IntArray
+from hyfdca.holdings.layout import Layout
+from hyfdca.holdings.ownership import CellHolders, cell_holders
+from hyfdca.protocol.codec import (
+    RemoteProtocolError,
+    pack_bits,
+    pack_indices,
+    unpack_tokens,
+)
+from hyfdca.protocol.messages import Message
+from hyfdca.protocol.server_session import Conversation, ServerSession
+from hyfdca.stages.alignment import checks
+from hyfdca.stages.alignment import messages as m
+from hyfdca.stages.alignment.comparison import compare_cells, compare_labels
+from hyfdca.stages.alignment.matching import Matched, match
+
+_Orders = tuple[IntArray, IntArray]  # of a client's rows and columns
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """Who holds what of which problem, as far as a server knows it.
+
+    Parameters
+    ----------
+    features : tuple of str
+        Names of all features, or their pseudonyms where names are hidden.
+    classes : tuple of str
+        Empty for regression; negative and positive class where there are two.
+    """
+
+    layout: Layout
+    features: tuple[str, ...]
+    classes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """What a client has shown, checked as far as that goes without the others."""
+
+    pseudonyms: TokenArray
+    names: tuple[str, ...]
+    features: TokenArray
+    label_tokens: TokenArray | None
+    classes: ClassNames
+
+
+class AlignmentServer:
+    """Brings clients' rows and columns together; raises ``AlignmentError`` if not."""
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        settings: m.AlignmentSettings,
+        session: ServerSession,
+    ) -> None:
+        self._names, self._settings, self._session = names, settings, session
+
+    def run(self) -> Conversation[Alignment]:
+        """Align everybody's tables; every client then knows its place."""
+        # What was shown is large and not needed once it is matched.
+        alignment, orders = self._matched((yield from self._ask_rows()))
+        layout, classes = alignment.layout, alignment.classes
+        holders = cell_holders(layout.samples, layout.features)
+        notices = {
+            client: _notice(layout, client, own, holders[client], classes)
+            for client, own in enumerate(orders)
+        }
+        del orders
+        yield from self._session.tell("placement", notices)
+        del notices
+        if self._settings.disagreeing_cells == "refuse":
+            counts = yield from compare_cells(layout, holders, self._session)
+            checks.check_agreed_cells(self._names, counts)
+        return alignment
+
+    def _matched(self, shown: Sequence[_Shown]) -> tuple[Alignment, list[_Orders]]:
+        """Match what was shown; return each client's orders of rows and columns too."""
+        rows = match([own.pseudonyms for own in shown])
+        columns = match([own.features for own in shown])
+        labelled = tuple(own.label_tokens is not None for own in shown)
+        layout = Layout(rows.axis, columns.axis, labelled)
+        self._check(layout, shown, rows)
+        classes = self._common_classes(layout, shown)
+        orders = list(zip(rows.orders, columns.orders, strict=True))
+        return Alignment(layout, _names_of(shown, columns), classes), orders
+
+    def _ask_rows(self) -> Conversation[list[_Shown]]:
+        either: Any = m.Rows | m.Refused
+        everyone = dict.fromkeys(range(len(self._names)), Message())
+        replies = yield from self._session.ask("rows", everyone, either)
+        for client, reply in replies.items():
+            if isinstance(reply, m.Refused):
+                raise checks.refusal(self._names[client], reply)
+        return [self._checked(client, reply) for client, reply in replies.items()]
+
+    def _checked(self, client: int, reply: m.Rows) -> _Shown:
+        try:
+            return _shown(reply, self._settings)
+        except RemoteProtocolError as error:
+            raise RemoteProtocolError(
+                f"answer of client {client} to 'rows': {error}"
+            ) from None
+
+    def _check(self, layout: Layout, shown: Sequence[_Shown], rows: Matched) -> None:
+        if not self._settings.allow_unshared:
+            checks.check_shared(self._names, layout)
+        if self._settings.needs_labels:
+            checks.check_labelled(self._names, layout)
+        tokens = [
+            None if own.label_tokens is None else own.label_tokens[order]
+            for own, order in zip(shown, rows.orders, strict=True)
+        ]
+        checks.check_agreed_labels(self._names, compare_labels(layout, tokens))
+
+    def _common_classes(
+        self, layout: Layout, shown: Sequence[_Shown]
+    ) -> tuple[str, ...]:
+        if self._settings.task == "regression":
+            return ()
+        positive = self._settings.positive
+        classes = common_classes((own.classes for own in shown), positive)
+        checks.check_classes(classes, positive, layout.samples.n_items)
+        return classes
+
+
+def _shown(reply: m.Rows, settings: m.AlignmentSettings) -> _Shown:
+    """Return what a client has shown, or raise ``RemoteProtocolError``."""
+    pseudonyms = _pairs(reply.pseudonyms)
+    labels = reply.label_tokens
+    tokens = None if labels is None else unpack_tokens(labels, len(pseudonyms))
+    is_hidden = reply.hidden_features is not None
+    if settings.hide_feature_names != is_hidden or (is_hidden and reply.features):
+        raise RemoteProtocolError("feature names are not as hidden as the study says")
+    if reply.hidden_features is None:
+        names, features = tuple(reply.features), name_digests(reply.features)
+    else:
+        features = _pairs(reply.hidden_features)
+        names = tuple(f"{a:016x}{b:016x}" for a, b in features.tolist())
+    classes = _classes(reply, settings, bool(len(pseudonyms)) and labels is not None)
+    return _Shown(pseudonyms, names, features, tokens, classes)
+
+
+def _pairs(payload: memoryview) -> TokenArray:
+    tokens = unpack_tokens(payload)
+    if len(tokens) % 2:
+        raise RemoteProtocolError("a pseudonym is cut off")
+    return tokens.reshape(-1, 2)
+
+
+def _classes(
+    reply: m.Rows, settings: m.AlignmentSettings, has_labels: bool
+) -> ClassNames:
+    """Return the classes of a client, if they fit the task."""
+    names, positive = set(reply.classes), settings.positive
+    if settings.task == "regression" or not has_labels:
+        is_possible = not names and not reply.has_rest
+    elif positive is None:
+        is_possible = bool(names) and not reply.has_rest
+    else:
+        n_others = len(names - {positive})
+        is_possible = n_others == 0 if reply.has_rest else n_others < 2 and bool(names)
+    if not is_possible or len(names) < len(reply.classes):
+        raise RemoteProtocolError("its classes do not fit the task")
+    return ClassNames(tuple(reply.classes), reply.has_rest)
+
+
+def _names_of(shown: Sequence[_Shown], columns: Matched) -> tuple[str, ...]:
+    """Return the names of all features, in the order of their axis."""
+    names = np.empty(columns.axis.n_items, dtype=object)
+    each = zip(shown, columns.axis.items, columns.orders, strict=True)
+    for own, items, order in each:
+        names[items] = np.array(own.names, dtype=object)[order]
+    return tuple(names)
+
+
+def _notice(
+    layout: Layout,
+    client: int,
+    orders: _Orders,
+    held: CellHolders,
+    classes: tuple[str, ...],
+) -> m.PlacementNotice:
+    """Return what a client is told of its place."""
+    rows, columns = orders
+    counts_rows = np.zeros(held.owners.shape[0], dtype=bool)
+    counts_rows[held.row_groups] = layout.counts_samples(client)
+    counts_columns = np.zeros(held.owners.shape[1], dtype=bool)
+    counts_columns[held.column_groups] = layout.counts_features(client)
+    return m.PlacementNotice(
+        n_samples=layout.samples.n_items,
+        rows=pack_indices(rows),
+        columns=pack_indices(columns),
+        row_groups=pack_indices(held.row_groups),
+        column_groups=pack_indices(held.column_groups),
+        owns=pack_bits(held.own_cells(client).owns),
+        counts_rows=pack_bits(counts_rows),
+        counts_columns=pack_bits(counts_columns),
+        counts_bias=client == layout.bias_designee,
+        classes=list(classes),
+    )

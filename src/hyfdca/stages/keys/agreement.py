@@ -1,0 +1,361 @@
+"""How clients come to share the study's keys through a server that cannot read them.
+
+It comes before everything else, as a conversation of its own.
+
+| phase        | who              | down                | up                          |
+|--------------|------------------|---------------------|-----------------------------|
+| make keys    | the maker        | -                   | envelopes by rank, its tag, |
+|              |                  |                     | public parameters           |
+| seal keys    | any key holder   | rank of a latecomer | one envelope, its tag       |
+| take keys    | everybody else   | its envelope        | its tag                     |
+| key tag      | a key holder     | -                   | its tag                     |
+| compare keys | everybody        | tags by rank        | - (the server knows: equal) |
+| parameters   | a key holder     | -                   | public parameters           |
+
+Theory of operation. The server relays, and a client believes nothing it says: whom to
+seal to, whose signature to expect, which study, which epoch, all come from the client's
+own roster. So a server can swap, replay or withhold envelopes but make nobody accept
+keys that a client of the roster did not seal for just that client, study and epoch.
+
+What a signature does not show is that everybody got the *same* keys: a server could ask
+two clients to make keys. Therefore tags: a tag is a MAC by the keys over study, roster,
+epoch and the name of its maker. A client lets its keys be used only when it has seen
+the right tag of every client of its roster. Tags pass through the server, which can
+neither make one without the keys nor pass one client's off as another's.
+
+A refused request changes nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from hyfdca.crypto.keys.encoding import pack_fields
+from hyfdca.crypto.keys.envelope import EnvelopeError, open_from, seal_for
+from hyfdca.crypto.keys.identity import Identity
+from hyfdca.crypto.keys.roster import Roster
+from hyfdca.crypto.keys.study_keys import StudyKeys
+from hyfdca.crypto.schemes.registry import public_parameters
+from hyfdca.protocol.client_session import Phase
+from hyfdca.protocol.codec import RemoteProtocolError
+from hyfdca.protocol.messages import Message
+from hyfdca.protocol.server_session import Conversation, ServerSession
+from hyfdca.stages.keys import messages as m
+
+
+class KeyAgreementError(RemoteProtocolError):
+    """Keys that a client must not take, give or use; one plain sentence."""
+
+
+def agree_on_keys(
+    session: ServerSession, clients: Iterable[int]
+) -> Conversation[dict[str, bytes]]:
+    """Have the lowest-ranked client make keys and all others take them; all compare.
+
+    Returns what the server must know to add, by scheme.
+    """
+    maker, *others = sorted(clients)
+    made = (yield from session.ask("make keys", {maker: Message()}, m.MadeKeys))[maker]
+    missing = [client for client in others if client not in made.envelopes]
+    if missing:
+        raise RemoteProtocolError(
+            f"client {maker} sealed no keys for client {missing[0]}, which is not on "
+            "its roster"
+        )
+    requests = {c: m.TakeKeys(maker, made.envelopes[c]) for c in others}
+    taken = yield from session.ask("take keys", requests, m.Confirmation)
+    tags = {maker: made.tag, **{c: reply.tag for c, reply in taken.items()}}
+    yield from _compare(session, tags)
+    return made.public
+
+
+def agree_again(
+    session: ServerSession, clients: Iterable[int], holders: Collection[int]
+) -> Conversation[dict[str, bytes]]:
+    """Have everybody get the keys that some have from an earlier run, and compare.
+
+    Where nobody has any, they are made. Returns what the server must know to add.
+    """
+    everybody = sorted(clients)
+    if not holders:
+        return (yield from agree_on_keys(session, everybody))
+    first = min(holders)
+    for newcomer in everybody:
+        if newcomer not in holders:
+            yield from admit(session, newcomer, first)
+    yield from compare_keys(session, everybody)
+    replies = yield from session.ask("parameters", {first: Message()}, m.Parameters)
+    return replies[first].public
+
+
+def admit(session: ServerSession, newcomer: int, by: int) -> Conversation[None]:
+    """Have a client that has the keys seal them for one that has not; both compare.
+
+    For the others to hear of it, ``compare_keys`` must follow.
+    """
+    request = {by: m.SealKeys(newcomer)}
+    sealed = (yield from session.ask("seal keys", request, m.SealedKeys))[by]
+    envelope = {newcomer: m.TakeKeys(by, sealed.envelope)}
+    taken = yield from session.ask("take keys", envelope, m.Confirmation)
+    yield from _compare(session, {by: sealed.tag, newcomer: taken[newcomer].tag})
+
+
+def compare_keys(session: ServerSession, clients: Iterable[int]) -> Conversation[None]:
+    """Have clients that have keys compare them."""
+    requests = dict.fromkeys(sorted(clients), Message())
+    replies = yield from session.ask("key tag", requests, m.Confirmation)
+    yield from _compare(session, {c: reply.tag for c, reply in replies.items()})
+
+
+def _compare(session: ServerSession, tags: Mapping[int, bytes]) -> Conversation[None]:
+    # Asked, not told: the server must not go on before everybody has agreed.
+    requests = dict.fromkeys(tags, m.CompareKeys(dict(tags)))
+    yield from session.ask("compare keys", requests, Message)
+
+
+@dataclass(frozen=True)
+class HeldKeys:
+    """The keys a client has, and what they belong to, to be kept between runs.
+
+    Parameters
+    ----------
+    source : bytes
+        Digest of the envelope they came in; empty where the client made them.
+    is_agreed : bool
+        Everybody on the roster has confirmed to have the same.
+    """
+
+    study_hash: bytes
+    roster_hash: bytes
+    epoch: int
+    keys: StudyKeys
+    source: bytes = b""
+    is_agreed: bool = False
+
+    def to_bytes(self) -> bytes:
+        """Return all of it, to be kept; secret."""
+        facts = (self.study_hash, self.roster_hash, self.epoch, self.keys.to_bytes())
+        return msgspec.msgpack.encode((*facts, self.source, self.is_agreed))
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> HeldKeys:
+        """Return what ``to_bytes`` gave; raises ``ValueError`` for anything else."""
+        try:
+            study, roster, epoch, keys, source, agreed = _held_decoder.decode(content)
+        except msgspec.MsgspecError:
+            raise ValueError("These bytes are no held keys.") from None
+        return cls(study, roster, epoch, StudyKeys.from_bytes(keys), source, agreed)
+
+
+_held_decoder = msgspec.msgpack.Decoder(tuple[bytes, bytes, int, bytes, bytes, bool])
+
+
+class KeyHolder:
+    """A client's half.
+
+    Parameters
+    ----------
+    roster : Roster
+        The client's own copy; what the server says of it is never asked for.
+    make_keys : callable
+        Makes the study's keys, schemes' included, should this client be the maker.
+    held : HeldKeys, optional
+        What the client had when it ran last.
+
+    Raises
+    ------
+    ValueError
+        If the identity is not on the roster, or the roster older than ``held``.
+    """
+
+    def __init__(
+        self,
+        identity: Identity,
+        roster: Roster,
+        make_keys: Callable[[], StudyKeys],
+        held: HeldKeys | None = None,
+    ) -> None:
+        self.rank = roster.rank_of(identity.public)
+        self._identity, self._roster, self._make_keys = identity, roster, make_keys
+        self._held = held if held and _is_current(held, roster) else None
+        self._sealed: dict[int, bytes] = {}
+        self._agreeing: frozenset[int] = frozenset()
+        self.phases: Mapping[str, Phase] = {
+            "make keys": Phase(Message, self._make),
+            "take keys": Phase(m.TakeKeys, self._take),
+            "key tag": Phase(Message, self._confirm),
+            "seal keys": Phase(m.SealKeys, self._seal),
+            "compare keys": Phase(m.CompareKeys, self._compare),
+            "parameters": Phase(Message, self._parameters),
+        }
+
+    @property
+    def held(self) -> HeldKeys | None:
+        """What to keep for the next run; secret."""
+        return self._held
+
+    @property
+    def keys(self) -> StudyKeys:
+        """The study's keys, once everybody on the roster is known to have the same.
+
+        Raises
+        ------
+        KeyAgreementError
+            If this client has none yet, or somebody has not confirmed them.
+        """
+        held = self._need()
+        if not held.is_agreed and (silent := self._silent()):
+            raise KeyAgreementError(
+                f"Organisation {silent[0]!r} has not confirmed yet that it has the "
+                "same study keys as this one."
+            )
+        return held.keys
+
+    def _silent(self) -> list[str]:
+        """Return who has not confirmed to have the same keys."""
+        return [
+            entry.name
+            for rank, entry in enumerate(self._roster.entries)
+            if rank != self.rank and rank not in self._agreeing
+        ]
+
+    def _make(self, _: Message) -> m.MadeKeys:
+        held = self._held or self._hold(self._make_keys())
+        if held.source:
+            raise KeyAgreementError(
+                f"This client has the keys of epoch {held.epoch} from another one and "
+                "makes no others."
+            )
+        ranks = range(len(self._roster.entries))
+        # All are sealed before the keys are kept, so that a failure changes nothing.
+        envelopes = {r: self._envelope(held, r) for r in ranks if r != self.rank}
+        self._held, self._sealed = held, envelopes
+        public = public_parameters(held.keys.scheme_keys)
+        return m.MadeKeys(envelopes, self._tag(held, self.rank), public)
+
+    def _take(self, request: m.TakeKeys) -> m.Confirmation:
+        self._check_other(request.sender)
+        source = hashlib.sha256(request.envelope).digest()
+        if self._held is None:
+            self._held = self._hold(self._opened(request), source)
+        elif self._held.source != source:
+            raise KeyAgreementError(
+                "The envelope is a replay or comes from another maker: this client "
+                f"has the keys of epoch {self._held.epoch} already, and takes new ones "
+                "only for a later epoch."
+            )
+        return self._confirm()
+
+    def _confirm(self, _: Message | None = None) -> m.Confirmation:
+        return m.Confirmation(self._tag(self._need(), self.rank))
+
+    def _seal(self, request: m.SealKeys) -> m.SealedKeys:
+        self._check_other(request.recipient)
+        held = self._need()
+        envelope = self._envelope(held, request.recipient)
+        self._sealed[request.recipient] = envelope
+        return m.SealedKeys(envelope, self._tag(held, self.rank))
+
+    def _compare(self, request: m.CompareKeys) -> None:
+        held = self._need()
+        for rank, tag in request.tags.items():
+            self._check_on_roster(rank)
+            if not hmac.compare_digest(tag, self._tag(held, rank)):
+                raise KeyAgreementError(
+                    f"Organisation {self._roster.entries[rank].name!r} has other study "
+                    "keys than this one; the server may have relayed two sets."
+                )
+        self._agreeing |= request.tags.keys()
+        if not self._silent():
+            self._held = replace(held, is_agreed=True)
+
+    def _parameters(self, _: Message) -> m.Parameters:
+        return m.Parameters(public_parameters(self._need().keys.scheme_keys))
+
+    def _need(self) -> HeldKeys:
+        if self._held is None:
+            raise KeyAgreementError(
+                f"This client has no study keys of epoch {self._roster.epoch} yet."
+            )
+        return self._held
+
+    def _hold(self, keys: StudyKeys, source: bytes = b"") -> HeldKeys:
+        roster = self._roster
+        return HeldKeys(roster.study_hash, roster.hash, roster.epoch, keys, source)
+
+    def _envelope(self, held: HeldKeys, rank: int) -> bytes:
+        """Return the keys sealed for a rank, the same bytes each time.
+
+        So that a server that asks again, after an accident, has a repeat to relay.
+        """
+        if rank in self._sealed:
+            return self._sealed[rank]
+        return seal_for(
+            held.keys.to_bytes(),
+            self._roster.context(self.rank, rank),
+            self._identity,
+            self._roster.entries[rank].public,
+        )
+
+    def _opened(self, request: m.TakeKeys) -> StudyKeys:
+        context = self._roster.context(request.sender, self.rank)
+        sender = self._roster.entries[request.sender].public
+        try:
+            secret = open_from(request.envelope, context, self._identity, sender)
+        except EnvelopeError as error:
+            raise KeyAgreementError(str(error)) from None
+        try:
+            return StudyKeys.from_bytes(secret)
+        except ValueError:
+            raise KeyAgreementError(
+                f"Organisation {context.sender!r} sealed something that is no study "
+                "keys; both need the same version of hyfdca."
+            ) from None
+
+    def _tag(self, held: HeldKeys, rank: int) -> bytes:
+        """Return the tag of these keys that the client of that rank would give."""
+        name = self._roster.entries[rank].name.encode()
+        epoch = str(held.epoch).encode()
+        return held.keys.tag(
+            pack_fields(held.study_hash, held.roster_hash, epoch, name)
+        )
+
+    def _check_other(self, rank: int) -> None:
+        self._check_on_roster(rank)
+        if rank == self.rank:
+            raise KeyAgreementError("A client exchanges no keys with itself.")
+
+    def _check_on_roster(self, rank: int) -> None:
+        n_entries = len(self._roster.entries)
+        if rank >= n_entries:
+            raise KeyAgreementError(
+                f"Rank {rank} is nobody on this client's roster of {n_entries}."
+            )
+
+
+def _is_current(held: HeldKeys, roster: Roster) -> bool:
+    """Return whether keys are of this epoch, and not of an earlier one.
+
+    Raises
+    ------
+    ValueError
+        If the roster is not what it must be for a client that has these keys.
+    """
+    if held.epoch > roster.epoch:
+        raise ValueError(
+            f"This client has the keys of epoch {held.epoch}, the study file is of "
+            f"epoch {roster.epoch}; use the present study file."
+        )
+    if held.epoch < roster.epoch:
+        return False
+    if (held.study_hash, held.roster_hash) != (roster.study_hash, roster.hash):
+        raise ValueError(
+            "The study file has changed since its keys were made; raise its key_epoch, "
+            "so that new ones are made."
+        )
+    return True

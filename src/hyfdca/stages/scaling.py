@@ -1,0 +1,317 @@
+"""Scaling and missing values, from sums over holders: no cell leaves its client.
+
+It comes before training, as a conversation of its own. Statistics are over the cells
+that are held, owned and observed: a cell held twice counts at its owner alone, NaN is
+a missing cell, a cell nobody holds is in no statistic (and zero afterwards).
+
+| phase      | down                          | up                                   |
+|------------|-------------------------------|--------------------------------------|
+| digits     | counts of the digit before    | one-hot count of the next digit      |
+| means      | counts of the last digit      | number and sum of cells              |
+| spread     | numbers and sums, then counts | as digits, of distances to the mean  |
+| deviations | counts of the last digit      | sum of squared distances to the mean |
+| scaling    | the sum of the last exchange  | -                                    |
+| statistics | -                             | offset, scale and filling, open      |
+
+All are sums by feature, sealed; a client opens those of its own features. Digits are
+those of the largest number of a feature (``largest.py``). Sums are sent in units of
+that number, so features of any size keep their precision, and no part can be too
+large for its grid: there is nothing to ask again on a coarser one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import scipy.sparse as sp
+
+from hyfdca.crypto.schemes.arrangement import Arrangement, opaque_groups
+from hyfdca.crypto.schemes.fixedpoint import GridOverflowError, grid_for
+from hyfdca.crypto.schemes.registry import Adders, Sealers, Use
+from hyfdca.federation.sealing import Sealing
+from hyfdca.federation.spaces import space_of
+from hyfdca.federation.sums import CachedSum
+from hyfdca.holdings.axis import Axis, IntArray, owner_groups
+from hyfdca.holdings.cells import Cells, n_stored
+from hyfdca.maths.losses import FloatArray
+from hyfdca.protocol import messages as m
+from hyfdca.protocol.client_session import Phase
+from hyfdca.protocol.codec import (
+    RemoteProtocolError,
+    pack_indices,
+    pack_reals,
+    unpack_reals,
+)
+from hyfdca.protocol.server_session import Conversation, ServerSession
+from hyfdca.stages.secure_max import BASE, DIGITS, EXPONENT_DIGITS, Largest
+
+Scale = Literal["none", "standard", "maxabs"]
+Missing = Literal["refuse", "mean"]
+
+_LARGEST = 4.0  # above the square of a number in units of its feature
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """What a feature's value x becomes: (x - offset) / scale, a missing x ``filling``.
+
+    Arrays by feature; ``filling`` is a value before scaling, such as the mean.
+    """
+
+    offset: FloatArray
+    scale: FloatArray
+    filling: FloatArray
+
+    def apply(self, cells: sp.csr_array) -> sp.csr_array:
+        """Return the stored cells filled and scaled; zeros are not kept."""
+        column = cells.indices
+        filled = np.where(np.isnan(cells.data), self.filling[column], cells.data)
+        scaled = (filled - self.offset[column]) / self.scale[column]
+        table = sp.csr_array((scaled, column, cells.indptr), shape=cells.shape)
+        table.eliminate_zeros()
+        return table
+
+
+class ScalingServer:
+    """The server's half: it adds, and reads nothing."""
+
+    def __init__(
+        self, features: Axis, n_samples: int, adders: Adders, session: ServerSession
+    ) -> None:
+        self._features, self._session = features, session
+        self._n_samples = n_samples
+        self._sum_bits = adders.encryption.sum_bits
+        self._groups = opaque_groups(
+            owner_groups(features), adders.group_secret, "scaled features"
+        )
+        holders = int(features.counts.max(initial=1))
+        use = Use(Arrangement(self._groups), BASE, n_summands=holders)
+        self._scheme = adders.pick(use)
+        self._adder = adders.named(self._scheme)
+
+    def run(self, scale: Scale, missing: Missing) -> Conversation[None]:
+        """Sum what these settings need; every client then knows its scaling."""
+        plan = exchanges(scale, missing)
+        if plan:
+            notices = {client: self._arrangements(client) for client in self._everyone}
+            yield from self._session.tell("arrange", notices)
+        known: CachedSum | None = None
+        for phase, width in plan:
+            known = yield from self._exchange(phase, width, known)
+        if known is not None:
+            sums = {c: m.ScalingNotice(known.take(c)) for c in self._everyone}
+            yield from self._session.tell("scaling", sums)
+
+    def release(self) -> Conversation[Scaling]:
+        """Return the scaling of all features, each from its lowest-ranked holder."""
+        replies = yield from self._session.ask(
+            "statistics", dict.fromkeys(self._everyone, m.Message()), m.Statistics
+        )
+        result = Scaling(*np.zeros((3, self._features.n_items)))
+        result.scale[:] = 1.0  # of a feature nobody holds
+        for client in reversed(self._everyone):
+            items, reply = self._features.items[client], replies[client]
+            result.offset[items] = unpack_reals(reply.offset, len(items))
+            result.scale[items] = unpack_reals(reply.scale, len(items))
+            result.filling[items] = unpack_reals(reply.filling, len(items))
+        return result
+
+    def _arrangements(self, client: int) -> m.Arrangements:
+        groups = self._groups[self._features.items[client]]
+        scheme = self._scheme
+        return m.Arrangements(scheme, scheme, scheme, None, pack_indices(groups))
+
+    @property
+    def _everyone(self) -> range:
+        return range(len(self._features.items))
+
+    def _exchange(
+        self, phase: str, width: int, known: CachedSum | None
+    ) -> Conversation[CachedSum]:
+        holders = int(self._features.counts.max(initial=1))
+        grid = grid_for(_LARGEST * self._n_samples, holders, self._sum_bits)
+        spec = m.GridSpec(grid.fraction_bits, grid.limit_bits)
+        requests = {
+            c: m.StatisticsRequest(known.take(c) if known else None, spec)
+            for c in self._everyone
+        }
+        parts = yield from self._session.ask(phase, requests, m.Part)
+        space = space_of(self._features, self._groups, width, self._adder)
+        total = CachedSum(space)
+        for client, part in parts.items():
+            total.put(client, part.vector)
+        return total
+
+
+def exchanges(scale: Scale, missing: Missing) -> list[tuple[str, int]]:
+    """Return the phases that these settings need, with their numbers a feature."""
+    if scale == "none" and missing == "refuse":
+        return []
+    n_digits = DIGITS if scale == "maxabs" else EXPONENT_DIGITS
+    phases = [("digits", BASE)] * n_digits
+    if scale == "standard" or missing == "mean":
+        phases.append(("means", 2))
+    if scale == "standard":
+        phases += [*[("spread", BASE)] * EXPONENT_DIGITS, ("deviations", 1)]
+    return phases
+
+
+class ScalingClient:
+    """A client's half: statistics of its own cells."""
+
+    def __init__(
+        self, cells: Cells, scale: Scale, missing: Missing, sealers: Sealers
+    ) -> None:
+        if scale == "standard" and not cells.is_dense:
+            raise ValueError(
+                "scale='standard' centres features, which would fill a sparse table; "
+                "use scale='maxabs'."
+            )
+        self._cells = cells
+        self._sealing = Sealing("sealed", sealers, (0, cells.stored.shape[1]), 1)
+        self._scale, self._missing = scale, missing
+        self._observed = ~np.isnan(cells.stored.data)
+        self._columns = cells.stored.indices[self._observed]
+        self._values = cells.stored.data[self._observed]
+        n_features = cells.stored.shape[1]
+        self._counts = np.zeros(n_features)
+        self._means, self._variances = np.zeros(n_features), np.zeros(n_features)
+        self._sizes, self._spread = Largest(n_features), Largest(n_features)
+        self._plan = [phase for phase, _ in exchanges(scale, missing)]
+        self._n_sent = 0  # exchanges so far; the sum of the last comes with the next
+        self._is_known = not self._plan
+        self.phases: Mapping[str, Phase] = {
+            **self._sealing.phases,
+            "digits": Phase(m.StatisticsRequest, self._digits),
+            "means": Phase(m.StatisticsRequest, self._sums),
+            "spread": Phase(m.StatisticsRequest, self._spread_digits),
+            "deviations": Phase(m.StatisticsRequest, self._squares),
+            "scaling": Phase(m.ScalingNotice, self._finish),
+            "statistics": Phase(m.Message, self._release),
+        }
+
+    @property
+    def scaling(self) -> Scaling:
+        """What the exchanges said of this client's features."""
+        n_features = len(self._means)
+        offset, scale = np.zeros(n_features), np.ones(n_features)
+        if self._scale == "standard":
+            offset, scale = self._means, self._deviations()
+        elif self._scale == "maxabs":
+            scale = self._sizes.number()
+        filling = self._means if self._missing == "mean" else np.zeros(n_features)
+        return Scaling(offset, np.where(scale > 0.0, scale, 1.0), filling)
+
+    def _deviations(self) -> FloatArray:
+        """Return standard deviations, 0 where only rounding differs from the mean."""
+        epsilon = np.finfo(np.float64).eps
+        noise = self._counts * epsilon * self._variances
+        noise += (self._counts * self._means * epsilon) ** 2
+        return np.sqrt(np.where(self._variances > noise, self._variances, 0.0))
+
+    def _digits(self, request: m.StatisticsRequest) -> m.Part:
+        self._begin("digits", request)
+        zeros = self._n_unstored() > 0
+        largest = self._largest(np.abs(self._values), np.where(zeros, 0.0, -1.0))
+        return self._part(self._sizes.next_digit(largest), request)
+
+    def _sums(self, request: m.StatisticsRequest) -> m.Part:
+        self._begin("means", request)
+        counts = self._count_observed() + self._n_unstored()
+        sums = self._sum(self._values / self._sizes.unit()[self._columns])
+        return self._part(np.column_stack([counts, sums]), request)
+
+    def _spread_digits(self, request: m.StatisticsRequest) -> m.Part:
+        self._begin("spread", request)
+        none = np.full(len(self._means), -1.0)
+        largest = self._largest(np.abs(self._distances()), none)
+        return self._part(self._spread.next_digit(largest), request)
+
+    def _squares(self, request: m.StatisticsRequest) -> m.Part:
+        self._begin("deviations", request)
+        distances = self._distances() / self._spread.unit()[self._columns]
+        return self._part(self._sum(distances**2)[:, None], request)
+
+    def _finish(self, notice: m.ScalingNotice) -> None:
+        if self._n_sent < len(self._plan) or self._is_known:
+            raise RemoteProtocolError("scaling ends before its exchanges or twice")
+        self._take(notice.known)
+        self._is_known = True
+
+    def _release(self, _: m.Message) -> m.Statistics:
+        if not self._is_known:
+            raise RemoteProtocolError("the scaling is not known yet")
+        scaling = self.scaling
+        return m.Statistics(
+            pack_reals(scaling.offset),
+            pack_reals(scaling.scale),
+            pack_reals(scaling.filling),
+        )
+
+    # Sums that come back
+
+    def _begin(self, phase: str, request: m.StatisticsRequest) -> None:
+        """Check that this is the next exchange and can be answered, then take part."""
+        if self._plan[self._n_sent : self._n_sent + 1] != [phase]:
+            raise RemoteProtocolError(f"phase {phase!r} is out of order")
+        if (request.known is None) != (self._n_sent == 0):
+            raise RemoteProtocolError("the sum of the exchange before is missing")
+        reach = request.grid.limit_bits - request.grid.fraction_bits
+        if math.log2(_LARGEST * max(self._cells.stored.shape[0], 1)) > reach:
+            raise RemoteProtocolError("the grid is too fine for sums of these cells")
+        if request.known is not None:
+            self._take(request.known)
+
+    def _take(self, known: m.Sums) -> None:
+        """Note the sum over holders of what this client sent last."""
+        last = self._plan[self._n_sent - 1]
+        if last == "digits":
+            self._sizes.take(self._opened(known, BASE))
+        elif last == "spread":
+            self._spread.take(self._opened(known, BASE))
+        elif last == "means":
+            self._counts, sums = self._opened(known, 2).T
+            self._means = sums / np.maximum(self._counts, 1.0) * self._sizes.unit()
+        else:
+            [squares] = self._opened(known, 1).T
+            mean_square = squares / np.maximum(self._counts, 1.0)
+            self._variances = mean_square * self._spread.unit() ** 2
+
+    def _opened(self, sums: m.Sums, width: int) -> FloatArray:
+        return self._sealing.opened_features(sums, width)
+
+    # Sums of this client
+
+    def _part(self, values: FloatArray, request: m.StatisticsRequest) -> m.Part:
+        try:
+            sealed = self._sealing.sealed_features(values, request.grid)
+        except GridOverflowError:
+            raise RemoteProtocolError("a maximum is below this client's own") from None
+        self._n_sent += 1
+        return m.Part(sealed)
+
+    def _distances(self) -> FloatArray:
+        distances: FloatArray = self._values - self._means[self._columns]
+        return distances
+
+    def _sum(self, values: FloatArray) -> FloatArray:
+        sums = np.zeros(len(self._means))
+        np.add.at(sums, self._columns, values)
+        return sums
+
+    def _count_observed(self) -> IntArray:
+        return np.bincount(self._columns, minlength=len(self._means))
+
+    def _n_unstored(self) -> IntArray:
+        """Return how many owned cells of a feature are zero and not stored."""
+        return self._cells.n_owned - n_stored(self._cells.stored)
+
+    def _largest(self, values: FloatArray, start: FloatArray) -> FloatArray:
+        """Return the largest value of each feature, below 0 where there is none."""
+        largest = start.copy()
+        np.maximum.at(largest, self._columns, values)
+        return largest

@@ -1,0 +1,1 @@
+"""A study: its file, its two sides, its outcome."""

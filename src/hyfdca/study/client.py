@@ -1,0 +1,339 @@
+"""An organisation's side of a study, from its keys to its part of every round.
+
+A study has stages, each a conversation of its own: the keys, the alignment, the
+scaling, the training. A stage begins with the first request of it, from what the one
+before has left. About the study as a whole the server speaks in the stage *study*:
+
+| phase   | down                           | up                                       |
+|---------|--------------------------------|------------------------------------------|
+| hello   | the study file's hash          | the same; keys and rounds that were kept |
+| begin   | -                              | - (everything but the keys starts anew)  |
+| keep    | the number of a round          | - (its state is on disk)                 |
+| return  | the number of a round          | - (its state is the present one)         |
+| finish  | the model                      | -                                        |
+
+Theory of operation. What was said before the first round is kept as it came, request
+by request, and is gone through again after a restart: the answers follow from the
+table and the keys. What rounds change is kept as it is after a round, the last two
+times, for the server may have failed to keep the last one itself. Keys, states and
+requests are sealed by whatever store keeps them; pads and noise are in none of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from hyfdca.algorithms.registry import ALGORITHMS
+from hyfdca.crypto.keys.identity import Identity
+from hyfdca.crypto.keys.roster import Roster
+from hyfdca.crypto.schemes.registry import Workforce
+from hyfdca.data.tables import Table
+from hyfdca.federation.client import Holder
+from hyfdca.federation.problem import Block
+from hyfdca.federation.secrets import ClientSecrecy, make_keys
+from hyfdca.holdings.cells import Cells, owned_cells
+from hyfdca.protocol import checkpoint as state
+from hyfdca.protocol.client_session import ClientSession, Phase
+from hyfdca.protocol.codec import RemoteProtocolError
+from hyfdca.runtime.archive import Archive
+from hyfdca.runtime.driver import one_thread
+from hyfdca.runtime.store import MemoryStore, Store, StoreError
+from hyfdca.stages.alignment.aligned_table import AlignedTable
+from hyfdca.stages.alignment.client import AlignmentClient
+from hyfdca.stages.keys.agreement import HeldKeys, KeyHolder
+from hyfdca.stages.scaling import ScalingClient
+from hyfdca.study import messages as m
+from hyfdca.study.consortium import block_of
+from hyfdca.study.identity import hash_text
+from hyfdca.study.plan import PROTOCOL, Plan, n_outputs
+
+STUDY_TOKEN = b"hyfdca:1"  # the stage in which other studies are told from this one
+STAGES = ("study", "keys", "alignment", "scaling", "training")
+
+_KEYS, _PREPARATION = "keys", "preparation"
+
+Said = tuple[str, str, bytes]  # stage, phase and request
+
+
+class Preparation(msgspec.Struct, frozen=True):
+    """What was said before the first round, of which table."""
+
+    table: bytes
+    said: list[Said]
+
+
+_decoder = msgspec.msgpack.Decoder(Preparation)
+
+
+class News(NamedTuple):
+    """What the server has told of the study as a whole."""
+
+    round: int = 0
+    gap: float | None = None
+    present: Sequence[int] = ()
+
+
+class RefusedError(RemoteProtocolError):
+    """The organisation cannot take part as the study is; one plain sentence."""
+
+
+class Stage:
+    """A stage of an organisation's side, as drivers see a client."""
+
+    def __init__(self, member: Member, name: str) -> None:
+        self._member, self._name = member, name
+
+    def handle(self, phase: str, payload: bytes | bytearray) -> bytes | bytearray:
+        """Answer one request."""
+        return self._member.handle(self._name, phase, payload)
+
+
+class Member:
+    """Answers the server of a study, with its own table and keys.
+
+    Parameters
+    ----------
+    roster : Roster
+        Read from the organisation's own copy of the study file.
+    store : Store, optional
+        Keeps keys and states, sealed for this organisation alone; without one, nothing
+        is kept.
+    hire : Workforce, optional
+        Processes that encrypt for this organisation.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        table: Table,
+        identity: Identity,
+        roster: Roster,
+        store: Store | None = None,
+        hire: Workforce | None = None,
+    ) -> None:
+        self._plan, self._table, self._hire = plan, table, hire
+        self._archive, self._is_kept = Archive(store or MemoryStore()), bool(store)
+        self._identity, self._roster = identity, roster
+        self.model: bytes | None = None  # of a study that is over
+        self.news = News()
+        self._key_holder = self._new_key_holder()
+        self._sessions = {
+            "study": ClientSession(
+                STUDY_TOKEN,
+                {
+                    "hello": Phase(m.Hello, self._hello),
+                    "begin": Phase(m.BeginRequest, self._begin),
+                    "keep": Phase(m.KeepRequest, self._keep),
+                    "return": Phase(m.ReturnRequest, self._return),
+                    "finish": Phase(m.FinishNotice, self._finish),
+                },
+            )
+        }
+        self._after = 0  # requests up to this number are of no interest any more
+        self._forget()
+
+    def _forget(self) -> None:
+        """Be as before the first stage."""
+        self._sessions = {"study": self._sessions["study"]}
+        self._alignment: AlignmentClient | None = None
+        self._cells: Cells | None = None
+        self._scaling: ScalingClient | None = None
+        self._block: Block | None = None
+        self._half: Holder | None = None
+        # What was said before the first round; none once it is kept.
+        self._said: list[Said] | None = [] if self._is_kept else None
+
+    def stage(self, name: str) -> Stage:
+        """Return one stage of this side."""
+        return Stage(self, name)
+
+    def handle(self, stage: str, phase: str, payload: bytes | bytearray) -> bytearray:
+        """Answer one request; a notice is answered with an empty message.
+
+        Raises
+        ------
+        RemoteProtocolError
+            If the request is not one this client can be asked now.
+        """
+        try:
+            with one_thread():
+                reply = self._session(stage).handle(phase, payload)
+            if stage == "keys":
+                self._keep_keys()
+        except StoreError as error:
+            raise RefusedError(str(error).rstrip(".")) from None
+        if stage not in ("study", "keys") and self._said is not None:
+            self._said.append((stage, phase, bytes(payload)))
+        return reply
+
+    def _session(self, stage: str) -> ClientSession:
+        if stage not in self._sessions:
+            begin: dict[str, Callable[[], Mapping[str, Phase]]] = {
+                "keys": lambda: self._key_holder.phases,
+                "alignment": self._begin_alignment,
+                "scaling": self._begin_scaling,
+                "training": self._begin_training,
+            }
+            if stage not in begin:
+                raise RemoteProtocolError(f"there is no stage {stage!r}")
+            phases = begin[stage]()
+            session = ClientSession(self._plan.token, phases, self._after)
+            self._sessions[stage] = session
+        return self._sessions[stage]
+
+    # The stages
+
+    def _new_key_holder(self) -> KeyHolder:
+        kept, plan = self._archive.read(_KEYS), self._plan
+        return KeyHolder(
+            self._identity,
+            self._roster,
+            lambda: make_keys(plan.encryption),
+            None if kept is None else HeldKeys.from_bytes(kept),
+        )
+
+    def _keep_keys(self) -> None:
+        held = self._key_holder.held
+        content = b"" if held is None else held.to_bytes()
+        if content and content != self._archive.read(_KEYS):
+            self._archive.write(_KEYS, content)
+
+    @property
+    def secrecy(self) -> ClientSecrecy:
+        """What seals and opens, once everybody is known to have the same keys."""
+        keys = self._key_holder.keys
+        return ClientSecrecy(self._plan.encryption, keys, self._hire)
+
+    def _begin_alignment(self) -> Mapping[str, Phase]:
+        self._alignment = AlignmentClient(
+            self._table, self.secrecy.alignment_keys(), self._plan.alignment
+        )
+        return self._alignment.phases
+
+    @property
+    def aligned(self) -> AlignedTable:
+        """The organisation's table in the study's order."""
+        if self._alignment is None:
+            raise RemoteProtocolError("this stage comes after the alignment")
+        return self._alignment.aligned
+
+    def _begin_scaling(self) -> Mapping[str, Phase]:
+        plan, aligned = self._plan, self.aligned
+        self._cells = owned_cells(aligned.own, aligned.cells)
+        self._scaling = ScalingClient(
+            self._cells, plan.scale, plan.missing, self.secrecy.sealers()
+        )
+        return self._scaling.phases
+
+    @property
+    def block(self) -> Block:
+        """What the organisation counts, scaled."""
+        if self._cells is None or self._scaling is None:
+            raise RemoteProtocolError("this stage comes after the scaling")
+        if self._block is None:
+            scaled = self._scaling.scaling.apply(self._cells.stored)
+            self._block = block_of(self.aligned, scaled, self._plan.bias)
+        return self._block
+
+    def _begin_training(self) -> Mapping[str, Phase]:
+        # The algorithm's own phases are there once it is known which that is.
+        self._training_phases = {"start": Phase(m.StartNotice, self._start)}
+        return self._training_phases
+
+    def _start(self, notice: m.StartNotice) -> None:
+        plan, training = self._plan, self._plan.training
+        told, wanted = notice.algorithm, training.algorithm
+        if told not in ALGORITHMS or wanted not in ("auto", told):
+            raise RemoteProtocolError(
+                f"the study says algorithm = {wanted!r}, the server says {told!r}"
+            )
+        if self._half is not None:
+            raise RemoteProtocolError("training has begun already")
+        own, is_complete = training.of_algorithms, plan.participation.is_complete
+        aligned = self.aligned
+        problem = training.problem(aligned.n_samples, n_outputs(aligned.classes))
+        try:
+            make = ALGORITHMS[told].client(own, is_complete)
+            self._half = make(problem, self.block, self.secrecy.sealers())
+        except ValueError as error:
+            raise RefusedError(str(error)) from None
+        self._training_phases.update(self._half.phases)
+
+    @property
+    def half(self) -> Holder:
+        """The organisation's half of the algorithm."""
+        if self._half is None:
+            raise RemoteProtocolError("training has not begun yet")
+        return self._half
+
+    # The study as a whole
+
+    def _hello(self, request: m.Hello) -> m.Present:
+        own = self._plan.study_hash
+        if request.protocol != PROTOCOL:
+            raise RefusedError(
+                f"it speaks protocol {PROTOCOL}, the server {request.protocol}; "
+                "install the same version of hyfdca everywhere"
+            )
+        if request.study_hash != own:
+            raise RefusedError(
+                f"its study file ({hash_text(own)}) is not the server's "
+                f"({hash_text(request.study_hash)}); have everybody use the same file"
+            )
+        has_keys = self._key_holder.held is not None
+        return m.Present(own, PROTOCOL, has_keys, self._archive.rounds)
+
+    def _begin(self, request: m.BeginRequest) -> None:
+        self._archive.forget_after(-1)
+        self._archive.forget(_PREPARATION)
+        self._key_holder = self._new_key_holder()
+        self._after = request.after
+        self._forget()
+
+    def _keep(self, request: m.KeepRequest) -> None:
+        content = state.save(self.half)
+        if self._said is not None:
+            kept = Preparation(self._table.digest, self._said)
+            self._archive.write(_PREPARATION, msgspec.msgpack.encode(kept))
+            self._said = None
+        self._archive.write_round(request.round, content)
+        self.news = News(request.round, request.relative_gap, tuple(request.present))
+
+    def _return(self, request: m.ReturnRequest) -> None:
+        content = self._archive.read_round(request.round)
+        if content is None:
+            raise RemoteProtocolError(
+                f"it has not kept round {request.round}: what it kept is lost, or older"
+            )
+        if self._half is None or self._said is not None:
+            self._repeat_preparation()
+        state.load(self.half, content)
+        self._after = request.after
+        self._sessions["training"].last_number = request.after
+        self._archive.forget_after(request.round)
+
+    def _repeat_preparation(self) -> None:
+        """Go through all that was said before the first round again.
+
+        The answers are those of then only if the table is.
+        """
+        content = self._archive.read(_PREPARATION)
+        if content is None:
+            raise RemoteProtocolError("it has not kept how the study began")
+        kept = _decoder.decode(content)
+        if kept.table != self._table.digest:
+            raise RefusedError(
+                "its table is not the one that the study began with; bring that one "
+                "back, or have the study begin again"
+            )
+        self._after = 0
+        self._forget()
+        for stage, phase, payload in kept.said:
+            self._session(stage).handle(phase, payload)
+        self._said = None
+
+    def _finish(self, notice: m.FinishNotice) -> None:
+        self.model = bytes(notice.model)

@@ -1,0 +1,235 @@
+"""A study: one training job, as its TOML file says who takes part and what is learnt.
+
+    [study]
+    name = "readmission"
+    loss = "logistic"
+    l2 = 1e-3
+    scale = "standard"
+    id_column = "patient"
+    label_column = "outcome"
+
+    [[clients]]
+    name = "north"
+    data = "north.csv"          # relative to the study file
+    public_key = "hyfdca1:..."  # optional; of hyfdca enrol
+
+    [server]                    # optional; where organisations meet
+    host = "fl.example.org"
+    port = 8102
+
+Features are matched by name, rows by ID. LIBSVM and NPZ tables have features f0, f1,
+... and, unless they bring IDs, row numbers from 0.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+
+from hyfdca.algorithms.hyfdca.draws import Step
+from hyfdca.algorithms.registry import AlgorithmName
+from hyfdca.crypto.schemes.registry import (
+    Encryption,
+    PaillierBits,
+    Precision,
+    SchemeName,
+    SmallVectors,
+)
+from hyfdca.data.tables import label_text
+from hyfdca.error_text import plain_mistake
+from hyfdca.errors import StudyError, as_study_error
+from hyfdca.federation.problem import Profile
+from hyfdca.maths.losses import make_loss
+from hyfdca.stages.alignment.messages import DisagreeingCells
+from hyfdca.stages.scaling import Missing, Scale
+from hyfdca.study.identity import public_identities
+
+_LARGEST = 1e100  # squares and inverses of settings must stay numbers
+Positive = Annotated[float, msgspec.Meta(ge=1.0 / _LARGEST, le=_LARGEST)]
+Fraction = Annotated[float, msgspec.Meta(gt=0, le=1)]
+AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
+KeyEpoch = Annotated[int, msgspec.Meta(ge=1, le=2**32)]
+# Of a host or of the server: it stands in a certificate, in settings and in commands.
+HostName = Annotated[
+    str,
+    msgspec.Meta(
+        pattern=r"^[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?"
+        r"(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*\Z",
+        max_length=64,
+    ),
+]
+Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
+Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
+
+
+class _Participation(
+    msgspec.Struct,
+    frozen=True,
+    forbid_unknown_fields=True,
+    tag_field="kind",
+    tag=str.lower,
+):
+    """A way of taking part, told by its kind."""
+
+
+class Bernoulli(_Participation, frozen=True):
+    """Each organisation takes part with this probability, by itself."""
+
+    probability: Fraction
+
+
+class Cyclic(_Participation, frozen=True):
+    """Sets of organisations, by name, take part in turn."""
+
+    sets: Annotated[list[list[str]], msgspec.Meta(min_length=1)]
+
+
+class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The settings of a study; those of training are documented at the estimators."""
+
+    name: str
+    loss: str = "logistic"
+    loss_parameter: float | None = None
+    l2: Positive = 1e-3
+    algorithm: AlgorithmName = "auto"
+    variant: Literal["practical", "theory"] = "practical"
+    step: Step = "auto"
+    profile: Profile = "sealed"
+    encryption: SchemeName = "bfv"
+    precision: Precision = "full"
+    small_vectors: SmallVectors = "auto"
+    paillier_bits: PaillierBits = 3072
+    participation: Fraction | Bernoulli | Cyclic = 1.0
+    local_fraction: Fraction = 1.0
+    iic: Positive | None = None
+    paper_settings: dict[str, bool | int | str] = {}
+    bundle_settings: dict[str, int] = {}
+    min_rows: AtLeastOne = 1  # of algorithm = "hyfdca"; see docs/threat-model.md
+    scale: Scale = "none"
+    missing: Missing = "refuse"
+    fit_intercept: bool = True
+    intercept_scaling: Positive = 1.0
+    max_rounds: AtLeastOne = 1000
+    tol: Annotated[float, msgspec.Meta(ge=0, le=_LARGEST)] = 1e-3
+    measure_every: AtLeastOne = 1
+    seed: Annotated[int, msgspec.Meta(ge=0)] = 0
+    id_column: str | None = None
+    label_column: str | None = None
+    positive_label: str | int | float | None = None
+    labels_visible_to_holders: bool = False
+    allow_unshared: bool = False
+    disagreeing_cells: DisagreeingCells = "refuse"
+    key_epoch: KeyEpoch = 1  # raised when new keys are to be made
+    # Of studies between machines
+    quorum: Literal["all"] | AtLeastOne = "all"  # organisations a round needs
+    phase_timeout: Seconds = 60.0  # that an answer may take
+    checkpoint_every: AtLeastOne = 1  # rounds
+    predictions_per_hour: AtLeastOne = 1000  # rows that one organisation may ask for
+
+    @property
+    def positive_text(self) -> str | None:
+        """The positive label as labels are compared."""
+        return None if self.positive_label is None else label_text(self.positive_label)
+
+    def encryption_settings(self) -> Encryption:
+        """Return what the study says of encryption."""
+        return Encryption(
+            self.encryption, self.precision, self.small_vectors, self.paillier_bits
+        )
+
+
+class Client(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """An organisation: its table, and what its columns are called there."""
+
+    name: str
+    data: str | None = None  # between machines, each organisation names its own table
+    features: Annotated[list[str], msgspec.Meta(min_length=1)] | None = None
+    id_column: str | None = None
+    label_column: str | None = None
+    label: bool = True
+    public_key: str | None = None  # as hyfdca enrol prints it
+    may_predict: bool = False  # ask the others for scores of its own rows
+
+
+class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Where organisations on several machines meet, and by which name they know it."""
+
+    host: HostName = "localhost"
+    port: Port = 8102
+    name: HostName = "hyfdca-server"
+
+
+class StudyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a study file says."""
+
+    study: Study
+    clients: Annotated[list[Client], msgspec.Meta(min_length=1)]
+    server: Server = Server()
+
+
+def load(path: Path) -> StudyFile:
+    """Return the study of a file, checked as far as that goes without its tables.
+
+    Raises
+    ------
+    StudyError
+    """
+    try:
+        content = path.read_bytes()
+    except OSError:
+        raise StudyError(
+            f"There is no study file {path} to read; give the path of one."
+        ) from None
+    return parse(content, path)
+
+
+def parse(content: bytes, path: Path) -> StudyFile:
+    """Return the study of a file's bytes, checked like that of ``load``.
+
+    Raises
+    ------
+    StudyError
+        With the path in its message.
+    """
+    try:
+        file = msgspec.toml.decode(content, type=StudyFile)
+    except UnicodeDecodeError:
+        raise StudyError(f"The study file {path} is not UTF-8; save it so.") from None
+    except msgspec.MsgspecError as error:
+        raise StudyError(
+            f"The study file {path} has a mistake{plain_mistake(error)}; correct it."
+        ) from None
+    repeated = [n for n, c in Counter(c.name for c in file.clients).items() if c > 1]
+    if repeated:
+        raise StudyError(
+            f"The study file {path} names the organisation {repeated[0]!r} more than "
+            "once; give each its own name."
+        )
+    _check_quorum(path, file)
+    for client in file.clients:
+        _check_labels_visible(file.study, client)
+    public_identities({client.name: client.public_key for client in file.clients})
+    as_study_error(lambda: make_loss(file.study.loss, file.study.loss_parameter))
+    return file
+
+
+def _check_quorum(path: Path, file: StudyFile) -> None:
+    quorum, n_clients = file.study.quorum, len(file.clients)
+    if quorum != "all" and quorum > n_clients:
+        raise StudyError(
+            f"The study file {path} wants a quorum of {quorum} but has {n_clients} "
+            "organisations; lower it."
+        )
+
+
+def _check_labels_visible(study: Study, client: Client) -> None:
+    if client.label or study.labels_visible_to_holders:
+        return
+    raise StudyError(
+        f"Organisation {client.name!r} has no labels but would learn them, because the "
+        "sign of a dual is the label; set labels_visible_to_holders = true if all "
+        "organisations agree to that."
+    )

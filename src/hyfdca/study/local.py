@@ -1,0 +1,133 @@
+"""A study in one process: every organisation with its own table, keys and half.
+
+They talk as they would between machines; nothing is pooled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from hyfdca.crypto.keys.identity import Identity
+from hyfdca.crypto.keys.roster import Entry, Roster
+from hyfdca.data.scores import chosen_classes
+from hyfdca.data.tables import Table
+from hyfdca.errors import StudyError
+from hyfdca.federation.problem import Block
+from hyfdca.federation.secrets import workforce
+from hyfdca.maths.losses import FloatArray
+from hyfdca.protocol.server_session import ServerSession
+from hyfdca.runtime.inprocess import InProcess
+from hyfdca.runtime.store import Store
+from hyfdca.stages.alignment.checks import AlignmentError
+from hyfdca.study.client import Member, RefusedError
+from hyfdca.study.consortium import Consortium
+from hyfdca.study.file import StudyFile
+from hyfdca.study.identity import study_hash
+from hyfdca.study.plan import Plan
+from hyfdca.study.plan_of_file import plan_of
+from hyfdca.study.run import Run
+from hyfdca.study.server import Convener
+from hyfdca.study.tables import data_of, table_of
+from hyfdca.training.in_process import n_threads
+from hyfdca.training.runner import Rounds
+
+
+@dataclass(frozen=True)
+class LocalRun(Run):
+    """A run with its members beside it, who can be asked what no server knows."""
+
+    members: tuple[Member, ...] = field(repr=False)
+
+    @property
+    def blocks(self) -> list[Block]:
+        """What each organisation counts, scaled."""
+        return [member.block for member in self.members]
+
+    def margins(self, weights: FloatArray) -> FloatArray:
+        """Return x·w of every sample, as the sum of its holders' parts of it."""
+        layout = self.training.layout
+        total = np.zeros((layout.samples.n_items, weights.shape[1]))
+        for client, block in enumerate(self.blocks):
+            part = block.X @ weights[layout.features.items[client]]
+            total[layout.samples.items[client]] += part
+        return total
+
+    def labels(self) -> FloatArray:
+        """Return the labels of all samples, (n_samples, n_outputs)."""
+        samples = self.training.layout.samples
+        held = [member.aligned.labels for member in self.members]
+        width = next(own.shape[1] for own in held if own is not None)
+        labels = np.zeros((samples.n_items, width))
+        for items, own in zip(samples.items, held, strict=True):
+            if own is not None:
+                labels[items] = own
+        return labels
+
+    def accuracy(self, weights: FloatArray) -> float | None:
+        """Return the share of the samples that get their class; None if there are none.
+
+        A margin of exactly zero counts as the negative class, as in prediction.
+        """
+        if not self.consortium.classes:
+            return None
+        chosen = chosen_classes(self.margins(weights))
+        return float(np.mean(chosen == chosen_classes(self.labels())))
+
+
+def prepare(file: StudyFile, folder: Path) -> LocalRun:
+    """Read the tables, align and scale them; paths are relative to ``folder``.
+
+    Raises
+    ------
+    StudyError
+    """
+    plan = plan_of(file, study_hash(msgspec.json.encode(file)))
+    study, clients = file.study, file.clients
+    tables = [table_of(study, own, folder / data_of(own)) for own in clients]
+    members = local_members(plan, tables)
+    session = ServerSession(plan.token)
+    convener = Convener(plan, lambda stage: local_driver(members, stage), session)
+    try:
+        prepared = convener.prepare()
+    except (AlignmentError, RefusedError, ValueError) as error:
+        raise StudyError(str(error)) from None
+    driver = local_driver(members, "training", n_threads([m.block for m in members]))
+    training = Rounds(plan.training, prepared.parties, plan.participation, driver)
+    consortium = Consortium(plan.names, prepared.alignment)
+    return LocalRun(
+        study, consortium, prepared.scaling, convener.traffic, training, members
+    )
+
+
+def local_members(
+    plan: Plan, tables: Sequence[Table], stores: Sequence[Store] | None = None
+) -> tuple[Member, ...]:
+    """Return organisations with keys that are made for the occasion.
+
+    Parameters
+    ----------
+    stores : sequence of Store, optional
+        Where each keeps what it must not lose; by default nothing is kept.
+    """
+    own: Sequence[Store | None] = stores or [None] * len(tables)
+    identities = [Identity.generate() for _ in tables]
+    entries = map(Entry, plan.names, (identity.public for identity in identities))
+    roster = Roster(plan.study_hash, tuple(entries), plan.epoch)
+    hire = workforce(plan.encryption)  # for all, as they get the same keys
+    return tuple(
+        Member(plan, table, identity, roster, store, hire)
+        for table, identity, store in zip(tables, identities, own, strict=True)
+    )
+
+
+def local_driver(
+    members: tuple[Member, ...], stage: str, n_threads: int = 1
+) -> InProcess:
+    """Return what carries a stage's requests to members in this process."""
+    stages = {k: member.stage(stage) for k, member in enumerate(members)}
+    return InProcess(stages, n_threads)

@@ -1,0 +1,329 @@
+"""What a study gives: model, result, history and figure, written or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from hyfdca.audit.recording import Recorder
+from hyfdca.audit.views import Header, ViewError
+from hyfdca.errors import StudyError
+from hyfdca.federation.evaluation import Certificate
+from hyfdca.files import forget, sync_folder, write_draft
+from hyfdca.maths.losses import FloatArray
+from hyfdca.model.file import (
+    FORMAT_VERSION,
+    CertificateEntry,
+    ModelFile,
+    ScalingEntry,
+    TrainingEntry,
+    as_bytes,
+)
+from hyfdca.runtime.driver import Traffic
+from hyfdca.study.consortium import Consortium
+from hyfdca.study.file import StudyFile, load
+from hyfdca.study.local import prepare
+from hyfdca.study.run import Run
+from hyfdca.training.runner import ADVICE, RoundReport
+
+Watcher = Callable[[Run, RoundReport], None]
+
+RESULT, HISTORY = "result.json", "history.json"
+
+_TRAFFIC = ("round_trips", "search_round_trips", "bytes_up", "bytes_down")
+# Of each round, in its history; what measuring cost is in the result alone.
+_RECORDED = ("round", "primal", "dual", "gap", "relative_gap", "seconds", *_TRAFFIC)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A trained study.
+
+    Parameters
+    ----------
+    weights : array (n_features, n_outputs)
+        The bias, if there is one, last.
+    seconds : float
+        From the first exchange of training to the last, measuring included.
+    pooled_primal : float or None
+        The optimum of the pooled data; only a demonstration knows it.
+    """
+
+    run: Run
+    weights: FloatArray
+    certificate: Certificate
+    seconds: float
+    pooled_primal: float | None = None
+
+    @property
+    def relative_loss(self) -> float | None:
+        """How much higher the loss is than the pooled optimum, as a share of it."""
+        if self.pooled_primal is None:
+            return None
+        return (self.certificate.primal - self.pooled_primal) / self.pooled_primal
+
+    @property
+    def n_rounds(self) -> int:
+        """How many rounds were run."""
+        return len(self.run.training.history)
+
+    @property
+    def warning(self) -> str | None:
+        """One sentence if the gap did not become small enough."""
+        training, tolerance = self.run.training, self.run.study.tol
+        if training.stop_reason == "tolerance":
+            return None
+        return (
+            f"Not converged: stopped ({training.stop_reason}) after {self.n_rounds} "
+            f"rounds at a certified relative gap of "
+            f"{self.certificate.relative_gap:.2g}, above tol = {tolerance:g}; "
+            f"{ADVICE[training.stop_reason]}."
+        )
+
+    def traffic(self) -> Traffic:
+        """Return the cost of everything, from alignment to the model's release."""
+        training = self.run.training
+        total = replace(self.run.preparing_traffic)
+        for name in _TRAFFIC:
+            rounds = sum(r[name] + r[f"measuring_{name}"] for r in training.history)
+            others = (training.set_up_traffic, training.release_traffic)
+            rounds += sum(getattr(other, name) for other in others)
+            setattr(total, name, getattr(total, name) + rounds)
+        return total
+
+    def result(self) -> dict[str, Any]:
+        """Return the numbers of ``result.json``; with ``warning`` if there is one.
+
+        ``pooled_primal`` and ``relative_loss`` are null but for a demonstration,
+        ``accuracy`` (over the training rows) is null for regression.
+        """
+        study, traffic = self.run.study, self.traffic()
+        result = {
+            "algorithm": self.run.training.algorithm.name,
+            "algorithm_reason": self.run.training.algorithm.reason,
+            "encryption": study.encryption,
+            "sealed_with": self.run.training.sealed_with(),
+            "rounds": self.n_rounds,
+            "primal": self.certificate.primal,
+            "dual": self.certificate.dual,
+            "relative_gap": self.certificate.relative_gap,
+            "pooled_primal": self.pooled_primal,
+            "relative_loss": self.relative_loss,
+            "accuracy": self.run.accuracy(self.weights),
+            "bytes_up": traffic.bytes_up,
+            "bytes_down": traffic.bytes_down,
+            "round_trips": traffic.round_trips + traffic.search_round_trips,
+            "seconds": self.seconds,
+        }
+        return result if self.warning is None else {**result, "warning": self.warning}
+
+    def summary(self) -> Summary:
+        """Return what people are shown."""
+        return Summary(self.run.study.name, self.result(), self.run.consortium)
+
+    def history(self) -> list[dict[str, Any]]:
+        """Return the records of ``history.json``, one a round, with who took part.
+
+        The objectives are null for rounds that were not measured.
+        """
+        names = self.run.consortium.names
+        return [
+            {
+                **{name: record[name] for name in _RECORDED},
+                "participants": [names[rank] for rank in record["participants"]],
+            }
+            for record in self.run.training.history
+        ]
+
+    def model(self) -> ModelFile:
+        """Return the model of ``model.json``, which ``model_file`` describes."""
+        run, study = self.run, self.run.study
+        features, scaling = run.consortium.features, run.scaling
+        weights = map(tuple, self.weights[: len(features)].tolist())
+        bias = self.weights[-1] * study.intercept_scaling
+        none = np.zeros_like(bias)
+        return ModelFile(
+            format_version=FORMAT_VERSION,
+            study=study.name,
+            loss=study.loss,
+            loss_parameter=study.loss_parameter,
+            l2=study.l2,
+            id_column=study.id_column,
+            label_column=study.label_column,
+            positive_label=study.positive_text,
+            classes=run.consortium.classes,
+            weights=dict(zip(features, weights, strict=True)),
+            intercept=tuple((bias if study.fit_intercept else none).tolist()),
+            scaling=ScalingEntry(
+                scale=study.scale,
+                missing=study.missing,
+                offsets=dict(zip(features, scaling.offset.tolist(), strict=True)),
+                scales=dict(zip(features, scaling.scale.tolist(), strict=True)),
+                fillings=dict(zip(features, scaling.filling.tolist(), strict=True)),
+            ),
+            training=self._training_entry(),
+            certificate=CertificateEntry(
+                primal=self.certificate.primal,
+                dual=self.certificate.dual,
+                gap=self.certificate.gap,
+                relative_gap=self.certificate.relative_gap,
+            ),
+        )
+
+    def _training_entry(self) -> TrainingEntry:
+        study, training = self.run.study, self.run.training
+        assert training.stop_reason is not None  # noqa: S101  # it has ended
+        return TrainingEntry(
+            algorithm=training.algorithm.name,
+            algorithm_reason=training.algorithm.reason,
+            rounds=self.n_rounds,
+            stop_reason=training.stop_reason,
+            fit_intercept=study.fit_intercept,
+            intercept_scaling=study.intercept_scaling,
+        )
+
+    def write(self, folder: Path) -> None:
+        """Write the model, its result, its history and a figure of that."""
+        # Here, as drawing takes a second to import, and organisations draw nothing.
+        from hyfdca.study.figures import Convergence, draw_convergence  # noqa: PLC0415
+
+        study, history = self.run.study, self.run.training.history
+        figure = Convergence(study.name, history, study.tol, self.pooled_primal)
+        write_files(
+            folder,
+            {
+                "model.json": as_bytes(self.model()),
+                RESULT: as_json(self.result()),
+                HISTORY: as_json(self.history()),
+                "convergence.png": draw_convergence(figure),
+            },
+        )
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What people are shown of a trained study.
+
+    Parameters
+    ----------
+    result : dict
+        The numbers of ``result.json``.
+    """
+
+    name: str
+    result: dict[str, Any]
+    consortium: Consortium
+
+
+def train(run: Run, watch: Watcher) -> Outcome:
+    """Run a study's rounds, showing each to ``watch``."""
+    started = time.perf_counter()
+    for report in run.training.rounds():
+        watch(run, report)
+    weights = run.training.release()
+    seconds = time.perf_counter() - started
+    certificate = run.training.certificate
+    assert certificate is not None  # noqa: S101  # a run that ended has been measured
+    return Outcome(run, weights, certificate, seconds)
+
+
+def train_file(
+    path: Path, folder: Path, watch: Watcher, recorded: Sequence[str] | None = None
+) -> Outcome:
+    """Train the study of a file and write its outcome to a folder.
+
+    Parameters
+    ----------
+    recorded : sequence of str, optional
+        Record the views of the server and of these organisations; by default nothing.
+
+    Raises
+    ------
+    StudyError
+        Before anything is written.
+    """
+    check_folder(folder)
+    file = load(path)
+    if recorded is None:
+        outcome = train(prepare(file, path.parent), watch)
+    else:
+        outcome = _train_recorded(path, file, folder, watch, recorded)
+    outcome.write(folder)
+    return outcome
+
+
+def _train_recorded(
+    path: Path, file: StudyFile, folder: Path, watch: Watcher, recorded: Sequence[str]
+) -> Outcome:
+    names = [client.name for client in file.clients]
+    if strangers := [name for name in recorded if name not in names]:
+        raise StudyError(
+            f"There is no organisation {strangers[0]!r} to record; the study has "
+            f"{', '.join(map(repr, names))}."
+        )
+    header = Header(
+        party=None,
+        name="server",
+        run=secrets.token_hex(8),
+        study=Path(os.path.relpath(path, folder)).as_posix(),
+        study_hash=hashlib.sha256(path.read_bytes()).hexdigest(),
+        profile=file.study.profile,
+        encryption=file.study.encryption,
+    )
+    try:
+        clients = {names.index(name): name for name in recorded}
+        recorder = Recorder(folder, header, clients)
+        with recorder.recording():
+            run = prepare(file, path.parent)
+            for rank, member in enumerate(run.members):
+                recorder.attach(rank, member.half)
+            return train(run, watch)
+    except ViewError as error:
+        raise StudyError(str(error)) from None
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a folder that could not be written to, before work is spent."""
+    existing = next(p for p in (folder, *folder.absolute().parents) if p.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK):
+        raise StudyError(f"Cannot write to {folder}; choose another folder with --out.")
+
+
+def write_files(folder: Path, contents: Mapping[str, bytes]) -> None:
+    """Write files so that none is ever seen half-written; they survive crashes."""
+    taken = [name for name in contents if (folder / name).is_dir()]
+    if taken:
+        raise StudyError(
+            f"Cannot write to {folder}, which has a folder {taken[0]} where the file "
+            "goes; choose another folder with --out."
+        )
+    drafts: dict[str, Path] = {}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in contents.items():
+            path = folder / name
+            drafts[name] = write_draft(path, content, is_durable=True)
+        for name, draft in drafts.items():
+            draft.replace(folder / name)
+        sync_folder(folder)
+    except OSError as error:
+        for draft in drafts.values():
+            forget(draft)
+        raise StudyError(
+            f"Cannot write to {folder} ({error.strerror}); choose another folder with "
+            "--out."
+        ) from None
+
+
+def as_json(content: dict[str, Any] | list[dict[str, Any]]) -> bytes:
+    """Return numbers as a file has them that people may read."""
+    return msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n"

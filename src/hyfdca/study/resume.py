@@ -1,0 +1,131 @@
+"""A study on a server that may be stopped at any time, and goes on where it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+
+from hyfdca.crypto.schemes.registry import new_group_secret
+from hyfdca.errors import StudyError
+from hyfdca.protocol.server_session import (
+    BadReplyError,
+    ClientsFailedError,
+    ServerSession,
+)
+from hyfdca.runtime.archive import Archive
+from hyfdca.runtime.driver import Driver, Traffic
+from hyfdca.runtime.journal import Heard, Journaling, Repeating
+from hyfdca.stages.alignment.checks import AlignmentError
+from hyfdca.study.durable import DurableRounds
+from hyfdca.study.plan import Plan
+from hyfdca.study.presence import Attendance, Network
+from hyfdca.study.server import Convener, Prepared
+
+_STARTS, _PREPARATION = "starts", "preparation"
+_NUMBERS = 2**32  # of requests, that one start of the server has for itself
+
+
+class Preparation(msgspec.Struct, frozen=True):
+    """How a study began: enough to go through it again."""
+
+    number: int  # of the last request before
+    group_secret: bytes
+    holders: list[int]  # of the study's keys, from before
+    heard: Heard
+
+
+_decoder = msgspec.msgpack.Decoder(Preparation)
+
+
+@dataclass(frozen=True)
+class Hosted:
+    """A study that is ready for its next round."""
+
+    prepared: Prepared
+    rounds: DurableRounds
+    traffic: Traffic
+
+
+class Host:
+    """Brings a study to where its next round can be run, anew or again."""
+
+    def __init__(
+        self, plan: Plan, network: Network, attendance: Attendance, archive: Archive
+    ) -> None:
+        self._plan, self._network, self._attendance = plan, network, attendance
+        self._archive, self._every = archive, plan.checkpoint_every
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether there is something to go on with."""
+        return bool(self._archive.rounds)
+
+    def ready(self) -> Hosted:
+        """Return the study, from where it was or from its beginning.
+
+        Raises
+        ------
+        StudyError
+            If its tables make no study.
+        """
+        if self.has_begun:
+            return self._resumed()
+        while True:
+            try:
+                return self._begun()
+            except (ClientsFailedError, BadReplyError) as failure:
+                self._attendance.lose(failure)
+            except AlignmentError as error:
+                raise StudyError(str(error)) from None
+
+    def _begun(self) -> Hosted:
+        """Have everybody start; what is heard is kept when all is ready."""
+        attendance, number = self._attendance, self.number_anew()
+        attendance.wait_for(len(attendance.everyone))
+        attendance.begin(number)
+        holders = [c for c, answer in attendance.present.items() if answer.has_keys]
+        heard: Heard = []
+        beginning = Preparation(number, new_group_secret(), sorted(holders), heard)
+        hosted = self._prepared(
+            beginning, lambda stage: Journaling(self._network.driver(stage), heard)
+        )
+        self._archive.write(_PREPARATION, msgspec.msgpack.encode(beginning))
+        hosted.rounds.among(attendance, self._archive, self._every)
+        hosted.rounds.keep(0)
+        return hosted
+
+    def _resumed(self) -> Hosted:
+        """Go through the beginning again, then to the last round that was kept."""
+        kept = self._archive.read(_PREPARATION)
+        beginning = _decoder.decode(kept or b"")
+        hosted = self._prepared(beginning, lambda _: Repeating(beginning.heard))
+        number, rounds = self.number_anew(), hosted.rounds
+        hosted.prepared.parties.session.number = number
+        rounds.among(self._attendance, self._archive, self._every)
+        rounds.go_back()
+        return hosted
+
+    def _prepared(
+        self, beginning: Preparation, driver: Callable[[str], Driver]
+    ) -> Hosted:
+        """Run all stages and the set-up of training, by whatever driver."""
+        plan = self._plan
+        session = ServerSession(plan.token, beginning.number)
+        convener = Convener(plan, driver, session, beginning.group_secret)
+        prepared = convener.prepare(beginning.holders)
+        live = self._network.driver("training")
+        rounds = DurableRounds(
+            plan.training, prepared.parties, plan.participation, live
+        )
+        rounds.start_by(driver("training"))
+        return Hosted(prepared, rounds, convener.traffic)
+
+    def number_anew(self) -> int:
+        """Give requests numbers above all of earlier starts of this server."""
+        starts = int(self._archive.read(_STARTS) or b"0") + 1
+        self._archive.write(_STARTS, b"%d" % starts)
+        number = starts * _NUMBERS
+        self._attendance.number_from(number)
+        return number

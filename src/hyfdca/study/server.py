@@ -1,0 +1,119 @@
+"""The server's side of a study: brings its members together, stage by stage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import TypeVar
+
+from hyfdca.algorithms.registry import Parties
+from hyfdca.crypto.schemes.registry import Adders, new_group_secret
+from hyfdca.holdings.layout import with_bias
+from hyfdca.protocol.server_session import Conversation, ServerSession
+from hyfdca.runtime.driver import Driver, Traffic
+from hyfdca.stages.alignment.server import Alignment, AlignmentServer
+from hyfdca.stages.keys.agreement import agree_again
+from hyfdca.stages.scaling import Scaling, ScalingServer
+from hyfdca.study import messages as m
+from hyfdca.study.plan import Plan, n_outputs
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What a server knows before training."""
+
+    alignment: Alignment
+    scaling: Scaling
+    parties: Parties
+
+
+class Convener:
+    """Has members agree on keys, align their tables and scale them.
+
+    Parameters
+    ----------
+    driver : callable
+        Returns what carries the requests of a stage.
+    session : ServerSession
+        Numbers the requests of all stages.
+    group_secret : bytes, optional
+        What owner groups get their numbers of; who goes through a study again needs
+        the same.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        driver: Callable[[str], Driver],
+        session: ServerSession,
+        group_secret: bytes | None = None,
+    ) -> None:
+        self._plan, self._driver, self._session = plan, driver, session
+        self._group_secret = group_secret or new_group_secret()
+        self.traffic = Traffic()
+
+    @property
+    def _everyone(self) -> range:
+        return range(len(self._plan.names))
+
+    def prepare(self, holders: Collection[int] = ()) -> Prepared:
+        """Run all stages before training.
+
+        Parameters
+        ----------
+        holders : collection of int
+            Who has the study's keys already.
+
+        Raises
+        ------
+        AlignmentError
+            If the tables make no study.
+        """
+        adders = self.agree(holders)
+        alignment = self.align()
+        scaling = self.scale(alignment, adders)
+        return Prepared(alignment, scaling, self._parties(alignment, adders))
+
+    def agree(self, holders: Collection[int] = ()) -> Adders:
+        """Have all members get the same keys; return what adds."""
+        agreement = agree_again(self._session, self._everyone, holders)
+        public = self._run("keys", agreement)
+        return Adders(self._plan.encryption, public, self._group_secret)
+
+    def align(self) -> Alignment:
+        """Match rows by ID and columns by name; the outcome depends on no key."""
+        plan = self._plan
+        server = AlignmentServer(plan.names, plan.alignment, self._session)
+        return self._run("alignment", server.run())
+
+    def scale(self, alignment: Alignment, adders: Adders) -> Scaling:
+        """Have every member scale its own cells, after the sums that this needs."""
+        plan, layout = self._plan, alignment.layout
+        server = ScalingServer(
+            layout.features, layout.samples.n_items, adders, self._session
+        )
+        self._run("scaling", server.run(plan.scale, plan.missing))
+        return self._run("scaling", server.release())
+
+    def _parties(self, alignment: Alignment, adders: Adders) -> Parties:
+        """Choose the algorithm and tell the members."""
+        plan, layout = self._plan, alignment.layout
+        if plan.bias is not None:
+            layout = with_bias(layout)
+        width = n_outputs(alignment.classes)
+        parties = Parties(
+            plan.training.problem(layout.samples.n_items, width),
+            layout,
+            adders,
+            self._session,
+            plan.participation.is_complete,
+        )
+        notice = m.StartNotice(plan.training.choose(parties).name)
+        notices = dict.fromkeys(self._everyone, notice)
+        self._run("training", self._session.tell("start", notices))
+        return parties
+
+    def _run(self, stage: str, conversation: Conversation[T]) -> T:
+        return self._driver(stage).run(conversation, self.traffic)

@@ -1,0 +1,54 @@
+"""Tables of organisations, as their study says they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hyfdca.data.readers import read_table
+from hyfdca.data.tables import Columns, Table, TableError, normalised
+from hyfdca.errors import StudyError
+from hyfdca.study.file import Client, Study
+
+
+def table_of(study: Study, client: Client, path: Path) -> Table:
+    """Read one organisation's table, as the study says it is.
+
+    Raises
+    ------
+    StudyError
+    """
+    columns = Columns(
+        id=_name(client.id_column or study.id_column),
+        label=_name(client.label_column or study.label_column),
+        features=tuple(map(normalised, client.features)) if client.features else None,
+        has_label=client.label,
+    )
+    try:
+        table = read_table(path, columns)
+    except TableError as error:
+        raise StudyError(f"Organisation {client.name!r}: {error}.") from None
+    if study.missing == "refuse" and table.n_missing:
+        raise StudyError(
+            f"Organisation {client.name!r} has {table.n_missing} missing cells in "
+            f'{path.name}; fill them or set missing = "mean".'
+        )
+    if study.scale == "standard" and not table.is_dense:
+        raise StudyError(
+            f"Organisation {client.name!r} has a sparse table, which scale = "
+            '"standard" would fill because it centres features; use scale = "maxabs".'
+        )
+    return table
+
+
+def data_of(client: Client) -> str:
+    """Return where an organisation's table is, as the study file says."""
+    if client.data is None:
+        raise StudyError(
+            f"Organisation {client.name!r} has no data in the study file; add the path "
+            "of its table, or let it take part from its own machine."
+        )
+    return client.data
+
+
+def _name(column: str | None) -> str | None:
+    return None if column is None else normalised(column)

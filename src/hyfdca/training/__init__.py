@@ -1,0 +1,1 @@
+"""Training rounds: the runner, when it stops, and all parties in one process."""
