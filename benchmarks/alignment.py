@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.child import peak, run_apart
+from hyfdca.arrays import IntArray
 from hyfdca.data.tables import Table, stored_densely
-from hyfdca.holdings.axis import IntArray
 from hyfdca.maths.seeds import stream
 from hyfdca.protocol.server_session import ServerSession
 from hyfdca.study.file import Client, Study, StudyFile

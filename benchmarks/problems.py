@@ -12,13 +12,14 @@ from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.preprocessing import StandardScaler
 
 from hyfdca.algorithms.bundle.server import BundleSettings
+from hyfdca.arrays import FloatArray
 from hyfdca.crypto.schemes.registry import Encryption
 from hyfdca.data.datasets import load_covtype, load_mnist, load_news20
 from hyfdca.federation.problem import Profile
 from hyfdca.holdings.layout import layout_of
 from hyfdca.holdings.participation import Participation, complete
 from hyfdca.holdings.partition import Partition, deal_nonzeros, grid, image_quadrants
-from hyfdca.maths.losses import FloatArray, make_loss
+from hyfdca.maths.losses import make_loss
 from hyfdca.training.in_process import Training, split_blocks
 from hyfdca.training.runner import TrainingSettings
 

@@ -12,11 +12,12 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import settings
 
+from hyfdca.arrays import FloatArray
 from hyfdca.cli import main as cli
 from hyfdca.crypto.schemes import paillier_keys
 from hyfdca.crypto.schemes.paillier_keys import MODULUS_BITS, TEST_BITS
 from hyfdca.kits import tls
-from hyfdca.maths.losses import FloatArray, Loss
+from hyfdca.maths.losses import Loss
 from hyfdca.maths.seeds import stream
 from tests import kit_makers
 from tests.loss_cases import CASES, Case

@@ -15,13 +15,13 @@ from hyfdca.algorithms.hyfdca.draws import HyfdcaSettings, drawn_share
 from hyfdca.algorithms.hyfdca.dual_server import DualCoordinator
 from hyfdca.algorithms.hyfdca.hyfdca import HyfdcaClient, HyfdcaServer
 from hyfdca.algorithms.hyfdca.line_search import LineSearchClient, LineSearchServer
+from hyfdca.arrays import FloatArray
 from hyfdca.crypto.schemes.registry import Adders
 from hyfdca.federation.client import Holder
 from hyfdca.federation.evaluation import Certificate
 from hyfdca.federation.problem import Problem
 from hyfdca.federation.server import Coordinator
 from hyfdca.holdings.layout import Layout
-from hyfdca.maths.losses import FloatArray
 from hyfdca.protocol.checkpoint import Kept
 from hyfdca.protocol.server_session import Conversation, ServerSession
 

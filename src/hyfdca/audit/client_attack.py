@@ -17,12 +17,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.audit.facts import Facts, rows_of
 from hyfdca.audit.reading import heard
 from hyfdca.audit.scoring import Score, score
 from hyfdca.audit.views import Record
-from hyfdca.holdings.axis import IntArray
-from hyfdca.maths.losses import FloatArray
 
 _TOTALS = ("step", "direction", "search")  # phases that bring margins
 _PARTS = ("margins", "trial")  # phases that have the client answer its part of them

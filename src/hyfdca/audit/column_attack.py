@@ -16,12 +16,11 @@ from itertools import combinations, pairwise
 import numpy as np
 
 from hyfdca.algorithms.bundle.messages import BucketsNotice
+from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.audit.facts import Facts, rows_of
 from hyfdca.audit.reading import heard
 from hyfdca.audit.scoring import Score, is_parallel, score
 from hyfdca.audit.views import Record
-from hyfdca.holdings.axis import IntArray
-from hyfdca.maths.losses import FloatArray
 
 _WEIGHTS = ("margins", "weights", "step")  # phases that bring weights of HyFDCA
 _FEWEST_COLUMNS = 4  # below, sums over several rows are along some row by chance

@@ -12,10 +12,9 @@ import numpy as np
 from hyfdca.algorithms.bundle import messages as b
 from hyfdca.algorithms.bundle.collecting import by_plane
 from hyfdca.algorithms.bundle.planes import Slopes
+from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.audit.facts import Facts, forced, reals_of, rows_of
 from hyfdca.audit.reading import Heard
-from hyfdca.holdings.axis import IntArray
-from hyfdca.maths.losses import FloatArray
 from hyfdca.protocol import messages as m
 
 _MOST = 1000  # equations a client; the first ones, in which numbers still move

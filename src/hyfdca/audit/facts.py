@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hyfdca.holdings.axis import IntArray
+from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.holdings.layout import Layout
-from hyfdca.maths.losses import FloatArray
 from hyfdca.protocol import messages as m
 
 

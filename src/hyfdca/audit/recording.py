@@ -13,9 +13,9 @@ from pathlib import Path
 
 import msgspec
 
+from hyfdca.arrays import FloatArray
 from hyfdca.audit.views import Direction, Header, Record, ViewWriter, view_path
 from hyfdca.federation.sealing import Sealing
-from hyfdca.maths.losses import FloatArray
 from hyfdca.protocol.codec import pack_reals
 from hyfdca.protocol.server_session import Ask
 from hyfdca.runtime.driver import listening

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hyfdca.holdings.axis import BoolArray
-from hyfdca.maths.losses import FloatArray
+from hyfdca.arrays import BoolArray, FloatArray
 
 _FOUND = 0.01  # of its length, that a row may be off and still count as recovered
 _ANGLE = 1e-3  # that a direction may be off

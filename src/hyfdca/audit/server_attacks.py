@@ -17,9 +17,9 @@ from itertools import combinations
 
 import numpy as np
 
+from hyfdca.arrays import FloatArray
 from hyfdca.audit.evidence import Evidence, MarginEquation
 from hyfdca.audit.scoring import Score, is_parallel, score
-from hyfdca.maths.losses import FloatArray
 
 Truth = dict[int, FloatArray]
 

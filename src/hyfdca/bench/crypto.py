@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from hyfdca.arrays import FloatArray
 from hyfdca.bench.subjects import LIBRARIES, SCHEMES, Subject
-from hyfdca.crypto.schemes.fixedpoint import FloatArray
 from hyfdca.maths.seeds import stream
 
 SECONDS = 0.5  # spent on each figure

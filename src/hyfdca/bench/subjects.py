@@ -12,10 +12,11 @@ from typing import Any, Protocol
 import gmpy2
 import numpy as np
 
+from hyfdca.arrays import FloatArray
 from hyfdca.crypto.schemes.arrangement import Arrangement
 from hyfdca.crypto.schemes.base import Adder, Sealer
 from hyfdca.crypto.schemes.blocks import BlockAdder, BlockSealer
-from hyfdca.crypto.schemes.fixedpoint import FloatArray, Grid, decode, grid_for
+from hyfdca.crypto.schemes.fixedpoint import Grid, decode, grid_for
 from hyfdca.crypto.schemes.paillier import PaillierAddition, PaillierCipher
 from hyfdca.crypto.schemes.paillier_keys import SecretKey
 from hyfdca.crypto.schemes.registry import (

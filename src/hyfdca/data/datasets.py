@@ -18,7 +18,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.datasets import load_svmlight_file
 
-FloatArray = NDArray[np.float64]
+from hyfdca.arrays import FloatArray
 
 MNIST_BIAS = 10.0  # the paper's, large so that the penalty hardly touches it
 _EVEN_DIGITS = (0, 2, 4, 6, 8)

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from hyfdca.maths.losses import FloatArray
+from hyfdca.arrays import FloatArray
 
 Task = Literal["classification", "regression"]
 

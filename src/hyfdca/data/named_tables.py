@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
+from hyfdca.arrays import FloatArray
 from hyfdca.data.tables import (
     Columns,
-    FloatArray,
     Table,
     TableError,
     check_columns,

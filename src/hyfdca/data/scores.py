@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hyfdca.holdings.axis import IntArray
-from hyfdca.maths.losses import FloatArray
+from hyfdca.arrays import FloatArray, IntArray
 
 _FLAT = 700.0  # beyond it the exponential overflows and the probability is 0 or 1
 

@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 import msgspec
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
+from hyfdca.arrays import FloatArray
 
 _MOST_LISTED = 10
 

@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 from rich.console import Console
 
+from hyfdca.arrays import FloatArray
 from hyfdca.demo.in_process import demo_files, pooled_optimum
 from hyfdca.demo.parties import hospitals
 from hyfdca.errors import StudyError
@@ -22,7 +23,6 @@ from hyfdca.flare.supervisor import run_server
 from hyfdca.kits.all_local import provision_all
 from hyfdca.kits.kit import STATE, STUDY, ServerKit, read_server_kit
 from hyfdca.kits.provisioning import SERVER
-from hyfdca.maths.losses import FloatArray
 from hyfdca.model.file import ModelFile
 from hyfdca.study.figures import Convergence, draw_convergence
 from hyfdca.study.file import load

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
-from hyfdca.holdings.axis import IntArray
+from hyfdca.arrays import IntArray
 from hyfdca.maths.objective import Objective, reference_optimum
 from hyfdca.maths.seeds import stream
 from hyfdca.study.file import load

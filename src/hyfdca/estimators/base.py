@@ -21,6 +21,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from hyfdca.algorithms.bundle.server import bundle_settings
 from hyfdca.algorithms.hyfdca.draws import HyfdcaSettings, Step
 from hyfdca.algorithms.registry import ALGORITHMS, AlgorithmName
+from hyfdca.arrays import FloatArray
 from hyfdca.crypto.schemes.registry import Encryption, Precision, SchemeName
 from hyfdca.estimators.loaded import loaded_margins, raw_coefficients, settings_of
 from hyfdca.federation.evaluation import Certificate
@@ -28,7 +29,7 @@ from hyfdca.federation.problem import Profile
 from hyfdca.holdings.layout import layout_of
 from hyfdca.holdings.participation import Participation, random_fraction
 from hyfdca.holdings.partition import Partition, grid
-from hyfdca.maths.losses import FloatArray, Loss, make_loss
+from hyfdca.maths.losses import Loss, make_loss
 from hyfdca.model.model import Model, read_model
 from hyfdca.training.in_process import Training, split_blocks
 from hyfdca.training.runner import ADVICE, StopReason, TrainingSettings

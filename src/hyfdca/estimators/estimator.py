@@ -15,13 +15,13 @@ from sklearn.utils.validation import validate_data
 
 from hyfdca.algorithms.hyfdca.draws import Step
 from hyfdca.algorithms.registry import AlgorithmName
+from hyfdca.arrays import FloatArray
 from hyfdca.crypto.schemes.registry import Precision, SchemeName
 from hyfdca.data.scores import chosen_classes, class_probabilities
 from hyfdca.estimators.base import LARGEST, PARAMETERS, FederatedLinearModel
 from hyfdca.federation.problem import Profile
 from hyfdca.holdings.participation import Participation
 from hyfdca.holdings.partition import Partition
-from hyfdca.maths.losses import FloatArray
 from hyfdca.model.model import Model
 
 

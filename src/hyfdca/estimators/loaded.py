@@ -9,8 +9,8 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils import check_array
 
+from hyfdca.arrays import FloatArray
 from hyfdca.data.tables import listed, normalised, stored_densely
-from hyfdca.maths.losses import FloatArray
 from hyfdca.model.model import Model
 
 

@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hyfdca.arrays import BoolArray, FloatArray
 from hyfdca.crypto.schemes.fixedpoint import power_above
 from hyfdca.crypto.schemes.registry import Sealers
 from hyfdca.federation.problem import SLACK, Block, Problem
 from hyfdca.federation.sealing import Rows, Sealing
 from hyfdca.federation.sums import EVERYWHERE
-from hyfdca.holdings.axis import BoolArray
 from hyfdca.maths.kernels import add_row_combination, row_norms, row_products, unsigned
-from hyfdca.maths.losses import FloatArray
 from hyfdca.protocol import messages as m
 from hyfdca.protocol.client_session import Phase
 from hyfdca.protocol.codec import RemoteProtocolError, pack_reals, unpack_counts

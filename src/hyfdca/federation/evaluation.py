@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.federation.problem import SLACK
 from hyfdca.federation.sums import EVERYWHERE, CachedSum
-from hyfdca.holdings.axis import IntArray
-from hyfdca.maths.losses import FloatArray
 from hyfdca.maths.objective import relative_gap
 from hyfdca.protocol import messages as m
 from hyfdca.protocol.checkpoint import Kept

@@ -7,8 +7,8 @@ from typing import Literal
 
 import scipy.sparse as sp
 
-from hyfdca.holdings.axis import BoolArray
-from hyfdca.maths.losses import FloatArray, Loss
+from hyfdca.arrays import BoolArray, FloatArray
+from hyfdca.maths.losses import Loss
 
 SLACK = 1e-12  # covers the rounding of floating-point sums, as a share of them
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Literal
 
+from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.crypto.schemes.arrangement import Arrangement
 from hyfdca.crypto.schemes.base import Sealer
 from hyfdca.crypto.schemes.fixedpoint import Grid, GridOverflowError, Rounding, decode
@@ -12,8 +13,6 @@ from hyfdca.crypto.schemes.plain import PlainSealer
 from hyfdca.crypto.schemes.registry import Sealers
 from hyfdca.federation.problem import Profile
 from hyfdca.federation.sums import EVERYWHERE, open_sum
-from hyfdca.holdings.axis import IntArray
-from hyfdca.maths.losses import FloatArray
 from hyfdca.protocol import messages as m
 from hyfdca.protocol.checkpoint import Kept
 from hyfdca.protocol.client_session import Phase

@@ -16,13 +16,13 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
+from hyfdca.arrays import FloatArray
 from hyfdca.crypto.schemes.fixedpoint import EXACT_BITS, Grid, grid_for
 from hyfdca.crypto.schemes.registry import Adders
 from hyfdca.federation.problem import Problem
 from hyfdca.federation.sums import CachedSum, sum_of
 from hyfdca.federation.vaults import Vaults
 from hyfdca.holdings.layout import Layout
-from hyfdca.maths.losses import FloatArray
 from hyfdca.protocol import messages as m
 from hyfdca.protocol.checkpoint import Kept
 from hyfdca.protocol.codec import (

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hyfdca.arrays import IntArray
 from hyfdca.crypto.schemes.arrangement import Arrangement, BlockMap
 from hyfdca.crypto.schemes.base import Adder
-from hyfdca.holdings.axis import Axis, IntArray
+from hyfdca.holdings.axis import Axis
 
 
 @dataclass(frozen=True)

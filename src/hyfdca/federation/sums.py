@@ -12,13 +12,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.crypto.schemes.arrangement import Arrangement
 from hyfdca.crypto.schemes.base import UNLIMITED, Adder, Sealer
 from hyfdca.crypto.schemes.fixedpoint import decode
 from hyfdca.crypto.schemes.plain import PlainSealer
 from hyfdca.federation.spaces import Space, space_of
-from hyfdca.holdings.axis import Axis, IntArray
-from hyfdca.maths.losses import FloatArray
+from hyfdca.holdings.axis import Axis
 from hyfdca.protocol.checkpoint import Kept
 from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.messages import Sealed, Sums

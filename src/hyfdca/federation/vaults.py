@@ -11,13 +11,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hyfdca.arrays import IntArray
 from hyfdca.crypto.schemes.arrangement import Arrangement, opaque_groups
 from hyfdca.crypto.schemes.base import Adder
 from hyfdca.crypto.schemes.plain import PlainAdder
 from hyfdca.crypto.schemes.registry import Adders, Use
 from hyfdca.federation.problem import Problem
 from hyfdca.federation.spaces import Space, space_of
-from hyfdca.holdings.axis import Axis, IntArray, owner_groups
+from hyfdca.holdings.axis import Axis, owner_groups
 from hyfdca.holdings.layout import Layout
 from hyfdca.protocol import messages as m
 from hyfdca.protocol.codec import pack_indices

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
+from hyfdca.arrays import IntArray
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from hyfdca.holdings.axis import IntArray
+from hyfdca.arrays import IntArray
 from hyfdca.holdings.ownership import OwnCells
 
 

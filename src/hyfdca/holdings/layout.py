@@ -9,7 +9,8 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse as sp
 
-from hyfdca.holdings.axis import Axis, BoolArray, IntArray
+from hyfdca.arrays import BoolArray, IntArray
+from hyfdca.holdings.axis import Axis
 from hyfdca.holdings.partition import Partition
 
 

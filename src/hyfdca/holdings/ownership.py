@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from hyfdca.holdings.axis import Axis, BoolArray, IntArray, owner_groups
+from hyfdca.arrays import BoolArray, IntArray
+from hyfdca.holdings.axis import Axis, owner_groups
 
 
 @dataclass(frozen=True)

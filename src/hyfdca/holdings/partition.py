@@ -16,7 +16,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from hyfdca.holdings.axis import Axis, IntArray
+from hyfdca.arrays import IntArray
+from hyfdca.holdings.axis import Axis
 from hyfdca.holdings.ownership import CellHolders, OwnCells, cell_holders
 from hyfdca.maths.seeds import stream
 

@@ -13,15 +13,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from hyfdca.arrays import FloatArray
 from hyfdca.maths.compiling import CACHE
-from hyfdca.maths.losses import (
-    FloatArray,
-    Loss,
-    best_dual,
-    loss_conjugate,
-    sigmoid,
-    softplus,
-)
+from hyfdca.maths.losses import Loss, best_dual, loss_conjugate, sigmoid, softplus
 
 _compiled = njit(cache=CACHE, nogil=True, error_model="numpy")
 

@@ -22,11 +22,9 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numba import float64, njit, vectorize
-from numpy.typing import NDArray
 
+from hyfdca.arrays import FloatArray
 from hyfdca.maths.compiling import CACHE
-
-FloatArray = NDArray[np.float64]
 
 _NEWTON_STEPS = 100  # 8 are enough over curvatures 1e-3 to 1e3; this is a backstop
 

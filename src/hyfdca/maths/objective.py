@@ -17,8 +17,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from hyfdca.arrays import FloatArray
 from hyfdca.maths.kernels import ascent_epoch, unsigned
-from hyfdca.maths.losses import FloatArray, Loss
+from hyfdca.maths.losses import Loss
 from hyfdca.maths.seeds import stream
 
 _RUN = 32  # rows read in a run: enough for the memory, few enough to stay random

@@ -11,11 +11,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from hyfdca.arrays import FloatArray
 from hyfdca.data.labels import Task
 from hyfdca.data.scores import chosen_classes, class_probabilities
 from hyfdca.data.tables import Table, listed, stored_densely
 from hyfdca.federation.evaluation import Certificate
-from hyfdca.maths.losses import FloatArray, Loss, make_loss
+from hyfdca.maths.losses import Loss, make_loss
 from hyfdca.model.file import ModelError, ModelFile, read_model_file
 from hyfdca.stages.scaling import Scaling
 

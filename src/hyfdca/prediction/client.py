@@ -31,12 +31,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.sparse as sp
 
+from hyfdca.arrays import FloatArray, IntArray, TokenArray
 from hyfdca.crypto.keys.identity import Identity
-from hyfdca.crypto.keys.pseudonyms import TokenArray, sample_pseudonyms
+from hyfdca.crypto.keys.pseudonyms import sample_pseudonyms
 from hyfdca.crypto.keys.roster import Roster
 from hyfdca.data.tables import Table
-from hyfdca.holdings.axis import IntArray
-from hyfdca.maths.losses import FloatArray
 from hyfdca.model.model import Model
 from hyfdca.prediction import messages as p
 from hyfdca.prediction.log import PredictionLog

@@ -16,6 +16,7 @@ import pyarrow.csv
 import pyarrow.parquet
 from numpy.typing import NDArray
 
+from hyfdca.arrays import FloatArray
 from hyfdca.data.labels import encode_numbers
 from hyfdca.data.readers import has_named_columns, read_table
 from hyfdca.data.tables import (
@@ -26,7 +27,6 @@ from hyfdca.data.tables import (
     normalised,
 )
 from hyfdca.errors import StudyError
-from hyfdca.maths.losses import FloatArray
 from hyfdca.model.model import Model, ModelError, read_model
 from hyfdca.study.outcome import check_folder, write_files
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
+from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.crypto.schemes.fixedpoint import power_above
 from hyfdca.data.tables import stored_densely
-from hyfdca.holdings.axis import IntArray
 from hyfdca.holdings.ownership import OwnCells
-from hyfdca.maths.losses import FloatArray
 from hyfdca.model.model import Model
 from hyfdca.prediction.sums import OwnParts
 from hyfdca.stages.alignment.aligned_table import AlignedTable

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 
+from hyfdca.arrays import TokenArray
 from hyfdca.crypto.keys.encoding import pack_fields
 from hyfdca.crypto.keys.identity import Identity
-from hyfdca.crypto.keys.pseudonyms import TokenArray
 from hyfdca.crypto.keys.roster import Roster
 from hyfdca.prediction import messages as p
 from hyfdca.protocol.codec import RemoteProtocolError, pack_tokens, unpack_tokens

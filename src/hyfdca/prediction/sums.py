@@ -23,15 +23,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.crypto.schemes.arrangement import Arrangement, opaque_groups
 from hyfdca.crypto.schemes.fixedpoint import Grid, grid_for
 from hyfdca.crypto.schemes.registry import Adders, Sealers, Use
 from hyfdca.federation.sealing import Sealing
 from hyfdca.federation.spaces import space_of
 from hyfdca.federation.sums import CachedSum
-from hyfdca.holdings.axis import IntArray, owner_groups
+from hyfdca.holdings.axis import owner_groups
 from hyfdca.holdings.layout import Layout
-from hyfdca.maths.losses import FloatArray
 from hyfdca.prediction import messages as p
 from hyfdca.protocol import messages as m
 from hyfdca.protocol.client_session import Phase

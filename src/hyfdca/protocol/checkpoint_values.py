@@ -15,14 +15,14 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
+
+from hyfdca.arrays import AnyArray
 
 _PLAIN = frozenset({type(None), bool, float, str, bytes})
 _LEAST, _MOST = -(2**63), 2**64 - 1  # whole numbers that msgpack has words for
 _ARRAY_KINDS = "biuf"  # truths, whole numbers, reals
 
 T = TypeVar("T")
-AnyArray = NDArray[Any]
 
 
 class Form(NamedTuple):

@@ -29,15 +29,15 @@ from typing import Literal
 import numpy as np
 import scipy.sparse as sp
 
+from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.crypto.schemes.arrangement import Arrangement, opaque_groups
 from hyfdca.crypto.schemes.fixedpoint import GridOverflowError, grid_for
 from hyfdca.crypto.schemes.registry import Adders, Sealers, Use
 from hyfdca.federation.sealing import Sealing
 from hyfdca.federation.spaces import space_of
 from hyfdca.federation.sums import CachedSum
-from hyfdca.holdings.axis import Axis, IntArray, owner_groups
+from hyfdca.holdings.axis import Axis, owner_groups
 from hyfdca.holdings.cells import Cells, n_stored
-from hyfdca.maths.losses import FloatArray
 from hyfdca.protocol import messages as m
 from hyfdca.protocol.client_session import Phase
 from hyfdca.protocol.codec import (

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from hyfdca.maths.losses import FloatArray
+from hyfdca.arrays import FloatArray
 from hyfdca.protocol.codec import RemoteProtocolError
 
 BASE = 16

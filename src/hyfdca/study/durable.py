@@ -22,9 +22,9 @@ from typing import Any
 import msgspec
 
 from hyfdca.algorithms.registry import Parties
+from hyfdca.arrays import FloatArray
 from hyfdca.federation.evaluation import Certificate, DualServer
 from hyfdca.holdings.participation import Participation
-from hyfdca.maths.losses import FloatArray
 from hyfdca.protocol import checkpoint as state
 from hyfdca.protocol.server_session import BadReplyError, ClientsFailedError
 from hyfdca.runtime.archive import Archive

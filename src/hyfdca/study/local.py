@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from hyfdca.arrays import FloatArray
 from hyfdca.crypto.keys.identity import Identity
 from hyfdca.crypto.keys.roster import Entry, Roster
 from hyfdca.data.scores import chosen_classes
@@ -19,7 +20,6 @@ from hyfdca.data.tables import Table
 from hyfdca.errors import StudyError
 from hyfdca.federation.problem import Block
 from hyfdca.federation.secrets import workforce
-from hyfdca.maths.losses import FloatArray
 from hyfdca.protocol.server_session import ServerSession
 from hyfdca.runtime.inprocess import InProcess
 from hyfdca.runtime.store import Store

@@ -14,12 +14,12 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from hyfdca.arrays import FloatArray
 from hyfdca.audit.recording import Recorder
 from hyfdca.audit.views import Header, ViewError
 from hyfdca.errors import StudyError
 from hyfdca.federation.evaluation import Certificate
 from hyfdca.files import forget, sync_folder, write_draft
-from hyfdca.maths.losses import FloatArray
 from hyfdca.model.file import (
     FORMAT_VERSION,
     CertificateEntry,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hyfdca.maths.losses import FloatArray
+from hyfdca.arrays import FloatArray
 from hyfdca.runtime.driver import Traffic
 from hyfdca.stages.scaling import Scaling
 from hyfdca.study.consortium import Consortium

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 import scipy.sparse as sp
 
 from hyfdca.algorithms.registry import ALGORITHMS, Parties
+from hyfdca.arrays import FloatArray
 from hyfdca.federation.problem import Block
 from hyfdca.federation.secrets import Secrecy, fresh_secrecy
 from hyfdca.holdings.layout import Layout, append_bias
 from hyfdca.holdings.participation import Participation
 from hyfdca.holdings.partition import Partition
-from hyfdca.maths.losses import FloatArray
 from hyfdca.protocol.client_session import ClientSession
 from hyfdca.protocol.codec import TOKEN_BYTES
 from hyfdca.protocol.server_session import ServerSession

@@ -18,13 +18,14 @@ from hyfdca.algorithms.registry import (
     Settings,
     choose_algorithm,
 )
+from hyfdca.arrays import FloatArray
 from hyfdca.crypto.schemes.registry import Encryption
 from hyfdca.errors import StudyError
 from hyfdca.federation.evaluation import Certificate
 from hyfdca.federation.problem import Problem, Profile
 from hyfdca.federation.server import DivergenceError
 from hyfdca.holdings.participation import Participation
-from hyfdca.maths.losses import FloatArray, Loss
+from hyfdca.maths.losses import Loss
 from hyfdca.protocol.server_session import BadReplyError, ClientsFailedError
 from hyfdca.runtime.driver import Driver, Traffic
 

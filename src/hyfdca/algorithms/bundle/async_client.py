@@ -9,10 +9,9 @@ from numpy.typing import NDArray
 
 from hyfdca.algorithms.bundle import messages as b
 from hyfdca.algorithms.bundle.plane_sums import PlaneSums
+from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.crypto.schemes.fixedpoint import GridOverflowError
-from hyfdca.holdings.axis import IntArray
 from hyfdca.maths.loss_kernels import touching_duals
-from hyfdca.maths.losses import FloatArray
 from hyfdca.protocol import messages as m
 from hyfdca.protocol.checkpoint import Kept
 from hyfdca.protocol.client_session import Phase

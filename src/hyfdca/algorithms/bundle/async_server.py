@@ -30,9 +30,9 @@ from hyfdca.algorithms.bundle import messages as b
 from hyfdca.algorithms.bundle.bucket_states import Bucket, Owed, Spaces
 from hyfdca.algorithms.bundle.collecting import by_plane, lent_duals
 from hyfdca.algorithms.bundle.server import BundleServer
+from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.federation.sums import read_sum
-from hyfdca.holdings.axis import Axis, IntArray
-from hyfdca.maths.losses import FloatArray
+from hyfdca.holdings.axis import Axis
 from hyfdca.protocol import messages as m
 from hyfdca.protocol.codec import RemoteProtocolError, pack_indices, pack_reals
 from hyfdca.protocol.server_session import Conversation

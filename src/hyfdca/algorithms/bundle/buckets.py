@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hyfdca.holdings.axis import Axis, IntArray, owner_groups, renumbered
+from hyfdca.arrays import IntArray
+from hyfdca.holdings.axis import Axis, owner_groups, renumbered
 from hyfdca.holdings.layout import Layout
 
 

@@ -12,6 +12,7 @@ from hyfdca.algorithms.bundle.async_client import Visiting
 from hyfdca.algorithms.bundle.collecting import by_plane
 from hyfdca.algorithms.bundle.plane_sums import PlaneSums
 from hyfdca.algorithms.bundle.planes import Slopes
+from hyfdca.arrays import FloatArray
 from hyfdca.crypto.schemes.arrangement import Arrangement
 from hyfdca.crypto.schemes.fixedpoint import GridOverflowError
 from hyfdca.crypto.schemes.registry import Sealers
@@ -20,7 +21,6 @@ from hyfdca.federation.evaluation import grid_step
 from hyfdca.federation.problem import Block, Problem
 from hyfdca.federation.sums import EVERYWHERE
 from hyfdca.maths.loss_kernels import sums_along, touching_duals
-from hyfdca.maths.losses import FloatArray
 from hyfdca.protocol import messages as m
 from hyfdca.protocol.client_session import Phase
 from hyfdca.protocol.codec import (

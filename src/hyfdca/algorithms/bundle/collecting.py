@@ -20,9 +20,9 @@ import numpy as np
 from hyfdca.algorithms.bundle import messages as b
 from hyfdca.algorithms.bundle.buckets import Buckets
 from hyfdca.algorithms.bundle.planes import CuttingModel, Told
+from hyfdca.arrays import FloatArray
 from hyfdca.federation.server import Coordinator
 from hyfdca.federation.sums import RunningSum, read_sum
-from hyfdca.maths.losses import FloatArray
 from hyfdca.protocol import messages as m
 from hyfdca.protocol.codec import RemoteProtocolError, pack_indices, pack_reals
 from hyfdca.protocol.server_session import Conversation

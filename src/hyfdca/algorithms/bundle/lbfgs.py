@@ -19,7 +19,7 @@ import numpy as np
 from hyfdca.algorithms.bundle.buckets import Buckets, buckets_of
 from hyfdca.algorithms.bundle.collecting import PlaneCollection
 from hyfdca.algorithms.bundle.server import BundleServer
-from hyfdca.maths.losses import FloatArray
+from hyfdca.arrays import FloatArray
 from hyfdca.protocol.checkpoint_values import value
 
 PAIRS = 20  # of changes of point and gradient that a direction is made of

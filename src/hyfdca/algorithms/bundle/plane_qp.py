@@ -28,8 +28,7 @@ from numpy.typing import NDArray
 from scipy.linalg.blas import dsyrk
 from scipy.linalg.lapack import dpotrf, dpotrs
 
-from hyfdca.holdings.axis import IntArray
-from hyfdca.maths.losses import FloatArray
+from hyfdca.arrays import FloatArray, IntArray
 
 _LARGE = 250  # size of a Newton matrix from which solving over few planes pays
 _MAX_TRIPS = 20  # over few planes, before all are taken

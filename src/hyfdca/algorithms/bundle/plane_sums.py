@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hyfdca.arrays import FloatArray
 from hyfdca.federation.client import above
 from hyfdca.federation.sealing import Rows
 from hyfdca.maths.kernels import add_bucket_combinations
 from hyfdca.maths.loss_kernels import add_conjugates
-from hyfdca.maths.losses import FloatArray
 from hyfdca.protocol import messages as m
 
 if TYPE_CHECKING:

@@ -20,10 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hyfdca.algorithms.bundle.plane_qp import solve_master
+from hyfdca.arrays import BoolArray, FloatArray, IntArray
 from hyfdca.federation.problem import SLACK
-from hyfdca.holdings.axis import BoolArray, IntArray
 from hyfdca.maths.kernels import add_weighted
-from hyfdca.maths.losses import FloatArray
 from hyfdca.protocol.checkpoint import Kept
 
 _NO_WEIGHT = 1e-4  # an interior point leaves some weight everywhere

@@ -34,9 +34,9 @@ from hyfdca.algorithms.bundle.buckets import (
 )
 from hyfdca.algorithms.bundle.collecting import PlaneCollection
 from hyfdca.algorithms.bundle.planes import CuttingModel, Slopes
+from hyfdca.arrays import FloatArray
 from hyfdca.federation.evaluation import Certificate, release
 from hyfdca.federation.server import Coordinator
-from hyfdca.maths.losses import FloatArray
 from hyfdca.protocol import messages as m
 from hyfdca.protocol.checkpoint import Kept
 from hyfdca.protocol.codec import (

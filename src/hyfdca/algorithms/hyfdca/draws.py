@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from hyfdca.holdings.axis import IntArray
+from hyfdca.arrays import IntArray
 from hyfdca.holdings.layout import Layout
 from hyfdca.maths.seeds import stream
 

@@ -7,6 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from hyfdca.algorithms.hyfdca.shown_shares import ShownShares
+from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.crypto.schemes.fixedpoint import GridOverflowError
 from hyfdca.crypto.schemes.registry import Sealers
 from hyfdca.federation.client import Holder
@@ -14,8 +15,6 @@ from hyfdca.federation.evaluation import Measuring, grid_step
 from hyfdca.federation.problem import Block, Problem
 from hyfdca.federation.sealing import Rows
 from hyfdca.federation.sums import EVERYWHERE
-from hyfdca.holdings.axis import IntArray
-from hyfdca.maths.losses import FloatArray
 from hyfdca.protocol import messages as m
 from hyfdca.protocol.client_session import Phase
 

@@ -13,13 +13,12 @@ from typing import ClassVar
 
 import numpy as np
 
+from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.crypto.schemes.registry import Adders
 from hyfdca.federation.problem import Problem
 from hyfdca.federation.server import Coordinator
 from hyfdca.federation.sums import CachedSum, RunningSum, read_sum
-from hyfdca.holdings.axis import IntArray
 from hyfdca.holdings.layout import Layout
-from hyfdca.maths.losses import FloatArray
 from hyfdca.protocol import messages as m
 from hyfdca.protocol.codec import LocalProtocolError, pack_indices
 from hyfdca.protocol.server_session import Conversation, ServerSession

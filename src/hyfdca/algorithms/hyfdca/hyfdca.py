@@ -37,12 +37,11 @@ from hyfdca.algorithms.hyfdca.safe_step import (
     estimate_interaction,
     safe_factors,
 )
+from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.crypto.schemes.registry import Sealers
 from hyfdca.federation.evaluation import DualServer
 from hyfdca.federation.problem import Block, Problem
 from hyfdca.federation.sealing import Rows
-from hyfdca.holdings.axis import IntArray
-from hyfdca.maths.losses import FloatArray
 from hyfdca.protocol import messages as m
 from hyfdca.protocol.client_session import Phase
 from hyfdca.protocol.codec import (

@@ -12,12 +12,12 @@ from collections.abc import Callable
 
 import numpy as np
 
+from hyfdca.arrays import FloatArray
 from hyfdca.crypto.schemes.fixedpoint import GridOverflowError
 from hyfdca.federation.client import Holder
 from hyfdca.federation.server import Coordinator
 from hyfdca.federation.sums import EVERYWHERE, CachedSum
 from hyfdca.holdings.layout import Layout
-from hyfdca.maths.losses import FloatArray
 from hyfdca.maths.seeds import stream
 from hyfdca.protocol import messages as m
 from hyfdca.protocol.client_session import Phase

@@ -12,8 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from hyfdca.holdings.axis import BoolArray
-from hyfdca.maths.losses import FloatArray
+from hyfdca.arrays import BoolArray, FloatArray
 from hyfdca.protocol.checkpoint import Kept
 
 _REMEMBERED = 32  # shares, besides the first, which is zero

@@ -23,12 +23,9 @@ from itertools import islice
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-from numpy.typing import NDArray
 
+from hyfdca.arrays import FloatArray, TokenArray
 from hyfdca.crypto.schemes.base import raw_bytes
-
-TokenArray = NDArray[np.uint64]
-FloatArray = NDArray[np.float64]
 
 KEY_BYTES = 32
 PSEUDONYM_BYTES = 16

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
-IntArray = NDArray[np.int64]
+from hyfdca.arrays import IntArray
 
 _LARGEST_GROUP = 2**31 - 1
 

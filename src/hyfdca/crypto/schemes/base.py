@@ -12,8 +12,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from hyfdca.arrays import IntArray
 from hyfdca.crypto.schemes.arrangement import Arrangement
-from hyfdca.crypto.schemes.fixedpoint import IntArray
 
 UNLIMITED = 2**62
 

@@ -14,9 +14,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from hyfdca.arrays import ByteArray, IntArray
 from hyfdca.crypto.schemes.bfv_blocks import BfvBlocks, BfvParameters, cut
-from hyfdca.crypto.schemes.blocks import ByteArray
-from hyfdca.crypto.schemes.fixedpoint import IntArray
 from hyfdca.maths.compiling import CACHE
 
 

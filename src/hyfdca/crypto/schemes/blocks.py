@@ -13,11 +13,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from hyfdca.arrays import ByteArray, IntArray
 from hyfdca.crypto.schemes.arrangement import Arrangement
-from hyfdca.crypto.schemes.fixedpoint import IntArray
 from hyfdca.protocol.checkpoint_values import value
-
-ByteArray = NDArray[np.uint8]
 
 
 class BlockCipher(Protocol):

@@ -13,13 +13,10 @@ from typing import Any, Literal
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.maths.compiling import CACHE
 from hyfdca.protocol.checkpoint_values import value
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 SUM_BITS = 58  # a sum stays below 2^58: inside int64 and inside a 60-bit plaintext
 EXACT_BITS = 52  # whole numbers up to 2^52 are exact as floats, and so are their sums

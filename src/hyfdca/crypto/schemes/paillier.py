@@ -25,7 +25,8 @@ import numpy as np
 from gmpy2 import mpz
 from numpy.typing import NDArray
 
-from hyfdca.crypto.schemes.fixedpoint import SUM_BITS, IntArray
+from hyfdca.arrays import IntArray
+from hyfdca.crypto.schemes.fixedpoint import SUM_BITS
 from hyfdca.crypto.schemes.paillier_blinding import BlindingPool
 from hyfdca.crypto.schemes.paillier_keys import PublicKey, SecretKey
 from hyfdca.protocol.checkpoint_values import Form, register

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from hyfdca.arrays import IntArray
 from hyfdca.crypto.schemes.arrangement import Arrangement
 from hyfdca.crypto.schemes.base import UNLIMITED, raw_bytes
-from hyfdca.crypto.schemes.fixedpoint import IntArray
 from hyfdca.maths.compiling import CACHE
 
 _WIRE = np.dtype("<i8")

@@ -23,8 +23,8 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
+from hyfdca.arrays import IntArray
 from hyfdca.crypto.schemes.arrangement import Arrangement
-from hyfdca.crypto.schemes.fixedpoint import IntArray
 from hyfdca.crypto.schemes.stream_sums import NONCE_BYTES, WordArray, parse_sum
 
 _IDENTITY, _NUMBER = 16, 8

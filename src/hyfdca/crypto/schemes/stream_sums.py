@@ -13,8 +13,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from hyfdca.arrays import IntArray
 from hyfdca.crypto.schemes.base import raw_bytes
-from hyfdca.crypto.schemes.fixedpoint import IntArray
 from hyfdca.maths.compiling import CACHE
 from hyfdca.protocol.checkpoint_values import value
 

@@ -8,16 +8,14 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse as sp
 
+from hyfdca.arrays import BoolArray, FloatArray, IntArray, TokenArray
 from hyfdca.crypto.keys.pseudonyms import (
     AlignmentKeys,
-    TokenArray,
     cell_tokens,
     feature_words,
     start_tokens,
 )
-from hyfdca.holdings.axis import BoolArray, IntArray
 from hyfdca.holdings.ownership import OwnCells
-from hyfdca.maths.losses import FloatArray
 
 _CHUNK = 1 << 20  # stored cells whose tokens are computed at a time
 

@@ -6,18 +6,16 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from hyfdca.arrays import FloatArray, IntArray, TokenArray
 from hyfdca.crypto.keys.pseudonyms import (
     AlignmentKeys,
-    TokenArray,
     feature_pseudonyms,
     label_tokens,
     sample_pseudonyms,
 )
 from hyfdca.data.labels import ClassNames, class_names, encode_classes, encode_numbers
 from hyfdca.data.tables import Table
-from hyfdca.holdings.axis import IntArray
 from hyfdca.holdings.ownership import OwnCells
-from hyfdca.maths.losses import FloatArray
 from hyfdca.protocol.client_session import Phase
 from hyfdca.protocol.codec import (
     RemoteProtocolError,

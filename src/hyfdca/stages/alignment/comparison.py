@@ -8,8 +8,7 @@ from operator import itemgetter
 
 import numpy as np
 
-from hyfdca.crypto.keys.pseudonyms import TokenArray
-from hyfdca.holdings.axis import IntArray
+from hyfdca.arrays import IntArray, TokenArray
 from hyfdca.holdings.layout import Layout
 from hyfdca.holdings.ownership import CellHolders
 from hyfdca.protocol.codec import (

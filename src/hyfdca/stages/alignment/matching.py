@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hyfdca.crypto.keys.pseudonyms import TokenArray
-from hyfdca.holdings.axis import Axis, BoolArray, IntArray
+from hyfdca.arrays import BoolArray, IntArray, TokenArray
+from hyfdca.holdings.axis import Axis
 from hyfdca.protocol.codec import RemoteProtocolError
 
 _MOST = 2**32  # what positions on the wire can count

@@ -25,9 +25,9 @@ from typing import Any
 
 import numpy as np
 
-from hyfdca.crypto.keys.pseudonyms import TokenArray, name_digests
+from hyfdca.arrays import IntArray, TokenArray
+from hyfdca.crypto.keys.pseudonyms import name_digests
 from hyfdca.data.labels import ClassNames, common_classes
-from hyfdca.holdings.axis import IntArray
 from hyfdca.holdings.layout import Layout
 from hyfdca.holdings.ownership import CellHolders, cell_holders
 from hyfdca.protocol.codec import (
