@@ -14,7 +14,7 @@ from hyfdca.maths.seeds import stream
 from hyfdca.protocol.server_session import ServerSession
 from hyfdca.study.file import Client, Study, StudyFile
 from hyfdca.study.local import local_driver, local_members
-from hyfdca.study.plan_of_file import plan_of
+from hyfdca.study.plan import plan_of
 from hyfdca.study.server import Convener
 
 N_CLIENTS, N_ROWS, N_COLUMNS = 10, 1_000_000, 4

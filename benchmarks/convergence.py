@@ -13,12 +13,13 @@ import scipy.sparse as sp
 from benchmarks.problems import breast_cancer, digits
 from hyfdca.algorithms.hyfdca.draws import HyfdcaSettings
 from hyfdca.arrays import FloatArray
+from hyfdca.holdings.block import split_blocks
 from hyfdca.holdings.layout import layout_of
 from hyfdca.holdings.participation import complete
 from hyfdca.holdings.partition import grid
 from hyfdca.maths.losses import make_loss
 from hyfdca.maths.objective import Objective, reference_optimum
-from hyfdca.training.in_process import Training, split_blocks
+from hyfdca.training.in_process import Training
 from hyfdca.training.runner import TrainingSettings
 
 L2 = 1e-3

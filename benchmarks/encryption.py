@@ -24,12 +24,13 @@ from hyfdca.bench.crypto import measure
 from hyfdca.bench.subjects import SCHEMES
 from hyfdca.crypto.schemes.registry import Encryption
 from hyfdca.federation.problem import Profile
+from hyfdca.holdings.block import split_blocks
 from hyfdca.holdings.layout import layout_of
 from hyfdca.holdings.participation import complete
 from hyfdca.maths.losses import make_loss
 from hyfdca.maths.objective import Objective, reference_optimum
 from hyfdca.runtime.driver import Traffic
-from hyfdca.training.in_process import Training, split_blocks
+from hyfdca.training.in_process import Training
 from hyfdca.training.runner import TrainingSettings
 
 TURNS, REPETITIONS = 3, 5

@@ -10,12 +10,11 @@ import numpy as np
 from benchmarks.child import resident, run_apart
 from hyfdca.data.tables import Table, stored_densely
 from hyfdca.maths.seeds import stream
-from hyfdca.runtime.archive import Archive
 from hyfdca.runtime.faulty import Faults, FaultyNetwork
-from hyfdca.runtime.store import FolderStore
+from hyfdca.runtime.store import Archive, FolderStore
 from hyfdca.study.file import Client, Study, StudyFile
 from hyfdca.study.local import local_members
-from hyfdca.study.plan_of_file import plan_of
+from hyfdca.study.plan import plan_of
 from hyfdca.study.presence import Attendance
 from hyfdca.study.resume import Host
 

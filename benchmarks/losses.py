@@ -17,11 +17,12 @@ from benchmarks.problems import Table, biased, breast_cancer
 from benchmarks.rounds import rounds_to
 from hyfdca.algorithms.registry import AlgorithmName
 from hyfdca.federation.problem import Profile
+from hyfdca.holdings.block import split_blocks
 from hyfdca.holdings.layout import layout_of
 from hyfdca.holdings.participation import complete
 from hyfdca.holdings.partition import grid
 from hyfdca.maths.losses import LOSSES, make_loss
-from hyfdca.training.in_process import Training, split_blocks
+from hyfdca.training.in_process import Training
 from hyfdca.training.runner import TrainingSettings
 
 GAPS = (1e-3, 1e-6)

@@ -9,11 +9,12 @@ import numpy as np
 
 from benchmarks.child import peak, run_apart
 from hyfdca.data.datasets import load_news20
+from hyfdca.holdings.block import split_blocks
 from hyfdca.holdings.layout import layout_of
 from hyfdca.holdings.participation import complete
 from hyfdca.holdings.partition import deal_nonzeros
 from hyfdca.maths.losses import make_loss
-from hyfdca.training.in_process import Training, split_blocks
+from hyfdca.training.in_process import Training
 from hyfdca.training.runner import TrainingSettings
 
 L2 = 1e-5

@@ -16,11 +16,12 @@ from hyfdca.arrays import FloatArray
 from hyfdca.crypto.schemes.registry import Encryption
 from hyfdca.data.datasets import load_covtype, load_mnist, load_news20
 from hyfdca.federation.problem import Profile
+from hyfdca.holdings.block import split_blocks
 from hyfdca.holdings.layout import layout_of
 from hyfdca.holdings.participation import Participation, complete
 from hyfdca.holdings.partition import Partition, deal_nonzeros, grid, image_quadrants
 from hyfdca.maths.losses import make_loss
-from hyfdca.training.in_process import Training, split_blocks
+from hyfdca.training.in_process import Training
 from hyfdca.training.runner import TrainingSettings
 
 

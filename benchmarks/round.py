@@ -14,12 +14,13 @@ import numpy as np
 from hyfdca.algorithms.hyfdca.draws import HyfdcaSettings
 from hyfdca.arrays import FloatArray
 from hyfdca.data.datasets import load_covtype
+from hyfdca.holdings.block import split_blocks
 from hyfdca.holdings.layout import layout_of
 from hyfdca.holdings.participation import complete
 from hyfdca.holdings.partition import deal_nonzeros
 from hyfdca.maths.losses import make_loss
 from hyfdca.runtime.driver import Traffic
-from hyfdca.training.in_process import Training, split_blocks
+from hyfdca.training.in_process import Training
 from hyfdca.training.runner import TrainingSettings
 
 L2 = 5e-5

@@ -8,14 +8,13 @@ import msgspec
 from hyfdca.crypto.keys.identity import Identity
 from hyfdca.crypto.keys.roster import Entry, Roster
 from hyfdca.holdings.participation import Participation
-from hyfdca.runtime.archive import Archive
 from hyfdca.runtime.faulty import Faults, FaultyNetwork
-from hyfdca.runtime.store import MemoryStore, SealedStore
+from hyfdca.runtime.store import Archive, MemoryStore, SealedStore
 from hyfdca.study.client import Member
 from hyfdca.study.file import load
 from hyfdca.study.identity import study_hash
 from hyfdca.study.local import prepare
-from hyfdca.study.plan_of_file import plan_of
+from hyfdca.study.plan import plan_of
 from hyfdca.study.presence import Attendance
 from hyfdca.study.resume import Host
 from hyfdca.study.tables import table_of

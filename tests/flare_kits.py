@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from hyfdca.flare.ports import free_port
+from hyfdca.flare.processes import free_port
 from hyfdca.kits.all_local import provision_all
 from tests.consortia import NAMES as COLUMNS
 from tests.consortia import Files, Organisation, make_files

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from hyfdca.federation.evaluation import Certificate
+from hyfdca.maths.objective import Measurement
 from hyfdca.protocol.checkpoint import load, save
 from hyfdca.protocol.server_session import Conversation
 from hyfdca.training.in_process import Training
@@ -18,7 +18,7 @@ class Saved:
 
     server: bytes
     clients: list[bytes]
-    certificate: Certificate | None
+    certificate: Measurement | None
     history: list[dict[str, Any]]
 
     @classmethod

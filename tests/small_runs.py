@@ -16,15 +16,15 @@ from hyfdca.algorithms.hyfdca.draws import HyfdcaSettings
 from hyfdca.crypto.keys.study_keys import StudyKeys
 from hyfdca.crypto.schemes.fixedpoint import Grid, grid_for
 from hyfdca.crypto.schemes.registry import Encryption, public_parameters
-from hyfdca.federation.evaluation import Certificate
 from hyfdca.federation.secrets import Secrecy
+from hyfdca.holdings.block import split_blocks
 from hyfdca.holdings.layout import layout_of
 from hyfdca.holdings.participation import Participation, complete
 from hyfdca.holdings.partition import Partition, from_holdings, grid
 from hyfdca.maths.losses import Loss, make_loss
-from hyfdca.maths.objective import Objective
+from hyfdca.maths.objective import Measurement, Objective
 from hyfdca.runtime.driver import Traffic
-from hyfdca.training.in_process import Training, split_blocks
+from hyfdca.training.in_process import Training
 from hyfdca.training.runner import TrainingSettings
 
 PROFILES = ["open", "sealed"]
@@ -159,7 +159,7 @@ def run_round(training: Training, participants: Sequence[int] | None = None) -> 
     return traffic
 
 
-def measure(training: Training) -> Certificate:
+def measure(training: Training) -> Measurement:
     """Return the certificate of the present state."""
     return training.driver.run(training.server.certify(), Traffic())
 

@@ -14,13 +14,13 @@ from hyfdca.crypto.keys.roster import Entry, Roster
 from hyfdca.data.tables import Table, stored_densely
 from hyfdca.model.model import Model
 from hyfdca.prediction.client import PredictionMember
-from hyfdca.prediction.log import PredictionLog
+from hyfdca.prediction.policy import PredictionLog
 from hyfdca.prediction.split_rows import Party, brought, predict_locally
 from hyfdca.protocol.server_session import Ask
 from hyfdca.runtime.driver import listening
 from hyfdca.runtime.store import MemoryStore
 from hyfdca.study.file import Client, Study, StudyFile
-from hyfdca.study.plan_of_file import plan_of
+from hyfdca.study.plan import plan_of
 
 NAMES = ("north", "city", "coast", "south")
 STUDY_HASH = bytes(range(32))

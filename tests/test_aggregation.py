@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hyfdca.crypto.schemes.plain import PlainAdder
-from hyfdca.federation.spaces import space_of
-from hyfdca.federation.sums import CachedSum, RunningSum, sum_of
+from hyfdca.federation.sums import CachedSum, RunningSum, space_of, sum_of
 from hyfdca.holdings.axis import Axis
 from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.messages import Sealed

@@ -13,7 +13,7 @@ from hypothesis.extra.numpy import arrays
 from hyfdca.algorithms.bundle.buckets import owner_groups
 from hyfdca.crypto.schemes.arrangement import Arrangement, opaque_groups
 from hyfdca.crypto.schemes.plain import PlainAdder
-from hyfdca.federation.spaces import space_of
+from hyfdca.federation.sums import space_of
 from hyfdca.holdings.axis import Axis
 from tests.holdings import subsets
 

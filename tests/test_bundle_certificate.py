@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from hyfdca.algorithms.bundle.server import BundleSettings
 from hyfdca.holdings import participation
 from hyfdca.holdings import partition as parts
+from hyfdca.holdings.block import split_blocks
 from hyfdca.holdings.layout import layout_of
 from hyfdca.maths.losses import LOSSES, make_loss
 from hyfdca.maths.objective import Objective, reference_optimum
 from hyfdca.maths.seeds import stream
-from hyfdca.training.in_process import split_blocks
 from tests.holdings import subsets
 from tests.small_runs import (
     PROFILES,

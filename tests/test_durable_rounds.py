@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hyfdca.errors import StudyError
-from hyfdca.federation.evaluation import Certificate
+from hyfdca.maths.objective import Measurement
 from hyfdca.runtime.faulty import Faults
 from hyfdca.runtime.store import StoreError
 from tests.durable_runs import Consortium, numbers, replayed, undisturbed, write
@@ -164,14 +164,14 @@ def test_a_member_that_comes_back_with_another_table_is_refused(change, tmp_path
 def test_a_bound_above_the_loss_is_no_proof(tmp_path, monkeypatch):
     """It ends the study instead of counting as reached."""
     write(tmp_path)
-    wrong = Certificate(1.0, 1.001)
+    wrong = Measurement(1.0, 1.001)
     consortium = Consortium(tmp_path)
     rounds = consortium.hosted().rounds
     run = type(rounds.driver).run
 
     def lie(driver, conversation, traffic):
         answer = run(driver, conversation, traffic)
-        return wrong if isinstance(answer, Certificate) else answer
+        return wrong if isinstance(answer, Measurement) else answer
 
     monkeypatch.setattr(type(rounds.driver), "run", lie)
     with pytest.raises(StudyError, match="bound from below is above the loss"):

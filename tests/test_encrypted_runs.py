@@ -19,7 +19,7 @@ from hyfdca.crypto.schemes.registry import (
 )
 from hyfdca.crypto.schemes.stream_sums import StreamAdder
 from hyfdca.data.tables import stored_densely
-from hyfdca.holdings.cells import owned_cells
+from hyfdca.holdings.ownership import owned_cells
 from hyfdca.maths.seeds import stream
 from hyfdca.protocol.client_session import ClientSession
 from hyfdca.protocol.server_session import ServerSession

@@ -7,15 +7,14 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from hyfdca.cli import flare as commands
+from hyfdca.cli.flare_commands import serve_study
 from hyfdca.errors import StudyError
-from hyfdca.flare import commands
-from hyfdca.flare.brought import KEPT
-from hyfdca.flare.commands import serve_study
 from hyfdca.flare.lock import only_one
-from hyfdca.flare.notes import is_over, note_over
+from hyfdca.flare.prediction_inputs import KEPT
+from hyfdca.flare.status import is_over, note_over
 from hyfdca.kits.kit import Kit
-from hyfdca.runtime.archive import Archive
-from hyfdca.runtime.store import FolderStore
+from hyfdca.runtime.store import Archive, FolderStore
 from tests.kit_makers import Parties
 
 

@@ -11,7 +11,7 @@ from hyfdca.flare.decisions import (
     reason_of,
     sites_needed,
 )
-from hyfdca.flare.notes import Note
+from hyfdca.flare.status import Note
 
 
 @pytest.mark.parametrize(

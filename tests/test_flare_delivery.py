@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hyfdca.flare.notes import note_over, without_model
+from hyfdca.flare.status import note_over, without_model
 from hyfdca.kits.kit import Kit
 from hyfdca.study.file import load
 from hyfdca.study.local import prepare

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from hyfdca.cli.display import share_done
-from hyfdca.flare.display import StudyDisplay, seconds_left, status_table
+from hyfdca.cli.study_display import StudyDisplay, seconds_left, status_table
 from hyfdca.flare.status import (
     Status,
     forget_status,

@@ -10,9 +10,9 @@ from nvflare.apis.event_type import EventType
 from nvflare.apis.fl_exception import NotAuthenticated
 from nvflare.private.defs import ClientType
 
-from hyfdca.flare.doorman import Doorman
-from hyfdca.flare.notes import holders
-from hyfdca.flare.surroundings import Surroundings
+from hyfdca.flare.job_environment import Surroundings
+from hyfdca.flare.registration import Doorman
+from hyfdca.flare.status import holders
 from hyfdca.kits.kit import Kit
 
 

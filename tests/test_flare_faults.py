@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hyfdca.flare.ports import free_port
+from hyfdca.flare.processes import free_port
 from tests.flare_parties import (
     Command,
     Parties,

@@ -11,7 +11,7 @@ import pytest
 
 from hyfdca.flare.jobs import MODEL, _has_model, hand_over
 from hyfdca.flare.network import PausedError
-from hyfdca.flare.notes import is_over, note_over, progress, without_model
+from hyfdca.flare.status import is_over, note_over, progress, without_model
 from hyfdca.flare.supervisor import Supervisor, Terms
 from hyfdca.kits.kit import Kit
 

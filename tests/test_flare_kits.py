@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from hyfdca.errors import StudyError
+from hyfdca.flare.job_environment import Surroundings
 from hyfdca.flare.lock import only_one
-from hyfdca.flare.notes import Note, forget_note, progress, read_note, write_note
-from hyfdca.flare.ports import require_free
-from hyfdca.flare.processes import Parent
-from hyfdca.flare.surroundings import Surroundings
+from hyfdca.flare.processes import Parent, require_free
+from hyfdca.flare.status import Note, forget_note, progress, read_note, write_note
 from hyfdca.kits.kit import Kit, Side, read_client_kit, read_server_kit
 from hyfdca.kits.policy import policy
 from tests.kit_makers import Parties

@@ -14,10 +14,10 @@ from nvflare.apis.shareable import Shareable, make_reply
 
 from hyfdca.flare import executor as executor_module
 from hyfdca.flare.executor import StudyExecutor
+from hyfdca.flare.job_environment import Surroundings
 from hyfdca.flare.launcher import ClientLauncher
 from hyfdca.flare.network import Failure, Request
-from hyfdca.flare.notes import read_note
-from hyfdca.flare.surroundings import Surroundings
+from hyfdca.flare.status import read_note
 from hyfdca.flare.wire import (
     answer_message,
     refusal_message,

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from hyfdca.errors import StudyError
-from hyfdca.flare.notes import note_over
-from hyfdca.flare.status import Status, write_status
-from hyfdca.flare.visit import _ALONE, Visit
+from hyfdca.flare.connection import _ALONE, Visit
+from hyfdca.flare.status import Status, note_over, write_status
 from hyfdca.kits.kit import Kit
 from tests.flare_output import NOBODY, NORTH, REFUSED_BY_US, UP
 

@@ -12,8 +12,7 @@ from hyfdca.flare.status import Status, read_status
 from hyfdca.flare.watching import MemberWatch, ServerWatch
 from hyfdca.study.client import News
 from hyfdca.study.file import load
-from hyfdca.study.plan import Plan
-from hyfdca.study.plan_of_file import plan_of
+from hyfdca.study.plan import Plan, plan_of
 from tests.consortia import make_files
 
 

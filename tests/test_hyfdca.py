@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hyfdca.holdings import partition as parts
+from hyfdca.holdings.block import split_blocks
 from hyfdca.holdings.layout import layout_of
 from hyfdca.holdings.participation import random_fraction
 from hyfdca.maths.losses import LOSSES, make_loss
 from hyfdca.maths.objective import reference_optimum
-from hyfdca.training.in_process import split_blocks
 from tests.small_runs import (
     PlainAlgorithm,
     classification,

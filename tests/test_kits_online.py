@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from hyfdca.flare.ports import free_port
+from hyfdca.flare.processes import free_port
 from hyfdca.kits import tls
 from hyfdca.kits.all_local import provision_all
 from hyfdca.kits.authority import read_authority

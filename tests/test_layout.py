@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hyfdca.holdings.axis import Axis
-from hyfdca.holdings.layout import append_bias, layout_of
+from hyfdca.holdings.block import append_bias
+from hyfdca.holdings.layout import layout_of
 from hyfdca.holdings.partition import (
     from_holdings,
     horizontal,

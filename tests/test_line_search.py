@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from hyfdca.algorithms.hyfdca.line_search import TRIAL_STEPS, best_step
 from hyfdca.holdings import partition as parts
+from hyfdca.holdings.block import split_blocks
 from hyfdca.holdings.layout import layout_of
 from hyfdca.maths.losses import LOSSES, make_loss
 from hyfdca.maths.objective import Objective, reference_optimum
-from hyfdca.training.in_process import split_blocks
 from tests.small_runs import (
     classification,
     duals_of,

@@ -10,9 +10,10 @@ from sklearn.preprocessing import MaxAbsScaler, StandardScaler
 
 from hyfdca.crypto.schemes.registry import Adders, Encryption, Sealers
 from hyfdca.data.tables import stored_densely
-from hyfdca.holdings.cells import owned_cells
+from hyfdca.holdings.ownership import owned_cells
 from hyfdca.holdings.partition import from_holdings, vertical
 from hyfdca.maths.seeds import stream
+from hyfdca.model.scaling import Scaling
 from hyfdca.protocol.client_session import ClientSession
 from hyfdca.protocol.codec import RemoteProtocolError, frame
 from hyfdca.protocol.messages import (
@@ -25,12 +26,7 @@ from hyfdca.protocol.messages import (
 from hyfdca.protocol.server_session import ServerSession
 from hyfdca.runtime.driver import Traffic
 from hyfdca.runtime.inprocess import InProcess
-from hyfdca.stages.scaling import (
-    Scaling,
-    ScalingClient,
-    ScalingServer,
-    exchanges,
-)
+from hyfdca.stages.scaling import ScalingClient, ScalingServer, exchanges
 from hyfdca.stages.secure_max import DIGITS, Largest
 from tests.holdings import N_FEATURES, N_SAMPLES, OVERLAPPING, PARTITIONS
 

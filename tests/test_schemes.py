@@ -12,7 +12,7 @@ from hyfdca.crypto.schemes.fixedpoint import GridOverflowError, grid_for
 from hyfdca.crypto.schemes.registry import (
     SCHEMES,
 )
-from hyfdca.federation.sealing import Sealing
+from hyfdca.federation.client import Sealing
 from hyfdca.protocol import messages as m
 from tests.holdings import subsets
 from tests.scheme_cases import (

@@ -15,7 +15,7 @@ from hyfdca.flare import asking, predicting
 from hyfdca.flare.network import Failure, Network
 from hyfdca.kits.key_files import write_identity
 from hyfdca.model.file import as_bytes
-from hyfdca.prediction.log import LOG_FILE
+from hyfdca.prediction.policy import LOG_FILE
 from hyfdca.protocol.codec import RemoteProtocolError
 from tests.consortia import assert_one_sentence
 from tests.models import make_model, make_table, random_cells

@@ -11,7 +11,7 @@ import sys
 import numpy as np
 import pytest
 
-from hyfdca.flare.ports import free_port
+from hyfdca.flare.processes import free_port
 from hyfdca.kits.all_local import provision_all
 from hyfdca.model.file import as_bytes
 from tests.flare_parties import ROOT

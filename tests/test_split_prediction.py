@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hyfdca.errors import StudyError
 from hyfdca.prediction import messages as p
-from hyfdca.prediction.log import LOG_FILE
+from hyfdca.prediction.policy import LOG_FILE
 from hyfdca.prediction.split_rows import predictions_of
 from hyfdca.protocol.codec import TOKEN_BYTES, decode, unframe, unpack_tokens
 from hyfdca.stages.alignment import messages as a

@@ -8,8 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hyfdca.runtime import store as module
-from hyfdca.runtime.archive import Archive
-from hyfdca.runtime.store import FolderStore, MemoryStore, SealedStore, StoreError
+from hyfdca.runtime.store import (
+    Archive,
+    FolderStore,
+    MemoryStore,
+    SealedStore,
+    StoreError,
+)
 
 SECRET, CONTEXT = bytes(range(32)), b"study of north"
 

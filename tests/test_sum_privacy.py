@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from hyfdca.algorithms.bundle.buckets import owner_groups
 from hyfdca.crypto.schemes.arrangement import Arrangement
 from hyfdca.crypto.schemes.registry import Adders, Sealers, public_parameters
-from hyfdca.federation.spaces import space_of
-from hyfdca.federation.sums import CachedSum, RunningSum
+from hyfdca.federation.sums import CachedSum, RunningSum, space_of
 from hyfdca.holdings.axis import Axis
 from hyfdca.protocol import messages as m
 from tests.holdings import subsets

@@ -18,10 +18,10 @@ from hyfdca.algorithms.hyfdca.line_search import LineSearchClient, LineSearchSer
 from hyfdca.arrays import FloatArray
 from hyfdca.crypto.schemes.registry import Adders
 from hyfdca.federation.client import Holder
-from hyfdca.federation.evaluation import Certificate
 from hyfdca.federation.problem import Problem
 from hyfdca.federation.server import Coordinator
 from hyfdca.holdings.layout import Layout
+from hyfdca.maths.objective import Measurement
 from hyfdca.protocol.checkpoint import Kept
 from hyfdca.protocol.server_session import Conversation, ServerSession
 
@@ -50,7 +50,7 @@ class ServerHalf(Kept, Protocol):
         """Run one round."""
         ...
 
-    def certify(self) -> Conversation[Certificate]:
+    def certify(self) -> Conversation[Measurement]:
         """Measure P and D, by exchanges where the rounds did not do it."""
         ...
 

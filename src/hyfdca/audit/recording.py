@@ -7,18 +7,32 @@ that it sealed: who has this file has that client's secrets.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import hashlib
+import os
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 
 from hyfdca.arrays import FloatArray
-from hyfdca.audit.views import Direction, Header, Record, ViewWriter, view_path
-from hyfdca.federation.sealing import Sealing
+from hyfdca.audit.views import (
+    Direction,
+    Header,
+    Record,
+    ViewError,
+    ViewWriter,
+    view_path,
+)
+from hyfdca.errors import StudyError
+from hyfdca.federation.client import Sealing
 from hyfdca.protocol.codec import pack_reals
 from hyfdca.protocol.server_session import Ask
 from hyfdca.runtime.driver import listening
+from hyfdca.study.file import StudyFile, load
+from hyfdca.study.local import prepare
+from hyfdca.study.outcome import Outcome, Watcher, check_folder, train
 
 
 class Recorder:
@@ -93,3 +107,47 @@ class Recorder:
         finally:
             for writer in self._writers.values():
                 writer.discard()
+
+
+def train_recorded(
+    path: Path, folder: Path, watch: Watcher, recorded: Sequence[str]
+) -> Outcome:
+    """Train the study of a file, with views of the server and of some organisations.
+
+    Raises
+    ------
+    StudyError
+        Before anything is written.
+    """
+    check_folder(folder)
+    file = load(path)
+    names = [client.name for client in file.clients]
+    if strangers := [name for name in recorded if name not in names]:
+        raise StudyError(
+            f"There is no organisation {strangers[0]!r} to record; the study has "
+            f"{', '.join(map(repr, names))}."
+        )
+    clients = {names.index(name): name for name in recorded}
+    recorder = Recorder(folder, _server_header(path, folder, file), clients)
+    try:
+        with recorder.recording():
+            run = prepare(file, path.parent)
+            for rank, member in enumerate(run.members):
+                recorder.attach(rank, member.half)
+            outcome = train(run, watch)
+    except ViewError as error:
+        raise StudyError(str(error)) from None
+    outcome.write(folder)
+    return outcome
+
+
+def _server_header(path: Path, folder: Path, file: StudyFile) -> Header:
+    return Header(
+        party=None,
+        name="server",
+        run=secrets.token_hex(8),
+        study=Path(os.path.relpath(path, folder)).as_posix(),
+        study_hash=hashlib.sha256(path.read_bytes()).hexdigest(),
+        profile=file.study.profile,
+        encryption=file.study.encryption,
+    )

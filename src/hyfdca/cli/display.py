@@ -11,9 +11,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from hyfdca.study.consortium import Consortium
+from hyfdca.study.local import Consortium, Run
 from hyfdca.study.outcome import Summary
-from hyfdca.study.run import Run
 from hyfdca.training.runner import RoundReport
 
 _SMALLEST = 1e-12  # stands for a gap or a tolerance of zero

@@ -41,7 +41,7 @@ def server(
     if resume + anew + predict > 1:
         raise StudyError("Give one of --resume, --anew and --predict.")
     require_nvflare()
-    from hyfdca.flare import commands  # noqa: PLC0415
+    from hyfdca.cli import flare_commands as commands  # noqa: PLC0415
 
     if predict:
         commands.serve_predictions(kit, Console())
@@ -77,7 +77,7 @@ def client(
     if anew and predict:
         raise StudyError("Give one of --anew and --predict.")
     require_nvflare()
-    from hyfdca.flare import commands  # noqa: PLC0415
+    from hyfdca.cli import flare_commands as commands  # noqa: PLC0415
 
     if predict:
         commands.help_to_predict(kit, data, Console())
@@ -88,9 +88,10 @@ def client(
 def demonstrate(folder: Path, console: Console) -> Summary:
     """Run the demonstration as between machines."""
     require_nvflare()
+    from hyfdca.cli.study_display import StudyDisplay  # noqa: PLC0415
     from hyfdca.demo.between_processes import run_flare_demo  # noqa: PLC0415
 
-    return run_flare_demo(folder, console)
+    return run_flare_demo(folder, lambda state: StudyDisplay(console, state))
 
 
 def add_commands(app: typer.Typer) -> None:

@@ -7,17 +7,18 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from hyfdca.cli.panels import BETWEEN_MACHINES
 from hyfdca.errors import StudyError
 from hyfdca.kits.all_local import provision_all
-from hyfdca.kits.checking import check
-from hyfdca.kits.display import say, show_checked, show_fingerprints
+from hyfdca.kits.checking import Checked, check
 from hyfdca.kits.enrolment import REQUEST_ENDING, enrol
 from hyfdca.kits.existing import install_client, install_server
-from hyfdca.kits.installing import install
+from hyfdca.kits.installing import Installed, install
 from hyfdca.kits.package import PACKAGE_ENDING
-from hyfdca.kits.provisioning import SERVER, provision
+from hyfdca.kits.provisioning import SERVER, Provisioned, provision
 
 NewFolder = Annotated[Path, typer.Option("--out", help="Folder to make.")]
 StudyPath = Annotated[Path, typer.Argument(help="The study file (TOML).")]
@@ -132,3 +133,60 @@ def check_data(
 ) -> None:
     """Compare a table and a kit with the study, before going online."""
     show_checked(Console(), check(kit, data))
+
+
+_MOST_NAMED = 3
+_COMPARE = (
+    "Compare both numbers with the coordinator and the other organisations, by "
+    "telephone or in person."
+)
+
+
+def show_checked(console: Console, checked: Checked) -> None:
+    """Show a table and a kit that fit the study."""
+    table = Table(title="Ready to take part", title_justify="left", show_header=False)
+    for what, value in _rows(checked):
+        # As text: names from files may look like markup.
+        table.add_row(what, Text(value, overflow="fold"))
+    console.print(table)
+    for warning in checked.warnings:
+        say(console, f"Warning: {warning}")
+
+
+def _rows(checked: Checked) -> list[tuple[str, str]]:
+    own, certificate = checked.table, checked.certificate
+    first, last = (
+        day.date().isoformat()
+        for day in (certificate.not_valid_before_utc, certificate.not_valid_after_utc)
+    )
+    return [
+        ("organisation", f"{checked.name!r}, on the roster"),
+        ("study", repr(checked.study)),
+        ("rows", f"{own.n_rows}, each with its own ID"),
+        ("features", str(own.n_features)),
+        ("labels", own.labels),
+        ("missing cells", str(own.n_missing)),
+        ("constant columns", _named(own.constant)),
+        ("certificate", f"valid from {first} to {last}"),
+        ("study's fingerprint", checked.study_fingerprint),
+        ("root's fingerprint", checked.root_fingerprint),
+        ("own key's fingerprint", checked.key_fingerprint),
+    ]
+
+
+def _named(features: tuple[str, ...]) -> str:
+    names = ", ".join(map(repr, features[:_MOST_NAMED]))
+    more = len(features) - _MOST_NAMED
+    return (names or "none") + (f" and {more} more" if more > 0 else "")
+
+
+def show_fingerprints(console: Console, shown: Provisioned | Installed) -> None:
+    """Show what people compare out of band."""
+    say(console, f"Study:            {shown.study_fingerprint}")
+    say(console, f"Root certificate: {shown.root_fingerprint}")
+    say(console, _COMPARE)
+
+
+def say(console: Console, sentence: str) -> None:
+    """Print a line as it is, however narrow the terminal."""
+    console.print(sentence, soft_wrap=True, markup=False, highlight=False)

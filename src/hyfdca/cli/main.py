@@ -12,12 +12,13 @@ from typing import Annotated, Any, NoReturn
 import typer
 from rich.console import Console
 
-from hyfdca.audit.display import show_audit
+from hyfdca.audit.recording import train_recorded
 from hyfdca.audit.report import audit_folder
 from hyfdca.bench.crypto import SECONDS, compare
-from hyfdca.bench.display import MeasuringDisplay, comparison_table, missing_message
 from hyfdca.cli import flare as cli_flare
 from hyfdca.cli import kits as cli_kits
+from hyfdca.cli.audit import show_audit
+from hyfdca.cli.bench import MeasuringDisplay, comparison_table, missing_message
 from hyfdca.cli.display import RoundsDisplay, show
 from hyfdca.cli.panels import BETWEEN_MACHINES, LOOK, ONE_MACHINE
 from hyfdca.cli.predict import predict
@@ -113,7 +114,10 @@ def train(
     console, folder = Console(), out or Path(f"{study.stem}-out")
     recorded = record_client or ([] if record else None)
     with RoundsDisplay(console) as display:
-        outcome = train_file(study, folder, display, recorded)
+        if recorded is None:
+            outcome = train_file(study, folder, display)
+        else:
+            outcome = train_recorded(study, folder, display, recorded)
     show(console, outcome.summary())
     console.print(f"Written to {folder}", soft_wrap=True, markup=False)
 

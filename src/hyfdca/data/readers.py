@@ -6,24 +6,36 @@ and what to do, and never quotes a cell: cells are somebody's data.
 
 from __future__ import annotations
 
+import math
+import re
+import zipfile
+import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import scipy.sparse as sp
+from numpy.typing import NDArray
 
-from hyfdca.data.named_tables import read_csv, read_parquet
-from hyfdca.data.numbered_tables import read_libsvm, read_npz
-from hyfdca.data.tables import Columns, Table, TableError
+from hyfdca.arrays import FloatArray
+from hyfdca.data.tables import (
+    Columns,
+    Table,
+    TableError,
+    check_columns,
+    id_text,
+    label_text,
+    normalised,
+    stored_densely,
+)
 
 _LARGEST = 1e100  # squares of larger numbers soon overflow
-
-_READERS: dict[str, Callable[[Path, Columns], Table]] = {
-    ".csv": read_csv,
-    ".parquet": read_parquet,
-    ".libsvm": read_libsvm,
-    ".svm": read_libsvm,
-    ".npz": read_npz,
-}
 
 
 def read_table(path: Path, columns: Columns) -> Table:
@@ -92,3 +104,204 @@ def _check_cells(path: Path, table: Table) -> None:
 def _ending(path: Path) -> str:
     suffixes: Iterable[str] = (s for s in path.suffixes if s not in (".gz", ".bz2"))
     return ([s.lower() for s in suffixes] or [""])[-1]
+
+
+def read_csv(path: Path, columns: Columns) -> Table:
+    """Return the table of a CSV file."""
+    try:
+        # First the names, because an ID read as a number would lose its zeros.
+        names = pa.csv.open_csv(path).schema.names
+        texts = [n for n in names if normalised(n) in (columns.id, columns.label)]
+        options = pa.csv.ConvertOptions(
+            column_types=dict.fromkeys(texts, pa.string()), strings_can_be_null=True
+        )
+        table = pa.csv.read_csv(path, convert_options=options)
+    except (pa.ArrowInvalid, pa.ArrowKeyError):  # its message would quote the row
+        raise TableError(
+            f"{path.name} is no CSV table; save it as UTF-8 with one line of column "
+            "names and as many cells in every row"
+        ) from None
+    return _from_arrow(path, table, columns)
+
+
+def read_parquet(path: Path, columns: Columns) -> Table:
+    """Return the table of a Parquet file."""
+    try:
+        table = pa.parquet.read_table(path)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowKeyError):
+        raise TableError(f"{path.name} is no Parquet file; save it again") from None
+    return _from_arrow(path, table, columns)
+
+
+def _from_arrow(path: Path, table: Any, columns: Columns) -> Table:
+    names = [normalised(name) for name in table.column_names]
+    repeated = [name for name, count in Counter(names).items() if count > 1]
+    if repeated:
+        raise TableError(
+            f"{path.name} has {len(repeated)} column names more than once, such as "
+            f"{repeated[0]!r}; rename them"
+        )
+    by_name = dict(zip(names, table.columns, strict=True))
+    if columns.id is None:
+        raise TableError(f"the study names no id_column for {path.name}; name it")
+    label = columns.label if columns.has_label else None
+    if not columns.label_needed and label not in by_name:
+        label = None
+    elif columns.has_label and label is None:
+        raise TableError(f"the study names no label_column for {path.name}; name it")
+    features = columns.chosen(names)
+    check_columns(
+        path.name, [columns.id, *([label] if label else []), *features], names
+    )
+    cells = np.empty((table.num_rows, len(features)))
+    for number, name in enumerate(features):
+        cells[:, number] = _numbers(path, name, by_name[name])
+    return Table(
+        tuple(id_text(value) for value in by_name[columns.id].to_pylist()),
+        features,
+        stored_densely(cells),
+        tuple(map(label_text, by_name[label].to_pylist())) if label else None,
+    )
+
+
+def _numbers(path: Path, name: str, column: Any) -> FloatArray:
+    """Return a column as floats, NaN where it is empty."""
+    if pa.types.is_dictionary(column.type):
+        column = column.combine_chunks().dictionary_decode()
+    kind = column.type
+    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    if not is_text:
+        try:
+            column = column.cast(pa.float64())
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            return _refuse(path, name, len(column) - column.null_count)
+        return np.asarray(column.fill_null(math.nan).to_numpy(), dtype=np.float64)
+    numbers = [_number(cell) for cell in column.to_pylist()]
+    n_bad = sum(number is None for number in numbers)
+    return _refuse(path, name, n_bad) if n_bad else np.array(numbers, dtype=np.float64)
+
+
+def _refuse(path: Path, name: str, n_cells: int) -> FloatArray:
+    raise TableError(
+        f"column {name!r} of {path.name} has {n_cells} cells that are no numbers; "
+        "correct them or leave the column out of the features"
+    )
+
+
+def _number(cell: str | None) -> float | None:
+    try:
+        return float(cell) if cell is not None and cell.strip() else math.nan
+    except ValueError:
+        return None
+
+
+_MOST_FEATURES = 20_000_000
+_BAD_ZIP = (zipfile.BadZipFile, zlib.error)
+# What a scipy sparse matrix is made of in an NPZ file
+_CSR_PARTS = {"data", "indices", "indptr", "shape"}
+_NUMBERED = re.compile(r"f(0|[1-9][0-9]{0,8})")  # names of features
+
+
+def read_libsvm(path: Path, columns: Columns) -> Table:
+    """Return the table of a LIBSVM file."""
+    # Here, as it takes seconds: every command would pay for a format few have.
+    from sklearn.datasets import load_svmlight_file  # noqa: PLC0415
+
+    try:
+        cells, labels = load_svmlight_file(str(path), zero_based=False)
+    except ValueError:  # its message would quote the line
+        raise TableError(
+            f"{path.name} is no LIBSVM file; write lines of a label and index:value "
+            "pairs, indices from 1"
+        ) from None
+    cells = sp.csr_array(cells)
+    if columns.absent_are_zero:
+        n_rows, n_features = cells.shape
+        shape = (n_rows, max(n_features, _width(columns.features)))
+        parts = (cells.data, cells.indices, cells.indptr)
+        cells = sp.csr_array(parts, shape=shape)
+    return _numbered(path, cells, labels, None, columns)
+
+
+def _width(features: Sequence[str] | None) -> int:
+    """Return how many numbered features there must be to have these."""
+    numbers = (_NUMBERED.fullmatch(name) for name in features or ())
+    found = (int(number[1]) + 1 for number in numbers if number)
+    return min(max(found, default=0), _MOST_FEATURES)
+
+
+def read_npz(path: Path, columns: Columns) -> Table:
+    """Return the table of an NPZ file."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+    except (AttributeError, EOFError, TypeError, ValueError, OSError, *_BAD_ZIP):
+        raise TableError(
+            f"{path.name} is no NPZ file of plain arrays; save it again"
+        ) from None
+    try:
+        cells = _cells_of(arrays)
+    except (KeyError, TypeError, ValueError):
+        raise TableError(
+            f"{path.name} has no table of numbers; save it with an array X, or with "
+            "the data, indices, indptr and shape of a CSR matrix"
+        ) from None
+    return _numbered(path, cells, arrays.get("y"), arrays.get("ids"), columns)
+
+
+def _cells_of(arrays: dict[str, NDArray[Any]]) -> sp.csr_array:
+    """Return the table in an NPZ file's arrays; raises where they make none."""
+    if any(np.iscomplexobj(array) for array in arrays.values()):
+        raise TypeError("complex numbers")
+    if not arrays.keys() >= _CSR_PARTS:
+        return stored_densely(np.asarray(arrays["X"], dtype=np.float64))
+    parts = (arrays["data"], arrays["indices"], arrays["indptr"])
+    n_rows, n_columns = (int(size) for size in arrays["shape"])
+    cells = sp.csr_array(parts, shape=(n_rows, n_columns), dtype=np.float64)
+    # Kernels trust indices, so a file's must be looked at one by one.
+    cells.check_format(full_check=True)
+    cells.sum_duplicates()
+    return cells
+
+
+def _numbered(
+    path: Path,
+    cells: sp.csr_array,
+    labels: NDArray[Any] | None,
+    ids: NDArray[Any] | None,
+    columns: Columns,
+) -> Table:
+    """Name features f0, f1, ... and rows by number where they have no names."""
+    n_rows, n_features = cells.shape
+    if n_features > _MOST_FEATURES:
+        raise TableError(
+            f"{path.name} has a feature number {n_features}, beyond {_MOST_FEATURES}; "
+            "number features without gaps"
+        )
+    if columns.has_label and columns.label_needed and labels is None:
+        raise TableError(f"{path.name} has no labels; save them as the array y")
+    if any(a is not None and np.shape(a) != (n_rows,) for a in (labels, ids)):
+        raise TableError(f"{path.name} has not one label and ID a row; save it again")
+    rows = range(n_rows) if ids is None else ids.tolist()
+    texts = tuple(map(label_text, labels.tolist())) if labels is not None else None
+    table = Table(
+        tuple(map(id_text, rows)),
+        tuple(f"f{number}" for number in range(n_features)),
+        cells,
+        texts if columns.has_label else None,
+    )
+    if columns.features is None:
+        return table
+    features = columns.chosen(table.features)
+    check_columns(path.name, features, table.features)
+    chosen = [int(name[1:]) for name in features]
+    return replace(table, features=features, cells=cells[:, chosen])
+
+
+_READERS: dict[str, Callable[[Path, Columns], Table]] = {
+    ".csv": read_csv,
+    ".parquet": read_parquet,
+    ".libsvm": read_libsvm,
+    ".svm": read_libsvm,
+    ".npz": read_npz,
+}

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 import numpy as np
-from rich.console import Console
 
 from hyfdca.arrays import FloatArray
 from hyfdca.demo.in_process import demo_files, pooled_optimum
 from hyfdca.demo.parties import hospitals
 from hyfdca.errors import StudyError
-from hyfdca.flare.display import StudyDisplay
 from hyfdca.flare.jobs import MODEL
-from hyfdca.flare.ports import free_port
+from hyfdca.flare.processes import free_port
 from hyfdca.flare.supervisor import run_server
 from hyfdca.kits.all_local import provision_all
 from hyfdca.kits.kit import STATE, STUDY, ServerKit, read_server_kit
@@ -43,8 +42,23 @@ _WHAT = (
 )
 
 
-def run_flare_demo(folder: Path, console: Console) -> Summary:
+class Display(AbstractContextManager["Display"], Protocol):
+    """What shows the demonstration while it runs."""
+
+    def tell(self, sentence: str) -> None:
+        """Say something."""
+
+    def doing(self, what: str) -> None:
+        """Show what takes a while before there are rounds, or after."""
+
+
+def run_flare_demo(folder: Path, display_of: Callable[[Path], Display]) -> Summary:
     """Write the hospitals' files, train between processes, compare with pooling.
+
+    Parameters
+    ----------
+    display_of : callable
+        Returns what shows a study whose job processes write to this folder.
 
     Raises
     ------
@@ -52,7 +66,7 @@ def run_flare_demo(folder: Path, console: Console) -> Summary:
     """
     check_folder(folder)
     write_files(folder, demo_files())
-    with _workplace() as work, StudyDisplay(console, work / SERVER / STATE) as display:
+    with _workplace() as work, display_of(work / SERVER / STATE) as display:
         display.tell(_WHAT)
         display.doing("making keys and certificates of the server and three hospitals")
         _provision(work)

@@ -6,6 +6,7 @@ import math
 import numbers
 import operator
 import warnings
+from collections import Counter
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
@@ -15,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
+from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hyfdca.algorithms.bundle.server import bundle_settings
@@ -23,16 +24,18 @@ from hyfdca.algorithms.hyfdca.draws import HyfdcaSettings, Step
 from hyfdca.algorithms.registry import ALGORITHMS, AlgorithmName
 from hyfdca.arrays import FloatArray
 from hyfdca.crypto.schemes.registry import Encryption, Precision, SchemeName
-from hyfdca.estimators.loaded import loaded_margins, raw_coefficients, settings_of
-from hyfdca.federation.evaluation import Certificate
+from hyfdca.data.tables import listed, normalised, stored_densely
 from hyfdca.federation.problem import Profile
+from hyfdca.holdings.block import split_blocks
 from hyfdca.holdings.layout import layout_of
 from hyfdca.holdings.participation import Participation, random_fraction
 from hyfdca.holdings.partition import Partition, grid
 from hyfdca.maths.losses import Loss, make_loss
+from hyfdca.maths.objective import Measurement
+from hyfdca.model.file import StopReason
 from hyfdca.model.model import Model, read_model
-from hyfdca.training.in_process import Training, split_blocks
-from hyfdca.training.runner import ADVICE, StopReason, TrainingSettings
+from hyfdca.training.in_process import Training
+from hyfdca.training.runner import ADVICE, TrainingSettings
 
 LARGEST = 1e100  # of settings and data: squares and inverses must stay numbers
 
@@ -66,7 +69,7 @@ class FederatedLinearModel(BaseEstimator):
     random_state: Any
 
     intercept_: Any
-    certificate_: Certificate | None
+    certificate_: Measurement | None
     history_: list[dict[str, Any]]
     stop_reason_: StopReason | None
     model_: Model | None
@@ -303,7 +306,7 @@ PARAMETERS = """
     Attributes
     ----------
     coef_, intercept_ : arrays
-    certificate_ : Certificate
+    certificate_ : Measurement
         ``primal``, ``dual``, ``gap`` and ``relative_gap`` of the model.
     history_ : list of dict
         One record a round: primal, dual, gap, seconds, bytes, round trips and
@@ -334,3 +337,65 @@ def _check_positive(name: str, value: Any) -> None:
         or not 1 / LARGEST <= float(value) <= LARGEST
     ):
         raise ValueError(f"{name} must be a positive number, got {value!r}.")
+
+
+def settings_of(model: Model) -> dict[str, Any]:
+    """Return the arguments of an estimator that learns the same problem."""
+    return {
+        "loss": model.file.loss,
+        "loss_parameter": model.file.loss_parameter,
+        "l2": model.file.l2,
+        "fit_intercept": model.file.training.fit_intercept,
+        "intercept_scaling": model.file.training.intercept_scaling,
+    }
+
+
+def raw_coefficients(model: Model) -> tuple[FloatArray, FloatArray]:
+    """Return weights (n_outputs, n_features) and intercepts of features not scaled.
+
+    Folding the scaling in rounds: an offset far larger than its scale cancels digits,
+    so these are for reading, and margins are computed from the model itself.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        coefficients = model.weights / model.scaling.scale[:, None]
+        intercept = model.intercept - model.scaling.offset @ coefficients
+    return np.ascontiguousarray(coefficients.T), np.asarray(intercept)
+
+
+def loaded_margins(model: Model, X: Any) -> FloatArray:
+    """Return the margins of an array in the model's order, or of a data frame.
+
+    A frame's columns are found by name; those that the model does not know are
+    ignored.
+    """
+    checked: Any = check_array(
+        _in_order(model, X),
+        accept_sparse="csr",
+        dtype=np.float64,
+        ensure_all_finite="allow-nan",  # the model knows whether cells may be missing
+    )
+    n_features = len(model.weights)
+    if checked.shape[1] != n_features:
+        raise ValueError(
+            f"X has {checked.shape[1]} features, but the model has {n_features}; give "
+            "its features in its order, or a data frame with their names."
+        )
+    is_dense = isinstance(checked, np.ndarray)
+    cells = stored_densely(checked) if is_dense else sp.csr_array(checked)
+    return model.margins_of_cells(cells)
+
+
+def _in_order(model: Model, X: Any) -> Any:
+    """Return the columns of a frame with names in the model's order; else X as is."""
+    names = list(getattr(X, "columns", ()))
+    if not names or not all(isinstance(name, str) for name in names):
+        return X
+    counts = Counter(map(normalised, names))
+    wrong = [name for name in model.features if counts[name] != 1]
+    if wrong:
+        raise ValueError(
+            f"X has no column, or several, for {listed(wrong)} of the model; give it "
+            "one each."
+        )
+    own_name = {normalised(name): name for name in names}
+    return X[[own_name[name] for name in model.features]]

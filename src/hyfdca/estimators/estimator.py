@@ -17,7 +17,7 @@ from hyfdca.algorithms.hyfdca.draws import Step
 from hyfdca.algorithms.registry import AlgorithmName
 from hyfdca.arrays import FloatArray
 from hyfdca.crypto.schemes.registry import Precision, SchemeName
-from hyfdca.data.scores import chosen_classes, class_probabilities
+from hyfdca.data.labels import chosen_classes, class_probabilities
 from hyfdca.estimators.base import LARGEST, PARAMETERS, FederatedLinearModel
 from hyfdca.federation.problem import Profile
 from hyfdca.holdings.participation import Participation

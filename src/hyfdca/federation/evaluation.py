@@ -22,7 +22,7 @@ import numpy as np
 from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.federation.problem import SLACK
 from hyfdca.federation.sums import EVERYWHERE, CachedSum
-from hyfdca.maths.objective import relative_gap
+from hyfdca.maths.objective import Measurement
 from hyfdca.protocol import messages as m
 from hyfdca.protocol.checkpoint import Kept
 from hyfdca.protocol.client_session import Phase
@@ -37,28 +37,7 @@ if TYPE_CHECKING:
 _N_TOTALS = 4  # loss, conjugate, λ/2||w||² for P and for D
 
 
-@dataclass(frozen=True)
-class Certificate:
-    """Proof of how close the model is: P(w) is at most ``gap`` above the optimum.
-
-    Rounding is inside: ``primal`` is an upper, ``dual`` a lower bound of the true one.
-    """
-
-    primal: float
-    dual: float
-
-    @property
-    def gap(self) -> float:
-        """P - D."""
-        return self.primal - self.dual
-
-    @property
-    def relative_gap(self) -> float:
-        """(P - D) / P, and 0 when both are 0."""
-        return relative_gap(self.primal, self.dual)
-
-
-def certify(coordinator: DualCoordinator) -> Conversation[Certificate]:
+def certify(coordinator: DualCoordinator) -> Conversation[Measurement]:
     """Measure P and D of the present duals and of the weights they give."""
     number = coordinator.n_measured + 1
     margins = coordinator.margins
@@ -83,7 +62,7 @@ def certify(coordinator: DualCoordinator) -> Conversation[Certificate]:
     [totals] = yield from coordinator.open_totals([total], [shape])
     coordinator.n_measured = number
     loss, conjugate, norm, norm_above = totals.sum(axis=1).tolist()
-    return Certificate(
+    return Measurement(
         primal=(loss + norm) * (1 + SLACK),
         dual=0.0 - conjugate - norm_above - SLACK * (abs(conjugate) + norm_above),
     )
@@ -142,7 +121,7 @@ class DualServer(Kept):
         """Whether nothing is suspended: a round is a whole step."""
         return True
 
-    def certify(self) -> Conversation[Certificate]:
+    def certify(self) -> Conversation[Measurement]:
         """Measure P and D."""
         return certify(self.coordinator)
 

@@ -5,9 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-import scipy.sparse as sp
-
-from hyfdca.arrays import BoolArray, FloatArray
 from hyfdca.maths.losses import Loss
 
 SLACK = 1e-12  # covers the rounding of floating-point sums, as a share of them
@@ -44,25 +41,3 @@ class Problem:
     def l2_scale(self) -> float:
         """λN."""
         return self.l2_strength * self.n_samples
-
-
-@dataclass(frozen=True, repr=False)
-class Block:
-    """A client's own data: its samples by its features, owned cells only.
-
-    Without a repr: what is in it is nobody else's business.
-
-    Parameters
-    ----------
-    labels : array (samples held, n_outputs) or None
-    sample_weights : array (samples held, n_outputs) or None
-        None counts every sample once.
-    counts_sample, counts_feature : arrays of bool
-        The samples and features this client is designated for.
-    """
-
-    X: sp.csr_array
-    labels: FloatArray | None
-    counts_sample: BoolArray
-    counts_feature: BoolArray
-    sample_weights: FloatArray | None = None

@@ -12,16 +12,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar, TypeVar
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
-from hyfdca.arrays import FloatArray
+from hyfdca.arrays import FloatArray, IntArray
+from hyfdca.crypto.schemes.arrangement import Arrangement, opaque_groups
+from hyfdca.crypto.schemes.base import Adder
 from hyfdca.crypto.schemes.fixedpoint import EXACT_BITS, Grid, grid_for
-from hyfdca.crypto.schemes.registry import Adders
+from hyfdca.crypto.schemes.plain import PlainAdder
+from hyfdca.crypto.schemes.registry import Adders, Use
 from hyfdca.federation.problem import Problem
-from hyfdca.federation.sums import CachedSum, sum_of
-from hyfdca.federation.vaults import Vaults
+from hyfdca.federation.sums import CachedSum, Space, space_of, sum_of
+from hyfdca.holdings.axis import Axis, owner_groups
 from hyfdca.holdings.layout import Layout
 from hyfdca.protocol import messages as m
 from hyfdca.protocol.checkpoint import Kept
@@ -252,3 +256,140 @@ def _check_grids(client: int, reply: m.Message, wanted: Sequence[int]) -> None:
         several = vector if isinstance(vector, list) else [vector]
         if any(v is not None and v.fraction_bits != fraction_bits for v in several):
             raise RemoteProtocolError(f"client {client} answers on another grid")
+
+
+_USUAL_TOTALS = 32  # numbers
+
+
+class Pick(NamedTuple):
+    """The scheme of a kind of vector; how full its blocks are, if it has any."""
+
+    scheme: str
+    fill: float | None
+
+    @property
+    def text(self) -> str:
+        """The pick for people."""
+        full = "" if self.fill is None else f", blocks {self.fill:.0%} full"
+        return f"{self.scheme}{full}"
+
+
+class Vaults:
+    """The server's sealed vectors: spaces by sample, by feature and by bucket."""
+
+    passing = ("_spaces",)
+
+    def __init__(
+        self, problem: Problem, layout: Layout, adders: Adders, drawn_share: float
+    ) -> None:
+        self._problem, self._layout, self._adders = problem, layout, adders
+        self._drawn_share = drawn_share
+        self._spaces: dict[tuple[str, int], Space] = {}
+        self.sum_bits = adders.encryption.sum_bits
+
+    @cached_property
+    def sample_groups(self) -> IntArray:
+        """The owner group of each sample, under a number that tells nothing."""
+        return self._opaque(self._layout.samples, "samples")
+
+    @cached_property
+    def feature_groups(self) -> IntArray:
+        """The owner group of each feature, under a number that tells nothing."""
+        return self._opaque(self._layout.features, "features")
+
+    def _opaque(self, axis: Axis, name: str) -> IntArray:
+        return opaque_groups(owner_groups(axis), self._adders.group_secret, name)
+
+    @cached_property
+    def picks(self) -> dict[str, Pick]:
+        """The scheme of each kind of vector, and how full its blocks are."""
+        layout, width = self._layout, self._problem.n_outputs
+        uses = {
+            "samples": Use(
+                Arrangement(self.sample_groups),
+                width,
+                self._drawn_share,
+                int(layout.samples.counts.max(initial=1)),
+            ),
+            "features": Use(
+                Arrangement(self.feature_groups),
+                width,
+                n_summands=int(layout.features.counts.max(initial=1)),
+            ),
+            "totals": Use(
+                Arrangement.together(_USUAL_TOTALS), width, n_summands=layout.n_clients
+            ),
+        }
+        return {kind: self._pick(kind, use) for kind, use in uses.items()}
+
+    def _pick(self, kind: str, use: Use) -> Pick:
+        if kind == "features" and self._problem.profile == "open":
+            return Pick("none", None)
+        name = self._adders.pick(use)
+        adder = self._adders.named(name)
+        if adder.n_slots is None:
+            return Pick(name, None)
+        n_slots = use.n_blocks(adder) * adder.n_slots
+        return Pick(name, use.arrangement.n_items * use.width / max(n_slots, 1))
+
+    def _adder(self, kind: str) -> Adder:
+        scheme = self.picks[kind].scheme
+        return PlainAdder() if scheme == "none" else self._adders.named(scheme)
+
+    @property
+    def sample_adder(self) -> Adder:
+        """What adds vectors by sample."""
+        return self._adder("samples")
+
+    @property
+    def totals_adder(self) -> Adder:
+        """What adds totals."""
+        return self._adder("totals")
+
+    def notice(self, client: int) -> m.Arrangements:
+        """Return what a client must know to seal its vectors."""
+        layout = self._layout
+        schemes = {kind: pick.scheme for kind, pick in self.picks.items()}
+        held = {
+            "samples": (self.sample_groups, layout.samples.items[client]),
+            "features": (self.feature_groups, layout.features.items[client]),
+        }
+        groups = {
+            kind: None if schemes[kind] == "none" else pack_indices(of[items])
+            for kind, (of, items) in held.items()
+        }
+        return m.Arrangements(
+            **schemes,
+            sample_groups=groups["samples"],
+            feature_groups=groups["features"],
+        )
+
+    # Spaces
+
+    def by_sample(self, width: int) -> Space:
+        """Return the space of vectors by sample."""
+        return self._space("samples", width)
+
+    def by_feature(self, width: int) -> Space:
+        """Return the space of vectors by feature."""
+        return self._space("features", width)
+
+    def _space(self, kind: str, width: int) -> Space:
+        if (kind, width) not in self._spaces:
+            is_samples = kind == "samples"
+            axis = self._layout.samples if is_samples else self._layout.features
+            groups = self.sample_groups if is_samples else self.feature_groups
+            space = space_of(axis, groups, width, self._adder(kind))
+            self._spaces[kind, width] = space
+        return self._spaces[kind, width]
+
+    def of_some_samples(self, samples: IntArray, axis: Axis, width: int) -> Space:
+        """Return the space of vectors by some samples, whose holders ``axis`` says."""
+        groups = self.sample_groups[samples]
+        return space_of(axis, groups, width, self.sample_adder)
+
+    def by_bucket(self, of_client: tuple[IntArray, ...], n: int, width: int) -> Space:
+        """Return the space of totals a bucket, of which clients have some."""
+        is_open = self._problem.profile == "open"
+        adder = PlainAdder() if is_open else self.totals_adder
+        return space_of(Axis(n, of_client), np.arange(n), width, adder)

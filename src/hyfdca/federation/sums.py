@@ -7,17 +7,17 @@ was made coarser still counts with its old part); it then travels as one vector 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any, ClassVar
 
 import numpy as np
 
 from hyfdca.arrays import FloatArray, IntArray
-from hyfdca.crypto.schemes.arrangement import Arrangement
+from hyfdca.crypto.schemes.arrangement import Arrangement, BlockMap
 from hyfdca.crypto.schemes.base import UNLIMITED, Adder, Sealer
 from hyfdca.crypto.schemes.fixedpoint import decode
 from hyfdca.crypto.schemes.plain import PlainSealer
-from hyfdca.federation.spaces import Space, space_of
 from hyfdca.holdings.axis import Axis
 from hyfdca.protocol.checkpoint import Kept
 from hyfdca.protocol.codec import RemoteProtocolError
@@ -254,3 +254,46 @@ def _places(axis: Axis, client: int, positions: IntArray | None) -> Any:
 
 def _size(axis: Axis, client: int, positions: IntArray | None) -> int:
     return len(axis.items[client]) if positions is None else len(positions)
+
+
+@dataclass(frozen=True)
+class Space:
+    """A kind of vector: who has which units of it, and what adds them.
+
+    Parameters
+    ----------
+    axis : Axis
+        The units: the items, or blocks of them.
+    width : int
+        Numbers of a unit that is an item; 1 for a block.
+    """
+
+    axis: Axis
+    width: int
+    adder: Adder
+    _items: Axis
+    _blocks: BlockMap | None = None
+
+    def units(self, client: int, positions: IntArray | None) -> IntArray | None:
+        """Return the client's units that have its items at these positions."""
+        if positions is None or self._blocks is None:
+            return positions
+        covering = self._blocks.covering(self._items.items[client][positions])
+        return np.searchsorted(self.axis.items[client], covering)
+
+
+def space_of(axis: Axis, groups: IntArray, width: int, adder: Adder) -> Space:
+    """Return the space for so many numbers an item.
+
+    Parameters
+    ----------
+    groups : array (items,)
+        The owner group of each item.
+    """
+    if adder.n_slots is None:
+        return Space(axis, width, adder, axis)
+    blocks = Arrangement(groups).blocks(width, adder.n_slots)
+    # Clients with the very same items keep the very same blocks.
+    held = {id(items): blocks.covering(items) for items in axis.items}
+    units = Axis(blocks.n_blocks, tuple(held[id(items)] for items in axis.items))
+    return Space(units, 1, adder, axis, blocks)

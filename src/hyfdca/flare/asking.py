@@ -13,10 +13,10 @@ import msgspec
 import numpy as np
 
 from hyfdca.errors import StudyError
-from hyfdca.flare.brought import OwnSide, own_side
 from hyfdca.flare.client import run_client
 from hyfdca.flare.lock import plain_errors
 from hyfdca.flare.predicting import Tell
+from hyfdca.flare.prediction_inputs import OwnSide, own_side
 from hyfdca.kits.kit import read_client_kit
 from hyfdca.prediction.client import PredictionMember, SplitScores
 from hyfdca.prediction.split_rows import (

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hyfdca.errors import StudyError
+from hyfdca.flare.connection import Visit
+from hyfdca.flare.job_environment import STUDY, Surroundings
 from hyfdca.flare.lock import (
     end_if_asked,
     ended_in_order,
@@ -14,11 +16,8 @@ from hyfdca.flare.lock import (
     only_one,
 )
 from hyfdca.flare.log import Tell, written_down
-from hyfdca.flare.notes import forget_note, read_note
 from hyfdca.flare.processes import Parent
-from hyfdca.flare.status import forget_status
-from hyfdca.flare.surroundings import STUDY, Surroundings
-from hyfdca.flare.visit import Visit
+from hyfdca.flare.status import forget_note, forget_status, read_note
 from hyfdca.kits.checking import check_certificate
 from hyfdca.kits.kit import ClientKit, read_client_kit
 

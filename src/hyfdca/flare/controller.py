@@ -8,6 +8,7 @@ from typing import Any
 from nvflare.apis.impl.controller import Controller
 
 from hyfdca.errors import StudyError
+from hyfdca.flare.job_environment import Surroundings, surroundings
 from hyfdca.flare.network import (
     AbortedError,
     Failure,
@@ -15,9 +16,8 @@ from hyfdca.flare.network import (
     PausedError,
     Request,
 )
-from hyfdca.flare.notes import Note, progress, rejoin_file, write_note
 from hyfdca.flare.routes import close_side_ways
-from hyfdca.flare.surroundings import Surroundings, surroundings
+from hyfdca.flare.status import Note, progress, rejoin_file, write_note
 from hyfdca.flare.wire import CANNOT, TOPIC, to_answer, to_message
 from hyfdca.kits.kit import Kit, read_server_kit
 from hyfdca.protocol.server_session import Replies

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Literal
 
-from hyfdca.flare.notes import Note
+from hyfdca.flare.status import Note
 
 # Seconds before a job that got nowhere is tried again; after the last one, no more.
 PAUSES = (1.0, 2.0, 5.0, 15.0, 60.0)

@@ -16,10 +16,10 @@ from nvflare.apis.fl_constant import ReturnCode
 from nvflare.apis.shareable import make_reply
 
 from hyfdca.errors import StudyError
+from hyfdca.flare.job_environment import surroundings
 from hyfdca.flare.network import Request
-from hyfdca.flare.notes import Note, write_note
 from hyfdca.flare.routes import close_side_ways
-from hyfdca.flare.surroundings import surroundings
+from hyfdca.flare.status import Note, write_note
 from hyfdca.flare.wire import (
     CANNOT,
     TOPIC,

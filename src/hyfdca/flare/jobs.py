@@ -8,11 +8,16 @@ from pathlib import Path
 
 from hyfdca.errors import StudyError
 from hyfdca.federation.secrets import workforce
-from hyfdca.flare.brought import KEPT, own_store
 from hyfdca.flare.log import Tell
 from hyfdca.flare.network import Network
-from hyfdca.flare.notes import forget_over, is_over, note_over, without_model
-from hyfdca.flare.status import write_progress
+from hyfdca.flare.prediction_inputs import KEPT, own_store
+from hyfdca.flare.status import (
+    forget_over,
+    is_over,
+    note_over,
+    without_model,
+    write_progress,
+)
 from hyfdca.flare.watching import MemberWatch, ServerWatch
 from hyfdca.kits.kit import (
     OUT,
@@ -24,18 +29,15 @@ from hyfdca.kits.kit import (
 from hyfdca.model.file import ModelError, parse_model_file
 from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.server_session import Ask, Replies
-from hyfdca.runtime.archive import Archive
 from hyfdca.runtime.driver import Driver
-from hyfdca.runtime.store import FolderStore, StoreError
+from hyfdca.runtime.store import Archive, FolderStore, StoreError
 from hyfdca.study.client import Member, RefusedError
-from hyfdca.study.consortium import Consortium
 from hyfdca.study.identity import make_roster, study_hash
+from hyfdca.study.local import Consortium, Run
 from hyfdca.study.outcome import Outcome, write_files
-from hyfdca.study.plan import Plan
-from hyfdca.study.plan_of_file import plan_of
+from hyfdca.study.plan import Plan, plan_of
 from hyfdca.study.presence import Attendance
 from hyfdca.study.resume import Host, Hosted
-from hyfdca.study.run import Run
 from hyfdca.study.tables import table_of
 
 MODEL, RESULT = "model.json", "result.json"

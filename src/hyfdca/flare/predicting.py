@@ -15,9 +15,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 from hyfdca.errors import StudyError
-from hyfdca.flare.brought import own_side, read_plan
 from hyfdca.flare.client import run_client
 from hyfdca.flare.network import Network
+from hyfdca.flare.prediction_inputs import own_side, read_plan
 from hyfdca.flare.supervisor import Terms, run_server
 from hyfdca.kits.kit import Kit, read_client_kit, read_server_kit
 from hyfdca.prediction.client import PredictionMember

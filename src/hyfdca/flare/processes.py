@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -12,8 +13,9 @@ from pathlib import Path
 
 import psutil
 
+from hyfdca.errors import StudyError
+from hyfdca.flare.job_environment import Surroundings
 from hyfdca.flare.log import begin_anew
-from hyfdca.flare.surroundings import Surroundings
 from hyfdca.kits.kit import StudyKit
 from hyfdca.kits.policy import write_policy
 
@@ -127,3 +129,29 @@ def _kill(family: Iterable[psutil.Process]) -> None:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
     psutil.wait_procs(family, _GRACE)
+
+
+def free_port() -> int:
+    """Return a port that nobody uses at the moment."""
+    with socket.socket() as probe:
+        probe.bind(("localhost", 0))
+        return int(probe.getsockname()[1])
+
+
+def require_free(port: int) -> None:
+    """Refuse a port that somebody uses.
+
+    Raises
+    ------
+    StudyError
+    """
+    # gRPC shares a port that another server has, and each gets half of the clients.
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", port))
+        except OSError:
+            raise StudyError(
+                f"Port {port} of this machine is taken; end what uses it, or provision "
+                "the study with another port."
+            ) from None

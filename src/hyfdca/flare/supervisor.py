@@ -25,21 +25,20 @@ from hyfdca.flare.decisions import (
     sites_needed,
 )
 from hyfdca.flare.diagnosis import last_error, refusals
+from hyfdca.flare.job_environment import STUDY, Surroundings
 from hyfdca.flare.lock import end_if_asked, ended_in_order, only_one
 from hyfdca.flare.log import Tell, written_down
-from hyfdca.flare.notes import (
+from hyfdca.flare.processes import Parent, require_free, wait_for
+from hyfdca.flare.status import (
     Note,
     forget_note,
+    forget_status,
     is_over,
     progress,
     read_note,
     rejoin_file,
     without_model,
 )
-from hyfdca.flare.ports import require_free
-from hyfdca.flare.processes import Parent, wait_for
-from hyfdca.flare.status import forget_status
-from hyfdca.flare.surroundings import STUDY, Surroundings
 from hyfdca.kits.kit import ServerKit, read_server_kit
 
 T = TypeVar("T")

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import scipy.sparse as sp
 
 from hyfdca.arrays import BoolArray, IntArray
 from hyfdca.holdings.axis import Axis
@@ -111,14 +110,3 @@ def with_bias(layout: Layout) -> Layout:
         for client, items in enumerate(layout.features.items)
     )
     return Layout(layout.samples, Axis(last + 1, features), layout.labelled)
-
-
-def append_bias(block: sp.csr_array, counted: BoolArray, value: float) -> sp.csr_array:
-    """Return a client's block with its bias cells as one more column, if it has any.
-
-    ``counted`` are the samples it is designated for.
-    """
-    if not counted.any():
-        return block
-    column = sp.csr_array(np.where(counted, value, 0.0).reshape(-1, 1))
-    return sp.csr_array(sp.hstack([block, column], format="csr"))

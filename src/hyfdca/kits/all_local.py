@@ -7,10 +7,10 @@ from pathlib import Path
 
 from hyfdca.crypto.keys.identity import Identity
 from hyfdca.errors import StudyError
+from hyfdca.files import draft_of, move_new, refuse_existing
 from hyfdca.kits import tls
 from hyfdca.kits.authority import new_authority, write_authority
 from hyfdca.kits.enrolment import OwnKeys
-from hyfdca.kits.folders import draft_of, move_new, refuse_existing
 from hyfdca.kits.names import check_names
 from hyfdca.kits.provisioning import (
     CA,

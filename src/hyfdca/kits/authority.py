@@ -14,14 +14,14 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from hyfdca.errors import StudyError
-from hyfdca.kits import tls
-from hyfdca.kits.folders import (
+from hyfdca.files import (
     draft_of,
     move_new,
     read_limited,
     read_secret,
     write_secret,
 )
+from hyfdca.kits import tls
 from hyfdca.kits.startup import LOCALHOST, ORG, PROJECT
 
 ROOT_KEY, ROOT_CERTIFICATE = "root.key", "root.pem"

@@ -18,7 +18,7 @@ from hyfdca.kits.policy import is_strict_client
 from hyfdca.stages.alignment.checks import refusal
 from hyfdca.stages.alignment.client import own_refusal
 from hyfdca.study.identity import make_roster, study_fingerprint
-from hyfdca.study.plan_of_file import alignment_settings
+from hyfdca.study.plan import alignment_settings
 from hyfdca.study.tables import table_of
 
 _SOON = 30  # days

@@ -17,8 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from hyfdca.crypto.keys.encoding import pack_fields
 from hyfdca.crypto.keys.identity import Identity, PublicIdentity
 from hyfdca.errors import StudyError
-from hyfdca.kits import tls
-from hyfdca.kits.folders import (
+from hyfdca.files import (
     draft_of,
     for_owner_only,
     move_new,
@@ -27,6 +26,7 @@ from hyfdca.kits.folders import (
     refuse_existing,
     write_secret,
 )
+from hyfdca.kits import tls
 from hyfdca.kits.key_files import read_identity, write_identity
 from hyfdca.kits.names import check_site_name
 

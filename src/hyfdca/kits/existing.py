@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Literal
 
 from hyfdca.errors import StudyError
-from hyfdca.kits import kit, tls
-from hyfdca.kits.folders import (
+from hyfdca.files import (
     draft_of,
     move_new,
     read_limited,
     read_secret,
     refuse_existing,
 )
+from hyfdca.kits import kit, tls
 from hyfdca.kits.installing import Installed
 from hyfdca.kits.key_files import read_identity, write_identity
 from hyfdca.kits.names import check_names

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hyfdca.errors import StudyError
+from hyfdca.files import draft_of, move_new, refuse_existing
 from hyfdca.kits import tls
 from hyfdca.kits.enrolment import OwnKeys, read_keys
-from hyfdca.kits.folders import draft_of, move_new, refuse_existing
 from hyfdca.kits.kit import own_entry
 from hyfdca.kits.package import Package, read_package
 from hyfdca.kits.startup import require_nvflare

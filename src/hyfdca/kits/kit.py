@@ -11,8 +11,8 @@ from cryptography import x509
 
 from hyfdca.crypto.keys.identity import Identity, PublicIdentity
 from hyfdca.errors import StudyError
+from hyfdca.files import read_limited
 from hyfdca.kits import tls
-from hyfdca.kits.folders import read_limited
 from hyfdca.kits.key_files import read_identity
 from hyfdca.kits.names import check_names
 from hyfdca.study.file import Client, StudyFile, parse

@@ -11,9 +11,9 @@ from cryptography import x509
 
 from hyfdca.crypto.keys.encoding import pack_fields
 from hyfdca.errors import StudyError
+from hyfdca.files import read_limited
 from hyfdca.kits import tls
 from hyfdca.kits.authority import Authority
-from hyfdca.kits.folders import read_limited
 
 PACKAGE_ENDING = ".package.json"
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hyfdca.errors import StudyError
+from hyfdca.files import draft_of, move_new, read_limited, refuse_existing
 from hyfdca.kits import tls
 from hyfdca.kits.authority import (
     Authority,
@@ -18,7 +19,6 @@ from hyfdca.kits.enrolment import (
     Applicant,
     read_request,
 )
-from hyfdca.kits.folders import draft_of, move_new, read_limited, refuse_existing
 from hyfdca.kits.names import check_names
 from hyfdca.kits.package import MOST_STUDY_BYTES, PACKAGE_ENDING, package_content
 from hyfdca.kits.startup import require_nvflare

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hyfdca.errors import StudyError
-from hyfdca.kits.folders import write_secret
+from hyfdca.files import write_secret
 from hyfdca.study.file import Server
 
 # The same for all: who may do what follows from certificates and the study file.

@@ -33,6 +33,28 @@ def relative_gap(primal: float, dual: float) -> float:
 
 
 @dataclass(frozen=True)
+class Measurement:
+    """P of a model and a lower bound on the optimum: P is at most ``gap`` too high.
+
+    Rounding is inside: ``primal`` is rounded up, ``dual`` down. Without a bound
+    ``dual`` is None, and the gap is infinite.
+    """
+
+    primal: float
+    dual: float | None
+
+    @property
+    def gap(self) -> float:
+        """P - D."""
+        return np.inf if self.dual is None else self.primal - self.dual
+
+    @property
+    def relative_gap(self) -> float:
+        """(P - D) / P, and 0 when both are 0."""
+        return np.inf if self.dual is None else relative_gap(self.primal, self.dual)
+
+
+@dataclass(frozen=True)
 class Objective:
     """A regularised linear problem.
 

@@ -13,9 +13,10 @@ from typing import Final, Literal
 
 import msgspec
 
-from hyfdca.error_text import plain_mistake
-from hyfdca.stages.scaling import Missing, Scale
-from hyfdca.training.runner import StopReason
+from hyfdca.errors import plain_mistake
+from hyfdca.model.scaling import Missing, Scale
+
+StopReason = Literal["tolerance", "round limit", "diverged"]
 
 FORMAT_VERSION: Final = 1
 _MOST_BYTES = 2**30  # some six million features
@@ -55,9 +56,9 @@ class CertificateEntry(_Strict, frozen=True):
     """How close the model is to the optimum on the rows it was trained on."""
 
     primal: float
-    dual: float
-    gap: float
-    relative_gap: float
+    dual: float | None  # none where there is no bound, and so no gap
+    gap: float | None
+    relative_gap: float | None
 
 
 class ModelFile(_Strict, frozen=True):

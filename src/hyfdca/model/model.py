@@ -12,13 +12,12 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from hyfdca.arrays import FloatArray
-from hyfdca.data.labels import Task
-from hyfdca.data.scores import chosen_classes, class_probabilities
+from hyfdca.data.labels import Task, chosen_classes, class_probabilities
 from hyfdca.data.tables import Table, listed, stored_densely
-from hyfdca.federation.evaluation import Certificate
 from hyfdca.maths.losses import Loss, make_loss
+from hyfdca.maths.objective import Measurement
 from hyfdca.model.file import ModelError, ModelFile, read_model_file
-from hyfdca.stages.scaling import Scaling
+from hyfdca.model.scaling import Scaling
 
 __all__ = ["Model", "ModelError", "read_model"]
 
@@ -111,9 +110,9 @@ class Model:
         return self.loss.name == "logistic"
 
     @property
-    def certificate(self) -> Certificate:
+    def certificate(self) -> Measurement:
         """How close it is to the optimum on the rows it was trained on."""
-        return Certificate(self.file.certificate.primal, self.file.certificate.dual)
+        return Measurement(self.file.certificate.primal, self.file.certificate.dual)
 
     # Of tables, by the names of their columns
 

@@ -35,12 +35,13 @@ from hyfdca.arrays import FloatArray, IntArray, TokenArray
 from hyfdca.crypto.keys.identity import Identity
 from hyfdca.crypto.keys.pseudonyms import sample_pseudonyms
 from hyfdca.crypto.keys.roster import Roster
-from hyfdca.data.tables import Table
+from hyfdca.crypto.schemes.fixedpoint import power_above
+from hyfdca.data.tables import Table, stored_densely
+from hyfdca.holdings.ownership import OwnCells
 from hyfdca.model.model import Model
+from hyfdca.model.scaling import Scaling
 from hyfdca.prediction import messages as p
-from hyfdca.prediction.log import PredictionLog
-from hyfdca.prediction.parts import common_part, own_parts
-from hyfdca.prediction.policy import PredictionTerms, declined_sentence
+from hyfdca.prediction.policy import PredictionLog, PredictionTerms, declined_sentence
 from hyfdca.prediction.request import checked_pseudonyms, signed_request
 from hyfdca.prediction.sums import OwnParts, ScoringClient, Sums
 from hyfdca.protocol.client_session import ClientSession, Phase
@@ -48,6 +49,7 @@ from hyfdca.protocol.codec import TOKEN_BYTES, RemoteProtocolError
 from hyfdca.protocol.messages import Message
 from hyfdca.runtime.driver import one_thread
 from hyfdca.runtime.store import StoreError
+from hyfdca.stages.alignment.aligned_table import AlignedTable
 from hyfdca.stages.alignment.client import AlignmentClient
 from hyfdca.stages.alignment.messages import AlignmentSettings
 from hyfdca.study.client import Member
@@ -295,3 +297,63 @@ def _rows_among(table: Table, own: TokenArray, asked: TokenArray) -> Table:
     rows = [row for row, name in enumerate(map(tuple, own.tolist())) if name in wanted]
     cells = sp.csr_array(table.cells[np.array(rows, np.int64)])
     return replace(table, ids=tuple(table.ids[row] for row in rows), cells=cells)
+
+
+_SLACK = 1e-9  # covers the rounding of norms
+
+
+def own_parts(model: Model, table: AlignedTable) -> OwnParts:
+    """Return what the cells that an organisation counts add to margins.
+
+    All columns of the table are features of the model.
+    """
+    place = {name: number for number, name in enumerate(model.features)}
+    columns = np.array([place[name] for name in table.features], np.int64)
+    scaling, weights = _scaling(model, columns), model.weights[columns]
+    cells = table.cells
+    if np.any(scaling.offset) and cells.nnz < cells.shape[0] * cells.shape[1]:
+        cells = stored_densely(cells.toarray())  # zeros have an offset too
+    scaled = scaling.apply(table.own.of(cells))
+    # What is too large is seen by its bound.
+    with np.errstate(over="ignore", invalid="ignore"):
+        margins = scaled @ weights
+        bound = _longest(scaled) * float(np.linalg.norm(weights, axis=0).max())
+        return OwnParts(margins, _n_owned(table.own), _above(bound))
+
+
+def common_part(model: Model) -> FloatArray:
+    """Return what all margins have in common, (n_outputs,): the asker adds it."""
+    reference, scaling = _reference(model), model.scaling
+    scaled = (reference - scaling.offset) / scaling.scale
+    common: FloatArray = scaled @ model.weights + model.intercept
+    return common
+
+
+def _reference(model: Model) -> FloatArray:
+    """Return the values that add nothing to a margin, by feature."""
+    is_filled = model.file.scaling.missing == "mean"
+    return model.scaling.filling if is_filled else model.scaling.offset
+
+
+def _scaling(model: Model, columns: IntArray) -> Scaling:
+    scaling = model.scaling
+    return Scaling(
+        _reference(model)[columns], scaling.scale[columns], scaling.filling[columns]
+    )
+
+
+def _longest(cells: sp.csr_array) -> float:
+    squares = np.asarray(cells.multiply(cells).sum(axis=1)).ravel()
+    return float(np.sqrt(squares.max(initial=0.0)))
+
+
+def _above(bound: float) -> float:
+    return power_above(bound * (1 + _SLACK)) if np.isfinite(bound) else np.inf
+
+
+def _n_owned(own: OwnCells) -> IntArray:
+    """Return how many cells of each row an organisation counts."""
+    n_groups = own.owns.shape[1]
+    sizes = np.bincount(own.column_groups, minlength=n_groups)
+    counts: IntArray = (own.owns @ sizes)[own.row_groups]
+    return counts

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import msgspec
 
 from hyfdca.prediction import messages as p
-from hyfdca.prediction.log import PredictionLog
+from hyfdca.runtime.store import Store, StoreError
 
 _DECLINED = {
     "permission": "the study file does not say may_predict = true for it",
@@ -47,3 +51,77 @@ def declined_sentence(holder: str, asker: str, declined: p.Declined) -> str:
     """Return why a holder gives nothing to an asker."""
     why = _DECLINED[declined.reason].format(count=declined.count)
     return f"Organisation {holder!r} gives {asker!r} no predictions: {why}."
+
+
+LOG_FILE = "predictions.jsonl"
+
+_HOUR = timedelta(hours=1)
+
+Clock = Callable[[], datetime]
+
+
+class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A prediction that was given."""
+
+    time: datetime
+    asked_by: str
+    rows: int
+    request: str
+
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(Entry)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+class PredictionLog:
+    """The log of one organisation.
+
+    Parameters
+    ----------
+    store : Store
+        Where it is kept; a write has survived when it returns.
+    """
+
+    def __init__(self, store: Store, clock: Clock = _now) -> None:
+        self._store, self._clock = store, clock
+
+    @property
+    def entries(self) -> list[Entry]:
+        """All of it.
+
+        Raises
+        ------
+        StoreError
+            If it is damaged: then nobody knows what was asked.
+        """
+        content = self._store.read(LOG_FILE) or b""
+        try:
+            return [_decoder.decode(line) for line in content.splitlines()]
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            raise StoreError(
+                f"The log {LOG_FILE} is damaged, so it cannot be told how many "
+                "predictions were asked for; repair it, or move it away."
+            ) from None
+
+    def n_last_hour(self, asker: str) -> int:
+        """Return how many rows somebody asked for in the last hour.
+
+        What is in the future counts too, for the clock may have been set back.
+        """
+        since = self._clock() - _HOUR
+        own = (entry for entry in self.entries if entry.asked_by == asker)
+        return sum(entry.rows for entry in own if entry.time > since)
+
+    def has(self, request: str) -> bool:
+        """Return whether a request was given something before."""
+        return any(entry.request == request for entry in self.entries)
+
+    def add(self, asker: str, n_rows: int, request: str) -> None:
+        """Write down a prediction; it is on disk when this returns."""
+        lines = [*self.entries, Entry(self._clock(), asker, n_rows, request)]
+        content = b"".join(_encoder.encode(entry) + b"\n" for entry in lines)
+        self._store.write(LOG_FILE, content)

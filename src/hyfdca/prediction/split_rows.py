@@ -26,8 +26,7 @@ from hyfdca.prediction.client import (
     SplitScores,
 )
 from hyfdca.prediction.complete_rows import Predictions
-from hyfdca.prediction.log import PredictionLog
-from hyfdca.prediction.policy import PredictionTerms, declined_sentence
+from hyfdca.prediction.policy import PredictionLog, PredictionTerms, declined_sentence
 from hyfdca.prediction.server import (
     Answered,
     PredictionConvener,
@@ -37,8 +36,7 @@ from hyfdca.runtime.inprocess import InProcess
 from hyfdca.runtime.store import Store, StoreError
 from hyfdca.study.client import Member
 from hyfdca.study.file import Client, StudyFile
-from hyfdca.study.plan import Plan
-from hyfdca.study.plan_of_file import alignment_settings
+from hyfdca.study.plan import Plan, alignment_settings
 
 
 def model_digest(model: Model) -> bytes:

@@ -27,9 +27,8 @@ from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.crypto.schemes.arrangement import Arrangement, opaque_groups
 from hyfdca.crypto.schemes.fixedpoint import Grid, grid_for
 from hyfdca.crypto.schemes.registry import Adders, Sealers, Use
-from hyfdca.federation.sealing import Sealing
-from hyfdca.federation.spaces import space_of
-from hyfdca.federation.sums import CachedSum
+from hyfdca.federation.client import Sealing
+from hyfdca.federation.sums import CachedSum, space_of
 from hyfdca.holdings.axis import owner_groups
 from hyfdca.holdings.layout import Layout
 from hyfdca.prediction import messages as p

@@ -23,21 +23,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
-import scipy.sparse as sp
 
 from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.crypto.schemes.arrangement import Arrangement, opaque_groups
 from hyfdca.crypto.schemes.fixedpoint import GridOverflowError, grid_for
 from hyfdca.crypto.schemes.registry import Adders, Sealers, Use
-from hyfdca.federation.sealing import Sealing
-from hyfdca.federation.spaces import space_of
-from hyfdca.federation.sums import CachedSum
+from hyfdca.federation.client import Sealing
+from hyfdca.federation.sums import CachedSum, space_of
 from hyfdca.holdings.axis import Axis, owner_groups
-from hyfdca.holdings.cells import Cells, n_stored
+from hyfdca.holdings.ownership import Cells, n_stored
+from hyfdca.model.scaling import Missing, Scale, Scaling
 from hyfdca.protocol import messages as m
 from hyfdca.protocol.client_session import Phase
 from hyfdca.protocol.codec import (
@@ -49,31 +46,7 @@ from hyfdca.protocol.codec import (
 from hyfdca.protocol.server_session import Conversation, ServerSession
 from hyfdca.stages.secure_max import BASE, DIGITS, EXPONENT_DIGITS, Largest
 
-Scale = Literal["none", "standard", "maxabs"]
-Missing = Literal["refuse", "mean"]
-
 _LARGEST = 4.0  # above the square of a number in units of its feature
-
-
-@dataclass(frozen=True)
-class Scaling:
-    """What a feature's value x becomes: (x - offset) / scale, a missing x ``filling``.
-
-    Arrays by feature; ``filling`` is a value before scaling, such as the mean.
-    """
-
-    offset: FloatArray
-    scale: FloatArray
-    filling: FloatArray
-
-    def apply(self, cells: sp.csr_array) -> sp.csr_array:
-        """Return the stored cells filled and scaled; zeros are not kept."""
-        column = cells.indices
-        filled = np.where(np.isnan(cells.data), self.filling[column], cells.data)
-        scaled = (filled - self.offset[column]) / self.scale[column]
-        table = sp.csr_array((scaled, column, cells.indptr), shape=cells.shape)
-        table.eliminate_zeros()
-        return table
 
 
 class ScalingServer:

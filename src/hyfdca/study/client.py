@@ -32,21 +32,19 @@ from hyfdca.crypto.keys.roster import Roster
 from hyfdca.crypto.schemes.registry import Workforce
 from hyfdca.data.tables import Table
 from hyfdca.federation.client import Holder
-from hyfdca.federation.problem import Block
 from hyfdca.federation.secrets import ClientSecrecy, make_keys
-from hyfdca.holdings.cells import Cells, owned_cells
+from hyfdca.holdings.block import Block
+from hyfdca.holdings.ownership import Cells, owned_cells
 from hyfdca.protocol import checkpoint as state
 from hyfdca.protocol.client_session import ClientSession, Phase
 from hyfdca.protocol.codec import RemoteProtocolError
-from hyfdca.runtime.archive import Archive
 from hyfdca.runtime.driver import one_thread
-from hyfdca.runtime.store import MemoryStore, Store, StoreError
+from hyfdca.runtime.store import Archive, MemoryStore, Store, StoreError
 from hyfdca.stages.alignment.aligned_table import AlignedTable
 from hyfdca.stages.alignment.client import AlignmentClient
 from hyfdca.stages.keys.agreement import HeldKeys, KeyHolder
 from hyfdca.stages.scaling import ScalingClient
 from hyfdca.study import messages as m
-from hyfdca.study.consortium import block_of
 from hyfdca.study.identity import hash_text
 from hyfdca.study.plan import PROTOCOL, Plan, n_outputs
 
@@ -235,7 +233,7 @@ class Member:
             raise RemoteProtocolError("this stage comes after the scaling")
         if self._block is None:
             scaled = self._scaling.scaling.apply(self._cells.stored)
-            self._block = block_of(self.aligned, scaled, self._plan.bias)
+            self._block = self.aligned.block(scaled, self._plan.bias)
         return self._block
 
     def _begin_training(self) -> Mapping[str, Phase]:

@@ -23,14 +23,14 @@ import msgspec
 
 from hyfdca.algorithms.registry import Parties
 from hyfdca.arrays import FloatArray
-from hyfdca.federation.evaluation import Certificate, DualServer
+from hyfdca.federation.evaluation import DualServer
 from hyfdca.holdings.participation import Participation
+from hyfdca.maths.objective import Measurement
 from hyfdca.protocol import checkpoint as state
 from hyfdca.protocol.server_session import BadReplyError, ClientsFailedError
-from hyfdca.runtime.archive import Archive
 from hyfdca.runtime.driver import Driver, Traffic
 from hyfdca.runtime.journal import Heard, Journaling, Repeating
-from hyfdca.runtime.store import StoreError
+from hyfdca.runtime.store import Archive, StoreError
 from hyfdca.study.presence import Attendance
 from hyfdca.training.runner import RoundReport, Rounds, TrainingSettings
 
@@ -48,7 +48,7 @@ class KeptRound(msgspec.Struct, frozen=True):
 
     kept_by: dict[int, int]  # the last round that each member kept for good
     primal: float
-    dual: float
+    dual: float | None
     history: list[dict[str, Any]]
     set_up_traffic: dict[str, int | float]
     state: bytes
@@ -207,7 +207,7 @@ class DurableRounds(Rounds):
         """
         kept = _decoder.decode(self._archive.read_round(number) or b"")
         self.kept_by, self.history = dict(kept.kept_by), list(kept.history)
-        self.certificate = Certificate(kept.primal, kept.dual)
+        self.certificate = Measurement(kept.primal, kept.dual)
         self.set_up_traffic = Traffic(**kept.set_up_traffic)  # type: ignore[arg-type]
         self._state, self._since = kept.state, list(kept.since)
         state.load(self.server, kept.state)

@@ -39,12 +39,11 @@ from hyfdca.crypto.schemes.registry import (
     SmallVectors,
 )
 from hyfdca.data.tables import label_text
-from hyfdca.error_text import plain_mistake
-from hyfdca.errors import StudyError, as_study_error
+from hyfdca.errors import StudyError, as_study_error, plain_mistake
 from hyfdca.federation.problem import Profile
 from hyfdca.maths.losses import make_loss
+from hyfdca.model.scaling import Missing, Scale
 from hyfdca.stages.alignment.messages import DisagreeingCells
-from hyfdca.stages.scaling import Missing, Scale
 from hyfdca.study.identity import public_identities
 
 _LARGEST = 1e100  # squares and inverses of settings must stay numbers

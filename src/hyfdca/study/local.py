@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import msgspec
@@ -15,26 +16,85 @@ import numpy as np
 from hyfdca.arrays import FloatArray
 from hyfdca.crypto.keys.identity import Identity
 from hyfdca.crypto.keys.roster import Entry, Roster
-from hyfdca.data.scores import chosen_classes
+from hyfdca.data.labels import chosen_classes
 from hyfdca.data.tables import Table
 from hyfdca.errors import StudyError
-from hyfdca.federation.problem import Block
 from hyfdca.federation.secrets import workforce
+from hyfdca.holdings.block import Block
+from hyfdca.holdings.partition import Holding, Partition
+from hyfdca.model.scaling import Scaling
 from hyfdca.protocol.server_session import ServerSession
+from hyfdca.runtime.driver import Traffic
 from hyfdca.runtime.inprocess import InProcess
 from hyfdca.runtime.store import Store
 from hyfdca.stages.alignment.checks import AlignmentError
+from hyfdca.stages.alignment.server import Alignment
 from hyfdca.study.client import Member, RefusedError
-from hyfdca.study.consortium import Consortium
-from hyfdca.study.file import StudyFile
+from hyfdca.study.file import Study, StudyFile
 from hyfdca.study.identity import study_hash
-from hyfdca.study.plan import Plan
-from hyfdca.study.plan_of_file import plan_of
-from hyfdca.study.run import Run
+from hyfdca.study.plan import Plan, plan_of
 from hyfdca.study.server import Convener
 from hyfdca.study.tables import data_of, table_of
 from hyfdca.training.in_process import n_threads
 from hyfdca.training.runner import Rounds
+
+
+@dataclass(frozen=True)
+class Consortium:
+    """Who holds what of which problem.
+
+    Parameters
+    ----------
+    alignment : Alignment
+        What the server knows.
+    """
+
+    names: tuple[str, ...]
+    alignment: Alignment = field(repr=False)
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Names of all features, in the order of the partition."""
+        return self.alignment.features
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Empty for regression; negative and positive class where there are two."""
+        return self.alignment.classes
+
+    @property
+    def labelled(self) -> tuple[bool, ...]:
+        """Which organisations have labels."""
+        return self.alignment.layout.labelled
+
+    @cached_property
+    def partition(self) -> Partition:
+        """Each organisation's samples and features."""
+        samples, features = (
+            self.alignment.layout.samples,
+            self.alignment.layout.features,
+        )
+        holdings = map(Holding, samples.items, features.items)
+        return Partition(samples.n_items, features.n_items, tuple(holdings))
+
+
+@dataclass(frozen=True)
+class Run:
+    """A study whose tables are aligned and scaled, ready to train or trained."""
+
+    study: Study
+    consortium: Consortium
+    scaling: Scaling
+    preparing_traffic: Traffic
+    training: Rounds
+
+    def accuracy(self, weights: FloatArray) -> float | None:
+        """Return the share of the samples that get their class.
+
+        None where there are no classes, or where nobody here has the samples.
+        """
+        del weights
+        return None
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,11 +13,9 @@ import msgspec
 import numpy as np
 
 from hyfdca.arrays import FloatArray
-from hyfdca.audit.recording import Recorder
-from hyfdca.audit.views import Header, ViewError
 from hyfdca.errors import StudyError
-from hyfdca.federation.evaluation import Certificate
 from hyfdca.files import forget, sync_folder, write_draft
+from hyfdca.maths.objective import Measurement
 from hyfdca.model.file import (
     FORMAT_VERSION,
     CertificateEntry,
@@ -29,10 +25,8 @@ from hyfdca.model.file import (
     as_bytes,
 )
 from hyfdca.runtime.driver import Traffic
-from hyfdca.study.consortium import Consortium
-from hyfdca.study.file import StudyFile, load
-from hyfdca.study.local import prepare
-from hyfdca.study.run import Run
+from hyfdca.study.file import load
+from hyfdca.study.local import Consortium, Run, prepare
 from hyfdca.training.runner import ADVICE, RoundReport
 
 Watcher = Callable[[Run, RoundReport], None]
@@ -60,7 +54,7 @@ class Outcome:
 
     run: Run
     weights: FloatArray
-    certificate: Certificate
+    certificate: Measurement
     seconds: float
     pooled_primal: float | None = None
 
@@ -236,15 +230,8 @@ def train(run: Run, watch: Watcher) -> Outcome:
     return Outcome(run, weights, certificate, seconds)
 
 
-def train_file(
-    path: Path, folder: Path, watch: Watcher, recorded: Sequence[str] | None = None
-) -> Outcome:
+def train_file(path: Path, folder: Path, watch: Watcher) -> Outcome:
     """Train the study of a file and write its outcome to a folder.
-
-    Parameters
-    ----------
-    recorded : sequence of str, optional
-        Record the views of the server and of these organisations; by default nothing.
 
     Raises
     ------
@@ -252,43 +239,9 @@ def train_file(
         Before anything is written.
     """
     check_folder(folder)
-    file = load(path)
-    if recorded is None:
-        outcome = train(prepare(file, path.parent), watch)
-    else:
-        outcome = _train_recorded(path, file, folder, watch, recorded)
+    outcome = train(prepare(load(path), path.parent), watch)
     outcome.write(folder)
     return outcome
-
-
-def _train_recorded(
-    path: Path, file: StudyFile, folder: Path, watch: Watcher, recorded: Sequence[str]
-) -> Outcome:
-    names = [client.name for client in file.clients]
-    if strangers := [name for name in recorded if name not in names]:
-        raise StudyError(
-            f"There is no organisation {strangers[0]!r} to record; the study has "
-            f"{', '.join(map(repr, names))}."
-        )
-    header = Header(
-        party=None,
-        name="server",
-        run=secrets.token_hex(8),
-        study=Path(os.path.relpath(path, folder)).as_posix(),
-        study_hash=hashlib.sha256(path.read_bytes()).hexdigest(),
-        profile=file.study.profile,
-        encryption=file.study.encryption,
-    )
-    try:
-        clients = {names.index(name): name for name in recorded}
-        recorder = Recorder(folder, header, clients)
-        with recorder.recording():
-            run = prepare(file, path.parent)
-            for rank, member in enumerate(run.members):
-                recorder.attach(rank, member.half)
-            return train(run, watch)
-    except ViewError as error:
-        raise StudyError(str(error)) from None
 
 
 def check_folder(folder: Path) -> None:

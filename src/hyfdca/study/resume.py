@@ -14,9 +14,9 @@ from hyfdca.protocol.server_session import (
     ClientsFailedError,
     ServerSession,
 )
-from hyfdca.runtime.archive import Archive
 from hyfdca.runtime.driver import Driver, Traffic
 from hyfdca.runtime.journal import Heard, Journaling, Repeating
+from hyfdca.runtime.store import Archive
 from hyfdca.stages.alignment.checks import AlignmentError
 from hyfdca.study.durable import DurableRounds
 from hyfdca.study.plan import Plan

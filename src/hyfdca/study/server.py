@@ -9,11 +9,12 @@ from typing import TypeVar
 from hyfdca.algorithms.registry import Parties
 from hyfdca.crypto.schemes.registry import Adders, new_group_secret
 from hyfdca.holdings.layout import with_bias
+from hyfdca.model.scaling import Scaling
 from hyfdca.protocol.server_session import Conversation, ServerSession
 from hyfdca.runtime.driver import Driver, Traffic
 from hyfdca.stages.alignment.server import Alignment, AlignmentServer
 from hyfdca.stages.keys.agreement import agree_again
-from hyfdca.stages.scaling import Scaling, ScalingServer
+from hyfdca.stages.scaling import ScalingServer
 from hyfdca.study import messages as m
 from hyfdca.study.plan import Plan, n_outputs
 

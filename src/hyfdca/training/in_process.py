@@ -5,15 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
-import scipy.sparse as sp
-
 from hyfdca.algorithms.registry import ALGORITHMS, Parties
-from hyfdca.arrays import FloatArray
-from hyfdca.federation.problem import Block
 from hyfdca.federation.secrets import Secrecy, fresh_secrecy
-from hyfdca.holdings.layout import Layout, append_bias
+from hyfdca.holdings.block import Block
+from hyfdca.holdings.layout import Layout
 from hyfdca.holdings.participation import Participation
-from hyfdca.holdings.partition import Partition
 from hyfdca.protocol.client_session import ClientSession
 from hyfdca.protocol.codec import TOKEN_BYTES
 from hyfdca.protocol.server_session import ServerSession
@@ -62,30 +58,6 @@ class Training(Rounds):
         }
         driver = InProcess(sessions, n_threads(blocks))
         super().__init__(settings, parties, participation, driver)
-
-
-def split_blocks(
-    X: sp.csr_array,
-    labels: FloatArray,
-    partition: Partition,
-    layout: Layout,
-    bias: float | None = None,
-    sample_weights: FloatArray | None = None,
-) -> list[Block]:
-    """Return what each client holds of a table that is all in one place."""
-    blocks = []
-    for client, part in enumerate(partition.split(X)):
-        rows, counted = layout.samples.items[client], layout.counts_samples(client)
-        blocks.append(
-            Block(
-                X=part if bias is None else append_bias(part, counted, bias),
-                labels=labels[rows] if layout.labelled[client] else None,
-                counts_sample=counted,
-                counts_feature=layout.counts_features(client),
-                sample_weights=None if sample_weights is None else sample_weights[rows],
-            )
-        )
-    return blocks
 
 
 def n_threads(blocks: Sequence[Block]) -> int:

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from hyfdca.algorithms.bundle.server import BundleSettings
 from hyfdca.algorithms.hyfdca.draws import HyfdcaSettings
@@ -21,18 +21,17 @@ from hyfdca.algorithms.registry import (
 from hyfdca.arrays import FloatArray
 from hyfdca.crypto.schemes.registry import Encryption
 from hyfdca.errors import StudyError
-from hyfdca.federation.evaluation import Certificate
 from hyfdca.federation.problem import Problem, Profile
 from hyfdca.federation.server import DivergenceError
 from hyfdca.holdings.participation import Participation
 from hyfdca.maths.losses import Loss
+from hyfdca.maths.objective import Measurement
+from hyfdca.model.file import StopReason
 from hyfdca.protocol.server_session import BadReplyError, ClientsFailedError
 from hyfdca.runtime.driver import Driver, Traffic
 
 # Certificates have rounding inside: a gap below zero is nobody's.
 _BELOW_ZERO = -1e-9
-
-StopReason = Literal["tolerance", "round limit", "diverged"]
 
 # What to do about a run that stopped for another reason than its tolerance.
 ADVICE: dict[str | None, str] = {
@@ -87,11 +86,11 @@ class RoundReport:
     seconds: float
     traffic: Traffic
     measuring: Traffic
-    certificate: Certificate | None
+    certificate: Measurement | None
 
     def as_record(self) -> dict[str, Any]:
         """Return the report as one flat record of a history."""
-        certificate = self.certificate or Certificate(math.nan, math.nan)
+        certificate = self.certificate or Measurement(math.nan, math.nan)
         return {
             "round": self.round_number,
             "primal": certificate.primal,
@@ -128,7 +127,7 @@ class Rounds:
         self.algorithm = settings.choose(parties)
         algorithm = ALGORITHMS[self.algorithm.name]
         self.server = algorithm.server(settings.of_algorithms, parties)
-        self.certificate: Certificate | None = None
+        self.certificate: Measurement | None = None
         self.stop_reason: StopReason | None = None
         self.history: list[dict[str, Any]] = []
         self.set_up_traffic, self.release_traffic = Traffic(), Traffic()

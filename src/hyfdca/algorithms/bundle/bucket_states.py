@@ -8,8 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from hyfdca.arrays import FloatArray
-from hyfdca.federation.spaces import Space
-from hyfdca.federation.sums import RunningSum
+from hyfdca.federation.sums import RunningSum, Space
 from hyfdca.protocol import messages as m
 from hyfdca.protocol.checkpoint import Kept
 

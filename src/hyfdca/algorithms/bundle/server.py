@@ -35,8 +35,9 @@ from hyfdca.algorithms.bundle.buckets import (
 from hyfdca.algorithms.bundle.collecting import PlaneCollection
 from hyfdca.algorithms.bundle.planes import CuttingModel, Slopes
 from hyfdca.arrays import FloatArray
-from hyfdca.federation.evaluation import Certificate, release
+from hyfdca.federation.evaluation import release
 from hyfdca.federation.server import Coordinator
+from hyfdca.maths.objective import Measurement
 from hyfdca.protocol import messages as m
 from hyfdca.protocol.checkpoint import Kept
 from hyfdca.protocol.codec import (
@@ -267,10 +268,10 @@ class BundleServer(Kept):
         self._n_measured += 1
         self._move = b.Move(self._n_measured, steps.tolist())
 
-    def certify(self) -> Conversation[Certificate]:
+    def certify(self) -> Conversation[Measurement]:
         """Return what the rounds measured; nothing is exchanged."""
         yield from ()  # nothing is said
-        return Certificate(float(self.primals.sum()), float(self.bounds.sum()))
+        return Measurement(float(self.primals.sum()), float(self.bounds.sum()))
 
     def release(self) -> Conversation[FloatArray]:
         """Return the weights of the best point."""

@@ -10,11 +10,11 @@ from hyfdca.algorithms.hyfdca.shown_shares import ShownShares
 from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.crypto.schemes.fixedpoint import GridOverflowError
 from hyfdca.crypto.schemes.registry import Sealers
-from hyfdca.federation.client import Holder
+from hyfdca.federation.client import Holder, Rows
 from hyfdca.federation.evaluation import Measuring, grid_step
-from hyfdca.federation.problem import Block, Problem
-from hyfdca.federation.sealing import Rows
+from hyfdca.federation.problem import Problem
 from hyfdca.federation.sums import EVERYWHERE
+from hyfdca.holdings.block import Block
 from hyfdca.protocol import messages as m
 from hyfdca.protocol.client_session import Phase
 

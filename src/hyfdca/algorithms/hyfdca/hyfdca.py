@@ -39,9 +39,10 @@ from hyfdca.algorithms.hyfdca.safe_step import (
 )
 from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.crypto.schemes.registry import Sealers
+from hyfdca.federation.client import Rows
 from hyfdca.federation.evaluation import DualServer
-from hyfdca.federation.problem import Block, Problem
-from hyfdca.federation.sealing import Rows
+from hyfdca.federation.problem import Problem
+from hyfdca.holdings.block import Block
 from hyfdca.protocol import messages as m
 from hyfdca.protocol.client_session import Phase
 from hyfdca.protocol.codec import (

@@ -29,10 +29,11 @@ from hyfdca.algorithms.hyfdca.dual_client import DualHolder
 from hyfdca.arrays import BoolArray, FloatArray, IntArray
 from hyfdca.crypto.schemes.fixedpoint import GridOverflowError
 from hyfdca.crypto.schemes.registry import Sealers
+from hyfdca.federation.client import Rows
 from hyfdca.federation.evaluation import DualServer
-from hyfdca.federation.problem import Block, Problem
-from hyfdca.federation.sealing import Rows
+from hyfdca.federation.problem import Problem
 from hyfdca.federation.sums import EVERYWHERE, CachedSum, RunningSum
+from hyfdca.holdings.block import Block
 from hyfdca.maths.seeds import stream
 from hyfdca.protocol import messages as m
 from hyfdca.protocol.client_session import Phase

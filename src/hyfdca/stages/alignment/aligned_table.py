@@ -15,6 +15,7 @@ from hyfdca.crypto.keys.pseudonyms import (
     feature_words,
     start_tokens,
 )
+from hyfdca.holdings.block import Block, append_bias
 from hyfdca.holdings.ownership import OwnCells
 
 _CHUNK = 1 << 20  # stored cells whose tokens are computed at a time
@@ -51,6 +52,14 @@ class AlignedTable:
     def words(self) -> TokenArray:
         """What stands for each feature in tokens of cells."""
         return feature_words(self.features)
+
+    def block(self, scaled: sp.csr_array, bias: float | None) -> Block:
+        """Return what the client trains on: its owned cells, scaled, and the bias."""
+        X, counted = scaled, self.counts_feature
+        if bias is not None and self.counts_sample.any():
+            X = append_bias(X, self.counts_sample, bias)
+            counted = np.append(counted, self.counts_bias)
+        return Block(X, self.labels, self.counts_sample, counted)
 
 
 def row_tokens(

@@ -13,7 +13,7 @@ from hyfdca.kits.key_files import read_identity
 from hyfdca.kits.kit import KEYS, OUT, STUDY, Kit
 from hyfdca.model.model import Model
 from hyfdca.prediction.client import Bringing, PredictionMember
-from hyfdca.prediction.log import PredictionLog
+from hyfdca.prediction.policy import PredictionLog
 from hyfdca.prediction.split_rows import (
     Party,
     brought,
@@ -23,8 +23,7 @@ from hyfdca.prediction.split_rows import (
 from hyfdca.runtime.store import FolderStore, SealedStore, Store
 from hyfdca.study.file import StudyFile, parse
 from hyfdca.study.identity import make_roster, study_hash
-from hyfdca.study.plan import Plan
-from hyfdca.study.plan_of_file import plan_of
+from hyfdca.study.plan import Plan, plan_of
 
 KEPT = "kept"  # the folder of a kit's state with what must not be lost
 

@@ -7,8 +7,7 @@ import time
 from hyfdca.errors import StudyError
 from hyfdca.flare.diagnosis import Trouble, client_is_up, client_trouble, last_error
 from hyfdca.flare.log import Tell
-from hyfdca.flare.notes import over_since
-from hyfdca.flare.status import status_time
+from hyfdca.flare.status import over_since, status_time
 from hyfdca.kits.kit import Kit, Owner
 
 _RECENT = 20_000  # characters of output in which the last error is looked for

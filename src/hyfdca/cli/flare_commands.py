@@ -9,20 +9,19 @@ import msgspec
 from rich.console import Console
 
 from hyfdca.cli.display import results_table
+from hyfdca.cli.study_display import StudyDisplay
 from hyfdca.errors import StudyError
-from hyfdca.flare.brought import KEPT
 from hyfdca.flare.client import run_client
-from hyfdca.flare.display import StudyDisplay
 from hyfdca.flare.jobs import MODEL, RESULT
 from hyfdca.flare.lock import plain_errors
-from hyfdca.flare.notes import forget_over, is_over, without_model
 from hyfdca.flare.predicting import run_prediction_holder, run_prediction_server
+from hyfdca.flare.prediction_inputs import KEPT
+from hyfdca.flare.status import forget_over, is_over, without_model
 from hyfdca.flare.supervisor import Terms, run_server
 from hyfdca.kits.kit import ServerKit, read_client_kit, read_server_kit
-from hyfdca.runtime.archive import Archive
-from hyfdca.runtime.store import FolderStore
+from hyfdca.runtime.store import Archive, FolderStore
 from hyfdca.study.identity import study_hash
-from hyfdca.study.plan_of_file import plan_of
+from hyfdca.study.plan import plan_of
 
 How = Literal["first", "resume", "anew"]
 

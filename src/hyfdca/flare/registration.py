@@ -22,9 +22,9 @@ from nvflare.apis.fl_exception import NotAuthenticated
 from nvflare.private.defs import ClientType
 
 from hyfdca.flare.diagnosis import refusal
-from hyfdca.flare.notes import holders, write_holders
+from hyfdca.flare.job_environment import RUN, surroundings
 from hyfdca.flare.routes import close_side_ways
-from hyfdca.flare.surroundings import RUN, surroundings
+from hyfdca.flare.status import holders, write_holders
 from hyfdca.kits.kit import Kit, read_server_kit
 
 _SHOWN = "hyfdca_run"

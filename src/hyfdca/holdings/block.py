@@ -1,0 +1,69 @@
+"""One client's share of the problem: its samples by its features, ready to train on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+
+from hyfdca.arrays import BoolArray, FloatArray
+from hyfdca.holdings.layout import Layout
+from hyfdca.holdings.partition import Partition
+
+
+@dataclass(frozen=True, repr=False)
+class Block:
+    """A client's own data: its samples by its features, owned cells only.
+
+    It has no repr, because its contents must not reach a log.
+
+    Parameters
+    ----------
+    labels : array (samples held, n_outputs) or None
+    sample_weights : array (samples held, n_outputs) or None
+        None counts every sample once.
+    counts_sample, counts_feature : arrays of bool
+        The samples and features this client is designated for.
+    """
+
+    X: sp.csr_array
+    labels: FloatArray | None
+    counts_sample: BoolArray
+    counts_feature: BoolArray
+    sample_weights: FloatArray | None = None
+
+
+def split_blocks(
+    X: sp.csr_array,
+    labels: FloatArray,
+    partition: Partition,
+    layout: Layout,
+    bias: float | None = None,
+    sample_weights: FloatArray | None = None,
+) -> list[Block]:
+    """Return what each client holds of a table that is all in one place."""
+    blocks = []
+    for client, part in enumerate(partition.split(X)):
+        rows, counted = layout.samples.items[client], layout.counts_samples(client)
+        blocks.append(
+            Block(
+                X=part if bias is None else append_bias(part, counted, bias),
+                labels=labels[rows] if layout.labelled[client] else None,
+                counts_sample=counted,
+                counts_feature=layout.counts_features(client),
+                sample_weights=None if sample_weights is None else sample_weights[rows],
+            )
+        )
+    return blocks
+
+
+def append_bias(block: sp.csr_array, counted: BoolArray, value: float) -> sp.csr_array:
+    """Return a client's block with its bias cells as one more column, if it has any.
+
+    ``counted`` are the samples it is designated for.
+    """
+    if not counted.any():
+        return block
+    column = sp.csr_array(np.where(counted, value, 0.0).reshape(-1, 1))
+    return sp.csr_array(sp.hstack([block, column], format="csr"))
