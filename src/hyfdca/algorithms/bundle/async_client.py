@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hyfdca.algorithms.bundle import messages as b
-from hyfdca.algorithms.bundle.client import PlaneSums
+from hyfdca.algorithms.bundle.plane_sums import PlaneSums
 from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.crypto.schemes.fixedpoint import GridOverflowError
 from hyfdca.maths.loss_kernels import touching_duals

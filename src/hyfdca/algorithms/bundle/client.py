@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hyfdca.algorithms.bundle import messages as b
 from hyfdca.algorithms.bundle.async_client import Visiting
 from hyfdca.algorithms.bundle.collecting import by_plane
+from hyfdca.algorithms.bundle.plane_sums import PlaneSums
 from hyfdca.algorithms.bundle.planes import Slopes
 from hyfdca.arrays import FloatArray
 from hyfdca.crypto.schemes.arrangement import Arrangement
 from hyfdca.crypto.schemes.fixedpoint import GridOverflowError
 from hyfdca.crypto.schemes.registry import Sealers
-from hyfdca.federation.client import Holder, Rows, above
+from hyfdca.federation.client import Holder, above
 from hyfdca.federation.evaluation import grid_step
 from hyfdca.federation.problem import Problem
 from hyfdca.federation.sums import EVERYWHERE
 from hyfdca.holdings.block import Block
-from hyfdca.maths.kernels import add_bucket_combinations
-from hyfdca.maths.loss_kernels import add_conjugates, sums_along, touching_duals
+from hyfdca.maths.loss_kernels import sums_along, touching_duals
 from hyfdca.protocol import messages as m
 from hyfdca.protocol.client_session import Phase
 from hyfdca.protocol.codec import (
@@ -282,66 +281,3 @@ class BundleClient(Holder):
         """Give away the best weights of the features this client answers for."""
         self._go(request.move)
         return m.Released(pack_reals(self.best_weights[self.block.counts_feature]))
-
-
-if TYPE_CHECKING:
-    from hyfdca.algorithms.bundle.client import BundleClient
-
-
-class PlaneSums:
-    """Sums by bucket; duals are (samples, planes · outputs)."""
-
-    def __init__(self, client: BundleClient, n_buckets: int, n_planes: int) -> None:
-        self._client = client
-        self.width = n_planes * client.problem.n_outputs
-        self._slopes = np.zeros((n_buckets, client.n_features, self.width))
-        self._conjugates = np.zeros((n_buckets, self.width))
-
-    def add(
-        self,
-        rows: Rows,
-        buckets: NDArray[Any],
-        duals: FloatArray,
-        labels: FloatArray | None = None,
-    ) -> None:
-        """Add samples; with labels their conjugates too, where they are counted."""
-        client = self._client
-        indptr, indices, data = client.csr
-        numbers, coefficients = client.numbers(rows), self._weighed(rows, duals)
-        add_bucket_combinations(
-            indptr, indices, data, numbers, buckets, coefficients, self._slopes
-        )
-        if labels is not None:
-            loss, counted = client.problem.loss, client.counted[rows]
-            add_conjugates(
-                loss, duals, labels[rows], counted, buckets, self._conjugates
-            )
-
-    def _weighed(self, rows: Rows, duals: FloatArray) -> FloatArray:
-        """Return the duals of planes times the weights of samples."""
-        weights = self._client.block.sample_weights
-        if weights is None:
-            return duals
-        return duals * np.tile(weights[rows], duals.shape[1] // weights.shape[1])
-
-    def slopes(self, grid: m.GridSpec) -> list[m.Sealed]:
-        """Return Σ v_i α_i x_{k,i} over each bucket, as the profile says."""
-        seal = self._client.sealed_features
-        return [seal(slope, grid) for slope in self._slopes]
-
-    def offsets(self, grid: m.GridSpec) -> m.Sealed:
-        """Return 1/N Σ v_i l_i*(-α_i) over the samples counted, by bucket, above."""
-        client = self._client
-        numbers = client.encoded(
-            above(self._conjugates) / client.problem.n_samples, grid, "up"
-        )
-        return client.sealed_by_bucket(numbers, grid, client.bucket_arrangement)
-
-    def lent(self, rows: Rows, duals: FloatArray, grid: m.GridSpec) -> m.Sealed:
-        """Return the duals of the samples counted, for holders without labels."""
-        counted = self._client.block.counts_sample[rows, None]
-        client = self._client
-        numbers = client.encoded(np.where(counted, duals, 0.0), grid)
-        if isinstance(rows, slice):
-            return client.sealed_samples(numbers, grid)
-        return client.sealed_apart(numbers, grid, rows)
