@@ -5,9 +5,9 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
+from hyfdca.audit.recording import train_recorded
 from hyfdca.audit.report import Audit, audit_folder
 from hyfdca.maths.seeds import stream
-from hyfdca.study.outcome import train_file
 
 N_ROWS, N_COLUMNS = 40, 9
 
@@ -58,7 +58,7 @@ def write_study(folder: Path, who, lacking=(), **settings) -> Path:
 def record(folder: Path, who, clients=(), lacking=(), **settings) -> Path:
     """Train such a study, recorded; return the folder of its views."""
     path = write_study(folder, who, lacking, **settings)
-    train_file(path, folder / "out", lambda *_: None, list(clients))
+    train_recorded(path, folder / "out", lambda *_: None, list(clients))
     return folder / "out"
 
 

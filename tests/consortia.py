@@ -11,7 +11,15 @@ from typing import Any
 
 import numpy as np
 
+from hyfdca.algorithms.registry import ALGORITHMS
 from hyfdca.maths.seeds import stream
+
+# Settings that tests give beside those of [study], but that stand in [algorithm].
+ALGORITHM_KEYS = {
+    "algorithm",
+    *(name for kind in ALGORITHMS.values() for name in vars(kind())),
+}
+HYFDCA = '"hyfdca"'
 
 N_ROWS, N_COLUMNS = 60, 5
 NAMES = [f"x{number}" for number in range(N_COLUMNS)]
@@ -61,7 +69,9 @@ class Files:
 
     def write(self, folder: Path) -> Path:
         """Write the tables as CSV and the study file; return its path."""
-        lines = ["[study]", *(f"{k} = {v}" for k, v in self.settings.items())]
+        own = {k: v for k, v in self.settings.items() if k not in ALGORITHM_KEYS}
+        lines = ["[study]", *(f"{k} = {v}" for k, v in own.items())]
+        lines += self._algorithm()
         for name, organisation in self.organisations.items():
             data = f'data = "{name}.csv"' if "data =" not in organisation.extra else ""
             lines += ["[[clients]]", f'name = "{name}"', data, organisation.extra]
@@ -72,6 +82,15 @@ class Files:
         path = folder / "study.toml"
         path.write_text("\n".join(lines) + "\n")
         return path
+
+    def _algorithm(self) -> list[str]:
+        """Return the table [algorithm], if a setting of one is given."""
+        given = {k: v for k, v in self.settings.items() if k in ALGORITHM_KEYS}
+        name = given.pop("algorithm", None)
+        if name is None and not given:
+            return []
+        settings = [f"{k} = {v}" for k, v in given.items()]
+        return ["[algorithm]", f"name = {name or HYFDCA}", *settings]
 
 
 def make_files(labels: list[Any] | None = None, **settings: str) -> Files:

@@ -7,7 +7,6 @@ import msgspec
 
 from hyfdca.crypto.keys.identity import Identity
 from hyfdca.crypto.keys.roster import Entry, Roster
-from hyfdca.holdings.participation import Participation
 from hyfdca.runtime.faulty import Faults, FaultyNetwork
 from hyfdca.runtime.store import Archive, MemoryStore, SealedStore
 from hyfdca.study.client import Member
@@ -18,7 +17,6 @@ from hyfdca.study.plan import plan_of
 from hyfdca.study.presence import Attendance
 from hyfdca.study.resume import Host
 from hyfdca.study.tables import table_of
-from hyfdca.training.runner import Rounds
 from tests.consortia import extra, make_files
 
 
@@ -64,13 +62,13 @@ class Consortium:
 
     def begin(self, n_rounds):
         """Run some rounds, after which the server stops."""
-        for _ in islice(self.hosted().rounds.rounds(), n_rounds):
+        for _ in islice(self.hosted().runner.rounds(), n_rounds):
             pass
 
     def train(self):
         """Run the study to its end; return its rounds and the weights."""
-        rounds = self.hosted().rounds
-        return rounds, rounds.finish()
+        runner = self.hosted().runner
+        return runner, runner.finish()
 
 
 def undisturbed(folder):
@@ -79,29 +77,31 @@ def undisturbed(folder):
     return run.training, run.training.finish()
 
 
-class ReplayedRounds(Rounds):
-    """Rounds with the participants that a history names, measured as it was."""
+class ReplayedMembers:
+    """The participants that a history names, measured as they were."""
 
-    def replay(self, history):
+    def __init__(self, history):
         """Take the participants and measurements of these rounds."""
-        self._replayed = history
-        self.participation = Participation(
-            lambda number: history[number - 1]["participants"],
-            self.participation.is_complete,
-        )
+        self._history = history
 
-    def can_measure(self):
+    def of_round(self, round_number):
+        """Return who took part."""
+        self._round = round_number
+        return tuple(self._history[round_number - 1]["participants"])
+
+    def can_measure(self, is_last):
         """Return whether the round was measured."""
-        return not math.isnan(self._replayed[len(self.history)]["primal"])
+        return not math.isnan(self._history[self._round - 1]["primal"])
+
+    def wait_for_all(self, because):
+        """Return at once."""
 
 
 def replayed(folder, history):
     """Run the rounds of a history again in one process, with nothing kept."""
     run = prepare(load(folder / "study.toml"), folder)
-    rounds = run.training
-    rounds.__class__ = ReplayedRounds
-    rounds.replay(history)
-    return rounds, rounds.finish()
+    run.training.members = ReplayedMembers(history)
+    return run.training, run.training.finish()
 
 
 COSTS = ("seconds", "round_trips", "search_round_trips", "bytes_up", "bytes_down")

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hyfdca.estimators.estimator import HyFDCAClassifier, HyFDCARegressor
 
-__all__ = ["HyFDCAClassifier", "HyFDCARegressor"]
+__version__ = "0.2.0"
+__all__ = ["HyFDCAClassifier", "HyFDCARegressor", "__version__"]
+
+_ESTIMATORS = ("HyFDCAClassifier", "HyFDCARegressor")
 
 
 def __getattr__(name: str) -> Any:
-    """Import the estimators when asked for: processes that encrypt need none."""
-    if name not in __all__:
+    """Import the estimators on first use; processes that encrypt need none."""
+    if name not in _ESTIMATORS:
         raise AttributeError(f"module 'hyfdca' has no attribute {name!r}")
-    from hyfdca.estimators import estimator  # noqa: PLC0415
-
-    return getattr(estimator, name)
+    return getattr(importlib.import_module("hyfdca.estimators.estimator"), name)
 
 
 def __dir__() -> list[str]:

@@ -70,7 +70,7 @@ class Rests:
         is_sealed = record.direction == "sealed"
         if is_sealed and record.phase in ("shares", "move"):
             self._share = values
-        elif is_sealed and record.phase in ("direction", "adopt"):
+        elif is_sealed and record.phase in ("direction", "forward direction"):
             self._image = values
         elif is_sealed and record.phase == "planes":
             self._own.append(values)

@@ -12,6 +12,7 @@ import numpy as np
 from hyfdca.algorithms.bundle import messages as b
 from hyfdca.algorithms.bundle.collecting import by_plane
 from hyfdca.algorithms.bundle.planes import Slopes
+from hyfdca.algorithms.hyfdca.messages import SharesRequest
 from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.audit.facts import Facts, forced, reals_of, rows_of
 from hyfdca.audit.reading import Heard
@@ -89,7 +90,7 @@ class Evidence:
             "weights": self._take_weights,
             "step": self._take_step,
             "direction": self._take_image,
-            "adopt": self._take_image,
+            "forward direction": self._take_image,
             "buckets": self._take_buckets,
             "planes": self._take_planes,
             "visit planes": self._take_planes,
@@ -123,9 +124,7 @@ class Evidence:
         size = facts.n_samples if kind == "samples" else facts.n_features
         return forced(vectors, (size(client), facts.n_outputs))
 
-    def _now(
-        self, client: int, request: m.SharesRequest
-    ) -> tuple[IntArray, FloatArray]:
+    def _now(self, client: int, request: SharesRequest) -> tuple[IntArray, FloatArray]:
         """Return the rows that a client is told, and all its duals after that."""
         rows = rows_of(request.positions, self.facts.n_samples(client))
         told = forced(request.duals, (len(rows), self.facts.n_outputs))

@@ -26,7 +26,7 @@ from hyfdca.audit.views import (
     view_path,
 )
 from hyfdca.errors import StudyError
-from hyfdca.federation.client import Sealing
+from hyfdca.federation.sealing import Sealing
 from hyfdca.protocol.codec import pack_reals
 from hyfdca.protocol.server_session import Ask
 from hyfdca.runtime.driver import listening
@@ -61,11 +61,11 @@ class Recorder:
             rank: [] for rank in clients
         }
 
-    def attach(self, rank: int, half: Sealing) -> None:
+    def attach(self, rank: int, sealing: Sealing) -> None:
         """Have a client that is recorded tell what it opens and seals."""
         if rank in self._numbers:
             own = self._numbers[rank]
-            half.listener = lambda *said: own.append(said)
+            sealing.listener = lambda *said: own.append(said)
 
     def __call__(self, ask: Ask, replies: Mapping[int, bytes | bytearray]) -> None:
         """Note one exchange, or the notices of one."""
@@ -133,7 +133,7 @@ def train_recorded(
         with recorder.recording():
             run = prepare(file, path.parent)
             for rank, member in enumerate(run.members):
-                recorder.attach(rank, member.half)
+                recorder.attach(rank, member.party.sealing)
             outcome = train(run, watch)
     except ViewError as error:
         raise StudyError(str(error)) from None

@@ -187,9 +187,9 @@ def facts_of(run: LocalRun) -> Facts:
     """Return what the server of a study knows anyway."""
     training, study = run.training, run.study
     return Facts(
-        training.layout,
+        training.federation.layout,
         run.labels().shape[1],
-        training.settings.l2_strength * training.layout.samples.n_items,
+        training.settings.l2_strength * training.federation.layout.samples.n_items,
         study.intercept_scaling if study.fit_intercept else None,
     )
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from hyfdca.audit.payloads import Seals
 from hyfdca.audit.reading import Heard, Sight, sights
 from hyfdca.audit.values import VALUES, Form, Vector
+from hyfdca.federation.messages import Arrangements
 from hyfdca.federation.problem import Profile
-from hyfdca.protocol import messages as m
 
 
 @dataclass
@@ -35,7 +35,7 @@ class Sightings:
 
     def __init__(self, profile: Profile) -> None:
         self._profile = profile
-        self._arranged: dict[tuple[bytes, int], m.Arrangements] = {}
+        self._arranged: dict[tuple[bytes, int], Arrangements] = {}
         self._seals = Seals()
         self._complaints: dict[str, None] = {}
         self._forbidden: dict[str, None] = {}
@@ -45,7 +45,7 @@ class Sightings:
     def look(self, messages: Iterable[Heard]) -> None:
         """Note what is in these messages."""
         for said in messages:
-            if isinstance(said.message, m.Arrangements):
+            if isinstance(said.message, Arrangements):
                 self._arranged[said.conversation, said.client] = said.message
             for sight in sights(said):
                 self._note(said, sight)

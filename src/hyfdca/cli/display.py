@@ -67,9 +67,9 @@ class RoundsDisplay(Display):
 
     def __call__(self, run: Run, report: RoundReport) -> None:
         """Show one round."""
-        if report.certificate is None:
+        if report.measurement is None:
             return
-        gap, tolerance = report.certificate.relative_gap, run.study.tol
+        gap, tolerance = report.measurement.relative_gap, run.study.tol
         if not self._console.is_terminal:
             number = report.round_number
             if is_worth_a_line(range(number, number + 1)) or gap <= tolerance:

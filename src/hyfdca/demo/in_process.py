@@ -97,7 +97,7 @@ def pooled_objective(run: LocalRun) -> Objective:
 
     A cell nobody holds is zero, which is the mean; the bias is a column like others.
     """
-    layout = run.training.layout
+    layout = run.training.federation.layout
     shape = (layout.samples.n_items, layout.features.n_items)
     pooled = np.zeros(shape)
     for client, block in enumerate(run.blocks):

@@ -19,12 +19,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from hyfdca.algorithms.bundle.server import bundle_settings
-from hyfdca.algorithms.hyfdca.draws import HyfdcaSettings, Step
-from hyfdca.algorithms.registry import ALGORITHMS, AlgorithmName
+from hyfdca.algorithms.hyfdca.hyfdca import Hyfdca
+from hyfdca.algorithms.hyfdca.settings import Step, Variant
+from hyfdca.algorithms.registry import AUTO, make_algorithm
 from hyfdca.arrays import FloatArray
 from hyfdca.crypto.schemes.registry import Encryption, Precision, SchemeName
 from hyfdca.data.tables import listed, normalised, stored_densely
+from hyfdca.federation.algorithm import Algorithm
 from hyfdca.federation.problem import Profile
 from hyfdca.holdings.block import split_blocks
 from hyfdca.holdings.layout import layout_of
@@ -34,8 +35,9 @@ from hyfdca.maths.losses import Loss, make_loss
 from hyfdca.maths.objective import Measurement
 from hyfdca.model.file import StopReason
 from hyfdca.model.model import Model, read_model
-from hyfdca.training.in_process import Training
-from hyfdca.training.runner import ADVICE, TrainingSettings
+from hyfdca.training.in_process import train_in_process
+from hyfdca.training.settings import TrainingSettings
+from hyfdca.training.stopping import ADVICE
 
 LARGEST = 1e100  # of settings and data: squares and inverses must stay numbers
 
@@ -48,8 +50,8 @@ class FederatedLinearModel(BaseEstimator):
     loss: str
     loss_parameter: float | None
     l2: float
-    algorithm: AlgorithmName
-    variant: Literal["practical", "theory"]
+    algorithm: str | Algorithm
+    variant: Variant
     step: Step
     grid: tuple[int, int] | Partition
     participation: float | Participation
@@ -66,6 +68,8 @@ class FederatedLinearModel(BaseEstimator):
     max_iter: int | None
     tol: float
     measure_every: int
+    max_seconds: float | None
+    stall_rounds: int | None
     random_state: Any
 
     intercept_: Any
@@ -132,37 +136,35 @@ class FederatedLinearModel(BaseEstimator):
         )
         if largest > LARGEST:
             raise ValueError(f"A number of {largest:.1g} is too large; scale the data.")
-        partition = self._partition(table.shape, settings.hyfdca.seed)
+        partition = self._partition(table.shape, settings.seed)
         layout = layout_of(partition, bias=self.fit_intercept)
         bias = float(self.intercept_scaling) if self.fit_intercept else None
-        training = Training(
-            settings,
-            layout,
-            split_blocks(table, labels, partition, layout, bias, sample_weights),
-            self._participation(partition.n_clients, settings.hyfdca.seed),
-        )
-        weights = training.finish()
+        blocks = split_blocks(table, labels, partition, layout, bias, sample_weights)
+        participation = self._participation(partition.n_clients, settings.seed)
+        runner = train_in_process(settings, layout, blocks, participation).runner
+        weights = runner.finish()
         self.model_ = None
         self.coef_ = np.ascontiguousarray(weights[: table.shape[1]].T)
         self.intercept_ = np.zeros(labels.shape[1])
         if self.fit_intercept:
             self.intercept_ = weights[-1] * self.intercept_scaling
-        self.certificate_ = training.certificate
-        self.algorithm_, self.algorithm_reason_ = training.algorithm
-        self.history_ = training.history
-        self.stop_reason_ = training.stop_reason
-        self.n_iter_ = len(training.history)
+        self.certificate_ = runner.measurement
+        self.algorithm_ = runner.algorithm.algorithm.name
+        self.algorithm_reason_ = runner.algorithm.reason
+        self.history_ = runner.history
+        self.stop_reason_ = runner.stop_reason
+        self.n_iter_ = len(runner.history)
         self._warn_unless_converged()
 
     def _settings(self) -> TrainingSettings:
-        _check_choice("algorithm", self.algorithm, ("auto", *ALGORITHMS))
         _check_choice("encryption", self.encryption, get_args(SchemeName))
         _check_choice("precision", self.precision, get_args(Precision))
         _check_choice("profile", self.profile, ("open", "sealed"))
         for name in ("l2", "local_fraction", "intercept_scaling"):
             _check_positive(name, getattr(self, name))
-        if self.iic is not None:
-            _check_positive("iic", self.iic)
+        for name in ("iic", "max_seconds"):
+            if getattr(self, name) is not None:
+                _check_positive(name, getattr(self, name))
         if self.local_fraction > 1:
             raise ValueError(f"local_fraction is at most 1, got {self.local_fraction}.")
         given: Any = self.tol
@@ -173,26 +175,49 @@ class FederatedLinearModel(BaseEstimator):
         max_rounds = self.max_rounds if self.max_iter is None else self.max_iter
         _check_count("max_rounds", max_rounds)
         _check_count("measure_every", self.measure_every)
-        seed = int(check_random_state(self.random_state).randint(2**31))
-        hyfdca = HyfdcaSettings(
-            variant=self.variant,
-            step=self.step,
-            local_fraction=float(self.local_fraction),
-            iic=self.iic,
-            seed=seed,
-        ).with_more(self.paper_settings or {})
+        if self.stall_rounds is not None:
+            _check_count("stall_rounds", self.stall_rounds)
         return TrainingSettings(
             loss=self._loss(),
             l2_strength=float(self.l2),
-            hyfdca=hyfdca,
+            algorithm=self._algorithm(),
             profile=self.profile,
-            encryption=Encryption(self.encryption, self.precision),
             max_rounds=max_rounds,
             tolerance=float(self.tol),
             measure_every=self.measure_every,
-            algorithm=self.algorithm,
-            bundle=bundle_settings(self.bundle_settings or {}),
+            max_seconds=self.max_seconds,
+            stall_rounds=self.stall_rounds,
+            encryption=Encryption(self.encryption, self.precision),
+            seed=int(check_random_state(self.random_state).randint(2**31)),
         )
+
+    def _algorithm(self) -> Algorithm | None:
+        """Return the algorithm with its settings, from whichever keywords have them.
+
+        The paper's own keywords (``step``, ``variant``, ...) stand for settings of
+        HyFDCA, ``bundle_settings`` for those of the bundle; "auto" then chooses it.
+        """
+        paper = {
+            "variant": self.variant,
+            "step": self.step,
+            "local_fraction": float(self.local_fraction),
+            "iic": self.iic,
+            **_mapping("paper_settings", self.paper_settings),
+        }
+        given = {k: v for k, v in paper.items() if v != getattr(Hyfdca, k, _UNKNOWN)}
+        bundle = _mapping("bundle_settings", self.bundle_settings)
+        if isinstance(self.algorithm, Algorithm):
+            if given or bundle:
+                first = next(iter({**given, **bundle}))
+                name = type(self.algorithm).__name__
+                raise ValueError(
+                    f"{first} is the algorithm's own setting; give it to {name}()."
+                )
+            return self.algorithm
+        name = self.algorithm
+        if name == AUTO and (given or bundle):
+            name = "hyfdca" if given else "bundle"
+        return make_algorithm(name, {**given, **bundle})
 
     def _loss(self) -> Loss:
         loss = make_loss(self.loss, self.loss_parameter)
@@ -255,9 +280,11 @@ PARAMETERS = """
         The smoothing, epsilon, kappa or tau of a loss that has one.
     l2 : float
         The strength λ of the penalty λ/2 ||w||² beside the mean loss.
-    algorithm : {"auto", "bundle", "lbfgs", "hyfdca"}
-        "auto": the bundle method, L-BFGS where that needs fewer rounds, the paper's
-        method where one of its settings (the next five) is given.
+    algorithm : {"auto", "bundle", "lbfgs", "hyfdca"} or Algorithm
+        By name, or with settings, as in ``Hyfdca(step="safe")``. "auto": the bundle
+        method, L-BFGS where that needs fewer rounds, the paper's method where one of
+        its settings is given (``variant``, ``step``, ``local_fraction``, ``iic``,
+        ``paper_settings``).
     variant : {"practical", "theory"}
         The paper's Algorithm 5 or its Algorithm 3.
     step : {"auto", "paper", "safe", "line_search"}
@@ -266,9 +293,9 @@ PARAMETERS = """
         Sample groups by feature groups, clipped to the size of the data; or who holds
         what.
     participation : float or Participation
-        Share of the clients that take part in a round.
+        Share of the clients that take part in each round.
     local_fraction : float
-        Share of its samples that a client updates in a round.
+        Share of its samples that a client updates per round.
     iic : float, optional
         The paper's inner iterations constant, instead of ``local_fraction``.
     paper_settings : mapping, optional
@@ -293,13 +320,18 @@ PARAMETERS = """
     intercept_scaling : float
         The value of that feature: the larger, the less the intercept is penalised.
     max_rounds : int
-        Most rounds to run.
+        The largest number of rounds.
     max_iter : int, optional
         scikit-learn's name for ``max_rounds``; overrides it if given.
     tol : float
         Stop when the certified relative gap (P - D) / P is at most this.
     measure_every : int
         Rounds between two measurements of the gap.
+    max_seconds : float, optional
+        Most seconds to spend on rounds and measuring.
+    stall_rounds : int, optional
+        Stop when the loss has not fallen for this many rounds: a biased algorithm
+        never reaches ``tol``.
     random_state : int, RandomState or None
         Seed of the partition, the participants and the drawn samples.
 
@@ -309,16 +341,25 @@ PARAMETERS = """
     certificate_ : Measurement
         ``primal``, ``dual``, ``gap`` and ``relative_gap`` of the model.
     history_ : list of dict
-        One record a round: primal, dual, gap, seconds, bytes, round trips and
+        One record per round: primal, dual, gap, seconds, bytes, round trips and
         participants.
     algorithm_, algorithm_reason_ : str
         The algorithm that was run, and why.
     n_iter_ : int
         Rounds run.
-    stop_reason_ : {"tolerance", "round limit", "diverged"}
+    stop_reason_ : {"tolerance", "round limit", "time limit", "stalled", "diverged"}
     model_ : Model or None
         What ``from_model`` read.
 """
+
+
+_UNKNOWN = object()
+
+
+def _mapping(name: str, given: Any) -> dict[str, Any]:
+    if given is not None and not isinstance(given, Mapping):
+        raise ValueError(f"{name} must be a mapping, got {given!r}.")
+    return dict(given or {})
 
 
 def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:

@@ -13,12 +13,12 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from hyfdca.algorithms.hyfdca.draws import Step
-from hyfdca.algorithms.registry import AlgorithmName
+from hyfdca.algorithms.hyfdca.settings import Step, Variant
 from hyfdca.arrays import FloatArray
 from hyfdca.crypto.schemes.registry import Precision, SchemeName
 from hyfdca.data.labels import chosen_classes, class_probabilities
 from hyfdca.estimators.base import LARGEST, PARAMETERS, FederatedLinearModel
+from hyfdca.federation.algorithm import Algorithm
 from hyfdca.federation.problem import Profile
 from hyfdca.holdings.participation import Participation
 from hyfdca.holdings.partition import Partition
@@ -47,8 +47,8 @@ class HyFDCAClassifier(ClassifierMixin, FederatedLinearModel):  # noqa: D101
         *,
         loss_parameter: float | None = None,
         l2: float = 1e-3,
-        algorithm: AlgorithmName = "auto",
-        variant: Literal["practical", "theory"] = "practical",
+        algorithm: str | Algorithm = "auto",
+        variant: Variant = "practical",
         step: Step = "auto",
         grid: tuple[int, int] | Partition = (3, 3),
         participation: float | Participation = 1.0,
@@ -66,6 +66,8 @@ class HyFDCAClassifier(ClassifierMixin, FederatedLinearModel):  # noqa: D101
         max_iter: int | None = None,
         tol: float = 1e-3,
         measure_every: int = 1,
+        max_seconds: float | None = None,
+        stall_rounds: int | None = None,
         random_state: Any = None,
     ) -> None:
         self._store(locals())
@@ -106,7 +108,7 @@ class HyFDCAClassifier(ClassifierMixin, FederatedLinearModel):  # noqa: D101
         return np.repeat(weight[codes][:, None], labels.shape[1], axis=1)
 
     def decision_function(self, X: ArrayLike) -> FloatArray:
-        """Return the margin of each sample, one a class if there are more than two."""
+        """Return the margin of each sample, one per class if more than two."""
         margins = self._margins(X)
         return margins.ravel() if margins.shape[1] == 1 else margins
 
@@ -134,8 +136,8 @@ class HyFDCARegressor(RegressorMixin, FederatedLinearModel):  # noqa: D101
         *,
         loss_parameter: float | None = None,
         l2: float = 1e-3,
-        algorithm: AlgorithmName = "auto",
-        variant: Literal["practical", "theory"] = "practical",
+        algorithm: str | Algorithm = "auto",
+        variant: Variant = "practical",
         step: Step = "auto",
         grid: tuple[int, int] | Partition = (3, 3),
         participation: float | Participation = 1.0,
@@ -152,6 +154,8 @@ class HyFDCARegressor(RegressorMixin, FederatedLinearModel):  # noqa: D101
         max_iter: int | None = None,
         tol: float = 1e-3,
         measure_every: int = 1,
+        max_seconds: float | None = None,
+        stall_rounds: int | None = None,
         random_state: Any = None,
     ) -> None:
         self._store(locals())

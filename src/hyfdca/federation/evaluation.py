@@ -1,66 +1,52 @@
-"""The certificate: P and D measured by sealed totals, and the release of the model.
+"""Evaluation of any method: P of the weights it has, and a bound D, by sealed sums.
 
-| exchange        | down                               | up                       |
-|-----------------|------------------------------------|--------------------------|
-| measure shares  | duals a client missed, sealed      | Σ α_i x_{k,i}            |
-| measure margins | weights                            | x_{k,i}·w, sealed        |
-| losses          | margins of samples counted, sealed | totals, sealed           |
-| open            | grand totals, to one client        | P and D, open            |
-| release         | -                                  | weights, open            |
+For weights w with margins z, the duals α = -l'(z) touch the loss at z, so
 
-The first two are needed only where some client is behind; they are kept apart from the
-training state, so that measuring does not bring anybody up to date.
+    P(w) = λ/2 ||w||² + 1/N Σ l_i(z_i)   and   D(α) = -λ/2 ||w(α)||² - 1/N Σ l_i*(-α_i)
+
+are a loss and a lower bound on the optimum, whatever the method is and however biased:
+P - D is then λ/2 ||w - w(α)||² where the loss is smooth. A method whose rounds give a
+better bound hands that over instead.
+
+| phase           | down                                  | up                      |
+|-----------------|---------------------------------------|-------------------------|
+| evaluate        | weights, by profile                   | x_{k,i}·w, sealed       |
+| touch           | margins, sealed, to those with labels | Σ α_i x_{k,i}; totals   |
+| touch forwarded | α, sealed, to those without labels    | Σ α_i x_{k,i}           |
+| evaluate norms  | w(α), by profile                      | totals of both norms    |
+| open            | grand totals, to one client           | P and D, open           |
+
+Every number is rounded so that the certificate can only be too large: losses at the
+worse end of what rounding may have done to a margin, norms with the worst case of
+rounded shares.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import Protocol
 
 import numpy as np
 
 from hyfdca.arrays import FloatArray, IntArray
+from hyfdca.crypto.schemes.fixedpoint import GridOverflowError
+from hyfdca.federation import messages as m
+from hyfdca.federation.client import Party
 from hyfdca.federation.problem import SLACK
+from hyfdca.federation.server import Federation
 from hyfdca.federation.sums import EVERYWHERE, CachedSum
 from hyfdca.maths.objective import Measurement
-from hyfdca.protocol import messages as m
-from hyfdca.protocol.checkpoint import Kept
-from hyfdca.protocol.client_session import Phase
-from hyfdca.protocol.codec import RemoteProtocolError, pack_reals, unpack_reals
+from hyfdca.protocol.client_session import Handlers
+from hyfdca.protocol.codec import RemoteProtocolError, pack_reals
+from hyfdca.protocol.messages import Message, Part, Sealed, Sums, TooLarge
 from hyfdca.protocol.server_session import Conversation
-
-if TYPE_CHECKING:
-    from hyfdca.algorithms.hyfdca.dual_client import DualHolder
-    from hyfdca.algorithms.hyfdca.dual_server import DualCoordinator
-    from hyfdca.federation.server import Coordinator
 
 _N_TOTALS = 4  # loss, conjugate, λ/2||w||² for P and for D
 
 
-def certify(coordinator: DualCoordinator) -> Conversation[Measurement]:
-    """Measure P and D of the present duals and of the weights they give."""
-    number = coordinator.n_measured + 1
-    margins = coordinator.margins
-    is_current = coordinator.is_exact
-    if not is_current:
-        margins = yield from _margins_on_the_side(coordinator)
-    parts = yield from coordinator.gather(
-        "losses",
-        coordinator.everyone,
-        ["totals"],
-        lambda client: m.LossesRequest(
-            margins.take(client, _counted(coordinator, client)),
-            is_current,
-            number,
-            coordinator.spec("totals"),
-        ),
-        m.Part,
-    )
-    sealed = [part.vector for part in parts.values()]
-    shape = (_N_TOTALS, coordinator.problem.n_outputs)
-    total = coordinator.sum_of(sealed, shape)
-    [totals] = yield from coordinator.open_totals([total], [shape])
-    coordinator.n_measured = number
+def measured(totals: FloatArray) -> Measurement:
+    """Return P and D from loss, conjugate and both penalties, by output."""
     loss, conjugate, norm, norm_above = totals.sum(axis=1).tolist()
     return Measurement(
         primal=(loss + norm) * (1 + SLACK),
@@ -68,183 +54,264 @@ def certify(coordinator: DualCoordinator) -> Conversation[Measurement]:
     )
 
 
-def _counted(coordinator: DualCoordinator, client: int) -> IntArray | None:
-    """Return the positions whose loss a client counts: no others' margins are sent."""
-    counted = coordinator.layout.counts_samples(client)
-    return None if counted.all() else np.flatnonzero(counted)
+@dataclass(frozen=True)
+class EvaluationState:
+    """What a checkpoint keeps of the server's side: how often it has measured."""
+
+    n_measured: int
 
 
-def _margins_on_the_side(coordinator: DualCoordinator) -> Conversation[CachedSum]:
-    """Sum shares, then margins, of everybody with the present duals."""
-    missed = [coordinator.pending(client) for client in coordinator.everyone]
-    shares = yield from coordinator.gather_sum(
-        "measure shares",
-        ["shares"],
-        lambda client: coordinator.shares_request(client, missed[client]),
-        coordinator.feature_sum(),
-    )
-    margins = yield from coordinator.gather_sum(
-        "measure margins",
-        ["margins"],
-        lambda client: m.MarginsRequest(
-            shares.take(client), None, coordinator.spec("margins")
-        ),
-        coordinator.sample_sum(),
-    )
-    return margins
+class Evaluation:
+    """The server's side.
 
+    Parameters
+    ----------
+    weights_for : callable
+        Returns the weights to send to a client, as sums over holders; None if the
+        client has the present weights.
+    """
 
-def release(coordinator: Coordinator, request: m.Message) -> Conversation[FloatArray]:
-    """Ask everybody for the weights it counts; return (n_features, n_outputs)."""
-    replies = yield from coordinator.session.ask(
-        "release", dict.fromkeys(coordinator.everyone, request), m.Released
-    )
-    layout, n_outputs = coordinator.layout, coordinator.problem.n_outputs
-    weights = np.zeros((layout.features.n_items, n_outputs))
-    for client, reply in replies.items():
-        counted = layout.features.items[client][layout.counts_features(client)]
-        numbers = unpack_reals(reply.weights, len(counted) * n_outputs)
-        weights[counted] = numbers.reshape(len(counted), n_outputs)
-    return weights
+    def __init__(
+        self, federation: Federation, weights_for: Callable[[int], Sums | None]
+    ) -> None:
+        self._federation, self._weights_for = federation, weights_for
+        self._n_measured = 0
 
+    def state(self) -> EvaluationState:
+        """Return what a checkpoint keeps."""
+        return EvaluationState(self._n_measured)
 
-@dataclass
-class DualServer(Kept):
-    """A server half that measures by exchanges of its own and releases what it did."""
+    def restore(self, state: EvaluationState) -> None:
+        """Take a state."""
+        self._n_measured = state.n_measured
 
-    kept: ClassVar[tuple[str, ...]] = ("coordinator",)
-
-    coordinator: DualCoordinator
-
-    @property
-    def is_between_steps(self) -> bool:
-        """Whether nothing is suspended: a round is a whole step."""
-        return True
-
-    def certify(self) -> Conversation[Measurement]:
-        """Measure P and D."""
-        return certify(self.coordinator)
+    def measure(self) -> Conversation[Measurement]:
+        """Measure P and D of the present weights; everybody takes part."""
+        federation = self._federation
+        margins = yield from self._margins()
+        touching, losses = yield from self._touch(margins)
+        norms = yield from self._norms(touching)
+        n_outputs = federation.problem.n_outputs
+        shapes = [(2, n_outputs), (2, n_outputs)]
+        sums = [
+            federation.sum_of(losses, shapes[0]),
+            federation.sum_of(norms, shapes[1]),
+        ]
+        totals = yield from federation.open_totals(sums, shapes)
+        self._n_measured += 1
+        return measured(np.concatenate(totals))
 
     def release(self) -> Conversation[FloatArray]:
-        """Return the weights of the last certificate."""
-        request = m.ReleaseRequest(self.coordinator.n_measured)
-        return release(self.coordinator, request)
+        """Return the weights last measured."""
+        return self._federation.release(m.ReleaseRequest(self._n_measured))
+
+    def _margins(self) -> Conversation[CachedSum]:
+        federation, grid = self._federation, self._federation.grids.margins
+        return (
+            yield from federation.gather_sum(
+                "evaluate",
+                [grid],
+                lambda client: m.EvaluateRequest(self._weights_for(client), grid.spec),
+                federation.sample_sum(),
+            )
+        )
+
+    def _touch(
+        self, margins: CachedSum
+    ) -> Conversation[tuple[CachedSum, list[Sealed]]]:
+        """Return the sum of shares of the touching duals, and totals of losses."""
+        federation = self._federation
+        grids, forwards = federation.grids, bool(federation.unlabelled)
+        replies = yield from federation.gather(
+            "touch",
+            federation.labelled,
+            [grids.shares, grids.totals, grids.duals],
+            lambda client: m.TouchRequest(
+                margins.take(client),
+                grids.shares.spec,
+                grids.totals.spec,
+                grids.duals.spec,
+                forwards,
+            ),
+            m.Touched,
+        )
+        touching = federation.feature_sum()
+        for client, reply in replies.items():
+            touching.put(client, reply.vector)
+        if forwards:
+            yield from self._forward(replies, touching)
+        return touching, [reply.totals for reply in replies.values()]
+
+    def _forward(
+        self, replies: dict[int, m.Touched], touching: CachedSum
+    ) -> Conversation[None]:
+        """Pass the designated holders' duals on to the holders without labels."""
+        federation, grid = self._federation, self._federation.grids.shares
+        duals = federation.running_sample_sum()
+        for client, reply in replies.items():
+            if reply.duals is None:
+                raise RemoteProtocolError(f"client {client} kept its duals")
+            duals.add(client, reply.duals, None)
+        parts = yield from federation.gather(
+            "touch forwarded",
+            federation.unlabelled,
+            [grid],
+            lambda client: m.ForwardedRequest(duals.take(client, None), grid.spec),
+            Part,
+        )
+        for client, part in parts.items():
+            touching.put(client, part.vector)
+
+    def _norms(self, touching: CachedSum) -> Conversation[list[Sealed]]:
+        federation, grid = self._federation, self._federation.grids.totals
+        number = self._n_measured + 1
+        parts = yield from federation.gather(
+            "evaluate norms",
+            federation.everyone,
+            [grid],
+            lambda client: m.NormsRequest(touching.take(client), number, grid.spec),
+            Part,
+        )
+        return [part.vector for part in parts.values()]
 
 
-class Measuring(Kept):
-    """A client's half: what it measures is not its training state."""
+class WeightHolder(Protocol):
+    """A client half that has the weights of its own features."""
 
-    kept: ClassVar[tuple[str, ...]] = (
-        "_duals",
-        "_weights",
-        "_weights_step",
-        "_held_back",
-        "_certified",
-    )
+    weights: FloatArray
 
-    def __init__(self, holder: DualHolder) -> None:
-        self._holder = holder
-        self._duals, self._weights = holder.duals, holder.weights
-        self._weights_step = 0.0
-        self._held_back = holder.held_back
-        # By measurement: the last one may not have been finished by everybody.
-        self._certified: dict[int, FloatArray] = {}
-        self.phases = {
-            "measure shares": Phase(m.SharesRequest, self._shares),
-            "measure margins": Phase(m.MarginsRequest, self._margins),
-            "losses": Phase(m.LossesRequest, self._losses),
-            "release": Phase(m.ReleaseRequest, self._release),
+    def weights_of(self, sums: Sums) -> FloatArray:
+        """Return the weights that a sum over holders stands for."""
+        ...
+
+
+@dataclass(frozen=True)
+class EvaluatedState:
+    """What a checkpoint keeps of a client's side: weights by measurement."""
+
+    measured: dict[int, FloatArray]
+
+
+class Evaluated:
+    """A client's side; what it measures is not its training state."""
+
+    def __init__(self, party: Party, holder: WeightHolder) -> None:
+        self._party, self._holder = party, holder
+        self._weights = holder.weights
+        # The last measurement may not have been finished by everybody.
+        self._measured: dict[int, FloatArray] = {}
+
+    @property
+    def handlers(self) -> Handlers:
+        """What the client does in the phases of an evaluation."""
+        return {
+            "evaluate": self._evaluate,
+            "touch": self._touch,
+            "touch forwarded": self._touch_forwarded,
+            "evaluate norms": self._norms,
+            "release": self._release,
         }
 
-    def _shares(self, request: m.SharesRequest) -> m.Message:
-        """Return the share of the study's present duals, whatever was missed."""
-        holder = self._holder
-        rows = holder.unpack_rows(request.positions)
-        opened = holder.opened_samples(request.duals, rows)
-        self._duals = holder.duals.copy()
-        self._duals[rows] = opened
-        share = holder.combine(EVERYWHERE, holder.weighted(self._duals))
-        reply, self._held_back = holder.share_part(self._duals, share, request.grid)
-        return reply
+    def state(self) -> EvaluatedState:
+        """Return what a checkpoint keeps."""
+        return EvaluatedState(self._measured)
 
-    def _margins(self, request: m.MarginsRequest) -> m.Message:
-        holder, sums = self._holder, request.weights or []
-        self._weights, self._weights_step = holder.opened_weights(sums), grid_step(sums)
-        products = holder.products(EVERYWHERE, self._weights)
-        return holder.sample_part(products, request.grid)
+    def restore(self, state: EvaluatedState) -> None:
+        """Take a state."""
+        self._measured = dict(state.measured)
 
-    def _losses(self, request: m.LossesRequest) -> m.Message:
-        """Return this client's part of (loss, conjugate, λ/2||w||², the same above).
+    def _evaluate(self, request: m.EvaluateRequest) -> Message:
+        party, holder = self._party, self._holder
+        sums = request.weights
+        self._weights = holder.weights if sums is None else holder.weights_of(sums)
+        products = party.products(EVERYWHERE, self._weights)
+        return party.sealing.sample_part(products, request.grid)
 
-        Every number is rounded so that the certificate can only be too large: losses
-        at the worse end of what rounding may have done to the margin, the norm in D
-        with the worst case of rounded shares.
-        """
-        holder, problem = self._holder, self._holder.problem
-        margins = self._counted_margins(request.margins)
-        if request.is_current:
-            self._duals, self._weights = holder.duals, holder.weights
-            self._weights_step = holder.weights_step
-            self._held_back = holder.held_back
-        totals = np.zeros((_N_TOTALS, problem.n_outputs))
-        if holder.block.labels is not None:
+    def _touch(self, request: m.TouchRequest) -> Message:
+        """Form α = -l'(z) on the grid of duals; return what it adds up to."""
+        party, labels = self._party, self._party.labels
+        margins = party.sealing.opened_samples(request.margins)
+        loss = party.problem.loss
+        counted = party.block.counts_sample
+        try:
+            duals = -loss.derivative(margins, labels)
+            duals = party.sealing.on_grid(duals, request.duals_grid)
+            share = party.combine(EVERYWHERE, party.weighted(duals))
             step = grid_step(request.margins)
-            totals[:2] = self._loss_totals(margins, step, holder.block.labels)
-        counted = holder.block.counts_feature
-        sizes = np.abs(self._weights[counted])
-        holders = holder.feature_holders[counted, None]
-        error = holders * self._weights_step / 2 / problem.l2_scale
-        totals[2] = 0.5 * problem.l2_strength * (sizes**2).sum(axis=0)
-        totals[3] = 0.5 * problem.l2_strength * ((sizes + error) ** 2).sum(axis=0)
-        if self._held_back.any():
-            totals[3] += self._norm_held_back()
-        last = {n: w for n, w in self._certified.items() if n == request.number - 1}
-        self._certified = {**last, request.number: self._weights}
-        return holder.total_part(totals, request.grid, "up")
+            totals = loss_totals(party, margins[counted], step, duals)
+            forwarded = None
+            if request.forwards:
+                own = np.where(counted[:, None], duals, 0.0)
+                numbers = party.sealing.encoded(own, request.duals_grid)
+                forwarded = party.sealing.sealed_samples(numbers, request.duals_grid)
+            return m.Touched(
+                party.sealing.sealed_features(share, request.grid),
+                party.sealing.sealed_totals(totals, request.totals_grid, "up"),
+                forwarded,
+            )
+        except GridOverflowError:
+            return TooLarge()
 
-    def _norm_held_back(self) -> FloatArray:
-        """Return what λ/2||w||² of the present duals is above that of the weights.
+    def _touch_forwarded(self, request: m.ForwardedRequest) -> Message:
+        party = self._party
+        duals = party.sealing.opened_samples(request.duals)
+        share = party.combine(EVERYWHERE, party.weighted(duals))
+        return party.sealing.feature_part(share, request.grid)
 
-        With e_k what client k held back of its share, over λN, the duals' own weights
-        are w + Σ_k e_k: up to its rounding, w·e_k is known here, and the square of the
-        sum is at most the sum of squares times the holders of a feature.
-        """
-        holder, problem = self._holder, self._holder.problem
-        lacking = self._held_back / problem.l2_scale
-        holders = holder.feature_holders[:, None]
-        error = holders * self._weights_step / 2 / problem.l2_scale
-        across = self._weights * lacking + error * np.abs(lacking)
-        squares = holders * lacking**2 / 2
-        return np.asarray(problem.l2_strength * (across + squares).sum(axis=0))
-
-    def _counted_margins(self, sums: m.Sums) -> FloatArray:
-        counted = self._holder.block.counts_sample
-        rows = EVERYWHERE if counted.all() else np.flatnonzero(counted)
-        return self._holder.opened_samples(sums, rows)
-
-    def _loss_totals(
-        self, margins: FloatArray, step: float, labels: FloatArray
-    ) -> FloatArray:
-        """Return mean loss and mean conjugate over the samples counted here."""
-        holder, loss = self._holder, self._holder.problem.loss
-        counted = holder.block.counts_sample
-        error = holder.sample_holders[counted, None] * step / 2
-        above, below = (
-            loss.value(margins + sign * error, labels[counted]) for sign in (1, -1)
-        )
-        conjugates = loss.conjugate(self._duals[counted], labels[counted])
-        both = [np.maximum(above, below), conjugates]
-        sums_of = [holder.weighted(values, counted).sum(axis=0) for values in both]
-        return np.stack(sums_of) / holder.problem.n_samples
+    def _norms(self, request: m.NormsRequest) -> Message:
+        """Return λ/2||w||² and λ/2||w(α)||² of the features counted, rounded up."""
+        party, strength = self._party, self._party.problem.l2_strength
+        counted = party.block.counts_feature
+        own = 0.5 * strength * (self._weights[counted] ** 2).sum(axis=0)
+        shares = party.sealing.opened_features(request.weights)
+        sizes = np.abs(shares[counted]) / party.problem.l2_scale
+        step = grid_step(request.weights)
+        error = party.feature_holders[counted, None] * step / 2 / party.problem.l2_scale
+        above = 0.5 * strength * ((sizes + error) ** 2).sum(axis=0)
+        last = {n: w for n, w in self._measured.items() if n == request.number - 1}
+        self._measured = {**last, request.number: self._weights}
+        totals = np.stack([own, above])
+        return party.sealing.total_part(totals, request.grid, "up")
 
     def _release(self, request: m.ReleaseRequest) -> m.Released:
         """Give away the measured weights of the features this client answers for."""
-        if request.number not in self._certified:
+        if request.number not in self._measured:
             raise RemoteProtocolError("there is no such measurement to release")
-        counted = self._holder.block.counts_feature
-        return m.Released(pack_reals(self._certified[request.number][counted]))
+        counted = self._party.block.counts_feature
+        return m.Released(pack_reals(self._measured[request.number][counted]))
 
 
-def grid_step(sums: m.Sums) -> float:
+# What both sides of any evaluation share
+
+
+def counted_positions(federation: Federation, client: int) -> IntArray | None:
+    """Return the positions whose loss a client counts: no others' margins are sent."""
+    counted = federation.layout.counts_samples(client)
+    return None if counted.all() else np.flatnonzero(counted)
+
+
+def loss_totals(
+    party: Party, margins: FloatArray, step: float, duals: FloatArray
+) -> FloatArray:
+    """Return mean loss and mean conjugate over the samples that a client counts.
+
+    Parameters
+    ----------
+    margins : array (samples counted, n_outputs)
+    duals : array (samples held, n_outputs)
+    step : float
+        The width of the grid that the margins' sum stands on.
+    """
+    loss, counted = party.problem.loss, party.block.counts_sample
+    labels = party.labels[counted]
+    error = party.sample_holders[counted, None] * step / 2
+    above, below = (loss.value(margins + sign * error, labels) for sign in (1, -1))
+    conjugates = loss.conjugate(duals[counted], labels)
+    both = [np.maximum(above, below), conjugates]
+    sums_of = [party.weighted(values, counted).sum(axis=0) for values in both]
+    return np.stack(sums_of) / party.problem.n_samples
+
+
+def grid_step(sums: Sums) -> float:
     """Return the width of the coarsest grid in a sum."""
     return max((2.0**-vector.fraction_bits for vector in sums), default=0.0)

@@ -26,8 +26,6 @@ class Problem:
         Columns of duals and weights: 1, or the number of classes of one-vs-rest.
     profile : {"sealed", "open"}
         Whether the server sees the weights and each client's share of them.
-    min_rows : int
-        Of a client's rows, whose duals differ between any two shares that it shows.
     """
 
     loss: Loss
@@ -35,7 +33,6 @@ class Problem:
     n_samples: int
     n_outputs: int = 1
     profile: Profile = "sealed"
-    min_rows: int = 1
 
     @property
     def l2_scale(self) -> float:

@@ -1,47 +1,112 @@
 """Sums over holders, by sample or by feature, as the server keeps them: sealed.
 
-A sum may stand on several grids at once (a client that has been away since the grid
-was made coarser still counts with its old part); it then travels as one vector a grid.
+A sum may stand on several grids at once: a client that has been away since the grid was
+made coarser still counts with its old part. It then travels as one vector per grid.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.crypto.schemes.arrangement import Arrangement, BlockMap
 from hyfdca.crypto.schemes.base import UNLIMITED, Adder, Sealer
+from hyfdca.crypto.schemes.blocks import Blocks
 from hyfdca.crypto.schemes.fixedpoint import decode
 from hyfdca.crypto.schemes.plain import PlainSealer
+from hyfdca.crypto.schemes.stream_sums import Padded
 from hyfdca.holdings.axis import Axis
-from hyfdca.protocol.checkpoint import Kept
 from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.messages import Sealed, Sums
 
 EVERYWHERE = slice(None)
 
 
-class RunningSum(Kept):
+# A sealed vector as the server stores it, in the form of its scheme.
+StoredVector = IntArray | Blocks | Padded
+
+
+@dataclass(frozen=True)
+class VectorLayout:
+    """How the server stores one kind of vector: by item, or by block.
+
+    Packed schemes add whole blocks. A block has items of one owner group, so it has the
+    holders of its items, and the blocks are an axis like the samples or features are.
+
+    Parameters
+    ----------
+    axis : Axis
+        The units: the items, or blocks of them.
+    width : int
+        Numbers of a unit that is an item; 1 for a block.
+    """
+
+    axis: Axis
+    width: int
+    adder: Adder
+    _items: Axis
+    _blocks: BlockMap | None = None
+
+    def units(self, client: int, positions: IntArray | None) -> IntArray | None:
+        """Return the client's units that have its items at these positions."""
+        if positions is None or self._blocks is None:
+            return positions
+        covering = self._blocks.covering(self._items.items[client][positions])
+        return np.searchsorted(self.axis.items[client], covering)
+
+
+def layout_for(axis: Axis, groups: IntArray, width: int, adder: Adder) -> VectorLayout:
+    """Return the layout of vectors with ``width`` numbers per item.
+
+    Parameters
+    ----------
+    groups : array (items,)
+        The owner group of each item.
+    """
+    if adder.n_slots is None:
+        return VectorLayout(axis, width, adder, axis)
+    blocks = Arrangement(groups).blocks(width, adder.n_slots)
+    # Clients with the very same items keep the very same blocks.
+    held = {id(items): blocks.covering(items) for items in axis.items}
+    units = Axis(blocks.n_blocks, tuple(held[id(items)] for items in axis.items))
+    return VectorLayout(units, 1, adder, axis, blocks)
+
+
+@dataclass(frozen=True)
+class RunningSumState:
+    """What a checkpoint keeps of a running sum."""
+
+    totals: dict[int, StoredVector]
+    n_summands: IntArray
+
+
+class RunningSum:
     """A sum that only grows: changes of duals, or parts that come once each."""
 
-    kept: ClassVar[tuple[str, ...]] = ("_totals", "_n_summands")
-
-    def __init__(self, space: Space) -> None:
-        self._space, self._axis, self._adder = space, space.axis, space.adder
+    def __init__(self, layout: VectorLayout) -> None:
+        self._layout, self._axis, self._adder = layout, layout.axis, layout.adder
         self._totals: dict[int, Any] = {}
-        self._n_summands = np.zeros(space.axis.n_items, np.int64)
-        self._wears = space.adder.capacity < UNLIMITED
+        self._n_summands = np.zeros(layout.axis.n_items, np.int64)
+        self._wears = layout.adder.capacity < UNLIMITED
+
+    def state(self) -> RunningSumState:
+        """Return what a checkpoint keeps."""
+        return RunningSumState(self._totals, self._n_summands)
+
+    def restore(self, state: RunningSumState) -> None:
+        """Take a state."""
+        self._totals, self._n_summands = dict(state.totals), state.n_summands
 
     def add(self, client: int, part: Sealed, positions: IntArray | None) -> None:
         """Add a client's part at its positions (none: all it holds)."""
-        units = self._space.units(client, positions)
+        units = self._layout.units(client, positions)
         where = _places(self._axis, client, units)
-        shape = (_size(self._axis, client, units), self._space.width)
+        shape = (_size(self._axis, client, units), self._layout.width)
         vector = load(self._adder, part, shape)
         self._adder.add(self._total(part.fraction_bits), where, vector)
         if self._wears:
@@ -58,9 +123,9 @@ class RunningSum(Kept):
         """Take the same numbers, sealed anew, at a client's positions."""
         if [part.fraction_bits for part in anew] != list(self._totals):
             raise RemoteProtocolError("what is sealed anew stands on other grids")
-        units = self._space.units(client, positions)
+        units = self._layout.units(client, positions)
         where = _places(self._axis, client, units)
-        shape = (_size(self._axis, client, units), self._space.width)
+        shape = (_size(self._axis, client, units), self._layout.width)
         vectors = [load(self._adder, part, shape) for part in anew]
         for total, vector in zip(self._totals.values(), vectors, strict=True):
             self._adder.put(total, where, vector)
@@ -68,13 +133,13 @@ class RunningSum(Kept):
 
     def _total(self, fraction_bits: int) -> Any:
         if fraction_bits not in self._totals:
-            shape = (self._axis.n_items, self._space.width)
+            shape = (self._axis.n_items, self._layout.width)
             self._totals[fraction_bits] = self._adder.zeros(shape)
         return self._totals[fraction_bits]
 
     def take(self, client: int, positions: IntArray | None) -> Sums:
         """Return the sum at a client's positions, and at no others."""
-        where = _places(self._axis, client, self._space.units(client, positions))
+        where = _places(self._axis, client, self._layout.units(client, positions))
         return [
             Sealed(bits, self._adder.dump(self._adder.take(total, where)))
             for bits, total in self._totals.items()
@@ -85,25 +150,34 @@ class RunningSum(Kept):
         return [Sealed(b, self._adder.dump(t)) for b, t in self._totals.items()]
 
 
-class CachedSum(Kept):
+@dataclass(frozen=True)
+class CachedSumState:
+    """What a checkpoint keeps of a cached sum: parts with their grids, by client."""
+
+    parts: dict[int, tuple[int, StoredVector]]
+    borrowed: set[int]
+
+
+class CachedSum:
     """A sum over holders of each client's latest part.
 
     The parts of absent clients stay, as the paper's ip_{k,i} and ŵ_{0,k,m} do.
     """
 
-    kept: ClassVar[tuple[str, ...]] = ("_parts", "_borrowed")
-    passing: ClassVar[tuple[str, ...]] = ("_totals", "_taken")
-
-    def __init__(self, space: Space) -> None:
-        self._space, self._axis, self._adder = space, space.axis, space.adder
+    def __init__(self, layout: VectorLayout) -> None:
+        self._layout, self._axis, self._adder = layout, layout.axis, layout.adder
         self._parts: dict[int, tuple[int, Any]] = {}
         self._borrowed: set[int] = set()  # whose part is the message it came in
         self._totals: dict[int, Any] | None = None
         self._taken: dict[int, Sums] = {}  # by where: many clients have the same items
 
-    def put_back(self, values: Mapping[str, Any]) -> None:
-        """Take a state; what was added up of another is forgotten."""
-        super().put_back(values)
+    def state(self) -> CachedSumState:
+        """Return what a checkpoint keeps."""
+        return CachedSumState(self._parts, self._borrowed)
+
+    def restore(self, state: CachedSumState) -> None:
+        """Take a state; totals of another one are forgotten."""
+        self._parts, self._borrowed = dict(state.parts), set(state.borrowed)
         self._totals, self._taken = None, {}
 
     def fraction_bits(self, client: int) -> int | None:
@@ -114,8 +188,8 @@ class CachedSum(Kept):
     def put(self, client: int, part: Sealed, positions: IntArray | None = None) -> None:
         """Replace a client's part (at some positions; none: all)."""
         self._totals, self._taken = None, {}
-        units = self._space.units(client, positions)
-        shape = (_size(self._axis, client, units), self._space.width)
+        units = self._layout.units(client, positions)
+        shape = (_size(self._axis, client, units), self._layout.width)
         vector = load(self._adder, part, shape)
         if units is None:
             self._parts[client] = (part.fraction_bits, vector)
@@ -132,7 +206,7 @@ class CachedSum(Kept):
 
     def _own_copy(self, client: int, held: Any) -> Any:
         """Return a part that may be changed, which a received message may not."""
-        copy = self._adder.zeros((len(self._axis.items[client]), self._space.width))
+        copy = self._adder.zeros((len(self._axis.items[client]), self._layout.width))
         if held is not None:
             self._adder.add(copy, EVERYWHERE, held)
         return copy
@@ -142,7 +216,7 @@ class CachedSum(Kept):
 
         With positions the cost follows their number.
         """
-        units = self._space.units(client, positions)
+        units = self._layout.units(client, positions)
         if units is not None:
             return self._dumped(self._some(self._axis.items[client][units]))
         where = self._axis.places[client]
@@ -166,7 +240,7 @@ class CachedSum(Kept):
                 together = self._parts[clients[0]][1]
                 if len(clients) > 1:
                     size = len(self._axis.items[clients[0]])
-                    together = self._adder.zeros((size, self._space.width))
+                    together = self._adder.zeros((size, self._layout.width))
                     for client in clients:
                         self._adder.add(together, EVERYWHERE, self._parts[client][1])
                 self._adder.add(total, self._axis.places[clients[0]], together)
@@ -196,7 +270,7 @@ class CachedSum(Kept):
 
     def _level(self, totals: dict[int, Any], bits: int, size: int) -> Any:
         if bits not in totals:
-            totals[bits] = self._adder.zeros((size, self._space.width))
+            totals[bits] = self._adder.zeros((size, self._layout.width))
         return totals[bits]
 
 
@@ -205,7 +279,7 @@ def sum_of(parts: list[Sealed], count: int, adder: Adder) -> Sums:
     if len({part.fraction_bits for part in parts}) != 1:
         raise RemoteProtocolError("parts of one sum stand on different grids")
     everybody = Axis(1, (np.zeros(1, np.int64),))
-    total = RunningSum(space_of(everybody, np.zeros(1, np.int64), count, adder))
+    total = RunningSum(layout_for(everybody, np.zeros(1, np.int64), count, adder))
     for part in parts:
         total.add(0, part, None)
     return total.take_all()
@@ -254,46 +328,3 @@ def _places(axis: Axis, client: int, positions: IntArray | None) -> Any:
 
 def _size(axis: Axis, client: int, positions: IntArray | None) -> int:
     return len(axis.items[client]) if positions is None else len(positions)
-
-
-@dataclass(frozen=True)
-class Space:
-    """A kind of vector: who has which units of it, and what adds them.
-
-    Parameters
-    ----------
-    axis : Axis
-        The units: the items, or blocks of them.
-    width : int
-        Numbers of a unit that is an item; 1 for a block.
-    """
-
-    axis: Axis
-    width: int
-    adder: Adder
-    _items: Axis
-    _blocks: BlockMap | None = None
-
-    def units(self, client: int, positions: IntArray | None) -> IntArray | None:
-        """Return the client's units that have its items at these positions."""
-        if positions is None or self._blocks is None:
-            return positions
-        covering = self._blocks.covering(self._items.items[client][positions])
-        return np.searchsorted(self.axis.items[client], covering)
-
-
-def space_of(axis: Axis, groups: IntArray, width: int, adder: Adder) -> Space:
-    """Return the space for so many numbers an item.
-
-    Parameters
-    ----------
-    groups : array (items,)
-        The owner group of each item.
-    """
-    if adder.n_slots is None:
-        return Space(axis, width, adder, axis)
-    blocks = Arrangement(groups).blocks(width, adder.n_slots)
-    # Clients with the very same items keep the very same blocks.
-    held = {id(items): blocks.covering(items) for items in axis.items}
-    units = Axis(blocks.n_blocks, tuple(held[id(items)] for items in axis.items))
-    return Space(units, 1, adder, axis, blocks)

@@ -105,13 +105,13 @@ def serve(kit: Path, network: Network) -> None:
     host = Host(plan, carrier, attendance, archive)
     try:
         if _has_model(own):
-            host.number_anew()
+            host.number_again()
         else:
             hosted = host.ready()
-            write_progress(own.state, len(hosted.rounds.history))
-            for report in hosted.rounds.rounds():
+            write_progress(own.state, len(hosted.runner.history))
+            for report in hosted.runner.rounds():
                 write_progress(own.state, report.round_number)
-                watch.show(attendance, hosted.rounds.history)
+                watch.show(attendance, hosted.runner.history)
                 network.pause_if_asked()
             _outcome(own, plan, hosted).write(own.out)
             note_over(own, plan.names)
@@ -154,13 +154,13 @@ def hand_over(
 
 
 def _outcome(kit: ServerKit, plan: Plan, hosted: Hosted) -> Outcome:
-    rounds, prepared = hosted.rounds, hosted.prepared
+    rounds, prepared = hosted.runner, hosted.prepared
     weights = rounds.release()
     consortium = Consortium(plan.names, prepared.alignment)
     run = Run(kit.file.study, consortium, prepared.scaling, hosted.traffic, rounds)
-    assert rounds.certificate is not None  # noqa: S101  # a run that ended has one
+    assert rounds.measurement is not None  # noqa: S101  # a run that ended has one
     seconds = sum(record["seconds"] for record in rounds.history)
-    return Outcome(run, weights, rounds.certificate, seconds)
+    return Outcome(run, weights, rounds.measurement, seconds)
 
 
 class MemberHandler:

@@ -16,7 +16,7 @@ import msgspec
 from hyfdca.errors import plain_mistake
 from hyfdca.model.scaling import Missing, Scale
 
-StopReason = Literal["tolerance", "round limit", "diverged"]
+StopReason = Literal["tolerance", "round limit", "time limit", "stalled", "diverged"]
 
 FORMAT_VERSION: Final = 1
 _MOST_BYTES = 2**30  # some six million features

@@ -44,7 +44,7 @@ from hyfdca.prediction import messages as p
 from hyfdca.prediction.policy import PredictionLog, PredictionTerms, declined_sentence
 from hyfdca.prediction.request import checked_pseudonyms, signed_request
 from hyfdca.prediction.sums import OwnParts, ScoringClient, Sums
-from hyfdca.protocol.client_session import ClientSession, Phase
+from hyfdca.protocol.client_session import ClientSession, Handlers
 from hyfdca.protocol.codec import TOKEN_BYTES, RemoteProtocolError
 from hyfdca.protocol.messages import Message
 from hyfdca.runtime.driver import one_thread
@@ -120,16 +120,17 @@ class PredictionMember:
         self.scores: SplitScores | None = None
         self.refusal = ""  # why there are no scores
         self._has_asked = False
-        self._phases = dict(self._own_phases)
-        self._session = ClientSession(roster.study_hash[:TOKEN_BYTES], self._phases)
+        self._session = ClientSession(
+            roster.study_hash[:TOKEN_BYTES], p.PHASES, self._own_handlers
+        )
 
     @property
-    def _own_phases(self) -> dict[str, Phase]:
+    def _own_handlers(self) -> Handlers:
         return {
-            "introduce": Phase(Message, self._introduce),
-            "request": Phase(Message, self._ask),
-            "consider": Phase(p.ConsiderRequest, self._consider),
-            "refused": Phase(p.RefusedNotice, self._be_refused),
+            "introduce": self._introduce,
+            "request": self._ask,
+            "consider": self._consider,
+            "refused": self._be_refused,
         }
 
     @property
@@ -195,8 +196,7 @@ class PredictionMember:
         if not self._has_asked or self.scores is not None:
             raise RemoteProtocolError("it waits for no scores that could be refused")
         self.refusal = "".join(c if c.isprintable() else " " for c in notice.reason)
-        self._phases.clear()
-        self._phases.update(self._own_phases)
+        self._session.handlers = self._own_handlers
 
     # Being asked
 
@@ -266,8 +266,11 @@ class PredictionMember:
             parts,
             take if is_asker else None,
         )
-        self._phases.clear()
-        self._phases.update({**self._own_phases, **alignment.phases, **scoring.phases})
+        self._session.handlers = {
+            **self._own_handlers,
+            **alignment.handlers,
+            **scoring.handlers,
+        }
 
     def _take(self, sums: Sums, order: IntArray) -> None:
         model = self._bringing.model

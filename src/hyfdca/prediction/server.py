@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -91,6 +91,7 @@ class PredictionConvener:
             If somebody does not answer.
         """
         adders = self._convener.agree(self._run("study", self._key_holders()))
+        self._session.enter(p.PHASES)
         asked = self._run(STAGE, self._introductions())
         return [
             self._run(STAGE, self._answer(asker, n_rows, adders))
@@ -104,9 +105,8 @@ class PredictionConvener:
         """Return who has the study's keys; all must have the same study file."""
         hello = s.Hello(self._plan.study_hash, PROTOCOL)
         requests = dict.fromkeys(self._everyone, hello)
-        present = yield from ServerSession(STUDY_TOKEN).ask(
-            "hello", requests, s.Present
-        )
+        session = ServerSession(STUDY_TOKEN, s.PHASES)
+        present = yield from session.ask("hello", requests, s.Present)
         return [client for client, answer in present.items() if answer.has_keys]
 
     def _introductions(self) -> Conversation[dict[int, int]]:
@@ -146,8 +146,7 @@ class PredictionConvener:
     def _ask_consent(self, asker: int, request: p.Asked) -> Conversation[None]:
         said = p.ConsiderRequest(**msgspec.structs.asdict(request), asker=asker)
         others = {client: said for client in self._everyone if client != asker}
-        either: Any = p.Consent | p.Declined
-        replies = yield from self._session.ask("consider", others, either)
+        replies = yield from self._session.ask("consider", others, Message)
         names = self._plan.names
         for client, reply in replies.items():
             if isinstance(reply, p.Declined):

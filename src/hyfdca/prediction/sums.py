@@ -18,7 +18,7 @@ cells the asker sees whether a row is complete and no cell was counted twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,14 +27,15 @@ from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.crypto.schemes.arrangement import Arrangement, opaque_groups
 from hyfdca.crypto.schemes.fixedpoint import Grid, grid_for
 from hyfdca.crypto.schemes.registry import Adders, Sealers, Use
-from hyfdca.federation.client import Sealing
-from hyfdca.federation.sums import CachedSum, space_of
+from hyfdca.federation.messages import Arrangements
+from hyfdca.federation.sealing import Sealing
+from hyfdca.federation.sums import CachedSum, layout_for
 from hyfdca.holdings.axis import owner_groups
 from hyfdca.holdings.layout import Layout
 from hyfdca.prediction import messages as p
-from hyfdca.protocol import messages as m
-from hyfdca.protocol.client_session import Phase
+from hyfdca.protocol.client_session import Handlers
 from hyfdca.protocol.codec import RemoteProtocolError, pack_indices
+from hyfdca.protocol.messages import GridSpec, Message
 from hyfdca.protocol.server_session import Conversation, ServerSession
 
 LARGEST = 2.0**400  # that a part may be; squares of it are numbers
@@ -83,7 +84,7 @@ class ScoringServer:
 
     def _grid(self) -> Conversation[Grid]:
         """Return the finest grid on which no sum of parts can overflow."""
-        requests = dict.fromkeys(self._everyone, m.Message())
+        requests = dict.fromkeys(self._everyone, Message())
         bounds = yield from self._session.ask("part bound", requests, p.PartBound)
         return self._grid_for(max(reply.bound for reply in bounds.values()))
 
@@ -92,11 +93,11 @@ class ScoringServer:
 
     def _sum(self, width: int) -> CachedSum:
         axis = self._layout.samples
-        return CachedSum(space_of(axis, self._groups, width, self._adder))
+        return CachedSum(layout_for(axis, self._groups, width, self._adder))
 
-    def _arrangements(self, client: int) -> m.Arrangements:
+    def _arrangements(self, client: int) -> Arrangements:
         groups = pack_indices(self._groups[self._layout.samples.items[client]])
-        return m.Arrangements(self._scheme, self._scheme, self._scheme, groups, None)
+        return Arrangements(self._scheme, self._scheme, self._scheme, groups, None)
 
 
 @dataclass(frozen=True, repr=False)
@@ -154,14 +155,18 @@ class ScoringClient:
         n_rows, n_outputs = shape
         self._sealing = Sealing("sealed", sealers, (n_rows, 0), n_outputs)
         self._parts, self._take, self._has_given = parts, take, False
-        self.phases: Mapping[str, Phase] = {
-            "arrange": self._sealing.phases["arrange"],
-            "part bound": Phase(m.Message, self._bound),
-            "parts": Phase(p.PartsRequest, self._give),
-            "scores": Phase(p.ScoresNotice, self._take_scores),
+
+    @property
+    def handlers(self) -> Handlers:
+        """What the client does in each phase."""
+        return {
+            "arrange": self._sealing.arrange,
+            "part bound": self._bound,
+            "parts": self._give,
+            "scores": self._take_scores,
         }
 
-    def _bound(self, _: m.Message) -> p.PartBound:
+    def _bound(self, _: Message) -> p.PartBound:
         bound = self._parts().bound
         if not bound < LARGEST:
             raise RemoteProtocolError(
@@ -193,8 +198,8 @@ class ScoringClient:
         self._take(Sums(margins, n_cells))
 
 
-def _spec(grid: Grid) -> m.GridSpec:
-    return m.GridSpec(grid.fraction_bits, grid.limit_bits)
+def _spec(grid: Grid) -> GridSpec:
+    return GridSpec(grid.fraction_bits, grid.limit_bits)
 
 
 def _check_grids(client: int, reply: p.ScoreParts, request: p.PartsRequest) -> None:

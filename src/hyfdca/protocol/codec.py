@@ -45,6 +45,10 @@ class RemoteProtocolError(ProtocolError):
     """The other side broke the protocol."""
 
 
+class DamagedError(RemoteProtocolError):
+    """A message did not arrive as it was sent."""
+
+
 def frame(token: bytes, number: int, message: Message) -> bytearray:
     """Return the bytes of a message of a study."""
     buffer = bytearray(_START)
@@ -57,23 +61,17 @@ def frame(token: bytes, number: int, message: Message) -> bytearray:
 def unframe(payload: bytes | bytearray, token: bytes) -> tuple[int, memoryview]:
     """Return the number and the body of a framed message of this study."""
     if len(payload) < _START:
-        raise RemoteProtocolError("the message is shorter than its header")
+        raise DamagedError("the message is shorter than its header")
     sent_token, number = _HEADER.unpack_from(payload)
+    if payload[_HEADER.size : _START] != _digest(payload):
+        raise DamagedError("the message was damaged on its way")
     if sent_token != token:
         raise RemoteProtocolError("the message belongs to another study")
-    if payload[_HEADER.size : _START] != _digest(payload):
-        raise RemoteProtocolError("the message was damaged on its way")
     return number, memoryview(payload)[_START:]
 
 
-def is_intact(payload: bytes | bytearray) -> bool:
-    """Return whether a message arrived as it was sent, whatever it says."""
-    is_whole = len(payload) >= _START
-    return is_whole and payload[_HEADER.size : _START] == _digest(payload)
-
-
 def _digest(payload: bytes | bytearray) -> bytes:
-    """Return what tells accidents; enemies are kept out by the channel."""
+    """Return what detects accidents; the channel keeps enemies out."""
     view = memoryview(payload)
     digest = xxhash.xxh3_128(view[: _HEADER.size])
     digest.update(view[_START:])
@@ -90,6 +88,16 @@ def decode(body: memoryview, kind: type[T]) -> T:
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise RemoteProtocolError(f"the message does not decode: {error}") from None
     return message
+
+
+def read_reply(
+    payload: bytes | bytearray, token: bytes, number: int, kind: type[T]
+) -> T:
+    """Return the reply to a request, or raise ``RemoteProtocolError``."""
+    answered, body = unframe(payload, token)
+    if answered != number:
+        raise RemoteProtocolError(f"it answers request {answered}, not {number}")
+    return decode(body, kind)
 
 
 @overload

@@ -1,4 +1,4 @@
-"""The server's side of the conversation: numbered requests to named clients.
+"""The server's side of a conversation: numbered requests to named clients.
 
 Theory of operation. The server's work is written as generators: they yield an ``Ask``
 and are sent the ``Replies``. A driver carries the bytes; the core has no clock, thread
@@ -11,48 +11,56 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, TypeVar
+from typing import TypeVar
 
-from hyfdca.protocol.checkpoint import Kept
 from hyfdca.protocol.codec import (
+    DamagedError,
     LocalProtocolError,
     RemoteProtocolError,
-    decode,
     frame,
-    is_intact,
-    unframe,
+    read_reply,
 )
 from hyfdca.protocol.messages import Message
+from hyfdca.protocol.phases import START, Phases
 
 
 @dataclass(frozen=True)
 class Ask:
-    """Requests of one phase, one a client; ``wants_reply`` is false for notices."""
+    """Requests of one phase, one per client.
+
+    Parameters
+    ----------
+    wants_reply : bool
+        False for notices, which nobody answers.
+    is_extra : bool
+        Whether the exchange is counted apart from a round's own; see ``Phase``.
+    """
 
     phase: str
     payloads: Mapping[int, bytes | bytearray]
     wants_reply: bool = True
+    is_extra: bool = False
 
 
 @dataclass(frozen=True)
 class Replies:
-    """What came back: bytes of those who answered, a reason for those who did not."""
+    """The bytes of the clients that answered, and why the others did not."""
 
     ok: Mapping[int, bytes | bytearray]
     failed: Mapping[int, str] = field(default_factory=dict)
 
 
-# What a conversation yields when it cannot go on without clients that are absent.
+# Yielded by a conversation that cannot continue without clients that are absent.
 PAUSE = Ask("pause", {})
 
-_MORE_TRIES = 3  # where a reply was damaged
+_MORE_TRIES = 3  # for replies that arrive damaged
 
 T = TypeVar("T")
 Conversation = Generator[Ask, Replies, T]
 
 
 def until_pause(conversation: Conversation[None]) -> Conversation[bool]:
-    """Carry a conversation on with those present; return whether it came to its end."""
+    """Carry a conversation on with those present; return whether it ended."""
     try:
         ask = next(conversation)
         while ask is not PAUSE:
@@ -63,7 +71,7 @@ def until_pause(conversation: Conversation[None]) -> Conversation[bool]:
 
 
 class ClientsFailedError(Exception):
-    """Clients that a phase cannot do without did not answer, or not as they must.
+    """Clients that a phase needs did not answer, or not as they must.
 
     Parameters
     ----------
@@ -78,42 +86,59 @@ class ClientsFailedError(Exception):
 
 
 class BadReplyError(RemoteProtocolError):
-    """A client's answer is none; it says which client's."""
+    """A client's reply is invalid; it says which client's."""
 
     def __init__(self, phase: str, client: int, reason: str) -> None:
         self.phase, self.reasons = phase, {client: reason}
         super().__init__(f"answer of client {client} to {phase!r}: {reason}")
 
 
-class ServerSession(Kept):
-    """Frames requests, checks replies.
+@dataclass(frozen=True)
+class SessionState:
+    """The number of the last request, and each client's last phase."""
 
-    ``present`` are the clients that can be asked now; none stands for everybody.
-    A conversation that needs others too yields ``PAUSE``, and goes on with whoever is
-    present when it is resumed.
+    number: int
+    last: dict[int, str]
+
+
+class ServerSession:
+    """Frames requests, checks their order and the replies.
+
+    ``present`` are the clients that can be asked now; None stands for everybody. A
+    conversation that needs others too yields ``PAUSE``, and continues with those who
+    are present when it is resumed.
 
     Parameters
     ----------
+    phases : Phases
+        Of the stage that comes first; ``enter`` changes to another one.
     after : int
         Requests are numbered from the next number on.
     """
 
-    kept: ClassVar[tuple[str, ...]] = ("number",)
-    passing: ClassVar[tuple[str, ...]] = ("present",)
-
-    def __init__(self, token: bytes, after: int = 0) -> None:
+    def __init__(self, token: bytes, phases: Phases | None = None, after: int = 0):
         self._token = token
         self.number = after  # of the last request
         self.present: Set[int] | None = None
+        self.enter(phases or {})
 
-    def put_back(self, values: Mapping[str, Any]) -> None:
+    def enter(self, phases: Phases) -> None:
+        """Begin a stage, which has phases of its own."""
+        self._phases = phases
+        self._last: dict[int, str] = {}
+
+    def state(self) -> SessionState:
+        """Return what a checkpoint keeps."""
+        return SessionState(self.number, dict(self._last))
+
+    def restore(self, state: SessionState) -> None:
         """Take a state, but no lower number: clients may have answered higher ones."""
-        self.number = max(self.number, values["number"])
-        self.present = None
+        self.number = max(self.number, state.number)
+        self._last, self.present = dict(state.last), None
 
     @contextmanager
     def among(self, clients: Iterable[int]) -> Iterator[None]:
-        """Ask only these for a while."""
+        """Ask only these clients for a while."""
         self.present = frozenset(clients)
         try:
             yield
@@ -125,110 +150,101 @@ class ServerSession(Kept):
     ) -> Conversation[dict[int, T]]:
         """Send requests and return the decoded replies, by client in rank order."""
         waiting = dict(requests)
-        replies: dict[int, T] = {}
+        replies: dict[int, Message] = {}
         while waiting:
-            now = self._now(waiting)
-            if now:
-                replies.update((yield from self._ask(phase, now, kind)))
+            if now := self._now(waiting):
+                decoded, failed, bad = yield from self._exchange(phase, now)
+                if failed:
+                    raise ClientsFailedError(phase, failed)
+                if bad:
+                    raise BadReplyError(phase, *min(bad.items()))
+                replies.update(decoded)
             if waiting:
                 yield PAUSE
-        return {client: replies[client] for client in sorted(replies)}
-
-    def _now(self, waiting: dict[int, Message]) -> dict[int, Message]:
-        """Take the requests to those who are present out of all that are waiting."""
-        here = [c for c in waiting if self.present is None or c in self.present]
-        return {client: waiting.pop(client) for client in here}
-
-    def _ask(
-        self, phase: str, requests: Mapping[int, Message], kind: type[T]
-    ) -> Conversation[dict[int, T]]:
-        number = self._next_number()
-        replies = yield from self._intact(phase, number, requests)
-        _check_complete(phase, requests, replies)
-        return {
-            client: self._checked(phase, client, number, replies.ok[client], kind)
-            for client in sorted(replies.ok)
-        }
+        return {c: _of_kind(phase, c, replies[c], kind) for c in sorted(replies)}
 
     def try_ask(
         self, phase: str, requests: Mapping[int, Message], kind: type[T]
     ) -> Conversation[tuple[dict[int, T], dict[int, str]]]:
         """Send requests; return the decoded replies, and why there are no others."""
-        number = self._next_number()
-        replies = yield from self._intact(phase, number, requests)
-        decoded, failed = {}, dict(replies.failed)
-        for client in sorted(replies.ok):
-            try:
-                payload = replies.ok[client]
-                decoded[client] = self._checked(phase, client, number, payload, kind)
-            except BadReplyError as error:
-                failed.update(error.reasons)
-        return decoded, failed
-
-    def _intact(
-        self, phase: str, number: int, requests: Mapping[int, Message]
-    ) -> Conversation[Replies]:
-        """Send requests, again to those whose reply was damaged on its way.
-
-        They answer the same request with the same bytes.
-        """
-        framed = self._framed(number, requests)
-        replies = yield Ask(phase, framed)
-        for _ in range(_MORE_TRIES):
-            damaged = [c for c, r in replies.ok.items() if not is_intact(r)]
-            if not damaged:
-                break
-            again = yield Ask(phase, {client: framed[client] for client in damaged})
-            intact = {c: r for c, r in replies.ok.items() if c not in damaged}
-            failed = {**replies.failed, **again.failed}
-            replies = Replies({**intact, **again.ok}, failed)
-        return replies
+        decoded, failed, bad = yield from self._exchange(phase, requests)
+        replies = {c: _of_kind(phase, c, decoded[c], kind) for c in sorted(decoded)}
+        return replies, {**failed, **bad}
 
     def tell(self, phase: str, notices: Mapping[int, Message]) -> Conversation[None]:
         """Send notices that nobody answers."""
         waiting = dict(notices)
         while waiting:
-            now = self._now(waiting)
-            if now:
-                framed = self._framed(self._next_number(), now)
-                _check_complete(phase, now, (yield Ask(phase, framed, False)))
+            if now := self._now(waiting):
+                _, ask = self._framed(phase, now)
+                replies = yield Ask(phase, ask, False, self._phases[phase].is_extra)
+                if replies.failed:
+                    raise ClientsFailedError(phase, replies.failed)
+                self._note(phase, now, replies)
             if waiting:
                 yield PAUSE
 
-    def _next_number(self) -> int:
-        self.number += 1
-        return self.number
+    def _now(self, waiting: dict[int, Message]) -> dict[int, Message]:
+        """Take the requests to clients that are present out of all that are waiting."""
+        here = [c for c in waiting if self.present is None or c in self.present]
+        return {client: waiting.pop(client) for client in here}
+
+    def _exchange(
+        self, phase: str, requests: Mapping[int, Message]
+    ) -> Conversation[tuple[dict[int, Message], dict[int, str], dict[int, str]]]:
+        """Send requests; return replies, who did not answer, and who answered badly.
+
+        A request whose reply was damaged on its way is sent again: the client answers
+        the same request with the same bytes.
+        """
+        number, framed = self._framed(phase, requests)
+        entry = self._phases[phase]
+        decoded: dict[int, Message] = {}
+        failed: dict[int, str] = {}
+        bad: dict[int, str] = {}
+        asked = framed
+        for _ in range(1 + _MORE_TRIES):
+            replies = yield Ask(phase, asked, is_extra=entry.is_extra)
+            self._note(phase, asked, replies)
+            failed.update(replies.failed)
+            bad, asked = {}, {}
+            for client in sorted(replies.ok):
+                try:
+                    decoded[client] = read_reply(
+                        replies.ok[client], self._token, number, entry.reply_type
+                    )
+                except DamagedError as error:
+                    bad[client], asked[client] = str(error), framed[client]
+                except RemoteProtocolError as error:
+                    bad[client] = str(error)
+            if not asked:
+                break
+        return decoded, failed, bad
 
     def _framed(
-        self, number: int, messages: Mapping[int, Message]
-    ) -> dict[int, bytearray]:
-        return {c: frame(self._token, number, m) for c, m in sorted(messages.items())}
-
-    def _checked(
-        self,
-        phase: str,
-        client: int,
-        number: int,
-        payload: bytes | bytearray,
-        kind: type[T],
-    ) -> T:
-        try:
-            answered, body = unframe(payload, self._token)
-            if answered != number:
-                raise RemoteProtocolError(
-                    f"it answers request {answered}, not {number}"
+        self, phase: str, requests: Mapping[int, Message]
+    ) -> tuple[int, dict[int, bytearray]]:
+        """Number and frame requests that may be sent now."""
+        if phase not in self._phases:
+            raise LocalProtocolError(f"there is no phase {phase!r} in this stage")
+        for client in requests:
+            last = self._last.get(client, START)
+            if not self._phases[phase].may_follow(last):
+                raise LocalProtocolError(
+                    f"phase {phase!r} may not follow {last!r} at client {client}"
                 )
-            message: T = decode(body, kind)
-        except RemoteProtocolError as error:
-            raise BadReplyError(phase, client, str(error)) from None
-        return message
+        self.number += 1
+        number, token = self.number, self._token
+        return number, {c: frame(token, number, requests[c]) for c in sorted(requests)}
+
+    def _note(self, phase: str, asked: Mapping[int, object], replies: Replies) -> None:
+        """Note who was asked; a driver that loses answers is a bug here."""
+        if set(replies.ok) | set(replies.failed) != set(asked):
+            raise LocalProtocolError(f"the driver lost answers of phase {phase!r}")
+        self._last.update(dict.fromkeys(replies.ok, phase))
 
 
-def _check_complete(
-    phase: str, requests: Mapping[int, Message], replies: Replies
-) -> None:
-    """Refuse to go on where somebody did not answer."""
-    if replies.failed:
-        raise ClientsFailedError(phase, replies.failed)
-    if set(replies.ok) != set(requests):
-        raise LocalProtocolError(f"the driver lost answers of phase {phase!r}")
+def _of_kind(phase: str, client: int, message: Message, kind: type[T]) -> T:
+    if not isinstance(message, kind):
+        raise BadReplyError(phase, client, f"it is a {type(message).__name__}")
+    return message

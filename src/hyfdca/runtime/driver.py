@@ -15,8 +15,6 @@ from typing import Protocol, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
-from hyfdca.algorithms.hyfdca.dual_server import RESEAL_PHASE
-from hyfdca.algorithms.hyfdca.line_search import SEARCH_PHASES
 from hyfdca.protocol.server_session import Ask, Conversation, Replies
 
 T = TypeVar("T")
@@ -60,8 +58,8 @@ class Handler(Protocol):
 class Traffic:
     """What a conversation cost; a notice is half a round trip.
 
-    The trips of a line search, and those that seal sums anew, are counted apart from
-    those of the round they are in.
+    Extra trips, such as those of a line search, are counted apart from those of the
+    round they are in.
     """
 
     round_trips: float = 0.0
@@ -75,7 +73,7 @@ class Traffic:
         if ask.wants_reply:
             self.bytes_up += sum(map(len, replies.ok.values()))
         trips = 1.0 if ask.wants_reply else 0.5
-        if ask.phase in SEARCH_PHASES or ask.phase == RESEAL_PHASE:
+        if ask.is_extra:
             self.search_round_trips += trips
         else:
             self.round_trips += trips

@@ -14,7 +14,7 @@ a missing cell, a cell nobody holds is in no statistic (and zero afterwards).
 | statistics | -                             | offset, scale and filling, open      |
 
 All are sums by feature, sealed; a client opens those of its own features. Digits are
-those of the largest number of a feature (``largest.py``). Sums are sent in units of
+those of the largest number of a feature (``secure_max.py``). Sums are sent in units of
 that number, so features of any size keep their precision, and no part can be too
 large for its grid: there is nothing to ask again on a coarser one.
 """
@@ -22,7 +22,7 @@ large for its grid: there is nothing to ask again on a coarser one.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from typing import Annotated
 
 import numpy as np
 
@@ -30,23 +30,69 @@ from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.crypto.schemes.arrangement import Arrangement, opaque_groups
 from hyfdca.crypto.schemes.fixedpoint import GridOverflowError, grid_for
 from hyfdca.crypto.schemes.registry import Adders, Sealers, Use
-from hyfdca.federation.client import Sealing
-from hyfdca.federation.sums import CachedSum, space_of
+from hyfdca.federation.messages import Arrangements
+from hyfdca.federation.sealing import Sealing
+from hyfdca.federation.sums import CachedSum, layout_for
 from hyfdca.holdings.axis import Axis, owner_groups
 from hyfdca.holdings.ownership import Cells, n_stored
 from hyfdca.model.scaling import Missing, Scale, Scaling
-from hyfdca.protocol import messages as m
-from hyfdca.protocol.client_session import Phase
+from hyfdca.protocol.client_session import Handlers
 from hyfdca.protocol.codec import (
     RemoteProtocolError,
     pack_indices,
     pack_reals,
     unpack_reals,
 )
+from hyfdca.protocol.messages import (
+    GridSpec,
+    Message,
+    OnGrid,
+    Part,
+    Seen,
+    Sums,
+)
+from hyfdca.protocol.phases import START, Phase, Phases
 from hyfdca.protocol.server_session import Conversation, ServerSession
-from hyfdca.stages.secure_max import BASE, DIGITS, EXPONENT_DIGITS, Largest
+from hyfdca.stages.secure_max import BASE, DIGITS, EXPONENT_DIGITS, SecureMax
 
 _LARGEST = 4.0  # above the square of a number in units of its feature
+
+
+class StatisticsRequest(Message, frozen=True):
+    """The sum of the exchange before down, a sum by feature up."""
+
+    known: Annotated[Sums | None, Seen("statistics")]
+    grid: OnGrid
+
+
+class ScalingNotice(Message, frozen=True):
+    """The sum of the last exchange; no answer."""
+
+    known: Annotated[Sums, Seen("statistics")]
+
+
+class Statistics(Message, frozen=True):
+    """Scaling of a client's features, in the clear, as part of the model."""
+
+    offset: Annotated[memoryview, Seen("released scaling")]  # float64
+    scale: Annotated[memoryview, Seen("released scaling")]
+    filling: Annotated[memoryview, Seen("released scaling")]
+
+
+def _sum(*after: str) -> Phase:
+    return Phase(StatisticsRequest, (Part,), after, "statistics")
+
+
+PHASES: Phases = {
+    "arrange": Phase(Arrangements, after=(START,)),
+    "digits": _sum("arrange", "digits"),
+    "means": _sum("digits"),
+    "spread": _sum("means", "spread"),
+    "deviations": _sum("spread"),
+    "scaling": Phase(ScalingNotice, after=("digits", "means", "deviations")),
+    # Where nothing is scaled there is nothing to sum.
+    "statistics": Phase(Message, (Statistics,), ("scaling", START)),
+}
 
 
 class ScalingServer:
@@ -76,13 +122,13 @@ class ScalingServer:
         for phase, width in plan:
             known = yield from self._exchange(phase, width, known)
         if known is not None:
-            sums = {c: m.ScalingNotice(known.take(c)) for c in self._everyone}
+            sums = {c: ScalingNotice(known.take(c)) for c in self._everyone}
             yield from self._session.tell("scaling", sums)
 
     def release(self) -> Conversation[Scaling]:
         """Return the scaling of all features, each from its lowest-ranked holder."""
         replies = yield from self._session.ask(
-            "statistics", dict.fromkeys(self._everyone, m.Message()), m.Statistics
+            "statistics", dict.fromkeys(self._everyone, Message()), Statistics
         )
         result = Scaling(*np.zeros((3, self._features.n_items)))
         result.scale[:] = 1.0  # of a feature nobody holds
@@ -93,10 +139,10 @@ class ScalingServer:
             result.filling[items] = unpack_reals(reply.filling, len(items))
         return result
 
-    def _arrangements(self, client: int) -> m.Arrangements:
+    def _arrangements(self, client: int) -> Arrangements:
         groups = self._groups[self._features.items[client]]
         scheme = self._scheme
-        return m.Arrangements(scheme, scheme, scheme, None, pack_indices(groups))
+        return Arrangements(scheme, scheme, scheme, None, pack_indices(groups))
 
     @property
     def _everyone(self) -> range:
@@ -107,21 +153,21 @@ class ScalingServer:
     ) -> Conversation[CachedSum]:
         holders = int(self._features.counts.max(initial=1))
         grid = grid_for(_LARGEST * self._n_samples, holders, self._sum_bits)
-        spec = m.GridSpec(grid.fraction_bits, grid.limit_bits)
+        spec = GridSpec(grid.fraction_bits, grid.limit_bits)
         requests = {
-            c: m.StatisticsRequest(known.take(c) if known else None, spec)
+            c: StatisticsRequest(known.take(c) if known else None, spec)
             for c in self._everyone
         }
-        parts = yield from self._session.ask(phase, requests, m.Part)
-        space = space_of(self._features, self._groups, width, self._adder)
-        total = CachedSum(space)
+        parts = yield from self._session.ask(phase, requests, Part)
+        layout = layout_for(self._features, self._groups, width, self._adder)
+        total = CachedSum(layout)
         for client, part in parts.items():
             total.put(client, part.vector)
         return total
 
 
 def exchanges(scale: Scale, missing: Missing) -> list[tuple[str, int]]:
-    """Return the phases that these settings need, with their numbers a feature."""
+    """Return the phases that these settings need, with their numbers per feature."""
     if scale == "none" and missing == "refuse":
         return []
     n_digits = DIGITS if scale == "maxabs" else EXPONENT_DIGITS
@@ -153,18 +199,22 @@ class ScalingClient:
         n_features = cells.stored.shape[1]
         self._counts = np.zeros(n_features)
         self._means, self._variances = np.zeros(n_features), np.zeros(n_features)
-        self._sizes, self._spread = Largest(n_features), Largest(n_features)
+        self._sizes, self._spread = SecureMax(n_features), SecureMax(n_features)
         self._plan = [phase for phase, _ in exchanges(scale, missing)]
         self._n_sent = 0  # exchanges so far; the sum of the last comes with the next
         self._is_known = not self._plan
-        self.phases: Mapping[str, Phase] = {
-            **self._sealing.phases,
-            "digits": Phase(m.StatisticsRequest, self._digits),
-            "means": Phase(m.StatisticsRequest, self._sums),
-            "spread": Phase(m.StatisticsRequest, self._spread_digits),
-            "deviations": Phase(m.StatisticsRequest, self._squares),
-            "scaling": Phase(m.ScalingNotice, self._finish),
-            "statistics": Phase(m.Message, self._release),
+
+    @property
+    def handlers(self) -> Handlers:
+        """What the client does in each phase."""
+        return {
+            "arrange": self._sealing.arrange,
+            "digits": self._digits,
+            "means": self._sums,
+            "spread": self._spread_digits,
+            "deviations": self._squares,
+            "scaling": self._finish,
+            "statistics": self._release,
         }
 
     @property
@@ -186,40 +236,40 @@ class ScalingClient:
         noise += (self._counts * self._means * epsilon) ** 2
         return np.sqrt(np.where(self._variances > noise, self._variances, 0.0))
 
-    def _digits(self, request: m.StatisticsRequest) -> m.Part:
+    def _digits(self, request: StatisticsRequest) -> Part:
         self._begin("digits", request)
         zeros = self._n_unstored() > 0
         largest = self._largest(np.abs(self._values), np.where(zeros, 0.0, -1.0))
         return self._part(self._sizes.next_digit(largest), request)
 
-    def _sums(self, request: m.StatisticsRequest) -> m.Part:
+    def _sums(self, request: StatisticsRequest) -> Part:
         self._begin("means", request)
         counts = self._count_observed() + self._n_unstored()
         sums = self._sum(self._values / self._sizes.unit()[self._columns])
         return self._part(np.column_stack([counts, sums]), request)
 
-    def _spread_digits(self, request: m.StatisticsRequest) -> m.Part:
+    def _spread_digits(self, request: StatisticsRequest) -> Part:
         self._begin("spread", request)
         none = np.full(len(self._means), -1.0)
         largest = self._largest(np.abs(self._distances()), none)
         return self._part(self._spread.next_digit(largest), request)
 
-    def _squares(self, request: m.StatisticsRequest) -> m.Part:
+    def _squares(self, request: StatisticsRequest) -> Part:
         self._begin("deviations", request)
         distances = self._distances() / self._spread.unit()[self._columns]
         return self._part(self._sum(distances**2)[:, None], request)
 
-    def _finish(self, notice: m.ScalingNotice) -> None:
+    def _finish(self, notice: ScalingNotice) -> None:
         if self._n_sent < len(self._plan) or self._is_known:
             raise RemoteProtocolError("scaling ends before its exchanges or twice")
         self._take(notice.known)
         self._is_known = True
 
-    def _release(self, _: m.Message) -> m.Statistics:
+    def _release(self, _: Message) -> Statistics:
         if not self._is_known:
             raise RemoteProtocolError("the scaling is not known yet")
         scaling = self.scaling
-        return m.Statistics(
+        return Statistics(
             pack_reals(scaling.offset),
             pack_reals(scaling.scale),
             pack_reals(scaling.filling),
@@ -227,7 +277,7 @@ class ScalingClient:
 
     # Sums that come back
 
-    def _begin(self, phase: str, request: m.StatisticsRequest) -> None:
+    def _begin(self, phase: str, request: StatisticsRequest) -> None:
         """Check that this is the next exchange and can be answered, then take part."""
         if self._plan[self._n_sent : self._n_sent + 1] != [phase]:
             raise RemoteProtocolError(f"phase {phase!r} is out of order")
@@ -239,7 +289,7 @@ class ScalingClient:
         if request.known is not None:
             self._take(request.known)
 
-    def _take(self, known: m.Sums) -> None:
+    def _take(self, known: Sums) -> None:
         """Note the sum over holders of what this client sent last."""
         last = self._plan[self._n_sent - 1]
         if last == "digits":
@@ -254,18 +304,18 @@ class ScalingClient:
             mean_square = squares / np.maximum(self._counts, 1.0)
             self._variances = mean_square * self._spread.unit() ** 2
 
-    def _opened(self, sums: m.Sums, width: int) -> FloatArray:
+    def _opened(self, sums: Sums, width: int) -> FloatArray:
         return self._sealing.opened_features(sums, width)
 
     # Sums of this client
 
-    def _part(self, values: FloatArray, request: m.StatisticsRequest) -> m.Part:
+    def _part(self, values: FloatArray, request: StatisticsRequest) -> Part:
         try:
             sealed = self._sealing.sealed_features(values, request.grid)
         except GridOverflowError:
             raise RemoteProtocolError("a maximum is below this client's own") from None
         self._n_sent += 1
-        return m.Part(sealed)
+        return Part(sealed)
 
     def _distances(self) -> FloatArray:
         distances: FloatArray = self._values - self._means[self._columns]

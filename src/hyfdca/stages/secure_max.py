@@ -20,7 +20,7 @@ EXPONENT_DIGITS = 3
 _EXPONENT_BIAS = 1023
 
 
-class Largest:
+class SecureMax:
     """The largest of some non-negative floats a feature, found digit by digit."""
 
     def __init__(self, n_features: int) -> None:

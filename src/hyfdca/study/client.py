@@ -21,32 +21,38 @@ requests are sealed by whatever store keeps them; pads and noise are in none of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
 
-import msgspec
-
-from hyfdca.algorithms.registry import ALGORITHMS
+from hyfdca.algorithms.registry import ALGORITHMS, AUTO
 from hyfdca.crypto.keys.identity import Identity
 from hyfdca.crypto.keys.roster import Roster
 from hyfdca.crypto.schemes.registry import Workforce
 from hyfdca.data.tables import Table
-from hyfdca.federation.client import Holder
+from hyfdca.federation.algorithm import ClientHalf
+from hyfdca.federation.client import Party
 from hyfdca.federation.secrets import ClientSecrecy, make_keys
 from hyfdca.holdings.block import Block
 from hyfdca.holdings.ownership import Cells, owned_cells
-from hyfdca.protocol import checkpoint as state
-from hyfdca.protocol.client_session import ClientSession, Phase
+from hyfdca.protocol import checkpoint
+from hyfdca.protocol.client_session import ClientSession, Handlers
 from hyfdca.protocol.codec import RemoteProtocolError
+from hyfdca.protocol.phases import Phases
 from hyfdca.runtime.driver import one_thread
 from hyfdca.runtime.store import Archive, MemoryStore, Store, StoreError
+from hyfdca.stages.alignment import messages as alignment_messages
 from hyfdca.stages.alignment.aligned_table import AlignedTable
 from hyfdca.stages.alignment.client import AlignmentClient
-from hyfdca.stages.keys.agreement import HeldKeys, KeyHolder
+from hyfdca.stages.keys import messages as key_messages
+from hyfdca.stages.keys.client import HeldKeys, KeyHolder
+from hyfdca.stages.scaling import PHASES as SCALING_PHASES
 from hyfdca.stages.scaling import ScalingClient
 from hyfdca.study import messages as m
 from hyfdca.study.identity import hash_text
 from hyfdca.study.plan import PROTOCOL, Plan, n_outputs
+
+T = TypeVar("T")
 
 STUDY_TOKEN = b"hyfdca:1"  # the stage in which other studies are told from this one
 STAGES = ("study", "keys", "alignment", "scaling", "training")
@@ -56,14 +62,20 @@ _KEYS, _PREPARATION = "keys", "preparation"
 Said = tuple[str, str, bytes]  # stage, phase and request
 
 
-class Preparation(msgspec.Struct, frozen=True):
-    """What was said before the first round, of which table."""
+@dataclass(frozen=True)
+class Preparation:
+    """The requests before the first round, and the digest of the table."""
 
     table: bytes
     said: list[Said]
 
 
-_decoder = msgspec.msgpack.Decoder(Preparation)
+@dataclass(frozen=True)
+class KeptRound:
+    """The state after a round: the last phase answered, the half's own state."""
+
+    last_phase: str
+    half: bytes
 
 
 class News(NamedTuple):
@@ -76,6 +88,13 @@ class News(NamedTuple):
 
 class RefusedError(RemoteProtocolError):
     """The organisation cannot take part as the study is; one plain sentence."""
+
+
+def _read(kind: type[T], content: bytes) -> T:
+    try:
+        return checkpoint.decode(kind, content)
+    except checkpoint.CheckpointError as error:
+        raise RefusedError(str(error).rstrip(".")) from None
 
 
 class Stage:
@@ -118,18 +137,14 @@ class Member:
         self.model: bytes | None = None  # of a study that is over
         self.news = News()
         self._key_holder = self._new_key_holder()
-        self._sessions = {
-            "study": ClientSession(
-                STUDY_TOKEN,
-                {
-                    "hello": Phase(m.Hello, self._hello),
-                    "begin": Phase(m.BeginRequest, self._begin),
-                    "keep": Phase(m.KeepRequest, self._keep),
-                    "return": Phase(m.ReturnRequest, self._return),
-                    "finish": Phase(m.FinishNotice, self._finish),
-                },
-            )
+        handlers: Handlers = {
+            "hello": self._hello,
+            "begin": self._begin,
+            "keep": self._keep,
+            "return": self._return,
+            "finish": self._finish,
         }
+        self._sessions = {"study": ClientSession(STUDY_TOKEN, m.PHASES, handlers)}
         self._after = 0  # requests up to this number are of no interest any more
         self._forget()
 
@@ -140,7 +155,8 @@ class Member:
         self._cells: Cells | None = None
         self._scaling: ScalingClient | None = None
         self._block: Block | None = None
-        self._half: Holder | None = None
+        self._party: Party | None = None
+        self._half: ClientHalf | None = None
         # What was said before the first round; none once it is kept.
         self._said: list[Said] | None = [] if self._is_kept else None
 
@@ -169,16 +185,17 @@ class Member:
 
     def _session(self, stage: str) -> ClientSession:
         if stage not in self._sessions:
-            begin: dict[str, Callable[[], Mapping[str, Phase]]] = {
-                "keys": lambda: self._key_holder.phases,
-                "alignment": self._begin_alignment,
-                "scaling": self._begin_scaling,
-                "training": self._begin_training,
+            begin: dict[str, tuple[Phases, Callable[[], Handlers]]] = {
+                "keys": (key_messages.PHASES, lambda: self._key_holder.handlers),
+                "alignment": (alignment_messages.PHASES, self._begin_alignment),
+                "scaling": (SCALING_PHASES, self._begin_scaling),
+                # The algorithm's own phases follow once it is known which that is.
+                "training": (m.START_PHASES, lambda: {"start": self._start}),
             }
             if stage not in begin:
                 raise RemoteProtocolError(f"there is no stage {stage!r}")
-            phases = begin[stage]()
-            session = ClientSession(self._plan.token, phases, self._after)
+            phases, handlers = begin[stage]
+            session = ClientSession(self._plan.token, phases, handlers(), self._after)
             self._sessions[stage] = session
         return self._sessions[stage]
 
@@ -205,11 +222,11 @@ class Member:
         keys = self._key_holder.keys
         return ClientSecrecy(self._plan.encryption, keys, self._hire)
 
-    def _begin_alignment(self) -> Mapping[str, Phase]:
+    def _begin_alignment(self) -> Handlers:
         self._alignment = AlignmentClient(
             self._table, self.secrecy.alignment_keys(), self._plan.alignment
         )
-        return self._alignment.phases
+        return self._alignment.handlers
 
     @property
     def aligned(self) -> AlignedTable:
@@ -218,13 +235,13 @@ class Member:
             raise RemoteProtocolError("this stage comes after the alignment")
         return self._alignment.aligned
 
-    def _begin_scaling(self) -> Mapping[str, Phase]:
+    def _begin_scaling(self) -> Handlers:
         plan, aligned = self._plan, self.aligned
         self._cells = owned_cells(aligned.own, aligned.cells)
         self._scaling = ScalingClient(
             self._cells, plan.scale, plan.missing, self.secrecy.sealers()
         )
-        return self._scaling.phases
+        return self._scaling.handlers
 
     @property
     def block(self) -> Block:
@@ -236,32 +253,42 @@ class Member:
             self._block = self.aligned.block(scaled, self._plan.bias)
         return self._block
 
-    def _begin_training(self) -> Mapping[str, Phase]:
-        # The algorithm's own phases are there once it is known which that is.
-        self._training_phases = {"start": Phase(m.StartNotice, self._start)}
-        return self._training_phases
-
     def _start(self, notice: m.StartNotice) -> None:
         plan, training = self._plan, self._plan.training
-        told, wanted = notice.algorithm, training.algorithm
-        if told not in ALGORITHMS or wanted not in ("auto", told):
+        wanted, name = training.algorithm, notice.algorithm
+        if name not in ALGORITHMS or (wanted is not None and wanted.name != name):
+            expected = AUTO if wanted is None else wanted.name
             raise RemoteProtocolError(
-                f"the study says algorithm = {wanted!r}, the server says {told!r}"
+                f"the study says algorithm {expected!r}, the server says {name!r}"
             )
         if self._half is not None:
             raise RemoteProtocolError("training has begun already")
-        own, is_complete = training.of_algorithms, plan.participation.is_complete
-        aligned = self.aligned
-        problem = training.problem(aligned.n_samples, n_outputs(aligned.classes))
+        algorithm, aligned = wanted or ALGORITHMS[name](), self.aligned
         try:
-            make = ALGORITHMS[told].client(own, is_complete)
-            self._half = make(problem, self.block, self.secrecy.sealers())
+            self._party = Party(
+                training.problem(aligned.n_samples, n_outputs(aligned.classes)),
+                self.block,
+                self.secrecy.sealers(),
+                rank=self._key_holder.rank,
+                is_complete=plan.participation.is_complete,
+                seed=training.seed,
+            )
+            self._half = algorithm.client(self._party)
         except ValueError as error:
             raise RefusedError(str(error)) from None
-        self._training_phases.update(self._half.phases)
+        session = self._sessions["training"]
+        session.phases = {**m.START_PHASES, **algorithm.phases}
+        session.handlers = {**session.handlers, **self._half.handlers}
 
     @property
-    def half(self) -> Holder:
+    def party(self) -> Party:
+        """What the organisation's half of the algorithm is made of."""
+        if self._party is None:
+            raise RemoteProtocolError("training has not begun yet")
+        return self._party
+
+    @property
+    def half(self) -> ClientHalf:
         """The organisation's half of the algorithm."""
         if self._half is None:
             raise RemoteProtocolError("training has not begun yet")
@@ -292,12 +319,13 @@ class Member:
         self._forget()
 
     def _keep(self, request: m.KeepRequest) -> None:
-        content = state.save(self.half)
+        last_phase = self._sessions["training"].last_phase
+        kept = KeptRound(last_phase, checkpoint.save(self.half))
         if self._said is not None:
-            kept = Preparation(self._table.digest, self._said)
-            self._archive.write(_PREPARATION, msgspec.msgpack.encode(kept))
+            preparation = Preparation(self._table.digest, self._said)
+            self._archive.write(_PREPARATION, checkpoint.encode(preparation))
             self._said = None
-        self._archive.write_round(request.round, content)
+        self._archive.write_round(request.round, checkpoint.encode(kept))
         self.news = News(request.round, request.relative_gap, tuple(request.present))
 
     def _return(self, request: m.ReturnRequest) -> None:
@@ -306,11 +334,15 @@ class Member:
             raise RemoteProtocolError(
                 f"it has not kept round {request.round}: what it kept is lost, or older"
             )
+        kept = _read(KeptRound, content)
         if self._half is None or self._said is not None:
             self._repeat_preparation()
-        state.load(self.half, content)
+        try:
+            checkpoint.load(self.half, kept.half)
+        except checkpoint.CheckpointError as error:
+            raise RefusedError(str(error).rstrip(".")) from None
         self._after = request.after
-        self._sessions["training"].last_number = request.after
+        self._sessions["training"].resume(request.after, kept.last_phase)
         self._archive.forget_after(request.round)
 
     def _repeat_preparation(self) -> None:
@@ -321,7 +353,7 @@ class Member:
         content = self._archive.read(_PREPARATION)
         if content is None:
             raise RemoteProtocolError("it has not kept how the study began")
-        kept = _decoder.decode(content)
+        kept = _read(Preparation, content)
         if kept.table != self._table.digest:
             raise RefusedError(
                 "its table is not the one that the study began with; bring that one "

@@ -17,109 +17,126 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
-from hyfdca.algorithms.registry import Parties
-from hyfdca.arrays import FloatArray
-from hyfdca.federation.evaluation import DualServer
-from hyfdca.holdings.participation import Participation
 from hyfdca.maths.objective import Measurement
-from hyfdca.protocol import checkpoint as state
+from hyfdca.protocol import checkpoint
 from hyfdca.protocol.server_session import BadReplyError, ClientsFailedError
-from hyfdca.runtime.driver import Driver, Traffic
-from hyfdca.runtime.journal import Heard, Journaling, Repeating
+from hyfdca.runtime.driver import Traffic
+from hyfdca.runtime.journal import Heard, Repeating
 from hyfdca.runtime.store import Archive, StoreError
 from hyfdca.study.presence import Attendance
-from hyfdca.training.runner import RoundReport, Rounds, TrainingSettings
+from hyfdca.training.runner import DrawnMembers, Runner
 
 
-class Since(msgspec.Struct, frozen=True):
-    """A round after the last state that could be written down."""
+@dataclass(frozen=True)
+class Since:
+    """A round after the last state that could be kept."""
 
     number: int  # of the last request before it
     participants: tuple[int, ...]
     heard: Heard
 
 
-class KeptRound(msgspec.Struct, frozen=True):
+@dataclass(frozen=True)
+class KeptRound:
     """What the server keeps after a round."""
 
     kept_by: dict[int, int]  # the last round that each member kept for good
     primal: float
     dual: float | None
-    history: list[dict[str, Any]]
+    seconds: float
+    history: bytes  # one record per round, as JSON would have it
     set_up_traffic: dict[str, int | float]
     state: bytes
     since: list[Since]
 
 
-_decoder = msgspec.msgpack.Decoder(KeptRound)
-
-
-class DurableRounds(Rounds):
-    """Rounds of members that may fail, on a server that may."""
+class PresentMembers:
+    """Of those drawn for a round, the members that are present."""
 
     def __init__(
-        self,
-        settings: TrainingSettings,
-        parties: Parties,
-        participation: Participation,
-        driver: Driver,
+        self, drawn: DrawnMembers, attendance: Attendance, checkpoints: RoundCheckpoints
     ) -> None:
-        self._heard: Heard = []
-        if not participation.is_complete:
-            driver = Journaling(driver, self._heard)
-        super().__init__(settings, parties, participation, driver)
-        self._session = parties.session
-        self._since: list[Since] = []
-        self._state = b""
-        self.kept_by: dict[int, int] = {}
+        self._drawn, self._attendance = drawn, attendance
+        self._checkpoints = checkpoints
 
-    def among(self, attendance: Attendance, archive: Archive, every: int) -> None:
-        """Run with these members.
-
-        Parameters
-        ----------
-        archive : Archive
-            The server's.
-        every : int
-            Rounds after which all is kept.
-        """
-        self._attendance, self._archive, self._every = attendance, archive, every
-
-    def start_by(self, driver: Driver) -> None:
-        """Start with another driver than rounds have."""
-        live, self.driver = self.driver, driver
-        try:
-            self.start()
-        finally:
-            self.driver = live
-
-    # What a round does
-
-    def participants(self, round_number: int) -> tuple[int, ...]:
-        """Return those drawn for a round who are there."""
+    def of_round(self, round_number: int) -> tuple[int, ...]:
+        """Return them, once enough are there."""
+        self._checkpoints.gather(self._attendance.quorum)
         here = self._attendance.present
-        return tuple(c for c in super().participants(round_number) if c in here)
+        return tuple(c for c in self._drawn.of_round(round_number) if c in here)
 
-    def can_measure(self) -> bool:
+    def can_measure(self, is_last: bool) -> bool:
         """Return whether everybody is there, or nobody is asked anything.
 
         The last round waits for everybody: the model is that of the last measurement.
         """
-        if not isinstance(self.server, DualServer):
+        if self._checkpoints.measures_alone:
             return True
-        if len(self.history) + 1 == self.settings.max_rounds:
-            self._attendance.say_who_is_needed("the last round is measured by all")
-            self._gather(len(self._attendance.everyone))
+        if is_last:
+            self.wait_for_all("the last round is measured by all")
         return not self._attendance.missing
 
-    def commit(self) -> None:
+    def wait_for_all(self, because: str) -> None:
+        """Wait until every member is present, and where it should be."""
+        self._attendance.say_who_is_needed(because)
+        self._checkpoints.gather(len(self._attendance.everyone))
+
+
+class RoundCheckpoints:
+    """Keeps rounds at all members and at the server, and goes back to them.
+
+    Parameters
+    ----------
+    archive : Archive
+        The server's.
+    every : int
+        Rounds after which all is kept.
+    heard : Heard
+        The replies of the present round, where a state may not be enough.
+    """
+
+    def __init__(
+        self,
+        runner: Runner,
+        attendance: Attendance,
+        archive: Archive,
+        every: int,
+        heard: Heard,
+    ) -> None:
+        self._runner, self._attendance = runner, attendance
+        self._archive, self._every, self._heard = archive, every, heard
+        self._session = runner.federation.session
+        self._since: list[Since] = []
+        self._state = b""
+        self._before = 0  # number of the last request before the round
+        self.kept_by: dict[int, int] = {}
+
+    @property
+    def measures_alone(self) -> bool:
+        """Whether measuring asks nobody."""
+        return self._runner.algorithm.algorithm.needs.measuring == "nobody"
+
+    # Rounds
+
+    def begin_round(self) -> None:
+        """Note where the round begins."""
+        self._before = self._session.number
+        self._heard.clear()
+
+    def end_round(self, participants: tuple[int, ...]) -> None:
+        """Keep the replies, in case the state cannot be kept."""
+        if not self._runner.federation.is_complete:
+            since = Since(self._before, participants, list(self._heard))
+            self._since.append(since)
+
+    def commit(self, is_last: bool) -> None:
         """Have all keep the round, then keep it here; see who is back."""
-        number = len(self.history)
-        is_last = self._is_reached() or number == self.settings.max_rounds
+        number = self._runner.progress.n_rounds
         if is_last or number % self._every == 0:
             self.keep(number)
         self._attendance.forgive()
@@ -127,68 +144,60 @@ class DurableRounds(Rounds):
 
     def keep(self, number: int) -> None:
         """Keep the state after a round, everywhere or nowhere."""
-        attendance = self._attendance
+        attendance, progress = self._attendance, self._runner.progress
         attendance.keep(number, self._gap_of_round())
         self.kept_by = {**self.kept_by, **dict.fromkeys(attendance.present, number)}
-        if self.server.is_between_steps:
-            self._state, self._since = state.save(self.server), []
-        assert self.certificate is not None  # noqa: S101  # the start was measured
+        if self._runner.server.is_between_steps:
+            self._state, self._since = checkpoint.save(self._runner.server), []
+        assert progress.measurement is not None  # noqa: S101  # the start was measured
         kept = KeptRound(
             self.kept_by,
-            self.certificate.primal,
-            self.certificate.dual,
-            self.history,
-            msgspec.to_builtins(self.set_up_traffic),
+            progress.measurement.primal,
+            progress.measurement.dual,
+            progress.seconds,
+            msgspec.msgpack.encode(progress.history),
+            msgspec.to_builtins(progress.set_up_traffic),
             self._state,
             self._since,
         )
-        self._archive.write_round(number, msgspec.msgpack.encode(kept))
+        self._archive.write_round(number, checkpoint.encode(kept))
 
     def _gap_of_round(self) -> float | None:
         """Return the gap after the last round, if it was measured."""
-        if not self.history:
-            return self.certificate.relative_gap if self.certificate else None
-        gap = float(self.history[-1]["relative_gap"])
+        progress = self._runner.progress
+        if not progress.history:
+            measurement = progress.measurement
+            return measurement.relative_gap if measurement else None
+        gap = float(progress.history[-1]["relative_gap"])
         return None if math.isnan(gap) else gap
-
-    def _round(self, round_number: int) -> RoundReport:
-        self._gather(self._attendance.quorum)
-        before = self._session.number
-        self._heard.clear()
-        report = super()._round(round_number)
-        if not self.participation.is_complete:
-            heard = list(self._heard)
-            self._since.append(Since(before, report.participants, heard))
-        return report
 
     # Going back
 
     def recover(self, failure: ClientsFailedError | BadReplyError) -> None:
-        """Go back to the last round that was kept, with those who are there."""
+        """Go back to the last round kept, with those who are there."""
         self._attendance.lose(failure)
         self.go_back()
 
     def go_back(self) -> None:
-        """Restore the last round that was kept, here and at those who are there."""
+        """Restore the last round kept, here and at those who are there."""
         self._restore_last()
         self._send_back(list(self._attendance.present))
-        self._gather(self._attendance.quorum)
+        self.gather(self._attendance.quorum)
 
     def _send_back(self, clients: Iterable[int]) -> None:
-        after = self._session.number
-        self._attendance.send_back(self.kept_by, clients, after)
+        self._attendance.send_back(self.kept_by, clients, self._session.number)
 
-    def _gather(self, needed: int) -> None:
-        """Wait until so many are there, and where they should be.
+    def gather(self, needed: int) -> None:
+        """Wait until enough members are there, and where they should be.
 
-        Whoever failed in this round is called again only if it cannot do without.
+        A member that failed in this round is called again only if it is needed.
         """
         attendance = self._attendance
         while len(attendance.present) < needed:
             self._send_back(attendance.wait_for(needed))
 
     def _restore_last(self) -> None:
-        """Take the last state that was kept, or the one before if it is damaged."""
+        """Take the last state kept, or the one before if it is damaged."""
         *earlier, last = self._archive.rounds
         try:
             self.restore(last)
@@ -204,28 +213,27 @@ class DurableRounds(Rounds):
         ------
         StoreError
             If it is damaged.
+        CheckpointError
+            If another version wrote it.
         """
-        kept = _decoder.decode(self._archive.read_round(number) or b"")
-        self.kept_by, self.history = dict(kept.kept_by), list(kept.history)
-        self.certificate = Measurement(kept.primal, kept.dual)
-        self.set_up_traffic = Traffic(**kept.set_up_traffic)  # type: ignore[arg-type]
+        content = self._archive.read_round(number) or b""
+        kept = checkpoint.decode(KeptRound, content)
+        progress, server = self._runner.progress, self._runner.server
+        self.kept_by = dict(kept.kept_by)
+        progress.history[:] = _history(kept.history)
+        progress.measurement = Measurement(kept.primal, kept.dual)
+        progress.seconds = kept.seconds
+        progress.set_up_traffic = Traffic(**kept.set_up_traffic)  # type: ignore[arg-type]
         self._state, self._since = kept.state, list(kept.since)
-        state.load(self.server, kept.state)
+        checkpoint.load(server, kept.state)
         highest = self._session.number
         for since in kept.since:
             self._session.number = since.number
-            conversation = self.server.round(since.participants)
+            conversation = server.round(since.participants)
             Repeating(list(since.heard)).run(conversation, Traffic())
         self._session.number = max(highest, self._session.number)
 
-    # The end
 
-    def release(self) -> FloatArray:
-        """Return the weights last measured, once everybody is there to give them."""
-        while True:
-            self._attendance.say_who_is_needed("the model is made of all parts")
-            self._gather(len(self._attendance.everyone))
-            try:
-                return super().release()
-            except (ClientsFailedError, BadReplyError) as failure:
-                self.recover(failure)
+def _history(content: bytes) -> list[dict[str, Any]]:
+    records: list[dict[str, Any]] = msgspec.msgpack.decode(content)
+    return [{**r, "participants": tuple(r["participants"])} for r in records]

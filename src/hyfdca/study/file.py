@@ -8,6 +8,10 @@
     id_column = "patient"
     label_column = "outcome"
 
+    [algorithm]                 # optional; by default the one with the fewest rounds
+    name = "hyfdca"
+    step = "safe"
+
     [[clients]]
     name = "north"
     data = "north.csv"          # relative to the study file
@@ -25,12 +29,11 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
-from hyfdca.algorithms.hyfdca.draws import Step
-from hyfdca.algorithms.registry import AlgorithmName
+from hyfdca.algorithms.registry import AUTO, make_algorithm
 from hyfdca.crypto.schemes.registry import (
     Encryption,
     PaillierBits,
@@ -40,6 +43,7 @@ from hyfdca.crypto.schemes.registry import (
 )
 from hyfdca.data.tables import label_text
 from hyfdca.errors import StudyError, as_study_error, plain_mistake
+from hyfdca.federation.algorithm import Algorithm
 from hyfdca.federation.problem import Profile
 from hyfdca.maths.losses import make_loss
 from hyfdca.model.scaling import Missing, Scale
@@ -93,20 +97,12 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     loss: str = "logistic"
     loss_parameter: float | None = None
     l2: Positive = 1e-3
-    algorithm: AlgorithmName = "auto"
-    variant: Literal["practical", "theory"] = "practical"
-    step: Step = "auto"
     profile: Profile = "sealed"
     encryption: SchemeName = "bfv"
     precision: Precision = "full"
     small_vectors: SmallVectors = "auto"
     paillier_bits: PaillierBits = 3072
     participation: Fraction | Bernoulli | Cyclic = 1.0
-    local_fraction: Fraction = 1.0
-    iic: Positive | None = None
-    paper_settings: dict[str, bool | int | str] = {}
-    bundle_settings: dict[str, int] = {}
-    min_rows: AtLeastOne = 1  # of algorithm = "hyfdca"; see docs/threat-model.md
     scale: Scale = "none"
     missing: Missing = "refuse"
     fit_intercept: bool = True
@@ -114,6 +110,8 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     max_rounds: AtLeastOne = 1000
     tol: Annotated[float, msgspec.Meta(ge=0, le=_LARGEST)] = 1e-3
     measure_every: AtLeastOne = 1
+    max_seconds: Positive | None = None
+    stall_rounds: AtLeastOne | None = None
     seed: Annotated[int, msgspec.Meta(ge=0)] = 0
     id_column: str | None = None
     label_column: str | None = None
@@ -166,7 +164,19 @@ class StudyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     study: Study
     clients: Annotated[list[Client], msgspec.Meta(min_length=1)]
+    algorithm: dict[str, bool | int | float | str] = {}  # its name and its settings
     server: Server = Server()
+
+    def chosen_algorithm(self) -> Algorithm | None:
+        """Return the algorithm with its settings; None where it is left open.
+
+        Raises
+        ------
+        ValueError
+            If there is no such algorithm or setting.
+        """
+        settings = dict(self.algorithm)
+        return make_algorithm(str(settings.pop("name", AUTO)), settings)
 
 
 def load(path: Path) -> StudyFile:
@@ -194,7 +204,9 @@ def parse(content: bytes, path: Path) -> StudyFile:
         With the path in its message.
     """
     try:
-        file = msgspec.toml.decode(content, type=StudyFile)
+        raw = msgspec.toml.decode(content)
+        _refuse_old_keys(raw, path)
+        file = msgspec.convert(raw, StudyFile)
     except UnicodeDecodeError:
         raise StudyError(f"The study file {path} is not UTF-8; save it so.") from None
     except msgspec.MsgspecError as error:
@@ -212,7 +224,37 @@ def parse(content: bytes, path: Path) -> StudyFile:
         _check_labels_visible(file.study, client)
     public_identities({client.name: client.public_key for client in file.clients})
     as_study_error(lambda: make_loss(file.study.loss, file.study.loss_parameter))
+    as_study_error(file.chosen_algorithm)
     return file
+
+
+# Keys of [study] that moved to [algorithm], with the algorithm they belong to.
+_MOVED = {
+    **dict.fromkeys(
+        ("variant", "step", "local_fraction", "iic", "min_rows", "paper_settings"),
+        "hyfdca",
+    ),
+    "bundle_settings": "bundle",
+    "algorithm": AUTO,
+}
+
+
+def _refuse_old_keys(raw: Any, path: Path) -> None:
+    """Say how settings of algorithms are written now."""
+    study: Any = raw.get("study") if isinstance(raw, dict) else None
+    old = [key for key in _MOVED if isinstance(study, dict) and key in study]
+    if not old:
+        return
+    settings: dict[str, Any] = {"name": study.get("algorithm", _MOVED[old[0]])}
+    for key in old:
+        nested = isinstance(study[key], dict)
+        settings |= study[key] if nested else {key: study[key]}
+    settings.pop("algorithm", None)
+    lines = msgspec.toml.encode(settings).decode().split("\n")
+    raise StudyError(
+        f"The study file {path} has {', '.join(old)} in [study]; write a table "
+        f"[algorithm] with {' and '.join(line for line in lines if line)} instead."
+    )
 
 
 def _check_quorum(path: Path, file: StudyFile) -> None:

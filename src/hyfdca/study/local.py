@@ -36,7 +36,7 @@ from hyfdca.study.plan import Plan, plan_of
 from hyfdca.study.server import Convener
 from hyfdca.study.tables import data_of, table_of
 from hyfdca.training.in_process import n_threads
-from hyfdca.training.runner import Rounds
+from hyfdca.training.runner import DrawnMembers, Runner, make_runner
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Run:
     consortium: Consortium
     scaling: Scaling
     preparing_traffic: Traffic
-    training: Rounds
+    training: Runner
 
     def accuracy(self, weights: FloatArray) -> float | None:
         """Return the share of the samples that get their class.
@@ -110,7 +110,7 @@ class LocalRun(Run):
 
     def margins(self, weights: FloatArray) -> FloatArray:
         """Return x·w of every sample, as the sum of its holders' parts of it."""
-        layout = self.training.layout
+        layout = self.training.federation.layout
         total = np.zeros((layout.samples.n_items, weights.shape[1]))
         for client, block in enumerate(self.blocks):
             part = block.X @ weights[layout.features.items[client]]
@@ -119,7 +119,7 @@ class LocalRun(Run):
 
     def labels(self) -> FloatArray:
         """Return the labels of all samples, (n_samples, n_outputs)."""
-        samples = self.training.layout.samples
+        samples = self.training.federation.layout.samples
         held = [member.aligned.labels for member in self.members]
         width = next(own.shape[1] for own in held if own is not None)
         labels = np.zeros((samples.n_items, width))
@@ -157,7 +157,10 @@ def prepare(file: StudyFile, folder: Path) -> LocalRun:
     except (AlignmentError, RefusedError, ValueError) as error:
         raise StudyError(str(error)) from None
     driver = local_driver(members, "training", n_threads([m.block for m in members]))
-    training = Rounds(plan.training, prepared.parties, plan.participation, driver)
+    drawn = DrawnMembers(plan.participation, len(members))
+    training = make_runner(
+        plan.training, prepared.choice, prepared.federation, driver, drawn
+    )
     consortium = Consortium(plan.names, prepared.alignment)
     return LocalRun(
         study, consortium, prepared.scaling, convener.traffic, training, members

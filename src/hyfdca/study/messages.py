@@ -6,7 +6,8 @@ from typing import Annotated
 
 import msgspec
 
-from hyfdca.protocol.messages import Message, Number
+from hyfdca.protocol.messages import Message, Number, Seen
+from hyfdca.protocol.phases import START, Phase, Phases
 
 _MOST_ROUNDS = 2**40
 Round = Annotated[int, msgspec.Meta(ge=0, le=_MOST_ROUNDS)]
@@ -18,29 +19,31 @@ Hash = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
 class Hello(Message, frozen=True):
     """Ask who is there; everybody must have the very same study file and protocol."""
 
-    study_hash: Hash
-    protocol: Version
+    study_hash: Annotated[Hash, Seen("study")]
+    protocol: Annotated[Version, Seen("numbers")]
 
 
 class Present(Message, frozen=True):
     """What a client brings from earlier: the study's keys, and rounds it has kept."""
 
-    study_hash: Hash
-    protocol: Version
-    has_keys: bool
-    kept: Annotated[list[Round], msgspec.Meta(max_length=16)]
+    study_hash: Annotated[Hash, Seen("study")]
+    protocol: Annotated[Version, Seen("numbers")]
+    has_keys: Annotated[bool, Seen("numbers")]
+    kept: Annotated[
+        Annotated[list[Round], msgspec.Meta(max_length=16)], Seen("numbers")
+    ]
 
 
 class BeginRequest(Message, frozen=True):
     """Start anew; whatever is still under way, up to a number, is of no interest."""
 
-    after: Number
+    after: Annotated[Number, Seen("numbers")]
 
 
 class StartNotice(Message, frozen=True):
     """Training begins, with this algorithm; no answer."""
 
-    algorithm: Annotated[str, msgspec.Meta(max_length=32)]
+    algorithm: Annotated[Annotated[str, msgspec.Meta(max_length=32)], Seen("algorithm")]
 
 
 class KeepRequest(Message, frozen=True):
@@ -49,9 +52,11 @@ class KeepRequest(Message, frozen=True):
     With what people like to see: how close the model is, and who is there.
     """
 
-    round: Round
-    relative_gap: float | None
-    present: Annotated[list[Rank], msgspec.Meta(max_length=2**16)]
+    round: Annotated[Round, Seen("numbers")]
+    relative_gap: Annotated[float | None, Seen("certificate")]
+    present: Annotated[
+        Annotated[list[Rank], msgspec.Meta(max_length=2**16)], Seen("numbers")
+    ]
 
 
 class ReturnRequest(Message, frozen=True):
@@ -60,11 +65,24 @@ class ReturnRequest(Message, frozen=True):
     What is still under way, up to a number, was said in a round that is repeated.
     """
 
-    round: Round
-    after: Number
+    round: Annotated[Round, Seen("numbers")]
+    after: Annotated[Number, Seen("numbers")]
 
 
 class FinishNotice(Message, frozen=True):
     """The study is over: the model, as a file; no answer."""
 
-    model: Annotated[bytes, msgspec.Meta(max_length=2**30)]
+    model: Annotated[Annotated[bytes, msgspec.Meta(max_length=2**30)], Seen("model")]
+
+
+# About the study as a whole: clients come and go, so any may follow any other.
+PHASES: Phases = {
+    "hello": Phase(Hello, (Present,)),
+    "begin": Phase(BeginRequest, (Message,)),
+    "keep": Phase(KeepRequest, (Message,)),
+    "return": Phase(ReturnRequest, (Message,)),
+    "finish": Phase(FinishNotice, (Message,)),
+}
+
+# The first phase of training, before those of the algorithm.
+START_PHASES: Phases = {"start": Phase(StartNotice, after=(START,))}

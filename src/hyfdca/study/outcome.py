@@ -27,7 +27,8 @@ from hyfdca.model.file import (
 from hyfdca.runtime.driver import Traffic
 from hyfdca.study.file import load
 from hyfdca.study.local import Consortium, Run, prepare
-from hyfdca.training.runner import ADVICE, RoundReport
+from hyfdca.training.runner import RoundReport
+from hyfdca.training.stopping import ADVICE
 
 Watcher = Callable[[Run, RoundReport], None]
 
@@ -89,7 +90,7 @@ class Outcome:
         total = replace(self.run.preparing_traffic)
         for name in _TRAFFIC:
             rounds = sum(r[name] + r[f"measuring_{name}"] for r in training.history)
-            others = (training.set_up_traffic, training.release_traffic)
+            others = (training.progress.set_up_traffic, training.release_traffic)
             rounds += sum(getattr(other, name) for other in others)
             setattr(total, name, getattr(total, name) + rounds)
         return total
@@ -102,7 +103,7 @@ class Outcome:
         """
         study, traffic = self.run.study, self.traffic()
         result = {
-            "algorithm": self.run.training.algorithm.name,
+            "algorithm": self.run.training.algorithm.algorithm.name,
             "algorithm_reason": self.run.training.algorithm.reason,
             "encryption": study.encryption,
             "sealed_with": self.run.training.sealed_with(),
@@ -125,7 +126,7 @@ class Outcome:
         return Summary(self.run.study.name, self.result(), self.run.consortium)
 
     def history(self) -> list[dict[str, Any]]:
-        """Return the records of ``history.json``, one a round, with who took part.
+        """Return the records of ``history.json``, one per round, with who took part.
 
         The objectives are null for rounds that were not measured.
         """
@@ -177,7 +178,7 @@ class Outcome:
         study, training = self.run.study, self.run.training
         assert training.stop_reason is not None  # noqa: S101  # it has ended
         return TrainingEntry(
-            algorithm=training.algorithm.name,
+            algorithm=training.algorithm.algorithm.name,
             algorithm_reason=training.algorithm.reason,
             rounds=self.n_rounds,
             stop_reason=training.stop_reason,
@@ -225,7 +226,7 @@ def train(run: Run, watch: Watcher) -> Outcome:
         watch(run, report)
     weights = run.training.release()
     seconds = time.perf_counter() - started
-    certificate = run.training.certificate
+    certificate = run.training.measurement
     assert certificate is not None  # noqa: S101  # a run that ended has been measured
     return Outcome(run, weights, certificate, seconds)
 

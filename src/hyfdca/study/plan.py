@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from hyfdca.algorithms.bundle.server import bundle_settings
-from hyfdca.algorithms.hyfdca.draws import HyfdcaSettings
 from hyfdca.crypto.schemes.registry import Encryption
 from hyfdca.errors import as_study_error
 from hyfdca.holdings.participation import (
@@ -20,10 +18,10 @@ from hyfdca.model.scaling import Missing, Scale
 from hyfdca.protocol.codec import TOKEN_BYTES
 from hyfdca.stages.alignment.messages import AlignmentSettings
 from hyfdca.study.file import Bernoulli, Cyclic, Study, StudyFile
-from hyfdca.training.runner import TrainingSettings
+from hyfdca.training.settings import TrainingSettings
 
-# Of what is said between organisations; raised whenever that changes.
-PROTOCOL = 1
+# Version of the messages between organisations; raised whenever they change.
+PROTOCOL = 2
 
 
 @dataclass(frozen=True)
@@ -68,7 +66,7 @@ class Plan:
 
 
 def n_outputs(classes: tuple[str, ...]) -> int:
-    """Return how many columns of weights a study has: one, or one a class."""
+    """Return how many columns of weights a study has: one, or one per class."""
     return len(classes) if len(classes) > 2 else 1
 
 
@@ -95,7 +93,7 @@ def _plan(file: StudyFile, study_hash: bytes) -> Plan:
         scale=study.scale,
         missing=study.missing,
         bias=study.intercept_scaling if study.fit_intercept else None,
-        training=_settings(study, loss),
+        training=_settings(file, loss),
         participation=_participation(study, names),
         quorum=len(names) if study.quorum == "all" else study.quorum,
         phase_timeout=study.phase_timeout,
@@ -138,23 +136,18 @@ def _drawn(study: Study, names: Sequence[str]) -> Participation:
     return random_fraction(len(names), given, study.seed)
 
 
-def _settings(study: Study, loss: Loss) -> TrainingSettings:
+def _settings(file: StudyFile, loss: Loss) -> TrainingSettings:
+    study = file.study
     return TrainingSettings(
         loss=loss,
         l2_strength=study.l2,
-        hyfdca=HyfdcaSettings(
-            variant=study.variant,
-            step=study.step,
-            local_fraction=study.local_fraction,
-            iic=study.iic,
-            min_rows=study.min_rows,
-            seed=study.seed,
-        ).with_more(study.paper_settings),
+        algorithm=file.chosen_algorithm(),
         profile=study.profile,
         max_rounds=study.max_rounds,
         tolerance=study.tol,
         measure_every=study.measure_every,
-        algorithm=study.algorithm,
-        bundle=bundle_settings(study.bundle_settings),
+        max_seconds=study.max_seconds,
+        stall_rounds=study.stall_rounds,
         encryption=study.encryption_settings(),
+        seed=study.seed,
     )

@@ -59,7 +59,7 @@ class Attendance:
     ) -> None:
         self._plan, self._network, self._tell = plan, network, tell
         self.quorum = plan.quorum
-        self._session = ServerSession(STUDY_TOKEN)
+        self._session = ServerSession(STUDY_TOKEN, m.PHASES)
         self.present: dict[int, m.Present] = {}
         self._told: dict[int, set[str]] = {}  # of each, since it was in a round
         self._away: set[int] = set()  # of those who were told to be

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import msgspec
-
 from hyfdca.crypto.schemes.registry import new_group_secret
 from hyfdca.errors import StudyError
+from hyfdca.protocol import checkpoint
 from hyfdca.protocol.server_session import (
     BadReplyError,
     ClientsFailedError,
@@ -18,16 +17,18 @@ from hyfdca.runtime.driver import Driver, Traffic
 from hyfdca.runtime.journal import Heard, Journaling, Repeating
 from hyfdca.runtime.store import Archive
 from hyfdca.stages.alignment.checks import AlignmentError
-from hyfdca.study.durable import DurableRounds
+from hyfdca.study.durable import PresentMembers, RoundCheckpoints
 from hyfdca.study.plan import Plan
 from hyfdca.study.presence import Attendance, Network
 from hyfdca.study.server import Convener, Prepared
+from hyfdca.training.runner import DrawnMembers, Runner, make_runner
 
 _STARTS, _PREPARATION = "starts", "preparation"
 _NUMBERS = 2**32  # of requests, that one start of the server has for itself
 
 
-class Preparation(msgspec.Struct, frozen=True):
+@dataclass(frozen=True)
+class Preparation:
     """How a study began: enough to go through it again."""
 
     number: int  # of the last request before
@@ -36,15 +37,13 @@ class Preparation(msgspec.Struct, frozen=True):
     heard: Heard
 
 
-_decoder = msgspec.msgpack.Decoder(Preparation)
-
-
 @dataclass(frozen=True)
 class Hosted:
     """A study that is ready for its next round."""
 
     prepared: Prepared
-    rounds: DurableRounds
+    runner: Runner
+    checkpoints: RoundCheckpoints
     traffic: Traffic
 
 
@@ -82,7 +81,7 @@ class Host:
 
     def _begun(self) -> Hosted:
         """Have everybody start; what is heard is kept when all is ready."""
-        attendance, number = self._attendance, self.number_anew()
+        attendance, number = self._attendance, self.number_again()
         attendance.wait_for(len(attendance.everyone))
         attendance.begin(number)
         holders = [c for c, answer in attendance.present.items() if answer.has_keys]
@@ -91,20 +90,21 @@ class Host:
         hosted = self._prepared(
             beginning, lambda stage: Journaling(self._network.driver(stage), heard)
         )
-        self._archive.write(_PREPARATION, msgspec.msgpack.encode(beginning))
-        hosted.rounds.among(attendance, self._archive, self._every)
-        hosted.rounds.keep(0)
+        self._archive.write(_PREPARATION, checkpoint.encode(beginning))
+        hosted.checkpoints.keep(0)
         return hosted
 
     def _resumed(self) -> Hosted:
         """Go through the beginning again, then to the last round that was kept."""
         kept = self._archive.read(_PREPARATION)
-        beginning = _decoder.decode(kept or b"")
-        hosted = self._prepared(beginning, lambda _: Repeating(beginning.heard))
-        number, rounds = self.number_anew(), hosted.rounds
-        hosted.prepared.parties.session.number = number
-        rounds.among(self._attendance, self._archive, self._every)
-        rounds.go_back()
+        try:
+            beginning = checkpoint.decode(Preparation, kept or b"")
+            heard = list(beginning.heard)
+            hosted = self._prepared(beginning, lambda _: Repeating(heard))
+            hosted.prepared.federation.session.number = self.number_again()
+            hosted.checkpoints.go_back()
+        except checkpoint.CheckpointError as error:
+            raise StudyError(str(error)) from None
         return hosted
 
     def _prepared(
@@ -112,17 +112,25 @@ class Host:
     ) -> Hosted:
         """Run all stages and the set-up of training, by whatever driver."""
         plan = self._plan
-        session = ServerSession(plan.token, beginning.number)
+        session = ServerSession(plan.token, after=beginning.number)
         convener = Convener(plan, driver, session, beginning.group_secret)
         prepared = convener.prepare(beginning.holders)
+        federation, participation = prepared.federation, plan.participation
+        heard: Heard = []
         live = self._network.driver("training")
-        rounds = DurableRounds(
-            plan.training, prepared.parties, plan.participation, live
+        if not participation.is_complete:
+            live = Journaling(live, heard)
+        drawn = DrawnMembers(participation, len(plan.names))
+        runner = make_runner(plan.training, prepared.choice, federation, live, drawn)
+        checkpoints = RoundCheckpoints(
+            runner, self._attendance, self._archive, self._every, heard
         )
-        rounds.start_by(driver("training"))
-        return Hosted(prepared, rounds, convener.traffic)
+        runner.start(driver("training"))
+        runner.members = PresentMembers(drawn, self._attendance, checkpoints)
+        runner.checkpoints = checkpoints
+        return Hosted(prepared, runner, checkpoints, convener.traffic)
 
-    def number_anew(self) -> int:
+    def number_again(self) -> int:
         """Give requests numbers above all of earlier starts of this server."""
         starts = int(self._archive.read(_STARTS) or b"0") + 1
         self._archive.write(_STARTS, b"%d" % starts)

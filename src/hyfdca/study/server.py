@@ -6,14 +6,18 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TypeVar
 
-from hyfdca.algorithms.registry import Parties
+from hyfdca.algorithms.registry import Choice
 from hyfdca.crypto.schemes.registry import Adders, new_group_secret
+from hyfdca.federation.server import Federation
 from hyfdca.holdings.layout import with_bias
 from hyfdca.model.scaling import Scaling
 from hyfdca.protocol.server_session import Conversation, ServerSession
 from hyfdca.runtime.driver import Driver, Traffic
+from hyfdca.stages.alignment import messages as alignment_messages
 from hyfdca.stages.alignment.server import Alignment, AlignmentServer
-from hyfdca.stages.keys.agreement import agree_again
+from hyfdca.stages.keys import messages as key_messages
+from hyfdca.stages.keys.server import agree_again
+from hyfdca.stages.scaling import PHASES as SCALING_PHASES
 from hyfdca.stages.scaling import ScalingServer
 from hyfdca.study import messages as m
 from hyfdca.study.plan import Plan, n_outputs
@@ -27,7 +31,8 @@ class Prepared:
 
     alignment: Alignment
     scaling: Scaling
-    parties: Parties
+    federation: Federation
+    choice: Choice
 
 
 class Convener:
@@ -75,10 +80,14 @@ class Convener:
         adders = self.agree(holders)
         alignment = self.align()
         scaling = self.scale(alignment, adders)
-        return Prepared(alignment, scaling, self._parties(alignment, adders))
+        federation = self._federation(alignment, adders)
+        choice = self._plan.training.choose(federation)
+        self._start(choice)
+        return Prepared(alignment, scaling, federation, choice)
 
     def agree(self, holders: Collection[int] = ()) -> Adders:
         """Have all members get the same keys; return what adds."""
+        self._session.enter(key_messages.PHASES)
         agreement = agree_again(self._session, self._everyone, holders)
         public = self._run("keys", agreement)
         return Adders(self._plan.encryption, public, self._group_secret)
@@ -86,35 +95,40 @@ class Convener:
     def align(self) -> Alignment:
         """Match rows by ID and columns by name; the outcome depends on no key."""
         plan = self._plan
+        self._session.enter(alignment_messages.PHASES)
         server = AlignmentServer(plan.names, plan.alignment, self._session)
         return self._run("alignment", server.run())
 
     def scale(self, alignment: Alignment, adders: Adders) -> Scaling:
         """Have every member scale its own cells, after the sums that this needs."""
         plan, layout = self._plan, alignment.layout
+        self._session.enter(SCALING_PHASES)
         server = ScalingServer(
             layout.features, layout.samples.n_items, adders, self._session
         )
         self._run("scaling", server.run(plan.scale, plan.missing))
         return self._run("scaling", server.release())
 
-    def _parties(self, alignment: Alignment, adders: Adders) -> Parties:
-        """Choose the algorithm and tell the members."""
+    def _federation(self, alignment: Alignment, adders: Adders) -> Federation:
         plan, layout = self._plan, alignment.layout
         if plan.bias is not None:
             layout = with_bias(layout)
         width = n_outputs(alignment.classes)
-        parties = Parties(
+        return Federation(
             plan.training.problem(layout.samples.n_items, width),
             layout,
             adders,
             self._session,
-            plan.participation.is_complete,
+            is_complete=plan.participation.is_complete,
+            seed=plan.training.seed,
         )
-        notice = m.StartNotice(plan.training.choose(parties).name)
-        notices = dict.fromkeys(self._everyone, notice)
+
+    def _start(self, choice: Choice) -> None:
+        """Tell the members which algorithm runs."""
+        algorithm = choice.algorithm
+        self._session.enter({**m.START_PHASES, **algorithm.phases})
+        notices = dict.fromkeys(self._everyone, m.StartNotice(algorithm.name))
         self._run("training", self._session.tell("start", notices))
-        return parties
 
     def _run(self, stage: str, conversation: Conversation[T]) -> T:
         return self._driver(stage).run(conversation, self.traffic)

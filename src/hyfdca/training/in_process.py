@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from hyfdca.algorithms.registry import ALGORITHMS, Parties
+from hyfdca.federation.algorithm import ClientHalf
+from hyfdca.federation.client import Party
 from hyfdca.federation.secrets import Secrecy, fresh_secrecy
+from hyfdca.federation.server import Federation
 from hyfdca.holdings.block import Block
 from hyfdca.holdings.layout import Layout
 from hyfdca.holdings.participation import Participation
@@ -15,13 +18,30 @@ from hyfdca.protocol.codec import TOKEN_BYTES
 from hyfdca.protocol.server_session import ServerSession
 from hyfdca.runtime.inprocess import InProcess
 from hyfdca.runtime.machine import n_cores
-from hyfdca.training.runner import Rounds, TrainingSettings
+from hyfdca.training.runner import DrawnMembers, Runner, make_runner
+from hyfdca.training.settings import TrainingSettings
 
 _MUCH = 1_000_000  # cells, from which on threads are worth their switching
 
 
-class Training(Rounds):
-    """Rounds of clients that are in this process.
+@dataclass(frozen=True)
+class LocalTraining:
+    """A training whose clients are in this process."""
+
+    runner: Runner
+    clients: list[ClientHalf]
+    parties: list[Party]
+    secrecy: Secrecy
+
+
+def train_in_process(
+    settings: TrainingSettings,
+    layout: Layout,
+    blocks: Sequence[Block],
+    participation: Participation,
+    secrecy: Secrecy | None = None,
+) -> LocalTraining:
+    """Return a training that is ready for its first round.
 
     Parameters
     ----------
@@ -30,34 +50,37 @@ class Training(Rounds):
     secrecy : Secrecy, optional
         The parties' keys; by default fresh ones.
     """
-
-    driver: InProcess
-
-    def __init__(
-        self,
-        settings: TrainingSettings,
-        layout: Layout,
-        blocks: Sequence[Block],
-        participation: Participation,
-        secrecy: Secrecy | None = None,
-    ) -> None:
-        self.blocks = blocks
-        problem = settings.problem(layout.samples.n_items, _n_outputs(blocks))
-        token, is_complete = _token(settings, layout), participation.is_complete
-        keys = secrecy or fresh_secrecy(settings.encryption, len(blocks))
-        self.secrecy = keys
-        session = ServerSession(token)
-        parties = Parties(problem, layout, keys.adders(), session, is_complete)
-        algorithm = ALGORITHMS[settings.choose(parties).name]
-        client = algorithm.client(settings.of_algorithms, is_complete)
-        self.clients = [
-            client(problem, block, keys.sealers(k)) for k, block in enumerate(blocks)
-        ]
-        sessions = {
-            k: ClientSession(token, half.phases) for k, half in enumerate(self.clients)
-        }
-        driver = InProcess(sessions, n_threads(blocks))
-        super().__init__(settings, parties, participation, driver)
+    problem = settings.problem(layout.samples.n_items, _n_outputs(blocks))
+    token, is_complete = _token(settings, layout), participation.is_complete
+    keys = secrecy or fresh_secrecy(settings.encryption, len(blocks))
+    session = ServerSession(token)
+    seed = settings.seed
+    federation = Federation(
+        problem, layout, keys.adders(), session, is_complete=is_complete, seed=seed
+    )
+    choice = settings.choose(federation)
+    algorithm = choice.algorithm
+    session.enter(algorithm.phases)
+    parties = [
+        Party(
+            problem,
+            block,
+            keys.sealers(rank),
+            rank=rank,
+            is_complete=is_complete,
+            seed=seed,
+        )
+        for rank, block in enumerate(blocks)
+    ]
+    clients = [algorithm.client(party) for party in parties]
+    sessions = {
+        rank: ClientSession(token, algorithm.phases, half.handlers)
+        for rank, half in enumerate(clients)
+    }
+    driver = InProcess(sessions, n_threads(blocks))
+    members = DrawnMembers(participation, layout.n_clients)
+    runner = make_runner(settings, choice, federation, driver, members)
+    return LocalTraining(runner, clients, parties, keys)
 
 
 def n_threads(blocks: Sequence[Block]) -> int:

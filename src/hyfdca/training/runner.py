@@ -1,80 +1,36 @@
-"""The server's rounds, one by one, measured, until they may stop."""
+"""Training rounds as an iterator; the caller drives it.
+
+The runner is given its collaborators: who takes part (``Members``), what survives a
+crash (``Checkpoints``), when to stop (``StopRule``) and what carries messages
+(``Driver``). It knows no algorithm: all it calls is the server half's interface.
+"""
 
 from __future__ import annotations
 
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
 
-from hyfdca.algorithms.bundle.server import BundleSettings
-from hyfdca.algorithms.hyfdca.draws import HyfdcaSettings
-from hyfdca.algorithms.registry import (
-    ALGORITHMS,
-    AlgorithmName,
-    Choice,
-    Parties,
-    Settings,
-    choose_algorithm,
-)
+from hyfdca.algorithms.registry import Choice
 from hyfdca.arrays import FloatArray
-from hyfdca.crypto.schemes.registry import Encryption
 from hyfdca.errors import StudyError
-from hyfdca.federation.problem import Problem, Profile
-from hyfdca.federation.server import DivergenceError
+from hyfdca.federation.algorithm import ServerHalf
+from hyfdca.federation.grids import DivergenceError
+from hyfdca.federation.server import Federation
 from hyfdca.holdings.participation import Participation
-from hyfdca.maths.losses import Loss
 from hyfdca.maths.objective import Measurement
 from hyfdca.model.file import StopReason
 from hyfdca.protocol.server_session import BadReplyError, ClientsFailedError
 from hyfdca.runtime.driver import Driver, Traffic
+from hyfdca.training.settings import TrainingSettings
+from hyfdca.training.stopping import Progress, reason_to_stop
 
-# Certificates have rounding inside: a gap below zero is nobody's.
+# Certificates include rounding, so a gap below zero cannot come from a table.
 _BELOW_ZERO = -1e-9
 
-# What to do about a run that stopped for another reason than its tolerance.
-ADVICE: dict[str | None, str] = {
-    "round limit": "raise max_rounds, scale the features or use a larger l2",
-    "diverged": "use step='auto', or draw fewer samples a round",
-}
-
-
-@dataclass(frozen=True)
-class TrainingSettings:
-    """What is learnt and when to stop; documented at the estimators."""
-
-    loss: Loss
-    l2_strength: float
-    hyfdca: HyfdcaSettings = field(default_factory=HyfdcaSettings)
-    profile: Profile = "sealed"
-    max_rounds: int = 1000
-    tolerance: float = 1e-3
-    measure_every: int = 1
-    algorithm: AlgorithmName = "auto"
-    bundle: BundleSettings = field(default_factory=BundleSettings)
-    encryption: Encryption = field(default_factory=Encryption)
-
-    @property
-    def of_algorithms(self) -> Settings:
-        """What the algorithms themselves are told."""
-        return Settings(self.hyfdca, self.bundle)
-
-    def problem(self, n_samples: int, n_outputs: int) -> Problem:
-        """Return what both halves of an algorithm know of so many samples."""
-        return Problem(
-            self.loss,
-            self.l2_strength,
-            n_samples,
-            n_outputs,
-            self.profile,
-            self.hyfdca.min_rows,
-        )
-
-    def choose(self, parties: Parties) -> Choice:
-        """Return the algorithm for these parties, and why it is that one."""
-        own = self.of_algorithms
-        return choose_algorithm(self.algorithm, own, parties, self.tolerance)
+Failure = ClientsFailedError | BadReplyError
 
 
 @dataclass(frozen=True)
@@ -86,17 +42,18 @@ class RoundReport:
     seconds: float
     traffic: Traffic
     measuring: Traffic
-    certificate: Measurement | None
+    measurement: Measurement | None
 
     def as_record(self) -> dict[str, Any]:
         """Return the report as one flat record of a history."""
-        certificate = self.certificate or Measurement(math.nan, math.nan)
+        measured = self.measurement
+        bound = None if measured is None else measured.dual
         return {
             "round": self.round_number,
-            "primal": certificate.primal,
-            "dual": certificate.dual,
-            "gap": certificate.gap,
-            "relative_gap": certificate.relative_gap,
+            "primal": math.nan if measured is None else measured.primal,
+            "dual": math.nan if bound is None else bound,
+            "gap": math.nan if measured is None else measured.gap,
+            "relative_gap": math.nan if measured is None else measured.relative_gap,
             "seconds": self.seconds,
             **asdict(self.traffic),
             **{f"measuring_{k}": v for k, v in asdict(self.measuring).items()},
@@ -104,62 +61,154 @@ class RoundReport:
         }
 
 
-class Rounds:
-    """Rounds that whoever iterates over them drives.
+class Members(Protocol):
+    """Who takes part in which round."""
+
+    def of_round(self, round_number: int) -> tuple[int, ...]:
+        """Return the clients of a round, waiting for a quorum if need be."""
+        ...
+
+    def can_measure(self, is_last: bool) -> bool:
+        """Return whether those who must be present for measuring are."""
+        ...
+
+    def wait_for_all(self, because: str) -> None:
+        """Wait until every client is present."""
+        ...
+
+
+class Checkpoints(Protocol):
+    """What survives drop-outs and crashes."""
+
+    def begin_round(self) -> None:
+        """Prepare for a round."""
+        ...
+
+    def end_round(self, participants: tuple[int, ...]) -> None:
+        """Take note of the exchanges of a round."""
+        ...
+
+    def commit(self, is_last: bool) -> None:
+        """Keep a round for good."""
+        ...
+
+    def recover(self, failure: Failure) -> None:
+        """Go back to the last round kept, or raise the failure."""
+        ...
+
+
+@dataclass(frozen=True)
+class DrawnMembers:
+    """Clients that are all present; participation says who is drawn."""
+
+    participation: Participation
+    n_clients: int
+
+    def of_round(self, round_number: int) -> tuple[int, ...]:
+        """Return those drawn for a round."""
+        drawn = tuple(self.participation.of_round(round_number))
+        if drawn and not 0 <= min(drawn) <= max(drawn) < self.n_clients:
+            raise ValueError(
+                f"Round {round_number} names others than the {self.n_clients} clients."
+            )
+        return drawn
+
+    def can_measure(self, is_last: bool) -> bool:
+        """Return that everybody is present."""
+        return True
+
+    def wait_for_all(self, because: str) -> None:
+        """Return at once."""
+
+
+class NoCheckpoints:
+    """Keeps nothing: a failure ends the training."""
+
+    def begin_round(self) -> None:
+        """Do nothing."""
+
+    def end_round(self, participants: tuple[int, ...]) -> None:
+        """Do nothing."""
+
+    def commit(self, is_last: bool) -> None:
+        """Do nothing."""
+
+    def recover(self, failure: Failure) -> None:
+        """Raise the failure."""
+        raise failure
+
+
+class Runner:
+    """Runs the rounds of one training.
 
     Parameters
     ----------
-    parties : Parties
-        The server's side: what is learnt, who holds what, what adds.
+    choice : Choice
+        The algorithm, and why it is that one.
     driver : Driver
         Carries the server's requests to the clients of this training.
+    members : Members
+    checkpoints : Checkpoints, optional
+        By default nothing is kept.
+    progress : Progress, optional
+        What checkpoints share with the runner.
     """
 
     def __init__(
         self,
         settings: TrainingSettings,
-        parties: Parties,
-        participation: Participation,
+        choice: Choice,
+        federation: Federation,
+        server: ServerHalf,
         driver: Driver,
+        members: Members,
     ) -> None:
-        self.settings, self.layout = settings, parties.layout
-        self.participation, self.driver = participation, driver
-        self.algorithm = settings.choose(parties)
-        algorithm = ALGORITHMS[self.algorithm.name]
-        self.server = algorithm.server(settings.of_algorithms, parties)
-        self.certificate: Measurement | None = None
+        self.settings, self.algorithm, self.federation = settings, choice, federation
+        self.server, self.driver, self.members = server, driver, members
+        self.checkpoints: Checkpoints = NoCheckpoints()
+        self.progress = Progress()
         self.stop_reason: StopReason | None = None
-        self.history: list[dict[str, Any]] = []
-        self.set_up_traffic, self.release_traffic = Traffic(), Traffic()
+        self.release_traffic = Traffic()
+        self._rules = settings.stop_rules()
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """One record per round."""
+        return self.progress.history
+
+    @property
+    def measurement(self) -> Measurement | None:
+        """P and D as last measured."""
+        return self.progress.measurement
 
     def sealed_with(self) -> dict[str, str]:
         """Return the scheme of each kind of vector, as picked by bytes."""
-        picks = self.server.coordinator.vaults.picks
+        picks = self.federation.vectors.picks
         return {kind: pick.text for kind, pick in picks.items()}
 
     def rounds(self) -> Iterator[RoundReport]:
-        """Train until the gap is small enough or the limit is reached.
+        """Train until a rule says stop.
 
-        Whoever stops listening may ask again and goes on where it was.
+        A caller that stops listening may ask again; the rounds then continue.
         """
-        if self.certificate is None:
+        if self.measurement is None:
             self.start()
-        while not self._is_reached():
-            if len(self.history) == self.settings.max_rounds:
-                self.stop_reason = "round limit"
-                return
+        while (reason := reason_to_stop(self._rules, self.progress)) is None:
             try:
-                report = self._round(len(self.history) + 1)
-                self.history.append(report.as_record())
-                self.commit()
+                report = self._round(self.progress.n_rounds + 1)
+                self.progress.history.append(report.as_record())
+                self.checkpoints.commit(self._is_last())
             except DivergenceError:
                 self.stop_reason = "diverged"
                 return
             except (ClientsFailedError, BadReplyError) as failure:
-                self.recover(failure)
+                self.checkpoints.recover(failure)
                 continue
             yield report
-        self.stop_reason = "tolerance"
+        self.stop_reason = reason
+
+    def _is_last(self) -> bool:
+        return reason_to_stop(self._rules, self.progress) is not None
 
     def finish(self) -> FloatArray:
         """Run the rounds that are left and return the weights."""
@@ -170,60 +219,62 @@ class Rounds:
 
     def release(self) -> FloatArray:
         """Return the weights last measured, (n_features, n_outputs), bias last."""
-        return self.driver.run(self.server.release(), self.release_traffic)
+        while True:
+            self.members.wait_for_all("the model is made of all parts")
+            try:
+                return self.driver.run(self.server.release(), self.release_traffic)
+            except (ClientsFailedError, BadReplyError) as failure:
+                self.checkpoints.recover(failure)
 
-    def start(self) -> None:
-        """Exchange what every round needs, and measure the start."""
-        self.driver.run(self.server.set_up(), self.set_up_traffic)
-        self._measure(self.set_up_traffic)
+    def start(self, driver: Driver | None = None) -> None:
+        """Exchange what every round needs, and measure the start.
 
-    # What runs that can be resumed do otherwise
-
-    def participants(self, round_number: int) -> tuple[int, ...]:
-        """Return who takes part in a round."""
-        n_clients = self.layout.n_clients
-        drawn = tuple(self.participation.of_round(round_number))
-        if drawn and not 0 <= min(drawn) <= max(drawn) < n_clients:
-            raise ValueError(
-                f"Round {round_number} names others than the {n_clients} clients."
-            )
-        return drawn
-
-    def can_measure(self) -> bool:
-        """Return whether everybody is there, which measuring needs."""
-        return True
-
-    def commit(self) -> None:
-        """Take note that a round is over, for good."""
-
-    def recover(self, failure: ClientsFailedError | BadReplyError) -> None:
-        """Make up for a round that failed; nothing is kept here to go back to."""
-        raise failure
+        Parameters
+        ----------
+        driver : Driver, optional
+            Another one than the rounds use, such as one that writes a journal.
+        """
+        driver = driver or self.driver
+        traffic = self.progress.set_up_traffic
+        driver.run(self.server.set_up(), traffic)
+        self._measure(driver, traffic)
 
     def _round(self, round_number: int) -> RoundReport:
-        participants = self.participants(round_number)
+        participants = self.members.of_round(round_number)
         traffic, measuring = Traffic(), Traffic()
+        self.checkpoints.begin_round()
         started = time.perf_counter()
         self.driver.run(self.server.round(participants), traffic)
         seconds = time.perf_counter() - started
         is_last = round_number == self.settings.max_rounds
         is_due = is_last or round_number % self.settings.measure_every == 0
-        is_measured = is_due and self.can_measure()
+        is_measured = is_due and self.members.can_measure(is_last)
         if is_measured:
-            self._measure(measuring)
-        certificate = self.certificate if is_measured else None
+            self._measure(self.driver, measuring)
+        self.progress.seconds += time.perf_counter() - started
+        self.checkpoints.end_round(participants)
+        measurement = self.measurement if is_measured else None
         return RoundReport(
-            round_number, participants, seconds, traffic, measuring, certificate
+            round_number, participants, seconds, traffic, measuring, measurement
         )
 
-    def _measure(self, traffic: Traffic) -> None:
-        self.certificate = self.driver.run(self.server.certify(), traffic)
-        if self.certificate.relative_gap < _BELOW_ZERO:
+    def _measure(self, driver: Driver, traffic: Traffic) -> None:
+        measurement = driver.run(self.server.measure(), traffic)
+        self.progress.measurement = measurement
+        if measurement.relative_gap < _BELOW_ZERO:
             raise StudyError(
                 "The bound from below is above the loss, which no table can cause: an "
-                "organisation has other rows or duals than it began with; begin again."
+                "organisation has other rows or duals than it began with; restart."
             )
 
-    def _is_reached(self) -> bool:
-        gap = self.certificate.relative_gap if self.certificate else math.inf
-        return gap <= self.settings.tolerance
+
+def make_runner(
+    settings: TrainingSettings,
+    choice: Choice,
+    federation: Federation,
+    driver: Driver,
+    members: Members,
+) -> Runner:
+    """Put a training together: the one place where its server half is made."""
+    server = choice.algorithm.server(federation)
+    return Runner(settings, choice, federation, server, driver, members)

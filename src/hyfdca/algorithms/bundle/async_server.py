@@ -12,7 +12,7 @@ beyond, in the direction it has moved in: that costs bytes, but no visit.
 |--------------|----------------------------------------------|-----------------------|
 | visit        | points; for which buckets                    | their margins, sealed |
 | visit planes | margins of these buckets, sealed             | slopes, offsets       |
-| adopt visit  | duals, sealed, to those without labels       | slopes                |
+| forward visit| duals, sealed, to those without labels       | slopes                |
 
 P is measured, and with it the certificate, as in ``bundle.py``: along the way from
 the best point so far to w, by exchanges that each wait for everybody.
@@ -21,92 +21,132 @@ the best point so far to w, by exchanges that each wait for everybody.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
 
 import numpy as np
 
 from hyfdca.algorithms.bundle import messages as b
-from hyfdca.algorithms.bundle.bucket_states import Bucket, Owed, Spaces
-from hyfdca.algorithms.bundle.collecting import by_plane, lent_duals
-from hyfdca.algorithms.bundle.server import BundleServer
+from hyfdca.algorithms.bundle.bucket_states import (
+    Bucket,
+    BucketLayouts,
+    BucketState,
+    Owed,
+)
+from hyfdca.algorithms.bundle.collecting import by_plane, forwarded_duals
+from hyfdca.algorithms.bundle.server import (
+    BundleServer,
+    BundleServerState,
+    BundleSettings,
+)
 from hyfdca.arrays import FloatArray, IntArray
+from hyfdca.federation.grids import GridState, VectorGrid
+from hyfdca.federation.server import Federation
 from hyfdca.federation.sums import read_sum
 from hyfdca.holdings.axis import Axis
-from hyfdca.protocol import messages as m
 from hyfdca.protocol.codec import RemoteProtocolError, pack_indices, pack_reals
+from hyfdca.protocol.messages import Parts, Sealed, Sums
 from hyfdca.protocol.server_session import Conversation
 
 # Where new planes touch: from the last margins (0) to the new ones (1) and beyond.
 VISIT_PLACES = (1.0, 2.0, 4.0, 8.0)
 
-_GRID = "visit margins"  # measuring has margins of its own, at the same time
 _INNER = 0.01  # of the gap, to which the programme is solved
 _LEAST = 1e-4  # of P, where the guess of the gap is smaller
 _SHARE_OF_WAY = 0.2  # to the model's best point, when all buckets brought planes
 
 
+@dataclass(frozen=True)
+class AsyncBundleServerState:
+    """What a checkpoint keeps of the server's half."""
+
+    bundle: BundleServerState
+    point: FloatArray
+    margins_grid: GridState
+    losses: dict[int, FloatArray]
+    buckets: list[BucketState]
+
+
 class AsyncBundleServer(BundleServer):
-    """The server's half, open profile."""
+    """The server's half, open profile; it starts at w = 0 with nothing asked."""
 
-    kept: ClassVar[tuple[str, ...]] = ("point", "_losses", "states")
-
-    def __post_init__(self) -> None:
-        """Start at w = 0 with nothing asked."""
-        super().__post_init__()
-        shape = (
-            self.coordinator.layout.features.n_items,
-            self.coordinator.problem.n_outputs,
-        )
-        self.point = np.zeros(shape)
+    def __init__(self, federation: Federation, settings: BundleSettings) -> None:
+        super().__init__(federation, settings)
+        n_features = federation.layout.features.n_items
+        self.point = np.zeros((n_features, federation.problem.n_outputs))
         self._losses: dict[int, FloatArray] = {}  # by bucket, at its last point
+
+    def state(self) -> AsyncBundleServerState:  # type: ignore[override]
+        """Return what a checkpoint keeps."""
+        return AsyncBundleServerState(
+            self.bundle_state(),
+            self.point,
+            self._margins_grid.state(),
+            self._losses,
+            [state.state() for state in self.states],
+        )
+
+    def restore(self, state: AsyncBundleServerState) -> None:  # type: ignore[override]
+        """Take a state."""
+        self.restore_bundle(state.bundle)
+        self.point, self._losses = state.point, dict(state.losses)
+        self._margins_grid.restore(state.margins_grid)
+        for own, kept in zip(self.states, state.buckets, strict=True):
+            own.restore(kept)
+
+    @cached_property
+    def _margins_grid(self) -> VectorGrid:
+        """Measuring has margins of its own, on another grid, at the same time."""
+        return VectorGrid("visit margins", self.federation.grids.margins.grid)
 
     @cached_property
     def states(self) -> list[Bucket]:
         """Return every bucket, owing the planes at w = 0."""
-        layout, buckets = self.coordinator.layout, self.buckets
+        layout, buckets = self.federation.layout, self.buckets
         states = []
         for bucket in range(buckets.n_buckets):
             samples = np.flatnonzero(buckets.of_sample == bucket)
             holders = [
-                c for c in self.coordinator.everyone if bucket in buckets.of_client[c]
+                c for c in self.federation.everyone if bucket in buckets.of_client[c]
             ]
             labelled = frozenset(c for c in holders if layout.labelled[c])
-            is_lent = len(labelled) < len(holders)
-            spaces = self._spaces(samples, holders, is_lent)
-            state = Bucket(holders, labelled, spaces)
-            state.finish(self.coordinator.spec("duals"))
+            forwards = len(labelled) < len(holders)
+            layouts = self._layouts(samples, holders, forwards)
+            state = Bucket(holders, labelled, layouts)
+            state.finish(self.federation.grids.duals.spec)
             states.append(state)
         return states
 
-    def _spaces(self, samples: IntArray, holders: list[int], is_lent: bool) -> Spaces:
-        """Return the spaces of a bucket's vectors."""
-        vaults, items = self.coordinator.vaults, self.coordinator.layout.samples.items
+    def _layouts(
+        self, samples: IntArray, holders: list[int], forwards: bool
+    ) -> BucketLayouts:
+        """Return the layouts of a bucket's vectors."""
+        vectors, items = self.federation.vectors, self.federation.layout.samples.items
         held = (np.isin(samples, items[client]) for client in holders)
         axis = Axis(len(samples), tuple(map(np.flatnonzero, held)))
-        n_outputs = self.coordinator.problem.n_outputs
+        n_outputs = self.federation.problem.n_outputs
         width = len(VISIT_PLACES) * n_outputs
-        return Spaces(
-            vaults.of_some_samples(samples, axis, n_outputs),
-            vaults.by_feature(width),
-            vaults.of_some_samples(samples, axis, width) if is_lent else None,
+        return BucketLayouts(
+            vectors.of_some_samples(samples, axis, n_outputs),
+            vectors.by_feature(width),
+            vectors.of_some_samples(samples, axis, width) if forwards else None,
         )
 
     def round(self, participants: Sequence[int]) -> Conversation[None]:
         """Collect what those present can give; move the point; go on certifying."""
         self.round_number += 1
         self._give_points()
-        with self.coordinator.session.among(participants):
+        with self.federation.session.among(participants):
             n_new = yield from self._collect_slopes(participants)
             yield from self._collect_margins(participants)
             n_new += yield from self._collect_slopes(participants)
             if n_new:
                 self._move_point(min(n_new / len(self.states), 1.0))
-            yield from self._go_on()
+            yield from self.continue_step()
 
     def step(self) -> Conversation[None]:
         """Measure P along the way to the point, and go where it is lowest."""
-        self.moved_by((yield from self.search(self.point)))
+        self.record_step((yield from self.search(self.point)))
 
     # The point
 
@@ -137,19 +177,19 @@ class AsyncBundleServer(BundleServer):
 
     def _collect_margins(self, present: Iterable[int]) -> Conversation[None]:
         """Have those present give margins at their buckets' points."""
-        coordinator = self.coordinator
+        federation, grid = self.federation, self._margins_grid
         wanted = self._wanted(
             present, lambda s, c: s.point is not None and c not in s.given
         )
         points = [s.point for s in self.states if s.point is not None]
         squares = [self._squared_norms(point).max() for point in points]
-        coordinator.fit_margins(_GRID, np.array([*squares, 0.0]))
-        replies = yield from coordinator.gather(
+        federation.fit_margins(grid, np.array([*squares, 0.0]))
+        replies = yield from federation.gather(
             "visit",
             wanted,
-            [_GRID],
+            [grid],
             lambda client: self._visit_request(client, wanted[client]),
-            m.Parts,
+            Parts,
         )
         for client, reply in replies.items():
             self._check_length(client, reply.vectors, wanted[client])
@@ -161,11 +201,11 @@ class AsyncBundleServer(BundleServer):
             is_complete = len(state.given) == len(state.holders)
             # Slopes that are still owed come first.
             if state.point is not None and is_complete and state.owed is None:
-                state.finish(coordinator.spec("duals"))
+                state.finish(federation.grids.duals.spec)
 
     def _visit_request(self, client: int, buckets: list[int]) -> b.VisitRequest:
-        coordinator = self.coordinator
-        own = coordinator.layout.features.items[client]
+        federation = self.federation
+        own = federation.layout.features.items[client]
         points = [self.states[bucket].point for bucket in buckets]
         distinct = {id(point): point for point in points if point is not None}
         order = {key: place for place, key in enumerate(distinct)}
@@ -173,7 +213,7 @@ class AsyncBundleServer(BundleServer):
             pack_reals(np.stack([point[own] for point in distinct.values()])),
             self._places(client, buckets),
             pack_indices(np.array([order[id(point)] for point in points])),
-            coordinator.spec(_GRID),
+            self._margins_grid.spec,
         )
 
     # Slopes
@@ -194,7 +234,7 @@ class AsyncBundleServer(BundleServer):
 
     def _owing(self, present: Iterable[int], labelled: bool) -> dict[int, list[int]]:
         """Return the buckets whose slopes each client, with labels or not, owes now."""
-        of = self.coordinator.layout.labelled
+        of = self.federation.layout.labelled
         return self._wanted(
             [client for client in present if of[client] == labelled],
             lambda state, client: state.can_owe(client),
@@ -203,51 +243,51 @@ class AsyncBundleServer(BundleServer):
     def _collect_from_labelled(
         self, wanted: dict[int, list[int]]
     ) -> Conversation[None]:
-        coordinator = self.coordinator
-        replies = yield from coordinator.gather(
+        federation, grids = self.federation, self.federation.grids
+        replies = yield from federation.gather(
             "visit planes",
             wanted,
-            ["shares", "offsets", "duals"],
+            [grids.shares, self.grids.offsets, grids.duals],
             lambda client: self._planes_request(client, wanted[client]),
             b.Planes,
         )
         for client, reply in replies.items():
             buckets = wanted[client]
             self._check_length(client, reply.slopes, buckets)
-            shape = (len(buckets), len(VISIT_PLACES) * coordinator.problem.n_outputs)
+            shape = (len(buckets), len(VISIT_PLACES) * federation.problem.n_outputs)
             conjugates = read_sum([reply.offsets], shape)
             for place, bucket in enumerate(buckets):
                 state = self._on_one_grid(bucket)
                 assert state.owed is not None  # noqa: S101  # it was asked for
                 self._take_slope(state.owed, client, reply.slopes[place])
                 state.owed.conjugates += conjugates[place]
-                if state.owed.lent is not None:
-                    duals = lent_duals(client, reply, len(buckets))[place]
-                    state.owed.lent.add(state.holders.index(client), duals, None)
+                if state.owed.forwarded is not None:
+                    duals = forwarded_duals(client, reply, len(buckets))[place]
+                    state.owed.forwarded.add(state.holders.index(client), duals, None)
 
     def _on_one_grid(self, bucket: int) -> Bucket:
         """Start a bucket's slopes again if its duals were rounded on another grid."""
-        state, grid = self.states[bucket], self.coordinator.spec("duals")
+        state, grid = self.states[bucket], self.federation.grids.duals.spec
         owed = state.owed
-        if owed is not None and owed.lent is not None and owed.duals_grid != grid:
+        if owed is not None and owed.forwarded is not None and owed.duals_grid != grid:
             state.number -= 1  # the same visit, of which clients have the margins
             state.owe(owed.point, owed.margins, grid)
         return state
 
     def _collect_from_others(self, wanted: dict[int, list[int]]) -> Conversation[None]:
-        """Lend duals to those without labels; take their slopes."""
-        coordinator = self.coordinator
-        replies = yield from coordinator.gather(
-            "adopt visit",
+        """Forward duals to those without labels; take their slopes."""
+        federation, grid = self.federation, self.federation.grids.shares
+        replies = yield from federation.gather(
+            "forward visit",
             wanted,
-            ["shares"],
-            lambda client: b.AdoptVisitRequest(
+            [grid],
+            lambda client: b.ForwardedVisit(
                 self._places(client, wanted[client]),
-                [self._lent(client, bucket) for bucket in wanted[client]],
+                [self._forwarded(client, bucket) for bucket in wanted[client]],
                 len(VISIT_PLACES),
-                coordinator.spec("shares"),
+                grid.spec,
             ),
-            m.Parts,
+            Parts,
         )
         for client, reply in replies.items():
             self._check_length(client, reply.vectors, wanted[client])
@@ -256,19 +296,19 @@ class AsyncBundleServer(BundleServer):
                 assert owed is not None  # noqa: S101  # it was asked for
                 self._take_slope(owed, client, part)
 
-    def _take_slope(self, owed: Owed, client: int, part: m.Sealed) -> None:
+    def _take_slope(self, owed: Owed, client: int, part: Sealed) -> None:
         owed.slopes.add(client, part, None)
         owed.given.add(client)
         self.model.note_step(part.fraction_bits)
 
-    def _lent(self, client: int, bucket: int) -> m.Sums:
+    def _forwarded(self, client: int, bucket: int) -> Sums:
         state = self.states[bucket]
         assert state.owed is not None  # noqa: S101  # it is about to be asked for
-        assert state.owed.lent is not None  # noqa: S101  # somebody has no labels
-        return state.owed.lent.take(state.holders.index(client), None)
+        assert state.owed.forwarded is not None  # noqa: S101  # somebody has no labels
+        return state.owed.forwarded.take(state.holders.index(client), None)
 
     def _planes_request(self, client: int, buckets: list[int]) -> b.VisitPlanesRequest:
-        coordinator = self.coordinator
+        federation = self.federation
         numbers, margins = [], []
         for bucket in buckets:
             state = self.states[bucket]
@@ -282,22 +322,22 @@ class AsyncBundleServer(BundleServer):
             numbers,
             margins,
             list(VISIT_PLACES),
-            coordinator.spec("shares"),
-            coordinator.spec("offsets"),
-            coordinator.spec("duals"),
-            not all(coordinator.layout.labelled),
+            federation.grids.shares.spec,
+            self.grids.offsets.spec,
+            federation.grids.duals.spec,
+            bool(federation.unlabelled),
         )
 
     def _add_planes(self, bucket: int, owed: Owed) -> None:
         """Put a bucket's complete planes into the model."""
-        model, coordinator = self.model, self.coordinator
-        n_outputs, n_planes = coordinator.problem.n_outputs, len(VISIT_PLACES)
-        shape = (coordinator.layout.features.n_items, n_planes * n_outputs)
+        model, federation = self.model, self.federation
+        n_outputs, n_planes = federation.problem.n_outputs, len(VISIT_PLACES)
+        shape = (federation.layout.features.n_items, n_planes * n_outputs)
         slopes = by_plane(read_sum(owed.slopes.take_all(), shape), n_outputs)
         offsets = -owed.conjugates.reshape(n_planes, n_outputs)
         # The first plane touches the bucket's loss at its point.
         along = 0.0 if owed.point is None else (slopes[0] * owed.point).sum(axis=0)
-        self._losses[bucket] = offsets[0] - along / coordinator.problem.n_samples
+        self._losses[bucket] = offsets[0] - along / federation.problem.n_samples
         model.add(np.full(n_planes, bucket), offsets, model.remember(slopes))
 
     # Who is asked what
@@ -322,6 +362,6 @@ class AsyncBundleServer(BundleServer):
         return pack_indices(np.searchsorted(own, buckets))
 
     @staticmethod
-    def _check_length(client: int, parts: list[m.Sealed], buckets: list[int]) -> None:
+    def _check_length(client: int, parts: list[Sealed], buckets: list[int]) -> None:
         if len(parts) != len(buckets):
             raise RemoteProtocolError(f"client {client} answers for other buckets")

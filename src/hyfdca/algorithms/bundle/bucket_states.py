@@ -3,69 +3,96 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 import numpy as np
 
 from hyfdca.arrays import FloatArray
-from hyfdca.federation.sums import RunningSum, Space
-from hyfdca.protocol import messages as m
-from hyfdca.protocol.checkpoint import Kept
-
-
-@dataclass
-class Owed(Kept):
-    """New planes of a bucket, for which some holders have yet to give slopes."""
-
-    kept: ClassVar[tuple[str, ...]] = (
-        "number",
-        "point",
-        "margins",
-        "slopes",
-        "conjugates",
-        "lent",
-        "duals_grid",
-        "given",
-    )
-
-    number: int
-    point: FloatArray | None  # none is w = 0
-    margins: RunningSum  # empty at w = 0, where all margins are 0
-    slopes: RunningSum
-    conjugates: FloatArray
-    lent: RunningSum | None
-    duals_grid: m.GridSpec  # on which all holders round the same duals
-    given: set[int] = field(default_factory=set)
+from hyfdca.federation.sums import RunningSum, RunningSumState, VectorLayout
+from hyfdca.protocol.messages import GridSpec
 
 
 @dataclass(frozen=True)
-class Spaces:
-    """Of a bucket's vectors; clients of those by sample are places among its holders.
+class OwedState:
+    """What a checkpoint keeps of planes that are owed."""
 
-    Slopes are by feature and open, so that their width is a number a plane and output.
-    """
-
-    margins: Space
-    slopes: Space
-    lent: Space | None  # none where all holders have labels
+    number: int
+    point: FloatArray | None
+    margins: RunningSumState
+    slopes: RunningSumState
+    conjugates: FloatArray
+    forwarded: RunningSumState | None
+    duals_grid: GridSpec
+    given: set[int]
 
 
 @dataclass
-class Bucket(Kept):
-    """One bucket's state: whose margins and slopes are there."""
+class Owed:
+    """New planes of a bucket, for which some holders have yet to give slopes."""
 
-    kept: ClassVar[tuple[str, ...]] = (
-        "point",
-        "margins",
-        "given",
-        "owed",
-        "number",
-        "last_point",
-    )
+    number: int
+    point: FloatArray | None  # None is w = 0
+    margins: RunningSum  # empty at w = 0, where all margins are 0
+    slopes: RunningSum
+    conjugates: FloatArray
+    forwarded: RunningSum | None
+    duals_grid: GridSpec  # on which all holders round the same duals
+    given: set[int] = field(default_factory=set)
+
+    def state(self) -> OwedState:
+        """Return what a checkpoint keeps."""
+        return OwedState(
+            self.number,
+            self.point,
+            self.margins.state(),
+            self.slopes.state(),
+            self.conjugates,
+            None if self.forwarded is None else self.forwarded.state(),
+            self.duals_grid,
+            self.given,
+        )
+
+    def restore(self, state: OwedState) -> None:
+        """Take a state."""
+        self.number, self.point = state.number, state.point
+        self.margins.restore(state.margins)
+        self.slopes.restore(state.slopes)
+        self.conjugates, self.duals_grid = state.conjugates, state.duals_grid
+        if self.forwarded is not None and state.forwarded is not None:
+            self.forwarded.restore(state.forwarded)
+        self.given = set(state.given)
+
+
+@dataclass(frozen=True)
+class BucketLayouts:
+    """Of a bucket's vectors; clients of those by sample are places among its holders.
+
+    Slopes are by feature and open; their width is one number per plane and output.
+    """
+
+    margins: VectorLayout
+    slopes: VectorLayout
+    forwarded: VectorLayout | None  # None where all holders have labels
+
+
+@dataclass(frozen=True)
+class BucketState:
+    """What a checkpoint keeps of a bucket."""
+
+    point: FloatArray | None
+    margins: RunningSumState
+    given: set[int]
+    owed: OwedState | None
+    number: int
+    last_point: FloatArray | None
+
+
+@dataclass
+class Bucket:
+    """One bucket: whose margins and slopes are there."""
 
     holders: list[int]
     labelled: frozenset[int]
-    spaces: Spaces
+    layouts: BucketLayouts
     margins: RunningSum = field(init=False)
     point: FloatArray | None = None  # where margins are being collected
     given: set[int] = field(default_factory=set)
@@ -77,8 +104,30 @@ class Bucket(Kept):
         """Start without margins."""
         self.margins = self._no_margins()
 
+    def state(self) -> BucketState:
+        """Return what a checkpoint keeps."""
+        return BucketState(
+            self.point,
+            self.margins.state(),
+            self.given,
+            None if self.owed is None else self.owed.state(),
+            self.number,
+            self.last_point,
+        )
+
+    def restore(self, state: BucketState) -> None:
+        """Take a state."""
+        self.point, self.last_point = state.point, state.last_point
+        self.margins = self._no_margins()
+        self.margins.restore(state.margins)
+        self.given, self.number = set(state.given), state.number
+        self.owed = None
+        if state.owed is not None:
+            self.owed = self._new_owed(None, self._no_margins(), state.owed.duals_grid)
+            self.owed.restore(state.owed)
+
     def _no_margins(self) -> RunningSum:
-        return RunningSum(self.spaces.margins)
+        return RunningSum(self.layouts.margins)
 
     def can_owe(self, client: int) -> bool:
         """Return whether a client owes slopes and could give them now."""
@@ -92,32 +141,28 @@ class Bucket(Kept):
         self.point = self.last_point = point
         self.margins, self.given = self._no_margins(), set()
 
-    def finish(self, duals_grid: m.GridSpec) -> None:
+    def finish(self, duals_grid: GridSpec) -> None:
         """Have the margins, which are complete; wait for a point."""
         self.owe(self.point, self.margins, duals_grid)
         self.point, self.margins = None, self._no_margins()
 
     def owe(
-        self, point: FloatArray | None, margins: RunningSum, duals_grid: m.GridSpec
+        self, point: FloatArray | None, margins: RunningSum, duals_grid: GridSpec
     ) -> None:
         """Start to collect slopes of the planes that touch at these margins."""
         self.number += 1
         self.owed = self._new_owed(point, margins, duals_grid)
 
     def _new_owed(
-        self, point: FloatArray | None, margins: RunningSum, duals_grid: m.GridSpec
+        self, point: FloatArray | None, margins: RunningSum, duals_grid: GridSpec
     ) -> Owed:
-        slopes, lent = self.spaces.slopes, self.spaces.lent
+        slopes, forwarded = self.layouts.slopes, self.layouts.forwarded
         return Owed(
             self.number,
             point,
             margins,
             RunningSum(slopes),
             np.zeros((1, slopes.width)),
-            None if lent is None else RunningSum(lent),
+            None if forwarded is None else RunningSum(forwarded),
             duals_grid,
         )
-
-    def new_part(self, name: str) -> Kept:
-        """Return planes that nobody has given slopes of, for a state that has some."""
-        return self._new_owed(None, self._no_margins(), m.GridSpec(0, 1))

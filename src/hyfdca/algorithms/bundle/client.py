@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar
+from dataclasses import dataclass
 
 import numpy as np
 
 from hyfdca.algorithms.bundle import messages as b
-from hyfdca.algorithms.bundle.async_client import Visiting
+from hyfdca.algorithms.bundle.async_client import VisitedBuckets, VisitedState
 from hyfdca.algorithms.bundle.collecting import by_plane
 from hyfdca.algorithms.bundle.plane_sums import PlaneSums
-from hyfdca.algorithms.bundle.planes import Slopes
+from hyfdca.algorithms.bundle.planes import Slopes, SlopesState
 from hyfdca.arrays import FloatArray
 from hyfdca.crypto.schemes.arrangement import Arrangement
 from hyfdca.crypto.schemes.fixedpoint import GridOverflowError
-from hyfdca.crypto.schemes.registry import Sealers
-from hyfdca.federation.client import Holder, above
+from hyfdca.federation.client import Party, above
 from hyfdca.federation.evaluation import grid_step
-from hyfdca.federation.problem import Problem
+from hyfdca.federation.messages import Released
 from hyfdca.federation.sums import EVERYWHERE
-from hyfdca.holdings.block import Block
 from hyfdca.maths.loss_kernels import sums_along, touching_duals
-from hyfdca.protocol import messages as m
-from hyfdca.protocol.client_session import Phase
+from hyfdca.protocol.client_session import Handlers
 from hyfdca.protocol.codec import (
     RemoteProtocolError,
     pack_reals,
@@ -31,87 +28,119 @@ from hyfdca.protocol.codec import (
     unpack_places,
     unpack_reals,
 )
+from hyfdca.protocol.messages import Message, Parts, TooLarge
 
 _FLOAT_ERROR = 1e-15  # of a margin that is moved along, as a share of its size
 _MOST_BUCKETS = 1_000_000
 _BLOCK = 65536  # samples whose duals are in memory at a time
 
 
-class BundleClient(Holder):
+@dataclass(frozen=True)
+class BundleClientState:
+    """What a checkpoint keeps of a client's half."""
+
+    best_margins: FloatArray
+    margins: FloatArray
+    best_weights: FloatArray
+    weights: FloatArray
+    best_step: float
+    step: float
+    moved: int
+    slopes: SlopesState
+    delivered: dict[int, FloatArray]
+    visited: VisitedState
+
+
+class BundleClient:
     """State: margins and weights at the best point and at the trial point.
 
     Margins are those of its samples, if it has labels; weights those of its features.
     """
 
-    kept: ClassVar[tuple[str, ...]] = (
-        "best_margins",
-        "margins",
-        "best_weights",
-        "weights",
-        "_best_step",
-        "_step",
-        "_moved",
-        "_slopes",
-        "_delivered",
-        "_visiting",
-    )
-
-    def __init__(self, problem: Problem, block: Block, sealers: Sealers) -> None:
-        super().__init__(problem, block, sealers)
-        by_sample = (self.n_held, problem.n_outputs)
-        by_feature = (self.n_features, problem.n_outputs)
-        if block.labels is not None:
-            self.best_margins, self.margins = np.zeros(by_sample), np.zeros(by_sample)
+    def __init__(self, party: Party) -> None:
+        self.party, self._sealing = party, party.sealing
+        n_outputs = party.problem.n_outputs
+        n_margins = 0 if party.block.labels is None else party.n_held
+        by_sample, by_feature = (n_margins, n_outputs), (party.n_features, n_outputs)
+        self.best_margins, self.margins = np.zeros(by_sample), np.zeros(by_sample)
         self.best_weights, self.weights = np.zeros(by_feature), np.zeros(by_feature)
         self._best_step = self._step = 0.0  # widths of the grids of the margins' sums
         self._moved = 0
         self._slopes = Slopes(*by_feature)
-        counted = block.counts_sample[:, None] * np.ones(by_sample)
-        self.counted = self.weighted(counted)  # zero where others count
-        self.buckets = np.zeros(self.n_held, np.uint32)
+        counted = party.block.counts_sample[:, None] * np.ones(
+            (party.n_held, n_outputs)
+        )
+        self.counted = party.weighted(counted)  # zero where others count
+        self.buckets = np.zeros(party.n_held, np.uint32)
         self.n_buckets = 1
         self.bucket_arrangement = Arrangement.apart(1)
         self._delivered: dict[int, FloatArray] = {}  # duals, for candidates
-        self._visiting = Visiting(self)
-        self.phases = {
-            **self.phases,
-            "buckets": Phase(b.BucketsNotice, self._take_buckets),
-            "planes": Phase(b.PlanesRequest, self._planes),
-            "adopt planes": Phase(b.AdoptPlanesRequest, self._adopt),
-            "gram": Phase(b.GramRequest, self._gram),
-            "trial": Phase(b.TrialRequest, self._trial),
-            "search": Phase(b.SearchRequest, self._search),
-            "release": Phase(b.MovedRelease, self._release),
-            "open planes": self.phases["open"],
-            "open search": self.phases["open"],
-            **self._visiting.phases,
+        self._visited = VisitedBuckets(self)
+
+    @property
+    def handlers(self) -> Handlers:
+        """What the client does in each phase."""
+        return {
+            **self.party.handlers,
+            "buckets": self._take_buckets,
+            "planes": self._planes,
+            "forward planes": self._take_planes,
+            "gram": self._gram,
+            "open planes": self.party.open_totals,
+            "trial": self._trial,
+            "search": self._search,
+            "open search": self.party.open_totals,
+            "release": self._release,
+            **self._visited.handlers,
         }
+
+    def state(self) -> BundleClientState:
+        """Return what a checkpoint keeps."""
+        return BundleClientState(
+            self.best_margins,
+            self.margins,
+            self.best_weights,
+            self.weights,
+            self._best_step,
+            self._step,
+            self._moved,
+            self._slopes.state(),
+            self._delivered,
+            self._visited.state(),
+        )
+
+    def restore(self, state: BundleClientState) -> None:
+        """Take a state."""
+        self.best_margins, self.margins = state.best_margins, state.margins
+        self.best_weights, self.weights = state.best_weights, state.weights
+        self._best_step, self._step = state.best_step, state.step
+        self._moved, self._delivered = state.moved, dict(state.delivered)
+        self._slopes.restore(state.slopes)
+        self._visited.restore(state.visited)
 
     def _take_buckets(self, notice: b.BucketsNotice) -> None:
         numbers = unpack_indices(notice.numbers, _MOST_BUCKETS)
-        places = unpack_places(notice.buckets, self.n_held, len(numbers))
+        places = unpack_places(notice.buckets, self.party.n_held, len(numbers))
         self.n_buckets, self.buckets = len(numbers), places.astype(np.uint32)
         self.bucket_arrangement = Arrangement(numbers)
 
     # New planes
 
-    def _planes(self, request: b.PlanesRequest) -> m.Message:
+    def _planes(self, request: b.PlanesRequest) -> Message:
         """Form duals where the loss is touched; return the planes they give."""
-        if self.block.labels is None:
-            raise RemoteProtocolError("this client has no labels to make planes of")
-        mixture = request.mixture
+        mixture, labels = request.mixture, self.party.labels
         present = None if mixture is None else self._present_duals(mixture)
-        self._go(request.move)
+        self._apply_step(request.move)
         n_planes = len(request.places) + len(request.candidates)
         sums = PlaneSums(self, self.n_buckets, n_planes)
-        is_kept = request.is_lent or present is not None
-        kept = np.empty((self.n_held, sums.width) if is_kept else (0, 0))
+        is_kept = request.forwards or present is not None
+        kept = np.empty((self.party.n_held, sums.width) if is_kept else (0, 0))
         try:
             # By blocks: the duals of all samples need not be in memory at once.
-            for first in range(0, self.n_held, _BLOCK):
-                rows = slice(first, min(first + _BLOCK, self.n_held))
+            for first in range(0, self.party.n_held, _BLOCK):
+                rows = slice(first, min(first + _BLOCK, self.party.n_held))
                 duals = self._new_duals(rows, request, present)
-                sums.add(rows, self.buckets[rows], duals, self.block.labels)
+                sums.add(rows, self.buckets[rows], duals, labels)
                 if is_kept:
                     kept[rows] = duals
             if mixture is not None:
@@ -121,21 +150,20 @@ class BundleClient(Holder):
             return b.Planes(
                 sums.slopes(request.grid),
                 sums.offsets(request.offsets_grid),
-                [sums.lent(EVERYWHERE, kept, request.duals_grid)]
-                if request.is_lent
+                [sums.forwarded(EVERYWHERE, kept, request.duals_grid)]
+                if request.forwards
                 else None,
             )
         except GridOverflowError:
-            return m.TooLarge()
+            return TooLarge()
 
     def _new_duals(
         self, rows: slice, request: b.PlanesRequest, present: FloatArray | None
     ) -> FloatArray:
         """Return the duals of all new planes, (rows, planes · outputs)."""
-        assert self.block.labels is not None  # noqa: S101  # for the type checker
         best, trial = self.best_margins[rows], self.margins[rows]
-        labels = self.block.labels[rows]
-        loss, places = self.problem.loss, np.array(request.places)
+        labels = self.party.labels[rows]
+        loss, places = self.party.problem.loss, np.array(request.places)
         duals = touching_duals(loss, best, trial, labels, places)
         if present is not None:
             steps = [
@@ -143,24 +171,26 @@ class BundleClient(Holder):
             ]
             duals = np.hstack([duals, *steps])
         # On the grid, so that holders without labels have exactly the same.
-        return self.on_grid(duals, request.duals_grid) if request.is_lent else duals
+        if request.forwards:
+            return self._sealing.on_grid(duals, request.duals_grid)
+        return duals
 
     def _present_duals(self, mixture: b.Mixture) -> FloatArray:
         """Return the mixture of delivered duals that the server's programme chose."""
         if not set(mixture.deliveries) <= set(self._delivered):
             raise RemoteProtocolError("these planes were never delivered")
         delivered = [self._delivered[d] for d in mixture.deliveries]
-        n_outputs = self.problem.n_outputs
-        total = np.zeros((self.n_held, n_outputs))
+        n_outputs = self.party.problem.n_outputs
+        total = np.zeros((self.party.n_held, n_outputs))
         widths = {duals.shape[1] for duals in delivered}
         if len(widths) > 1:
-            raise RemoteProtocolError("these deliveries have not as many planes each")
+            raise RemoteProtocolError("these deliveries have unequal widths")
         width = max(widths, default=0)
         shape = (len(delivered), self.n_buckets, width)
         weights = unpack_reals(mixture.weights, math.prod(shape)).reshape(shape)
         for duals, of_bucket in zip(delivered, weights, strict=True):
             parts = of_bucket[self.buckets] * duals
-            by_output = parts.reshape(self.n_held, width // n_outputs, n_outputs)
+            by_output = parts.reshape(self.party.n_held, width // n_outputs, n_outputs)
             total += by_output.sum(axis=1)
         return total
 
@@ -168,29 +198,28 @@ class BundleClient(Holder):
         self, rows: slice, duals: FloatArray, candidate: b.Candidate
     ) -> FloatArray:
         """Return duals after a step of Algorithm 5 each, with another curvature."""
-        assert self.block.labels is not None  # noqa: S101  # for the type checker
-        best, labels = self.best_margins[rows], self.block.labels[rows]
+        best, labels = self.best_margins[rows], self.party.labels[rows]
         margins = best + candidate.place * (self.margins[rows] - best)
         # A row of zeros has no curvature: its best dual is where its plane touches.
-        is_row = self.squared_norms[rows] > 0
+        is_row = self.party.squared_norms[rows] > 0
         curvatures = np.where(is_row, candidate.curvature, 0.0)
-        loss = self.problem.loss
+        loss = self.party.problem.loss
         moved = duals + loss.dual_step(duals, margins, labels, curvatures)
         return loss.into_domain(moved, labels)
 
-    def _adopt(self, request: b.AdoptPlanesRequest) -> m.Message:
+    def _take_planes(self, request: b.ForwardedPlanes) -> Message:
         """Take the duals of new planes from the samples' designated holders."""
         sums = PlaneSums(self, self.n_buckets, request.n_planes)
-        duals = self.opened_samples(request.duals, width=sums.width)
+        duals = self._sealing.opened_samples(request.duals, width=sums.width)
         sums.add(EVERYWHERE, self.buckets, duals)
         try:
-            return m.Parts(sums.slopes(request.grid))
+            return Parts(sums.slopes(request.grid))
         except GridOverflowError:
-            return m.TooLarge()
+            return TooLarge()
 
-    def _gram(self, request: b.GramRequest) -> m.Message:
+    def _gram(self, request: b.GramRequest) -> Message:
         """Take new slopes; return their products with all slopes, σ·σ'/(λN²)."""
-        problem = self.problem
+        problem = self.party.problem
         if not request.slopes:
             raise RemoteProtocolError("new planes come with their slopes")
         n_new = len(request.slopes) * request.n_planes
@@ -203,22 +232,22 @@ class BundleClient(Holder):
         if is_new:
             width = request.n_planes * problem.n_outputs
             new = [
-                by_plane(self.opened_features(s, width), problem.n_outputs)
+                by_plane(self._sealing.opened_features(s, width), problem.n_outputs)
                 for s in request.slopes
             ]
             self._slopes.keep(kept)
             self._slopes.append(request.first, np.concatenate(new))
-        products = self._slopes.products(n_new, self.block.counts_feature)
+        products = self._slopes.products(n_new, self.party.block.counts_feature)
         scaled = products / (problem.l2_scale * problem.n_samples * units[:, None])
-        return self.total_part(scaled, request.grid)
+        return self._sealing.total_part(scaled, request.grid)
 
     # A new point
 
-    def _trial(self, request: b.TrialRequest) -> m.Message:
+    def _trial(self, request: b.TrialRequest) -> Message:
         """Take the trial point; return x_{k,i}·w_k."""
-        problem = self.problem
+        problem = self.party.problem
         if request.weights is not None:
-            size = self.n_features * problem.n_outputs
+            size = self.party.n_features * problem.n_outputs
             weights = unpack_reals(request.weights, size).reshape(self.weights.shape)
         else:
             n_planes = len(self._slopes.numbers)
@@ -227,49 +256,53 @@ class BundleClient(Holder):
             )
             combined = self._slopes.combine(given.reshape(n_planes, problem.n_outputs))
             weights = combined / problem.l2_scale
-        self._go(request.move)
+        self._apply_step(request.move)
         self.weights = weights
-        return self.sample_part(self.products(EVERYWHERE, weights), request.grid)
+        return self._sealing.sample_part(
+            self.party.products(EVERYWHERE, weights), request.grid
+        )
 
-    def _search(self, request: b.SearchRequest) -> m.Message:
+    def _search(self, request: b.SearchRequest) -> Message:
         """Return this client's part of P at some steps to the trial point, above."""
-        problem = self.problem
+        problem = self.party.problem
         steps = np.array(request.steps)
         change = self.weights - self.best_weights
-        counted = self.block.counts_feature
+        counted = self.party.block.counts_feature
         along = self.best_weights[counted] + steps[:, None, None] * change[counted]
         totals = 0.5 * problem.l2_strength * (along**2).sum(axis=1)
-        if self.block.labels is not None:
-            self.margins = self.opened_samples(request.margins)
+        if self.party.block.labels is not None:
+            self.margins = self._sealing.opened_samples(request.margins)
             self._step = grid_step(request.margins)
-            totals += self._losses_along(steps, self.block.labels)
+            totals += self._losses_along(steps, self.party.block.labels)
         # A step where P does not fit is never taken: P(0) fits.
         largest = math.ldexp(1.0, request.grid.limit_bits - request.grid.fraction_bits)
-        return self.total_part(np.minimum(above(totals), largest), request.grid, "up")
+        return self._sealing.total_part(
+            np.minimum(above(totals), largest), request.grid, "up"
+        )
 
     def _losses_along(self, steps: FloatArray, labels: FloatArray) -> FloatArray:
         """Return mean losses of the samples counted here, at worst, by step."""
-        problem, start, end = self.problem, self.best_margins, self.margins
-        if not self.block.counts_sample.any():
+        problem, start, end = self.party.problem, self.best_margins, self.margins
+        if not self.party.block.counts_sample.any():
             return np.zeros((len(steps), problem.n_outputs))
         sums = sums_along(problem.loss, start, end, labels, self.counted, steps)
         # |1 - s| of one error and s of the other, at steps s up to 2
         error = (self._best_step + 2 * self._step) / 2
         size = sum(max(z.max(), -z.min()) for z in (start, end))
-        errors = self.sample_holders * error + _FLOAT_ERROR * size
+        errors = self.party.sample_holders * error + _FLOAT_ERROR * size
         return problem.loss.above(sums, errors, self.counted) / problem.n_samples
 
-    def _go(self, move: b.Move) -> None:
-        """Move the best point towards the trial point, once a search."""
+    def _apply_step(self, move: b.Move) -> None:
+        """Move the best point towards the trial point, once per search."""
         if move.number == self._moved:
             return
         steps = np.array(move.steps)
-        if move.number < self._moved or len(steps) != self.problem.n_outputs:
+        if move.number < self._moved or len(steps) != self.party.problem.n_outputs:
             raise RemoteProtocolError("this step is not the next one")
         self.best_weights = self.best_weights + steps * (
             self.weights - self.best_weights
         )
-        if self.block.labels is not None:
+        if self.party.block.labels is not None:
             change = self.margins - self.best_margins
             change *= steps
             self.best_margins += change
@@ -277,7 +310,7 @@ class BundleClient(Holder):
             self._best_step = float(errors.max())
         self._moved = move.number
 
-    def _release(self, request: b.MovedRelease) -> m.Released:
+    def _release(self, request: b.MovedRelease) -> Released:
         """Give away the best weights of the features this client answers for."""
-        self._go(request.move)
-        return m.Released(pack_reals(self.best_weights[self.block.counts_feature]))
+        self._apply_step(request.move)
+        return Released(pack_reals(self.best_weights[self.party.block.counts_feature]))

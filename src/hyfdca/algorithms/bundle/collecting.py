@@ -3,7 +3,7 @@
 | phase        | down                                    | up                          |
 |--------------|-----------------------------------------|-----------------------------|
 | planes       | the last step; where new planes touch   | slopes by bucket, offsets   |
-| adopt planes | duals, sealed, to those without labels  | slopes by bucket            |
+| forward      | duals, sealed, to those without labels  | slopes by bucket            |
 | gram         | new slopes (sealed profile only)        | totals of σ·σ', sealed      |
 | open planes  | grand totals, to one client             | offsets and σ·σ', open      |
 
@@ -19,15 +19,46 @@ import numpy as np
 
 from hyfdca.algorithms.bundle import messages as b
 from hyfdca.algorithms.bundle.buckets import Buckets
-from hyfdca.algorithms.bundle.planes import CuttingModel, Told
+from hyfdca.algorithms.bundle.planes import CuttingModel, GramUpdate
 from hyfdca.arrays import FloatArray
-from hyfdca.federation.server import Coordinator
+from hyfdca.federation.grids import MARGIN_HEADROOM, GridState
+from hyfdca.federation.server import Federation
 from hyfdca.federation.sums import RunningSum, read_sum
-from hyfdca.protocol import messages as m
 from hyfdca.protocol.codec import RemoteProtocolError, pack_indices, pack_reals
+from hyfdca.protocol.messages import Part, Parts, Sealed, Sums
 from hyfdca.protocol.server_session import Conversation
 
 _ROOM = 4.0  # times the longest of the last planes
+
+
+@dataclass(frozen=True)
+class PlaneGridsState:
+    """What a checkpoint keeps of the bundle's own grids."""
+
+    offsets: GridState
+    gram: GridState
+
+
+class PlaneGrids:
+    """The grids of offsets and of Gram entries."""
+
+    def __init__(self, federation: Federation) -> None:
+        make, bounds = federation.grid_maker, federation.bounds
+        largest = MARGIN_HEADROOM * bounds.loss_at_zero
+        # σ·σ'/(λN²) of the first planes, whose duals are the slopes at 0
+        squares = bounds.slope_at_zero**2 * bounds.row_norm
+        first = squares / federation.problem.l2_strength
+        self.offsets = make.grid("offsets", largest, make.n_clients)
+        self.gram = make.grid("gram", first, make.n_clients)
+
+    def state(self) -> PlaneGridsState:
+        """Return what a checkpoint keeps."""
+        return PlaneGridsState(self.offsets.state(), self.gram.state())
+
+    def restore(self, state: PlaneGridsState) -> None:
+        """Take a state."""
+        self.offsets.restore(state.offsets)
+        self.gram.restore(state.gram)
 
 
 @dataclass
@@ -42,7 +73,8 @@ class PlaneCollection:
         Steps from the present duals that give planes too.
     """
 
-    coordinator: Coordinator
+    federation: Federation
+    grids: PlaneGrids
     buckets: Buckets
     model: CuttingModel
     places: tuple[float, ...]
@@ -50,70 +82,70 @@ class PlaneCollection:
 
     @property
     def n_planes(self) -> int:
-        """How many planes a bucket gets at a time."""
+        """Planes per bucket and collection."""
         return len(self.places) + len(self.candidates)
 
     def collect(self, move: b.Move) -> Conversation[None]:
         """Have every holder form the same new duals; learn what planes they give."""
-        coordinator = self.coordinator
+        federation = self.federation
         slopes, offsets = yield from self._slopes_and_offsets(move)
         buckets = np.repeat(np.arange(self.buckets.n_buckets), self.n_planes)
-        shape = (self.buckets.n_buckets, self.n_planes * coordinator.problem.n_outputs)
-        if coordinator.problem.profile == "open":
+        shape = (self.buckets.n_buckets, self.n_planes * federation.problem.n_outputs)
+        if federation.problem.profile == "open":
             conjugates = read_sum(offsets, shape)
-            told = self._read_slopes(slopes)
+            update = self._read_slopes(slopes)
         else:
-            conjugates, told = yield from self._told_gram(slopes, offsets, shape)
-        n_outputs = coordinator.problem.n_outputs
-        self.model.add(buckets, -conjugates.reshape(len(buckets), n_outputs), told)
+            conjugates, update = yield from self._gather_gram(slopes, offsets, shape)
+        n_outputs = federation.problem.n_outputs
+        self.model.add(buckets, -conjugates.reshape(len(buckets), n_outputs), update)
 
     def _slopes_and_offsets(
         self, move: b.Move
-    ) -> Conversation[tuple[list[RunningSum], m.Sums]]:
-        coordinator, layout = self.coordinator, self.coordinator.layout
-        problem = coordinator.problem
-        is_lent = not all(layout.labelled)
+    ) -> Conversation[tuple[list[RunningSum], Sums]]:
+        federation, grids = self.federation, self.federation.grids
+        problem = federation.problem
+        forwards = bool(federation.unlabelled)
         mixture = self._mixtures()
         of_round = self.n_planes * self.buckets.n_buckets
         number = (self.model.next_number - self.buckets.n_buckets) // of_round
         width = self.n_planes * problem.n_outputs
-        replies = yield from coordinator.gather(
+        replies = yield from federation.gather(
             "planes",
-            [client for client in coordinator.everyone if layout.labelled[client]],
-            ["shares", "offsets", "duals"],
+            federation.labelled,
+            [grids.shares, self.grids.offsets, grids.duals],
             lambda client: b.PlanesRequest(
                 number,
                 move,
                 list(self.places),
                 list(self.candidates),
                 mixture(client),
-                coordinator.spec("shares"),
-                coordinator.spec("offsets"),
-                coordinator.spec("duals"),
-                is_lent,
+                grids.shares.spec,
+                self.grids.offsets.spec,
+                grids.duals.spec,
+                forwards,
             ),
             b.Planes,
         )
-        vaults, n_buckets = coordinator.vaults, self.buckets.n_buckets
+        vectors, n_buckets = federation.vectors, self.buckets.n_buckets
         of_client = self.buckets.of_client
-        offsets = RunningSum(vaults.by_bucket(of_client, n_buckets, width))
-        by_feature = vaults.by_feature(width)
+        offsets = RunningSum(vectors.by_bucket(of_client, n_buckets, width))
+        by_feature = vectors.by_feature(width)
         slopes = [RunningSum(by_feature) for _ in range(n_buckets)]
         for client, reply in replies.items():
             offsets.add(client, reply.offsets, None)
             self._add_slopes(slopes, client, reply.slopes)
-        if is_lent:
-            yield from self._lend(replies, slopes)
+        if forwards:
+            yield from self._forward(replies, slopes)
         return slopes, offsets.take_all()
 
     def _mixtures(self) -> Callable[[int], b.Mixture | None]:
-        """Return what tells a client the present duals, where candidates need them."""
+        """Return what says the present duals to a client, if candidates need them."""
         if not self.candidates:
             return lambda _: None
         shape = (
             self.buckets.n_buckets,
             self.n_planes,
-            self.coordinator.problem.n_outputs,
+            self.federation.problem.n_outputs,
         )
         size = shape[0] * shape[1]
         places = self.model.sloped - self.buckets.n_buckets
@@ -128,7 +160,7 @@ class PlaneCollection:
         )
 
     def _add_slopes(
-        self, slopes: list[RunningSum], client: int, parts: list[m.Sealed]
+        self, slopes: list[RunningSum], client: int, parts: list[Sealed]
     ) -> None:
         buckets = self.buckets.of_client[client].tolist()
         if len(parts) != len(buckets):
@@ -137,79 +169,79 @@ class PlaneCollection:
             slopes[bucket].add(client, part, None)
             self.model.note_step(part.fraction_bits)
 
-    def _lend(
+    def _forward(
         self, replies: dict[int, b.Planes], slopes: list[RunningSum]
     ) -> Conversation[None]:
         """Pass the designated holders' duals on to the holders without labels."""
-        coordinator, layout = self.coordinator, self.coordinator.layout
-        width = self.n_planes * coordinator.problem.n_outputs
-        lent = RunningSum(coordinator.vaults.by_sample(width))
+        federation, grid = self.federation, self.federation.grids.shares
+        width = self.n_planes * federation.problem.n_outputs
+        forwarded = federation.running_sample_sum(width)
         for client, reply in replies.items():
-            lent.add(client, lent_duals(client, reply, 1)[0], None)
-        adopted = yield from coordinator.gather(
-            "adopt planes",
-            [c for c in coordinator.everyone if not layout.labelled[c]],
-            ["shares"],
-            lambda client: b.AdoptPlanesRequest(
-                lent.take(client, None), self.n_planes, coordinator.spec("shares")
+            forwarded.add(client, forwarded_duals(client, reply, 1)[0], None)
+        parts = yield from federation.gather(
+            "forward planes",
+            federation.unlabelled,
+            [grid],
+            lambda client: b.ForwardedPlanes(
+                forwarded.take(client, None), self.n_planes, grid.spec
             ),
-            m.Parts,
+            Parts,
         )
-        for client, part in adopted.items():
+        for client, part in parts.items():
             self._add_slopes(slopes, client, part.vectors)
 
-    def _read_slopes(self, slopes: list[RunningSum]) -> Told | None:
+    def _read_slopes(self, slopes: list[RunningSum]) -> GramUpdate | None:
         """Keep what the open profile shows; return the Gram entries if wanted."""
-        n_outputs = self.coordinator.problem.n_outputs
-        shape = (self.coordinator.layout.features.n_items, self.n_planes * n_outputs)
+        n_outputs = self.federation.problem.n_outputs
+        shape = (self.federation.layout.features.n_items, self.n_planes * n_outputs)
         new = [by_plane(read_sum(s.take_all(), shape), n_outputs) for s in slopes]
         return self.model.remember(np.concatenate(new))
 
-    def _told_gram(
-        self, slopes: list[RunningSum], offsets: m.Sums, shape: tuple[int, int]
-    ) -> Conversation[tuple[FloatArray, Told]]:
+    def _gather_gram(
+        self, slopes: list[RunningSum], offsets: Sums, shape: tuple[int, int]
+    ) -> Conversation[tuple[FloatArray, GramUpdate]]:
         """Show holders the slopes on their features; return what they add up to.
 
         Entries come in units of the older plane's length, on a grid for the length of
         the new ones: planes of very different lengths are usual.
         """
-        coordinator, model = self.coordinator, self.model
-        n_clients = coordinator.layout.n_clients
+        federation, model, grid = self.federation, self.model, self.grids.gram
+        n_clients = federation.layout.n_clients
         n_new = self.buckets.n_buckets * self.n_planes
-        n_outputs = coordinator.problem.n_outputs
+        n_outputs = federation.problem.n_outputs
         longest = _ROOM * model.longest_new
         if longest:
-            coordinator.grids["gram"] = coordinator.grid_for(longest, n_clients)
+            grid.grid = federation.grid_maker.finest(longest, n_clients)
         lengths = np.append(model.lengths, np.full(n_new, longest or 1.0))
         kept, units = pack_indices(model.sloped), pack_reals(lengths)
-        parts = yield from coordinator.gather(
+        parts = yield from federation.gather(
             "gram",
-            coordinator.everyone,
-            ["gram"],
+            federation.everyone,
+            [grid],
             lambda client: b.GramRequest(
                 kept,
                 model.next_number,
                 [slope.take(client, None) for slope in slopes],
                 self.n_planes,
                 units,
-                coordinator.spec("gram"),
+                grid.spec,
             ),
-            m.Part,
+            Part,
         )
         entries = (n_new * len(lengths), n_outputs)
-        sealed = [part.vector for part in parts.values()]
-        conjugates, scaled = yield from coordinator.open_totals(
-            [offsets, coordinator.sum_of(sealed, entries)],
+        sealed = (part.vector for part in parts.values())
+        conjugates, scaled = yield from federation.open_totals(
+            [offsets, federation.sum_of(sealed, entries)],
             [shape, entries],
             "open planes",
             apart=(0,),
         )
         gram = scaled.reshape(n_new, -1, n_outputs) * lengths[:, None]
-        error = n_clients * coordinator.grid_step("gram") / 2
-        return conjugates, Told(gram, error, longest or 1.0)
+        error = n_clients * grid.step / 2
+        return conjugates, GramUpdate(gram, error, longest or 1.0)
 
 
-def lent_duals(client: int, reply: b.Planes, n_vectors: int) -> list[m.Sealed]:
+def forwarded_duals(client: int, reply: b.Planes, n_vectors: int) -> list[Sealed]:
     """Return the duals of a reply, which must be there."""
     if reply.duals is None or len(reply.duals) != n_vectors:
         raise RemoteProtocolError(f"client {client} kept its duals")

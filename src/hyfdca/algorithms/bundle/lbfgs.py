@@ -12,21 +12,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import ClassVar
 
 import numpy as np
 
 from hyfdca.algorithms.bundle.buckets import Buckets, buckets_of
 from hyfdca.algorithms.bundle.collecting import PlaneCollection
-from hyfdca.algorithms.bundle.server import BundleServer
+from hyfdca.algorithms.bundle.server import (
+    BundleServer,
+    BundleServerState,
+    BundleSettings,
+)
 from hyfdca.arrays import FloatArray
-from hyfdca.protocol.checkpoint_values import value
+from hyfdca.federation.server import Federation
 
 PAIRS = 20  # of changes of point and gradient that a direction is made of
 _SHORTER = 2.0**-6  # after a direction along which nothing was gained
 
 
-@value
 @dataclass
 class Path:
     """One output's points and gradients so far, as coefficients of slopes."""
@@ -68,24 +70,42 @@ class Path:
         return direction * self.reach
 
 
-@dataclass
+@dataclass(frozen=True)
+class LbfgsServerState:
+    """What a checkpoint keeps of the server's half."""
+
+    bundle: BundleServerState
+    paths: list[Path]
+    points: FloatArray
+    directions: FloatArray
+
+
 class LbfgsServer(BundleServer):
     """The server's half; clients cannot tell it from the bundle method."""
 
-    kept: ClassVar[tuple[str, ...]] = ("_paths", "_points", "_directions")
-
-    def __post_init__(self) -> None:
-        """Start at w = 0, without any slope."""
-        super().__post_init__()
-        n_outputs = self.coordinator.problem.n_outputs
+    def __init__(self, federation: Federation, settings: BundleSettings) -> None:
+        super().__init__(federation, settings)
+        n_outputs = federation.problem.n_outputs
         self._paths = [Path() for _ in range(n_outputs)]
         self._points = np.zeros((1, n_outputs))  # β of the best point
         self._directions = np.zeros((1, n_outputs))
 
+    def state(self) -> LbfgsServerState:  # type: ignore[override]
+        """Return what a checkpoint keeps."""
+        return LbfgsServerState(
+            self.bundle_state(), self._paths, self._points, self._directions
+        )
+
+    def restore(self, state: LbfgsServerState) -> None:  # type: ignore[override]
+        """Take a state."""
+        self.restore_bundle(state.bundle)
+        self._paths = list(state.paths)
+        self._points, self._directions = state.points, state.directions
+
     @cached_property
     def buckets(self) -> Buckets:
         """All samples are in one bucket: there is one gradient."""
-        layout = self.coordinator.layout
+        layout = self.federation.layout
         return buckets_of(layout, np.zeros(layout.samples.n_items, np.int64))
 
     def keeps_gram(self) -> bool:
@@ -95,7 +115,9 @@ class LbfgsServer(BundleServer):
     @cached_property
     def planes(self) -> PlaneCollection:
         """One plane at the best point is its gradient."""
-        return PlaneCollection(self.coordinator, self.buckets, self.model, (0.0,))
+        return PlaneCollection(
+            self.federation, self.grids, self.buckets, self.model, (0.0,)
+        )
 
     def choose_point(self) -> None:
         """Take the bound of the newest plane; find a direction from its gradient."""
@@ -113,11 +135,11 @@ class LbfgsServer(BundleServer):
             self._directions[:, output] = path.direction(model.gram[:, :, output])
         model.weights = self._points + self._directions
 
-    def go(self, steps: FloatArray) -> None:
+    def apply_step(self, steps: FloatArray) -> None:
         """Go that far; where nothing was gained, forget and try a shorter way."""
         self._points = self._points + steps * self._directions
         for path, step in zip(self._paths, steps.tolist(), strict=True):
             path.reach = 1.0 if step else path.reach * _SHORTER
             if not step:
                 path.points, path.gradients = [], []
-        self.moved_by(steps)
+        self.record_step(steps)

@@ -1,4 +1,4 @@
-"""What travels in rounds of the bundle method, also of the one by visits."""
+"""What travels in rounds of the bundle method, and in which order."""
 
 from __future__ import annotations
 
@@ -6,145 +6,210 @@ from typing import Annotated
 
 import msgspec
 
-from hyfdca.protocol.checkpoint_values import value
+from hyfdca.federation.messages import SET_UP, Released, opening, summing
 from hyfdca.protocol.messages import (
-    GridSpec,
+    Counter,
+    Duals,
+    Flag,
+    Margins,
     Message,
     NonNegative,
     Number,
-    PlaneCount,
+    OnGrid,
+    Parts,
     Sealed,
+    Seen,
     Share,
     Step,
     Sums,
+    TooLarge,
 )
+from hyfdca.protocol.phases import Phase, Phases
+
+_PlaneCount = Annotated[int, msgspec.Meta(ge=1, le=64), Seen("numbers")]
+_Numbers = Annotated[memoryview, Seen("numbers")]  # uint32
+_Buckets = Annotated[memoryview, Seen("bucket numbers")]  # uint32
+_PlaneWeights = Annotated[memoryview | None, Seen("plane weights")]  # float64
+_Slopes = Annotated[list[Sealed], Seen("slopes")]
 
 
 class BucketsNotice(Message, frozen=True):
-    """Bundle: the bucket of each sample held, of those the client has samples in."""
+    """The bucket of each sample held, among those the client has samples in."""
 
-    numbers: memoryview  # uint32, of those buckets among all
-    buckets: memoryview  # uint32, a place among these a sample
+    numbers: _Buckets  # of those buckets among all
+    buckets: _Buckets  # for each sample, a place in this list
 
 
-@value
 class Move(Message, frozen=True):
-    """Bundle: how far the best point goes to the last trial point."""
+    """How far the best point goes towards the last trial point."""
 
-    number: Number  # of the search that found it
-    steps: list[Step]  # one an output
+    number: Counter  # of the search that found it
+    steps: Annotated[list[Step], Seen("steps")]  # one per output
 
 
 class Candidate(Message, frozen=True):
     """A coordinate step from the present duals, at margins of that place."""
 
-    place: Share
-    curvature: NonNegative
+    place: Annotated[Share, Seen("steps")]
+    curvature: Annotated[NonNegative, Seen("steps")]
 
 
 class Mixture(Message, frozen=True):
     """The present duals, as weights of the planes that the client has delivered."""
 
-    deliveries: list[Number]  # others can be forgotten
-    weights: memoryview  # float64: deliveries, own buckets, planes, outputs
+    deliveries: Annotated[list[Number], Seen("numbers")]  # others can be forgotten
+    # float64: deliveries, own buckets, planes, outputs
+    weights: Annotated[memoryview, Seen("plane weights")]
+
+
+_Move = Annotated[Move, Seen("steps")]
 
 
 class PlanesRequest(Message, frozen=True):
-    """Bundle: duals of new planes up, as slopes by bucket; offsets beside."""
+    """Ask for new planes: slopes by bucket and offsets up."""
 
-    number: Number  # of the delivery, from 0
-    move: Move
+    number: Counter  # of the delivery, from 0
+    move: _Move
     # of vertices between the best point and the trial point
-    places: Annotated[list[Share], msgspec.Meta(max_length=64)]
-    candidates: Annotated[list[Candidate], msgspec.Meta(max_length=64)]
-    mixture: Mixture | None  # which candidates start from
-    grid: GridSpec
-    offsets_grid: GridSpec
-    duals_grid: GridSpec
-    is_lent: bool  # whether holders without labels need the duals
+    places: Annotated[list[Share], msgspec.Meta(max_length=64), Seen("steps")]
+    candidates: Annotated[list[Candidate], msgspec.Meta(max_length=64), Seen("steps")]
+    # which candidates start from
+    mixture: Annotated[Mixture | None, Seen("plane weights")]
+    grid: OnGrid
+    offsets_grid: OnGrid
+    duals_grid: OnGrid
+    forwards: Flag  # whether holders without labels need the duals
 
 
 class Planes(Message, tag="planes", frozen=True):
-    """A client's part of new planes: a slope a bucket, with offsets and duals."""
+    """A client's part of new planes: one slope per bucket, offsets and duals."""
 
-    slopes: list[Sealed]
-    offsets: Sealed
-    duals: list[Sealed] | None = None  # a bucket, or one for all samples
+    slopes: _Slopes
+    offsets: Annotated[Sealed, Seen("offsets")]
+    # per bucket, or one vector for all samples
+    duals: Annotated[list[Sealed] | None, Seen("duals")] = None
 
 
-class AdoptPlanesRequest(Message, frozen=True):
-    """Bundle: the duals of new planes down to a holder without labels; slopes up."""
+class ForwardedPlanes(Message, frozen=True):
+    """The duals of new planes down to a holder without labels; slopes up."""
 
-    duals: Sums
-    n_planes: PlaneCount
-    grid: GridSpec
+    duals: Duals
+    n_planes: _PlaneCount
+    grid: OnGrid
 
 
 class GramRequest(Message, frozen=True):
-    """Bundle, sealed: new slopes of every bucket down, their products up."""
+    """Sealed profile: new slopes of every bucket down, their products up."""
 
-    kept: memoryview  # uint32, numbers of the older planes to remember
-    first: Number  # number of the first new plane
-    slopes: list[Sums]
-    n_planes: PlaneCount  # new ones a bucket
-    units: memoryview  # float64: of the products with each plane, old and new
-    grid: GridSpec
+    kept: _Numbers  # of the older planes to remember
+    first: Counter  # number of the first new plane
+    slopes: Annotated[list[Sums], Seen("slopes")]
+    n_planes: _PlaneCount  # new ones per bucket
+    # float64: of the products with each plane, old and new
+    units: Annotated[memoryview, Seen("plane lengths")]
+    grid: OnGrid
 
 
 class TrialRequest(Message, frozen=True):
-    """Bundle: the trial point down, margins up.
+    """The trial point down, margins up.
 
-    The point comes as weights, or as weights of the planes, of which the client has
-    the slopes.
+    The point comes as weights, or as weights of the planes, whose slopes the client
+    has.
     """
 
-    move: Move
-    weights: memoryview | None  # float64
-    plane_weights: memoryview | None  # float64, of the planes remembered
-    grid: GridSpec
+    move: _Move
+    weights: Annotated[memoryview | None, Seen("trial weights")]  # float64
+    plane_weights: _PlaneWeights  # of the planes remembered
+    grid: OnGrid
 
 
 class SearchRequest(Message, frozen=True):
-    """Bundle: margins at the trial point down, P along the way to it up."""
+    """Margins at the trial point down, P along the way to it up."""
 
-    margins: Sums
-    steps: Annotated[list[Step], msgspec.Meta(max_length=1000)]
-    grid: GridSpec
+    margins: Margins
+    steps: Annotated[list[Step], msgspec.Meta(max_length=1000), Seen("steps")]
+    grid: OnGrid
 
 
 class VisitRequest(Message, frozen=True):
     """Asynchronous bundle: points down, margins of some buckets' samples up."""
 
-    points: memoryview  # float64
-    buckets: memoryview  # uint32, places in the client's list, ascending
-    point_of: memoryview  # uint32, a point a bucket
-    grid: GridSpec
+    points: Annotated[memoryview, Seen("trial weights")]  # float64
+    buckets: _Buckets  # places in the client's list, ascending
+    point_of: _Numbers  # for each bucket, its point
+    grid: OnGrid
 
 
 class VisitPlanesRequest(Message, frozen=True):
     """Asynchronous bundle: margins of some buckets down, new planes of them up."""
 
-    buckets: memoryview  # uint32, places in the client's list, ascending
-    numbers: list[Number]  # of the buckets' visits
-    margins: list[Sums]
+    buckets: _Buckets  # places in the client's list, ascending
+    numbers: Annotated[list[Number], Seen("numbers")]  # of the buckets' visits
+    margins: Annotated[list[Sums], Seen("margins")]
     # from the last margins (0) to these (1) and beyond
-    places: Annotated[list[NonNegative], msgspec.Meta(max_length=64)]
-    grid: GridSpec
-    offsets_grid: GridSpec
-    duals_grid: GridSpec
-    is_lent: bool
+    places: Annotated[list[NonNegative], msgspec.Meta(max_length=64), Seen("steps")]
+    grid: OnGrid
+    offsets_grid: OnGrid
+    duals_grid: OnGrid
+    forwards: Flag
 
 
-class AdoptVisitRequest(Message, frozen=True):
+class ForwardedVisit(Message, frozen=True):
     """Asynchronous bundle: duals of some buckets down; slopes of them up."""
 
-    buckets: memoryview
-    duals: list[Sums]
-    n_planes: PlaneCount
-    grid: GridSpec
+    buckets: _Buckets
+    duals: Annotated[list[Sums], Seen("duals")]
+    n_planes: _PlaneCount
+    grid: OnGrid
 
 
 class MovedRelease(Message, frozen=True):
-    """Bundle: ask for the weights of the best point, in the clear."""
+    """Ask for the weights of the best point, in the clear."""
 
-    move: Move
+    move: _Move
+
+
+_VISITS = ("visit", "visit planes", "forward visit")
+_ROUND = ("trial", "search", "open search", "release")
+
+PHASES: Phases = {
+    **SET_UP,
+    "buckets": Phase(BucketsNotice, after=("prepare",)),
+    # New planes
+    "planes": Phase(
+        PlanesRequest,
+        (Planes, TooLarge),
+        ("search", "open search", "release", "planes"),
+    ),
+    "forward planes": Phase(
+        ForwardedPlanes,
+        (Parts, TooLarge),
+        ("search", "open search", "release", "forward planes"),
+        "slopes",
+    ),
+    "gram": summing(GramRequest, "products", "planes", "forward planes", "gram"),
+    "open planes": opening("Gram and offsets", "gram"),
+    # A new point
+    "trial": summing(
+        TrialRequest,
+        "margins",
+        *("planes", "forward planes", "gram", "open planes", *_VISITS, *_ROUND),
+    ),
+    "search": summing(SearchRequest, "losses", "buckets", "trial", "search", *_VISITS),
+    "open search": opening("search totals", "search", *_VISITS),
+    # Visits, under partial participation
+    "visit": Phase(
+        VisitRequest, (Parts, TooLarge), ("buckets", *_VISITS, *_ROUND), "margins"
+    ),
+    "visit planes": Phase(
+        VisitPlanesRequest, (Planes, TooLarge), ("buckets", *_VISITS, *_ROUND)
+    ),
+    "forward visit": Phase(
+        ForwardedVisit, (Parts, TooLarge), ("buckets", *_VISITS, *_ROUND), "slopes"
+    ),
+    "release": Phase(
+        MovedRelease,
+        (Released,),
+        ("planes", "forward planes", "gram", "open planes", *_VISITS, *_ROUND),
+    ),
+}

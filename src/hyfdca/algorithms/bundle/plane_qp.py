@@ -83,7 +83,7 @@ class _Programme:
         return most_mobile
 
 
-def solve_master(
+def solve_plane_qp(
     offsets: FloatArray,
     buckets: IntArray,
     tolerance: float,

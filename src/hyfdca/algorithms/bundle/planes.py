@@ -13,17 +13,15 @@ is a lower bound on the optimum, and the largest of them is a small programme.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from typing import ClassVar
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hyfdca.algorithms.bundle.plane_qp import solve_master
+from hyfdca.algorithms.bundle.plane_qp import solve_plane_qp
 from hyfdca.arrays import BoolArray, FloatArray, IntArray
 from hyfdca.federation.problem import SLACK
 from hyfdca.maths.kernels import add_weighted
-from hyfdca.protocol.checkpoint import Kept
 
 _NO_WEIGHT = 1e-4  # an interior point leaves some weight everywhere
 _MAX_AGE = 8  # solves that a plane may go without weight
@@ -31,18 +29,32 @@ _MAX_AGE = 8  # solves that a plane may go without weight
 Array3 = NDArray[np.float64]  # planes by features (or planes) by outputs
 
 
-class Slopes(Kept):
+@dataclass(frozen=True)
+class SlopesState:
+    """What a checkpoint keeps of slopes."""
+
+    parts: list[FloatArray]
+    numbers: list[IntArray]
+
+
+class Slopes:
     """The slopes σ of numbered planes on some features, in the order of arrival.
 
-    Kept as they came, an array a delivery: some studies have a million features.
+    Stored as they came, one array per delivery: some studies have a million features.
     """
-
-    kept: ClassVar[tuple[str, ...]] = ("_parts", "_numbers")
 
     def __init__(self, n_features: int, n_outputs: int) -> None:
         self._empty = np.zeros((n_features, n_outputs))
         self._parts: list[Array3] = []
         self._numbers: list[IntArray] = []
+
+    def state(self) -> SlopesState:
+        """Return what a checkpoint keeps."""
+        return SlopesState(self._parts, self._numbers)
+
+    def restore(self, state: SlopesState) -> None:
+        """Take a state."""
+        self._parts, self._numbers = list(state.parts), list(state.numbers)
 
     @property
     def numbers(self) -> IntArray:
@@ -91,8 +103,8 @@ class Slopes(Kept):
 
 
 @dataclass(frozen=True)
-class Told:
-    """Gram entries of new planes with all sloped ones, old first, as told by holders.
+class GramUpdate:
+    """Gram entries of new planes with all sloped ones, old first, as holders sum them.
 
     An entry may be off by ``error`` in units of the older plane's length; of two new
     planes, in units of ``unit``.
@@ -103,8 +115,26 @@ class Told:
     unit: float = 0.0
 
 
+@dataclass(frozen=True)
+class ModelState:
+    """What a checkpoint keeps of a cutting model."""
+
+    slopes: SlopesState | None
+    numbers: IntArray
+    next_number: int
+    buckets: IntArray
+    ages: FloatArray
+    errors: FloatArray
+    units: FloatArray
+    longest_new: float
+    coarsest_step: float
+    offsets: FloatArray
+    gram: FloatArray
+    weights: FloatArray
+
+
 @dataclass
-class CuttingModel(Kept):
+class CuttingModel:
     """What the server knows of the planes, and the programme it solves.
 
     Parameters
@@ -112,25 +142,10 @@ class CuttingModel(Kept):
     scale : float
         λN² of the study: Gram entries are σ·σ' / (λN²).
     slopes : Slopes or None
-        In the open profile; without them ``gram`` has to be told by holders.
+        In the open profile; without them holders sum the Gram entries.
     max_planes : int
-        Planes kept a bucket; beyond it the lightest are forgotten.
+        Planes kept per bucket; beyond it the lightest are forgotten.
     """
-
-    kept: ClassVar[tuple[str, ...]] = (
-        "slopes",
-        "numbers",
-        "next_number",
-        "buckets",
-        "ages",
-        "errors",
-        "units",
-        "longest_new",
-        "coarsest_step",
-        "offsets",
-        "gram",
-        "weights",
-    )
 
     n_buckets: int
     n_outputs: int
@@ -161,6 +176,18 @@ class CuttingModel(Kept):
         self.weights = np.ones((n, self.n_outputs))
         self.gram = np.zeros((n, n, self.n_outputs)) if self.keeps_gram else _NONE
 
+    def state(self) -> ModelState:
+        """Return what a checkpoint keeps."""
+        slopes = None if self.slopes is None else self.slopes.state()
+        return ModelState(slopes, *(getattr(self, name) for name in _IN_STATE))
+
+    def restore(self, state: ModelState) -> None:
+        """Take a state."""
+        if self.slopes is not None and state.slopes is not None:
+            self.slopes.restore(state.slopes)
+        for name in _IN_STATE:
+            setattr(self, name, getattr(state, name))
+
     @property
     def sloped(self) -> IntArray:
         """The numbers of all planes but those of α = 0, as clients know them."""
@@ -170,7 +197,7 @@ class CuttingModel(Kept):
         self,
         buckets: IntArray,
         offsets: FloatArray,
-        told: Told | None,
+        update: GramUpdate | None,
     ) -> None:
         """Add planes, with their Gram entries where these are kept."""
         n_new, n_old = len(buckets), len(self.numbers)
@@ -181,12 +208,12 @@ class CuttingModel(Kept):
         self.ages = np.append(self.ages, np.zeros(n_new))
         self.offsets = np.concatenate([self.offsets, offsets])
         self.weights = np.concatenate([self.weights, np.zeros((n_new, self.n_outputs))])
-        if told is None:
+        if update is None:
             return
-        gram = told.gram
-        self.errors = np.append(self.errors, np.full(n_new, told.error))
+        gram = update.gram
+        self.errors = np.append(self.errors, np.full(n_new, update.error))
         own = np.einsum("nnc->nc", gram[:, n_old - self.n_buckets :]).max(axis=1)
-        lengths = np.maximum(np.sqrt(np.maximum(own, 0.0)), told.unit)
+        lengths = np.maximum(np.sqrt(np.maximum(own, 0.0)), update.unit)
         self.longest_new = math.sqrt(max(float(own.max()), 0.0))
         self.units = np.append(self.units, lengths)
         size = n_old + n_new
@@ -202,7 +229,7 @@ class CuttingModel(Kept):
         Planes without weight get older by ``age``, 1 where every bucket has new ones.
         """
         for output, tolerance in enumerate(tolerances.tolist()):
-            self.weights[:, output] = solve_master(
+            self.weights[:, output] = solve_plane_qp(
                 self.offsets[:, output],
                 self.buckets,
                 tolerance,
@@ -244,7 +271,7 @@ class CuttingModel(Kept):
         """Return λ ||w||² of each output from the Gram matrix, rounded up."""
         b = self.weights
         squares = np.einsum("sc,spc,pc->c", b, self.gram, b, optimize=True)
-        # An entry was told in units of one plane's length with the other's error.
+        # An entry came in units of one plane's length with the other's error.
         errors = 2 * (self.errors @ np.abs(b)) * (self.units @ np.abs(b))
         return np.asarray(squares + errors)
 
@@ -258,13 +285,13 @@ class CuttingModel(Kept):
         """Note the grid of a slope, for the bound."""
         self.coarsest_step = max(self.coarsest_step, math.ldexp(1.0, -fraction_bits))
 
-    def remember(self, new: Array3) -> Told | None:
+    def remember(self, new: Array3) -> GramUpdate | None:
         """Keep the slopes of planes to be added; return their Gram entries if kept."""
         assert self.slopes is not None  # noqa: S101  # the open profile shows them
         self.slopes.append(self.next_number, new)
         if not self.keeps_gram:
             return None
-        return Told(self.slopes.products(len(new), slice(None)) / self.scale)
+        return GramUpdate(self.slopes.products(len(new), slice(None)) / self.scale)
 
     def bound(self, squared_norms: FloatArray, norm_error: float) -> FloatArray:
         """Return D(b) of each output, rounded down.
@@ -284,3 +311,4 @@ class CuttingModel(Kept):
 
 
 _NONE = np.empty((0, 0, 0))
+_IN_STATE = [own.name for own in fields(ModelState) if own.name != "slopes"]

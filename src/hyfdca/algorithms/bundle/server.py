@@ -17,12 +17,12 @@ certificate is free. No dual travels but to holders without labels.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from numbers import Integral
-from typing import Any, ClassVar
+from typing import Annotated
 
+import msgspec
 import numpy as np
 
 from hyfdca.algorithms.bundle import messages as b
@@ -32,18 +32,18 @@ from hyfdca.algorithms.bundle.buckets import (
     open_groups,
     sealed_groups,
 )
-from hyfdca.algorithms.bundle.collecting import PlaneCollection
-from hyfdca.algorithms.bundle.planes import CuttingModel, Slopes
-from hyfdca.arrays import FloatArray
-from hyfdca.federation.evaluation import release
-from hyfdca.federation.server import Coordinator
-from hyfdca.maths.objective import Measurement
-from hyfdca.protocol import messages as m
-from hyfdca.protocol.checkpoint import Kept
-from hyfdca.protocol.codec import (
-    pack_indices,
-    pack_reals,
+from hyfdca.algorithms.bundle.collecting import (
+    PlaneCollection,
+    PlaneGrids,
+    PlaneGridsState,
 )
+from hyfdca.algorithms.bundle.planes import CuttingModel, ModelState, Slopes
+from hyfdca.arrays import FloatArray
+from hyfdca.federation.algorithm import Algorithm, Needs
+from hyfdca.federation.server import Federation, FederationState
+from hyfdca.maths.objective import Measurement
+from hyfdca.protocol.codec import pack_indices, pack_reals
+from hyfdca.protocol.messages import Part, Sums
 from hyfdca.protocol.server_session import Conversation, until_pause
 
 # Where between the best point (0) and the trial point (1) new planes touch the loss.
@@ -66,12 +66,15 @@ TRIAL_STEPS = np.concatenate(
 _INNER, _SHARP_INNER = 0.1, 0.01
 _MANY_BUCKETS = 100
 _GAIN, _SHARPEST = 0.9, 1e-8
-_FACTOR_PLANES = 16  # planes a bucket from which on slopes beat their Gram matrix
+_FACTOR_PLANES = 16  # planes per bucket from which on slopes beat their Gram matrix
 _MEMORY = 400_000_000  # numbers: of all slopes kept, 3.2 GB
 
 
+_AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
+
+
 @dataclass(frozen=True)
-class BundleSettings:
+class BundleSettings(Algorithm):
     """How finely samples are put in buckets; see ``buckets.py``.
 
     Parameters
@@ -83,88 +86,101 @@ class BundleSettings:
     min_group_size : int
         Open profile: samples in such a part at least.
     max_buckets : int
-        Neighbouring groups are put together until there are no more. More than 125
-        save few rounds and make the server's programme slow.
+        Neighbouring groups are merged down to this number. More than 125 save few
+        rounds and make the server's programme slow.
     """
 
-    min_contributors: int = 3
-    sub_groups: int = 1
-    min_group_size: int = 20
-    max_buckets: int = 125
+    min_contributors: _AtLeastOne = 3
+    sub_groups: _AtLeastOne = 1
+    min_group_size: _AtLeastOne = 20
+    max_buckets: _AtLeastOne = 125
 
-    def __post_init__(self) -> None:
-        """Refuse what no bucket could be made with."""
-        for own in fields(self):
-            value: Any = getattr(self, own.name)
-            is_count = isinstance(value, Integral) and not isinstance(value, bool)
-            if not is_count or value < 1:
-                raise ValueError(
-                    f"{own.name} must be a whole number from 1, got {value!r}."
-                )
+    @property
+    def needs(self) -> Needs:
+        """Rounds give the certificate, so measuring asks nobody."""
+        return Needs(measuring="nobody")
 
 
-def bundle_settings(given: Mapping[str, Any]) -> BundleSettings:
-    """Return the settings by name, as estimators and studies give them."""
-    if not isinstance(given, Mapping):
-        raise ValueError(f"bundle_settings must be a mapping, got {given!r}.")
-    known = {own.name for own in fields(BundleSettings)}
-    unknown = sorted(str(name) for name in set(given) - known)
-    if unknown:
-        raise ValueError(
-            f"bundle_settings has no {', '.join(unknown)}; it takes "
-            f"{', '.join(sorted(known))}."
-        )
-    return BundleSettings(**given)
+@dataclass(frozen=True)
+class BundleServerState:
+    """What a checkpoint keeps of the server's half."""
+
+    federation: FederationState
+    grids: PlaneGridsState
+    round_number: int
+    model: ModelState
+    primals: FloatArray
+    bounds: FloatArray
+    move: b.Move
+    n_measured: int
+    last_gap: float
+    sharpness: float
 
 
-@dataclass
-class BundleServer(Kept):
+class BundleServer:
     """The server's half."""
 
-    kept: ClassVar[tuple[str, ...]] = (
-        "coordinator",
-        "round_number",
-        "model",
-        "primals",
-        "bounds",
-        "_move",
-        "_n_measured",
-        "_last_gap",
-        "_sharpness",
-    )
-    passing: ClassVar[tuple[str, ...]] = ("_steps",)
-
-    coordinator: Coordinator
-    settings: BundleSettings = field(default_factory=BundleSettings)
-    round_number: int = 0
-
-    def __post_init__(self) -> None:
-        """Start at w = 0, which nobody has measured yet."""
-        layout = self.coordinator.layout
-        self.is_wide = layout.is_wide
-        n_outputs = self.coordinator.problem.n_outputs
+    def __init__(self, federation: Federation, settings: BundleSettings) -> None:
+        self.federation, self.settings = federation, settings
+        self.round_number = 0
+        self.is_wide = federation.layout.is_wide
+        # Start at w = 0, which nobody has measured yet.
+        n_outputs = federation.problem.n_outputs
         self.primals = np.full(n_outputs, np.inf)
         self.bounds = np.zeros(n_outputs)
         self._move = b.Move(0, [0.0] * n_outputs)
         self._steps: Conversation[None] | None = None
         self._n_measured = 0
-        self._last_gap, self._sharpness = np.inf, 1.0
+        self._last_gap, self._sharpness = math.inf, 1.0
 
     @property
     def is_between_steps(self) -> bool:
         """Whether no step is suspended, waiting for absent clients."""
         return self._steps is None
 
-    def put_back(self, values: Mapping[str, Any]) -> None:
-        """Take a state; a step that was begun in another is dropped."""
-        super().put_back(values)
-        self._steps = None
+    def bundle_state(self) -> BundleServerState:
+        """Return what a checkpoint keeps of every method on these exchanges."""
+        return BundleServerState(
+            self.federation.state(),
+            self.grids.state(),
+            self.round_number,
+            self.model.state(),
+            self.primals,
+            self.bounds,
+            self._move,
+            self._n_measured,
+            self._last_gap,
+            self._sharpness,
+        )
+
+    def restore_bundle(self, state: BundleServerState) -> None:
+        """Take a state; a step that was begun in another one is dropped."""
+        self.federation.restore(state.federation)
+        self.grids.restore(state.grids)
+        self.model.restore(state.model)
+        self.round_number, self._steps = state.round_number, None
+        self.primals, self.bounds = state.primals, state.bounds
+        self._move, self._n_measured = state.move, state.n_measured
+        self._last_gap, self._sharpness = state.last_gap, state.sharpness
+
+    def state(self) -> BundleServerState:
+        """Return what a checkpoint keeps."""
+        return self.bundle_state()
+
+    def restore(self, state: BundleServerState) -> None:
+        """Take a state."""
+        self.restore_bundle(state)
+
+    @cached_property
+    def grids(self) -> PlaneGrids:
+        """The grids of planes, known after the first part of set-up."""
+        return PlaneGrids(self.federation)
 
     @cached_property
     def buckets(self) -> Buckets:
         """Who is in which bucket."""
-        layout, settings = self.coordinator.layout, self.settings
-        if self.coordinator.problem.profile == "sealed":
+        layout, settings = self.federation.layout, self.settings
+        if self.federation.problem.profile == "sealed":
             groups = sealed_groups(layout, settings.min_contributors)
         else:
             groups = open_groups(layout, settings.sub_groups, settings.min_group_size)
@@ -174,8 +190,8 @@ class BundleServer(Kept):
     @cached_property
     def model(self) -> CuttingModel:
         """The planes so far."""
-        problem, n_buckets = self.coordinator.problem, self.buckets.n_buckets
-        n_features = self.coordinator.layout.features.n_items
+        problem, n_buckets = self.federation.problem, self.buckets.n_buckets
+        n_features = self.federation.layout.features.n_items
         is_open = problem.profile == "open"
         return CuttingModel(
             n_buckets,
@@ -188,40 +204,40 @@ class BundleServer(Kept):
 
     def keeps_gram(self) -> bool:
         """Return whether the Gram matrix is needed, or smaller than the slopes."""
-        n_features = self.coordinator.layout.features.n_items
+        n_features = self.federation.layout.features.n_items
         is_wider = n_features > _FACTOR_PLANES * self.buckets.n_buckets
-        return self.coordinator.problem.profile == "sealed" or is_wider
+        return self.federation.problem.profile == "sealed" or is_wider
 
     def _affordable(self, n_others: int, most: int) -> int:
         """Return how many planes, or buckets, fit in memory beside so many others."""
-        n_features = self.coordinator.layout.features.n_items
-        size = n_others * n_features * self.coordinator.problem.n_outputs
+        n_features = self.federation.layout.features.n_items
+        size = n_others * n_features * self.federation.problem.n_outputs
         return min(max(_MEMORY // max(size, 1), _FACTOR_PLANES), most)
 
     @cached_property
     def planes(self) -> PlaneCollection:
-        """How new planes are had."""
+        """Collects new planes."""
         places, candidates = (
             (WIDE_PLACES, WIDE_CANDIDATES) if self.is_wide else (PLACES, ())
         )
         return PlaneCollection(
-            self.coordinator, self.buckets, self.model, places, candidates
+            self.federation, self.grids, self.buckets, self.model, places, candidates
         )
 
     def set_up(self) -> Conversation[None]:
         """Choose grids and buckets, and measure P at w = 0."""
-        coordinator = self.coordinator
-        yield from coordinator.set_up()
-        samples = coordinator.layout.samples
+        federation = self.federation
+        yield from federation.set_up()
+        samples = federation.layout.samples
         notices = {
             client: b.BucketsNotice(
                 pack_indices(self.buckets.of_client[client]),
                 pack_indices(self.buckets.local(samples, client)),
             )
-            for client in coordinator.everyone
+            for client in federation.everyone
         }
-        yield from coordinator.session.tell("buckets", notices)
-        nowhere: dict[int, m.Sums] = {c: [] for c in coordinator.everyone}
+        yield from federation.session.tell("buckets", notices)
+        nowhere: dict[int, Sums] = {c: [] for c in federation.everyone}
         self.primals = (yield from self._primals_along(nowhere, np.zeros(1)))[0]
 
     def round(self, participants: Sequence[int]) -> Conversation[None]:
@@ -230,10 +246,10 @@ class BundleServer(Kept):
         Each exchange of a step waits until every client was present once.
         """
         self.round_number += 1
-        with self.coordinator.session.among(participants):
-            yield from self._go_on()
+        with self.federation.session.among(participants):
+            yield from self.continue_step()
 
-    def _go_on(self) -> Conversation[None]:
+    def continue_step(self) -> Conversation[None]:
         """Carry a step on as far as those present can."""
         self._steps = self._steps or self.step()
         if (yield from until_pause(self._steps)):
@@ -243,7 +259,7 @@ class BundleServer(Kept):
         """Add planes, solve for a new point, go towards it."""
         yield from self.planes.collect(self._move)
         self.choose_point()
-        self.go((yield from self.search(self._weights())))
+        self.apply_step((yield from self.search(self._weights())))
 
     def search(self, weights: FloatArray | None) -> Conversation[FloatArray]:
         """Measure P on the way to a point; return the steps where it is lowest."""
@@ -258,31 +274,31 @@ class BundleServer(Kept):
         self.model.solve(self.tolerances())
         self.note_bound()
 
-    def go(self, steps: FloatArray) -> None:
-        """Go that far to the trial point, as clients will when they are told."""
-        self.moved_by(steps)
+    def apply_step(self, steps: FloatArray) -> None:
+        """Go that far to the trial point, as clients will with the next request."""
+        self.record_step(steps)
         self.model.forget()
 
-    def moved_by(self, steps: FloatArray) -> None:
-        """Note the step that clients are told next time."""
+    def record_step(self, steps: FloatArray) -> None:
+        """Note the step, which goes to clients with the next request."""
         self._n_measured += 1
         self._move = b.Move(self._n_measured, steps.tolist())
 
-    def certify(self) -> Conversation[Measurement]:
+    def measure(self) -> Conversation[Measurement]:
         """Return what the rounds measured; nothing is exchanged."""
-        yield from ()  # nothing is said
+        yield from ()
         return Measurement(float(self.primals.sum()), float(self.bounds.sum()))
 
     def release(self) -> Conversation[FloatArray]:
         """Return the weights of the best point."""
-        return release(self.coordinator, b.MovedRelease(self._move))
+        return self.federation.release(b.MovedRelease(self._move))
 
     # A new point
 
     def tolerances(self) -> FloatArray:
         """Return how well to solve for each output, by what there is to gain."""
         gaps = self.primals - self.bounds
-        is_bounded = math.isfinite(self.coordinator.problem.loss.lipschitz)
+        is_bounded = math.isfinite(self.federation.problem.loss.lipschitz)
         is_small = self.buckets.n_buckets <= _MANY_BUCKETS and not self.is_wide
         inner = _INNER if is_small and is_bounded else _SHARP_INNER
         # P is off by the root of what D is: where a round gained little, solve better.
@@ -293,14 +309,15 @@ class BundleServer(Kept):
         self._last_gap = gap
         return np.asarray(inner * self._sharpness * np.maximum(gaps, 0.1 * gaps.mean()))
 
-    def _try_point(self, weights: FloatArray | None) -> Conversation[dict[int, m.Sums]]:
-        """Tell the trial point; return the sums of margins there.
+    def _try_point(self, weights: FloatArray | None) -> Conversation[dict[int, Sums]]:
+        """Send the trial point; return the sums of margins there.
 
-        Without weights, it is told by the weights of planes.
+        Without weights, it goes out as the weights of planes.
         """
-        coordinator, model = self.coordinator, self.model
-        coordinator.fit_margins("margins", self._squared_norms(weights))
-        features = coordinator.layout.features
+        federation, model = self.federation, self.model
+        grid = federation.grids.margins
+        federation.fit_margins(grid, self._squared_norms(weights))
+        features = federation.layout.features
         sloped = model.weights[self.buckets.n_buckets :]
 
         def request(client: int) -> b.TrialRequest:
@@ -309,19 +326,16 @@ class BundleServer(Kept):
                 self._move,
                 None if own is None else pack_reals(own),
                 pack_reals(sloped) if own is None else None,
-                coordinator.spec("margins"),
+                grid.spec,
             )
 
-        margins = coordinator.sample_sum()
-        parts = yield from coordinator.gather(
-            "trial", coordinator.everyone, ["margins"], request, m.Part
+        margins = yield from federation.gather_sum(
+            "trial", [grid], request, federation.sample_sum()
         )
-        for client, part in parts.items():
-            margins.put(client, part.vector)
-        labelled = coordinator.layout.labelled
+        labelled = federation.layout.labelled
         return {
             client: margins.take(client) if labelled[client] else []
-            for client in coordinator.everyone
+            for client in federation.everyone
         }
 
     def _weights(self) -> FloatArray | None:
@@ -329,26 +343,26 @@ class BundleServer(Kept):
         if self.model.slopes is None:
             return None
         sloped = self.model.weights[self.buckets.n_buckets :]
-        return self.model.slopes.combine(sloped) / self.coordinator.problem.l2_scale
+        return self.model.slopes.combine(sloped) / self.federation.problem.l2_scale
 
     def _squared_norms(self, weights: FloatArray | None) -> FloatArray:
         """Return λ ||w||² of each output, from the Gram matrix if need be."""
         if weights is None:
             return self.model.squared_norms()
         squares: FloatArray = (weights**2).sum(axis=0)
-        return self.coordinator.problem.l2_strength * squares
+        return self.federation.problem.l2_strength * squares
 
     @cached_property
     def _n_roundings(self) -> float:
         """How many parts add up to a slope of each feature, as a length over them."""
-        contributors = self.buckets.contributors(self.coordinator.layout)
+        contributors = self.buckets.contributors(self.federation.layout)
         return float(np.linalg.norm(contributors))
 
     def note_bound(self) -> None:
         """Raise the lower bounds to those of the plane weights, if these are higher."""
         weights = self._weights()
-        coordinator, model = self.coordinator, self.model
-        problem = coordinator.problem
+        federation, model = self.federation, self.model
+        problem = federation.problem
         squares = self._squared_norms(weights)
         # Each part of a slope was rounded to its grid; weights of a bucket add up to 1.
         error = self._n_roundings * model.coarsest_step / 2
@@ -356,21 +370,18 @@ class BundleServer(Kept):
         self.bounds = np.maximum(self.bounds, model.bound(squares, error))
 
     def _primals_along(
-        self, margins: dict[int, m.Sums], steps: FloatArray
+        self, margins: dict[int, Sums], steps: FloatArray
     ) -> Conversation[FloatArray]:
         """Return P at some steps from the best point to the trial point, rounded up."""
-        coordinator = self.coordinator
-        parts = yield from coordinator.gather(
+        federation, grid = self.federation, self.federation.grids.totals
+        parts = yield from federation.gather(
             "search",
-            coordinator.everyone,
-            ["totals"],
-            lambda client: b.SearchRequest(
-                margins[client], steps.tolist(), coordinator.spec("totals")
-            ),
-            m.Part,
+            federation.everyone,
+            [grid],
+            lambda client: b.SearchRequest(margins[client], steps.tolist(), grid.spec),
+            Part,
         )
-        shape = (len(steps), coordinator.problem.n_outputs)
-        sealed = [part.vector for part in parts.values()]
-        total = coordinator.sum_of(sealed, shape)
-        [primals] = yield from coordinator.open_totals([total], [shape], "open search")
+        shape = (len(steps), federation.problem.n_outputs)
+        total = federation.sum_of((part.vector for part in parts.values()), shape)
+        [primals] = yield from federation.open_totals([total], [shape], "open search")
         return primals

@@ -1,119 +1,182 @@
-"""What the clients of dual ascent keep and answer: duals, weights and shares."""
+"""A client's side of dual ascent: its duals, weights and share, and measuring."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hyfdca.algorithms.hyfdca.shown_shares import ShownShares
+from hyfdca.algorithms.hyfdca import messages as m
+from hyfdca.algorithms.hyfdca.shown_shares import ShownShares, ShownState
 from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.crypto.schemes.fixedpoint import GridOverflowError
-from hyfdca.crypto.schemes.registry import Sealers
-from hyfdca.federation.client import Holder, Rows
-from hyfdca.federation.evaluation import Measuring, grid_step
-from hyfdca.federation.problem import Problem
+from hyfdca.federation.client import Party
+from hyfdca.federation.evaluation import grid_step, loss_totals
+from hyfdca.federation.messages import Released, ReleaseRequest
+from hyfdca.federation.sealing import Rows
 from hyfdca.federation.sums import EVERYWHERE
-from hyfdca.holdings.block import Block
-from hyfdca.protocol import messages as m
-from hyfdca.protocol.client_session import Phase
+from hyfdca.protocol.client_session import Handlers
+from hyfdca.protocol.codec import RemoteProtocolError, pack_reals
+from hyfdca.protocol.messages import GridSpec, Message, Part, Sums, TooLarge
 
-# Above this share of changed duals a share is computed anew: cheaper, and exact.
-_ANEW = 0.25
+# Above this share of changed duals a share is recomputed: cheaper, and exact.
+_RECOMPUTE = 0.25
+_N_TOTALS = 4  # loss, conjugate, λ/2||w||² for P and for D
 
 
-class DualHolder(Holder):
-    """A holder that changes duals.
+@dataclass(frozen=True)
+class Point:
+    """Duals and the weights they give, as a client has them.
 
-    State: ``duals`` (α of its samples, per unit of sample weight), ``weights`` (w of
-    its features) and ``share`` (its part of λN w).
+    Parameters
+    ----------
+    duals : array (samples held, n_outputs)
+        α, per unit of sample weight.
+    weights : array (features held, n_outputs)
+    weights_step : float
+        Width of the grid that the weights' sum came on.
+    held_back : array (features held, n_outputs)
+        What the share that was shown lacks of the share of these duals.
     """
 
-    kept: ClassVar[tuple[str, ...]] = (
-        "duals",
-        "weights",
-        "share",
-        "weights_step",
-        "held_back",
-        "_sent",
-        "_shown",
-        "_measuring",
-    )
+    duals: FloatArray
+    weights: FloatArray
+    weights_step: float
+    held_back: FloatArray
 
-    def __init__(self, problem: Problem, block: Block, sealers: Sealers) -> None:
-        super().__init__(problem, block, sealers)
-        self.duals = np.zeros((self.n_held, problem.n_outputs))
-        self.weights = np.zeros((self.n_features, problem.n_outputs))
-        self.share = np.zeros((self.n_features, problem.n_outputs))
-        self.weights_step = 0.0  # of the grid that the weights' sum came on
+
+@dataclass(frozen=True)
+class DualClientState:
+    """What a checkpoint keeps of a client's side of dual ascent."""
+
+    duals: FloatArray
+    weights: FloatArray
+    share: FloatArray
+    weights_step: float
+    held_back: FloatArray
+    sent: IntArray | None
+    shown: ShownState
+    measuring: Point
+    measured: dict[int, FloatArray]
+
+
+class DualClient:
+    """State: duals, weights, and ``share``, this client's part of λN w.
+
+    Parameters
+    ----------
+    min_rows : int
+        Rows whose duals differ between any two shares that the client shows.
+    """
+
+    def __init__(self, party: Party, min_rows: int) -> None:
+        self._party, self._sealing, self._min_rows = party, party.sealing, min_rows
+        by_feature = (party.n_features, party.problem.n_outputs)
+        self.duals = np.zeros((party.n_held, party.problem.n_outputs))
+        self.weights, self.share = np.zeros(by_feature), np.zeros(by_feature)
+        self._weights_step = 0.0
+        self._held_back = np.zeros(by_feature)
         # Margins as last sent, for packed schemes, which replace whole blocks.
         self._sent: IntArray | None = None
-        is_in_shares = np.diff(block.X.indptr) > 0
-        if block.sample_weights is not None:
-            is_in_shares &= np.any(block.sample_weights > 0, axis=1)
         self._shown = ShownShares(
-            problem.min_rows, is_in_shares, self.duals, self.share
+            min_rows, _rows_in_shares(party), self.duals, self.share
         )
-        self.held_back = np.zeros_like(self.share)  # of the share, in training
-        self._measuring = Measuring(self)
-        self.phases = {
-            **self.phases,
-            "shares": Phase(m.SharesRequest, self._shares),
-            "weights": Phase(m.WeightsNotice, self._weights),
-            "margins": Phase(m.MarginsRequest, self._margins),
-            **self._measuring.phases,
+        # What is measured is not the training state.
+        self._measuring = self._present()
+        # By measurement: the last one may not have been finished by everybody.
+        self._measured: dict[int, FloatArray] = {}
+
+    @property
+    def handlers(self) -> Handlers:
+        """What the client does in every round of dual ascent, and in measuring."""
+        return {
+            "shares": self._answer_shares,
+            "weights": self._take_weights,
+            "margins": self._answer_margins,
+            "reseal": self._reseal,
+            "measure shares": self._measure_shares,
+            "measure margins": self._measure_margins,
+            "losses": self._losses,
+            "release": self._release,
         }
+
+    def state(self) -> DualClientState:
+        """Return what a checkpoint keeps."""
+        return DualClientState(
+            self.duals,
+            self.weights,
+            self.share,
+            self._weights_step,
+            self._held_back,
+            self._sent,
+            self._shown.state(),
+            self._measuring,
+            self._measured,
+        )
+
+    def restore(self, state: DualClientState) -> None:
+        """Take a state."""
+        self.duals, self.weights, self.share = state.duals, state.weights, state.share
+        self._weights_step, self._held_back = state.weights_step, state.held_back
+        self._sent = state.sent
+        self._shown.restore(state.shown)
+        self._measuring, self._measured = state.measuring, dict(state.measured)
 
     # The two primitives
 
-    def _shares(self, request: m.SharesRequest) -> m.Message:
+    def _answer_shares(self, request: m.SharesRequest) -> Message:
         """PrimalAggregation: take the duals that changed, return Σ_i α_i x_{k,i}."""
-        rows = self.unpack_rows(request.positions)
-        self.set_duals(rows, self.opened_samples(request.duals, rows))
-        reply, self.held_back = self.share_part(self.duals, self.share, request.grid)
+        rows = self._sealing.unpack_rows(request.positions)
+        self.set_duals(rows, self._sealing.opened_samples(request.duals, rows))
+        reply, self._held_back = self._share_part(self.duals, self.share, request.grid)
         return reply
 
-    def share_part(
-        self, duals: FloatArray, share: FloatArray, grid: m.GridSpec
-    ) -> tuple[m.Message, FloatArray]:
+    def _share_part(
+        self, duals: FloatArray, share: FloatArray, grid: GridSpec
+    ) -> tuple[Message, FloatArray]:
         """Return a share of some duals, or an old one, and what that one lacks."""
-        if self.problem.min_rows == 1:
-            return self.feature_part(share, grid), self.held_back
+        if self._min_rows == 1:
+            return self._sealing.feature_part(share, grid), self._held_back
         sent = self._shown.choose(duals, share)
-        reply = self.feature_part(sent, grid)
-        if sent is share and isinstance(reply, m.Part):
+        reply = self._sealing.feature_part(sent, grid)
+        if sent is share and isinstance(reply, Part):
             self._shown.note(duals, share)
         return reply, share - sent
 
     def set_duals(self, rows: Rows, duals: FloatArray) -> None:
         """Change some duals, and with them the share; keeps the array given."""
-        if self.count(rows) > _ANEW * len(self.duals):
+        party = self._party
+        if self._sealing.count(rows) > _RECOMPUTE * len(self.duals):
             if isinstance(rows, slice):
                 self.duals = duals
             else:
                 self.duals[rows] = duals
-            self.share = self.combine(EVERYWHERE, self.weighted(self.duals))
+            self.share = party.combine(EVERYWHERE, party.weighted(self.duals))
             return
-        change = self.weighted(duals - self.duals[rows], rows)
+        change = party.weighted(duals - self.duals[rows], rows)
         self.duals[rows] = duals
-        self.share += self.combine(rows, change)
+        self.share += party.combine(rows, change)
 
-    def _weights(self, notice: m.WeightsNotice) -> None:
-        self.weights = self.opened_weights(notice.weights)
-        self.weights_step = grid_step(notice.weights)
+    def _take_weights(self, notice: m.WeightsNotice) -> None:
+        self.take_weights(notice.weights)
 
-    def _margins(self, request: m.MarginsRequest) -> m.Message:
+    def take_weights(self, sums: Sums) -> None:
+        """Take the present weights of the client's features."""
+        self.weights, self._weights_step = self.opened_weights(sums), grid_step(sums)
+
+    def _answer_margins(self, request: m.MarginsRequest) -> Message:
         """SecureInnerProduct: return x_{k,i}·w_k of the samples asked for."""
-        rows = self.unpack_rows(request.positions)
+        rows = self._sealing.unpack_rows(request.positions)
         if request.weights is not None:
-            self._weights(m.WeightsNotice(request.weights))
-        margins = self.products(rows, self.weights)
+            self.take_weights(request.weights)
+        margins = self._party.products(rows, self.weights)
         try:
-            numbers = self.encoded(margins, request.grid)
+            numbers = self._sealing.encoded(margins, request.grid)
         except GridOverflowError:
-            return m.TooLarge()
-        rest = self._noted(rows, numbers) if self.sealer("samples").is_packed else None
-        return m.Part(self.sealed_samples(numbers, request.grid, rows, rest))
+            return TooLarge()
+        is_packed = self._sealing.sealer("samples").is_packed
+        rest = self._noted(rows, numbers) if is_packed else None
+        return Part(self._sealing.sealed_samples(numbers, request.grid, rows, rest))
 
     def _noted(self, rows: Rows, numbers: IntArray) -> IntArray:
         """Return the margins of all samples as they are sent with this message."""
@@ -122,6 +185,95 @@ class DualHolder(Holder):
         self._sent[rows] = numbers
         return self._sent
 
-    def opened_weights(self, sums: m.Sums) -> FloatArray:
+    def opened_weights(self, sums: Sums) -> FloatArray:
         """Return what shares of this client's features add up to, over λN."""
-        return self.opened_features(sums) / self.problem.l2_scale
+        return self._sealing.opened_features(sums) / self._party.problem.l2_scale
+
+    def _reseal(self, request: m.ResealRequest) -> m.Resealed:
+        rows = self._sealing.unpack_rows(request.positions)
+        return m.Resealed(self._sealing.resealed(request.sums, rows))
+
+    # Measuring
+
+    def _present(self) -> Point:
+        return Point(self.duals, self.weights, self._weights_step, self._held_back)
+
+    def _measure_shares(self, request: m.SharesRequest) -> Message:
+        """Return the share of the study's present duals, whatever was missed."""
+        party = self._party
+        rows = self._sealing.unpack_rows(request.positions)
+        opened = self._sealing.opened_samples(request.duals, rows)
+        duals = self.duals.copy()
+        duals[rows] = opened
+        share = party.combine(EVERYWHERE, party.weighted(duals))
+        reply, held_back = self._share_part(duals, share, request.grid)
+        self._measuring = replace(self._measuring, duals=duals, held_back=held_back)
+        return reply
+
+    def _measure_margins(self, request: m.MarginsRequest) -> Message:
+        sums = request.weights or []
+        weights = self.opened_weights(sums)
+        self._measuring = replace(
+            self._measuring, weights=weights, weights_step=grid_step(sums)
+        )
+        products = self._party.products(EVERYWHERE, weights)
+        return self._sealing.sample_part(products, request.grid)
+
+    def _losses(self, request: m.LossesRequest) -> Message:
+        """Return this client's part of (loss, conjugate, λ/2||w||², the same above).
+
+        Every number is rounded so that the certificate can only be too large.
+        """
+        party, problem = self._party, self._party.problem
+        counted = party.block.counts_sample
+        rows = EVERYWHERE if counted.all() else np.flatnonzero(counted)
+        margins = self._sealing.opened_samples(request.margins, rows)
+        if request.is_current:
+            self._measuring = self._present()
+        point = self._measuring
+        totals = np.zeros((_N_TOTALS, problem.n_outputs))
+        if party.block.labels is not None:
+            step = grid_step(request.margins)
+            totals[:2] = loss_totals(party, margins, step, point.duals)
+        counted = party.block.counts_feature
+        sizes = np.abs(point.weights[counted])
+        holders = party.feature_holders[counted, None]
+        error = holders * point.weights_step / 2 / problem.l2_scale
+        totals[2] = 0.5 * problem.l2_strength * (sizes**2).sum(axis=0)
+        totals[3] = 0.5 * problem.l2_strength * ((sizes + error) ** 2).sum(axis=0)
+        if point.held_back.any():
+            totals[3] += self._norm_held_back(point)
+        last = {n: w for n, w in self._measured.items() if n == request.number - 1}
+        self._measured = {**last, request.number: point.weights}
+        return self._sealing.total_part(totals, request.grid, "up")
+
+    def _norm_held_back(self, point: Point) -> FloatArray:
+        """Return what λ/2||w||² of the present duals is above that of the weights.
+
+        With e_k what client k held back of its share, over λN, the duals' own weights
+        are w + Σ_k e_k: up to its rounding, w·e_k is known here, and the square of the
+        sum is at most the sum of squares times the holders of a feature.
+        """
+        problem = self._party.problem
+        lacking = point.held_back / problem.l2_scale
+        holders = self._party.feature_holders[:, None]
+        error = holders * point.weights_step / 2 / problem.l2_scale
+        across = point.weights * lacking + error * np.abs(lacking)
+        squares = holders * lacking**2 / 2
+        return np.asarray(problem.l2_strength * (across + squares).sum(axis=0))
+
+    def _release(self, request: ReleaseRequest) -> Released:
+        """Give away the measured weights of the features this client answers for."""
+        if request.number not in self._measured:
+            raise RemoteProtocolError("there is no such measurement to release")
+        counted = self._party.block.counts_feature
+        return Released(pack_reals(self._measured[request.number][counted]))
+
+
+def _rows_in_shares(party: Party) -> np.ndarray:
+    """Return which rows are part of shares: those with a cell and with weight."""
+    block = party.block
+    is_in_shares = np.diff(block.X.indptr) > 0
+    if block.sample_weights is not None:
+        is_in_shares &= np.any(block.sample_weights > 0, axis=1)
+    return is_in_shares

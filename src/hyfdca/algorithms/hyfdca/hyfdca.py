@@ -23,176 +23,166 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from hyfdca.algorithms.hyfdca.draws import Draw, Draws, HyfdcaSettings
-from hyfdca.algorithms.hyfdca.dual_client import DualHolder
+from hyfdca.algorithms.hyfdca import messages as m
+from hyfdca.algorithms.hyfdca.draws import Draw, Draws, drawn_share
+from hyfdca.algorithms.hyfdca.dual_client import DualClient, DualClientState
+from hyfdca.algorithms.hyfdca.dual_server import DualServer, DualServerState
+from hyfdca.algorithms.hyfdca.line_search import LineSearchClient, LineSearchServer
 from hyfdca.algorithms.hyfdca.safe_step import (
     SAFETY,
     InteractionProbe,
     estimate_interaction,
     safe_factors,
 )
+from hyfdca.algorithms.hyfdca.settings import HyfdcaSettings
 from hyfdca.arrays import FloatArray, IntArray
-from hyfdca.crypto.schemes.registry import Sealers
-from hyfdca.federation.client import Rows
-from hyfdca.federation.evaluation import DualServer
-from hyfdca.federation.problem import Problem
-from hyfdca.holdings.block import Block
-from hyfdca.protocol import messages as m
-from hyfdca.protocol.client_session import Phase
+from hyfdca.federation.algorithm import ClientHalf, ServerHalf
+from hyfdca.federation.client import Party
+from hyfdca.federation.sealing import Rows
+from hyfdca.federation.server import Federation
+from hyfdca.maths.objective import Measurement
+from hyfdca.protocol.client_session import Handlers
 from hyfdca.protocol.codec import (
-    RemoteProtocolError,
     pack_indices,
     pack_reals,
     unpack_counts,
     unpack_reals,
 )
+from hyfdca.protocol.messages import GridSpec, Message, Part, TooLarge
+from hyfdca.protocol.phases import Phases
 from hyfdca.protocol.server_session import Conversation
 
 
-@dataclass
-class HyfdcaServer(DualServer):
+@dataclass(frozen=True)
+class HyfdcaServerState:
+    """What a checkpoint keeps of the server's half."""
+
+    dual: DualServerState
+    round_number: int
+    previous: set[int]
+
+
+class HyfdcaServer:
     """The server's half: Algorithm 1."""
 
-    kept: ClassVar[tuple[str, ...]] = ("round_number", "_previous")
+    is_between_steps = True  # a round is a whole step
 
-    settings: HyfdcaSettings
-    is_complete: bool  # whether every client takes part in every round
-    round_number: int = 0
-    _previous: set[int] = field(default_factory=set)
-
-    @cached_property
-    def draws(self) -> Draws:
-        """Who updates which samples in which round."""
-        return Draws(self.settings, self.coordinator.layout, self.is_complete)
-
-    def set_up(self) -> Conversation[None]:
-        """Sum what rounds need; for the safe step, see how samples interact."""
-        settings = self.settings
-        is_sharp = settings.step != "paper" and settings.variant == "practical"
-        probes = is_sharp and self.is_complete and settings.min_rows == 1
-        yield from self.coordinator.set_up(probes)
-        if probes:
-            interaction = yield from estimate_interaction(
-                self.coordinator, settings.seed
-            )
-            yield from self.send_factors(SAFETY * interaction)
-
-    def send_factors(self, interaction: float) -> Conversation[None]:
-        """Tell clients the factors of E4 (ii) for this Λ."""
-        layout, session = self.coordinator.layout, self.coordinator.session
-        factors = safe_factors(layout, self.draws.local_steps, interaction)
-        items = enumerate(layout.samples.items)
-        notices = {k: m.FactorsNotice(pack_reals(factors[held])) for k, held in items}
-        yield from session.tell("factors", notices)
+    def __init__(self, federation: Federation, settings: HyfdcaSettings) -> None:
+        self._federation, self._settings = federation, settings
+        self.dual = DualServer(federation)
+        self.draws = Draws(
+            settings, federation.layout, federation.is_complete, federation.seed
+        )
+        self.round_number = 0
+        self._previous: set[int] = set()  # who took part in the last round
 
     def round(self, participants: Sequence[int]) -> Conversation[None]:
         """Run one pass of Algorithm 1's outer loop with these clients."""
         self.round_number += 1
         returning = [c for c in participants if c not in self._previous]
         draw = self.draws.of_round(self.round_number, participants)
-        if not self.is_complete:
+        if not self._federation.is_complete:
             yield from self.primal_aggregation(returning)
             yield from self.secure_inner_product(participants, draw)
         yield from self.local_dual_method(participants, draw)
         yield from self.primal_aggregation(participants)
-        if self.is_complete:
+        if self._federation.is_complete:
             upcoming = self.draws.of_round(self.round_number + 1, participants)
             yield from self.secure_inner_product(participants, upcoming)
-        elif self.settings.second_inner_product:
+        elif self._settings.second_inner_product:
             yield from self.secure_inner_product(participants, draw)
         else:
-            yield from self.coordinator.send_weights(participants)
-        yield from self.coordinator.reseal_duals(participants)
+            yield from self.dual.send_weights(participants)
+        yield from self.dual.reseal_duals(participants)
         self._previous = set(participants)
-        # Only where all is sent anew: a share kept up to date gathers rounding.
-        is_hybrid = not self.coordinator.layout.is_horizontal
-        self.coordinator.is_exact = is_hybrid and not draw.is_shared
+        # Only where everything is sent again: a share that is updated gathers rounding.
+        is_hybrid = not self._federation.layout.is_horizontal
+        self.dual.is_exact = is_hybrid and not draw.is_shared
 
     def primal_aggregation(self, clients: Sequence[int]) -> Conversation[None]:
         """Algorithm 4, after sending the duals that changed (Algorithm 1)."""
-        behind = [c for c in clients if self.coordinator.has_news(c)]
-        yield from self.coordinator.refresh_shares(behind)
+        behind = [c for c in clients if self.dual.has_news(c)]
+        yield from self.dual.refresh_shares(behind)
 
     def secure_inner_product(
         self, clients: Sequence[int], draw: Draw
     ) -> Conversation[None]:
         """Algorithm 2, of all samples or of those some client is about to update."""
-        if self.coordinator.layout.is_horizontal:
+        if self._federation.layout.is_horizontal:
             return
         if self._refreshes_all:
-            yield from self.coordinator.refresh_margins(clients)
+            yield from self.dual.refresh_margins(clients)
         else:
             touched = [c for c in clients if c in draw.touched]
-            yield from self.coordinator.refresh_margins(
-                touched, draw.touched.__getitem__
-            )
+            yield from self.dual.refresh_margins(touched, draw.touched.__getitem__)
 
     @property
     def _refreshes_all(self) -> bool:
-        if self.settings.refresh == "auto":
-            return not self.is_complete
-        return self.settings.refresh == "all"
+        if self._settings.refresh == "auto":
+            return not self._federation.is_complete
+        return self._settings.refresh == "all"
 
     def local_dual_method(
         self, participants: Sequence[int], draw: Draw
     ) -> Conversation[None]:
         """Send margins to those who drew samples, add their changes to the duals."""
-        parts = yield from self.coordinator.gather(
+        parts = yield from self._federation.gather(
             "step",
             draw.drawn,
-            ["duals"],
+            [self._federation.grids.duals],
             lambda client: self._step_request(client, participants, draw),
-            m.Part,
+            Part,
         )
-        self.coordinator.add_dual_changes(parts, draw.drawn)
-        self.coordinator.announce(draw.touched)
+        self.dual.add_dual_changes(parts, draw.drawn)
+        self.dual.announce(draw.touched)
 
     def _step_request(
         self, client: int, participants: Sequence[int], draw: Draw
     ) -> m.StepRequest:
-        coordinator, drawn = self.coordinator, draw.drawn[client]
-        is_horizontal = coordinator.layout.is_horizontal
+        dual, drawn = self.dual, draw.drawn[client]
+        is_horizontal = self._federation.layout.is_horizontal
         divisors = self._divisors(client, participants, drawn)
-        is_decreasing = self.settings.aggregation == "decreasing"
+        is_decreasing = self._settings.aggregation == "decreasing"
         return m.StepRequest(
             drawn=pack_indices(drawn),
-            margins=None if is_horizontal else coordinator.margins.take(client, drawn),
-            weights=coordinator.weights_for(client) if is_horizontal else None,
+            margins=None if is_horizontal else dual.margins.take(client, drawn),
+            weights=dual.weights_for(client) if is_horizontal else None,
             divisors=pack_indices(divisors),
             is_alone=not draw.is_shared,
             factor=self._curvature_factor(draw),
             aggregation_step=1.0 / self.round_number if is_decreasing else 1.0,
-            cap=self._cap(client) if self.settings.variant == "theory" else None,
-            grid=coordinator.spec("duals"),
+            cap=self._cap(client) if self._settings.variant == "theory" else None,
+            grid=self._federation.grids.duals.spec,
         )
 
     def _curvature_factor(self, draw: Draw) -> float:
         """Return what multiplies ||x_i||²/(λN) this round."""
-        if self.settings.variant == "theory":
-            return float(self.coordinator.problem.n_samples)  # Algorithm 3: ||x_i||²/λ
-        is_prompt = self.settings.min_rows == 1
-        if self.settings.step != "paper" and not (self.is_complete and is_prompt):
+        if self._settings.variant == "theory":
+            return float(self._federation.problem.n_samples)  # Algorithm 3: ||x_i||²/λ
+        is_prompt = self._settings.min_rows == 1
+        if self._settings.step != "paper" and not (
+            self._federation.is_complete and is_prompt
+        ):
             # E4 (i) counts the samples changed at once. Where holders may be absent, or
             # hold shares back, what changed is not in the weights yet: as if all
             # changed at once.
-            is_counted = self.coordinator.layout.is_horizontal and is_prompt
-            n_samples = self.coordinator.problem.n_samples
+            is_counted = self._federation.layout.is_horizontal and is_prompt
+            n_samples = self._federation.problem.n_samples
             return float(draw.n_distinct if is_counted else n_samples)
         return 1.0  # as printed, or each client has its factors of E4 (ii)
 
     def _cap(self, client: int) -> float:
         """Return c_k, which bounds how far Algorithm 3 may go."""
-        items = self.coordinator.layout.samples.items
-        if self.settings.cap == "one":
+        items = self._federation.layout.samples.items
+        if self._settings.cap == "one":
             return 1.0
-        if self.settings.cap == "printed":
-            return len(items[client]) / self.coordinator.problem.n_samples
+        if self._settings.cap == "printed":
+            return len(items[client]) / self._federation.problem.n_samples
         return len(items[client]) / max(len(held) for held in items)
 
     def _divisors(
@@ -203,10 +193,10 @@ class HyfdcaServer(DualServer):
         The safe step divides by all: where holders are absent their shares lack what
         changes now, and those who come later would go the same way again.
         """
-        is_safe = self.settings.step != "paper" and self.settings.variant == "practical"
-        if self.is_complete or is_safe or self.settings.divide_by == "all":
+        is_safe = self._settings.is_safe
+        if self._federation.is_complete or is_safe or self._settings.divide_by == "all":
             return None
-        layout = self.coordinator.layout
+        layout = self._federation.layout
         items = layout.samples.items[client]
         items = items if drawn is None else items[drawn]
         which, holders, _ = layout.samples.holders_of(items)
@@ -215,24 +205,81 @@ class HyfdcaServer(DualServer):
         draws &= layout.labelled
         return np.bincount(which[draws[holders]], minlength=len(items))
 
+    def set_up(self) -> Conversation[None]:
+        """Sum what rounds need; for the safe step, see how samples interact."""
+        settings = self._settings
+        is_prompt = self._federation.is_complete and settings.min_rows == 1
+        probes = settings.is_safe and is_prompt
+        yield from self._federation.set_up(probes)
+        if probes:
+            interaction = yield from estimate_interaction(self._federation)
+            yield from self.send_factors(SAFETY * interaction)
 
-class HyfdcaClient(DualHolder):
+    def send_factors(self, interaction: float) -> Conversation[None]:
+        """Send clients the factors of E4 (ii) for this Λ."""
+        layout = self._federation.layout
+        factors = safe_factors(layout, self.draws.local_steps, interaction)
+        items = enumerate(layout.samples.items)
+        notices = {k: m.FactorsNotice(pack_reals(factors[held])) for k, held in items}
+        yield from self._federation.session.tell("factors", notices)
+
+    def measure(self) -> Conversation[Measurement]:
+        """Measure P and D."""
+        return self.dual.measure()
+
+    def release(self) -> Conversation[FloatArray]:
+        """Return the weights last measured."""
+        return self.dual.release()
+
+    def state(self) -> HyfdcaServerState:
+        """Return what a checkpoint keeps."""
+        return HyfdcaServerState(self.dual.state(), self.round_number, self._previous)
+
+    def restore(self, state: HyfdcaServerState) -> None:
+        """Take a state."""
+        self.dual.restore(state.dual)
+        self.round_number, self._previous = state.round_number, set(state.previous)
+
+
+@dataclass(frozen=True)
+class HyfdcaClientState:
+    """What a checkpoint keeps of a client's half."""
+
+    dual: DualClientState
+
+
+class HyfdcaClient:
     """A client's half: Algorithms 3 and 5."""
 
-    def __init__(self, problem: Problem, block: Block, sealers: Sealers) -> None:
-        super().__init__(problem, block, sealers)
-        self.phases = {
-            **self.phases,
-            **InteractionProbe(self).phases,
-            "factors": Phase(m.FactorsNotice, self._take_factors),
-            "step": Phase(m.StepRequest, self.local_dual_method),
+    def __init__(self, party: Party, settings: HyfdcaSettings) -> None:
+        self._party = party
+        self.dual = DualClient(party, settings.min_rows)
+
+    @property
+    def handlers(self) -> Handlers:
+        """What the client does in each phase."""
+        return {
+            **self._party.handlers,
+            **self.dual.handlers,
+            **InteractionProbe(self._party).handlers,
+            "factors": self._take_factors,
+            "step": self.local_dual_method,
         }
 
-    def _take_factors(self, notice: m.FactorsNotice) -> None:
-        factors = unpack_reals(notice.factors, len(self.duals))
-        self.curvatures = self.curvatures * factors[:, None]
+    def state(self) -> HyfdcaClientState:
+        """Return what a checkpoint keeps."""
+        return HyfdcaClientState(self.dual.state())
 
-    def local_dual_method(self, request: m.StepRequest) -> m.Message:
+    def restore(self, state: HyfdcaClientState) -> None:
+        """Take a state."""
+        self.dual.restore(state.dual)
+
+    def _take_factors(self, notice: m.FactorsNotice) -> None:
+        party = self._party
+        factors = unpack_reals(notice.factors, party.n_held)
+        party.curvatures = party.curvatures * factors[:, None]
+
+    def local_dual_method(self, request: m.StepRequest) -> Message:
         """Return the changes of the drawn duals, divided by who else may change them.
 
         Practical variant (Algorithm 5): the maximiser of the dual in one coordinate.
@@ -240,13 +287,12 @@ class HyfdcaClient(DualHolder):
         segment from α to α + c_k γ (u - α) with -u in ∂l_i (E1). The objective is
         concave, so that is the coordinate maximiser clipped to the segment.
         """
-        if self.block.labels is None:
-            raise RemoteProtocolError("this client has no labels and draws no samples")
-        rows = self.unpack_rows(request.drawn)
-        loss, labels = self.problem.loss, self.block.labels[rows]
+        party = self._party
+        rows = party.sealing.unpack_rows(request.drawn)
+        loss, labels = party.problem.loss, party.labels[rows]
         divisors = self._divisors(rows, request)
-        duals, margins = self.duals[rows], self._margins_of(rows, request)
-        curvatures = self.curvatures[rows] * request.factor
+        duals, margins = self.dual.duals[rows], self._margins_of(rows, request)
+        curvatures = party.curvatures[rows] * request.factor
         change = loss.dual_step(duals, margins, labels, curvatures)
         if request.cap is None:
             change *= request.aggregation_step
@@ -256,33 +302,55 @@ class HyfdcaClient(DualHolder):
             change = np.clip(change, np.minimum(reach, 0), np.maximum(reach, 0))
         change /= divisors
         if not self._has_room(rows, change, request.grid):
-            return m.TooLarge()
+            return TooLarge()
         # Towards zero: a rounded dual never leaves the domain of its conjugate.
-        return self.sample_part(change, request.grid, "to zero", rows)
+        return party.sealing.sample_part(change, request.grid, "to zero", rows)
 
-    def _has_room(self, rows: Rows, change: FloatArray, grid: m.GridSpec) -> bool:
+    def _has_room(self, rows: Rows, change: FloatArray, grid: GridSpec) -> bool:
         """Return whether duals stay in the range of a sum if all change them so.
 
         Those whose domain has ends always do.
         """
-        if math.isfinite(self.problem.loss.lipschitz):
+        if math.isfinite(self._party.problem.loss.lipschitz):
             return True
-        holders = self.label_holders[rows, None]
+        holders = self._party.label_holders[rows, None]
         most = int(holders.max(initial=1) - 1).bit_length()
         room = math.ldexp(1.0, grid.limit_bits + most - grid.fraction_bits)
-        return bool(np.all(np.abs(self.duals[rows]) + holders * np.abs(change) <= room))
+        sizes = np.abs(self.dual.duals[rows]) + holders * np.abs(change)
+        return bool(np.all(sizes <= room))
 
     def _margins_of(self, rows: Rows, request: m.StepRequest) -> FloatArray:
         """Return x_i·w: summed over holders, or computed by a sample's only holder."""
         if request.margins is not None:
-            return self.opened_samples(request.margins, rows)
+            return self._party.sealing.opened_samples(request.margins, rows)
         if request.weights is not None:
-            self._weights(m.WeightsNotice(request.weights))
-        return self.products(rows, self.weights)
+            self.dual.take_weights(request.weights)
+        return self._party.products(rows, self.dual.weights)
 
     def _divisors(self, rows: Rows, request: m.StepRequest) -> IntArray:
         if request.is_alone:
             return np.ones((1, 1), np.int64)
         if request.divisors is None:
-            return self.label_holders[rows, None]
-        return unpack_counts(request.divisors, self.count(rows))[:, None]
+            return self._party.label_holders[rows, None]
+        return unpack_counts(request.divisors, self._party.sealing.count(rows))[:, None]
+
+
+@dataclass(frozen=True)
+class Hyfdca(HyfdcaSettings):
+    """The paper's method; its settings are documented at ``HyfdcaSettings``."""
+
+    name: ClassVar[str] = "hyfdca"
+    phases: ClassVar[Phases] = m.PHASES
+
+    def server(self, federation: Federation) -> ServerHalf:
+        """Return the server's half."""
+        federation.drawn_share = drawn_share(self, federation.layout)
+        if self.searches(federation.is_complete):
+            return LineSearchServer(federation, self)
+        return HyfdcaServer(federation, self)
+
+    def client(self, party: Party) -> ClientHalf:
+        """Return a client's half."""
+        if self.searches(party.is_complete):
+            return LineSearchClient(party, self)
+        return HyfdcaClient(party, self)

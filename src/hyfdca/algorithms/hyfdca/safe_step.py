@@ -12,16 +12,18 @@ from collections.abc import Callable
 
 import numpy as np
 
+from hyfdca.algorithms.hyfdca import messages as m
 from hyfdca.arrays import FloatArray
 from hyfdca.crypto.schemes.fixedpoint import GridOverflowError
-from hyfdca.federation.client import Holder
-from hyfdca.federation.server import Coordinator
+from hyfdca.federation.client import Party
+from hyfdca.federation.grids import VectorGrid
+from hyfdca.federation.server import Federation
 from hyfdca.federation.sums import EVERYWHERE, CachedSum
 from hyfdca.holdings.layout import Layout
 from hyfdca.maths.seeds import stream
-from hyfdca.protocol import messages as m
-from hyfdca.protocol.client_session import Phase
+from hyfdca.protocol.client_session import Handlers
 from hyfdca.protocol.codec import pack_reals, unpack_reals
+from hyfdca.protocol.messages import Message, TooLarge
 from hyfdca.protocol.server_session import Conversation
 
 ITERATIONS = 12
@@ -56,114 +58,110 @@ def safe_factors(
     return np.full(n_samples, float(most)) if most < factors.min() else factors
 
 
-def estimate_interaction(coordinator: Coordinator, seed: int) -> Conversation[float]:
+def estimate_interaction(federation: Federation) -> Conversation[float]:
     """Return an estimate of Λ from a few power iterations.
 
     With v of length 1, the length of X̃X̃'v approaches Λ from below.
     """
-    _choose_grids(coordinator)
-    features = coordinator.layout.features
-    start = stream(seed, "interaction").standard_normal(features.n_items)
+    probe = _Probe(federation)
+    features = federation.layout.features
+    start = stream(federation.seed, "interaction").standard_normal(features.n_items)
     shares: CachedSum | None = None
     length = float(np.linalg.norm(start))
     for _ in range(ITERATIONS):
-        margins = yield from _probe_margins(coordinator, start, shares, 1.0 / length)
-        shares, length = yield from _probe_shares(coordinator, margins)
+        margins = yield from probe.margins(start, shares, 1.0 / length)
+        shares, length = yield from probe.shares(margins)
         if length == 0.0:
             return 1.0  # all rows are zero
     return max(length, 1.0)
 
 
-def _choose_grids(coordinator: Coordinator) -> None:
-    """Set grids from ||X̃'v||² <= Λ <= N for v of length 1."""
-    layout = coordinator.layout
-    bound = float(layout.samples.n_items)
-    holders = int(layout.samples.counts.max(initial=1))
-    feature_holders = int(layout.features.counts.max(initial=1))
-    coordinator.grids |= {
-        "probe margins": coordinator.grid_for(bound**0.5, holders),
-        "probe shares": coordinator.grid_for(bound**1.5, feature_holders),
-        "probe totals": coordinator.grid_for(bound**2, layout.n_clients),
-    }
+class _Probe:
+    """The server's half of the power iteration, on grids of its own."""
 
+    def __init__(self, federation: Federation) -> None:
+        self._federation, make = federation, federation.grid_maker
+        # ||X̃'v||² <= Λ <= N for v of length 1
+        bound = float(federation.layout.samples.n_items)
+        self._margins = make.grid("probe margins", bound**0.5, make.sample_holders)
+        self._shares = make.grid("probe shares", bound**1.5, make.feature_holders)
+        self._totals: VectorGrid = make.grid("probe totals", bound**2, make.n_clients)
 
-def _probe_margins(
-    coordinator: Coordinator, start: FloatArray, shares: CachedSum | None, scale: float
-) -> Conversation[CachedSum]:
-    features = coordinator.layout.features
-    return (
-        yield from coordinator.gather_sum(
-            "probe margins",
-            ["probe margins"],
-            lambda client: m.ProbeRequest(
-                None if shares else pack_reals(start[features.items[client]]),
-                shares.take(client) if shares else [],
-                scale,
-                coordinator.spec("probe margins"),
-            ),
-            coordinator.sample_sum(1),
+    def margins(
+        self, start: FloatArray, shares: CachedSum | None, scale: float
+    ) -> Conversation[CachedSum]:
+        federation = self._federation
+        features = federation.layout.features
+        return (
+            yield from federation.gather_sum(
+                "probe margins",
+                [self._margins],
+                lambda client: m.ProbeRequest(
+                    None if shares else pack_reals(start[features.items[client]]),
+                    shares.take(client) if shares else [],
+                    scale,
+                    self._margins.spec,
+                ),
+                federation.sample_sum(1),
+            )
         )
-    )
 
-
-def _probe_shares(
-    coordinator: Coordinator, margins: CachedSum
-) -> Conversation[tuple[CachedSum, float]]:
-    replies = yield from coordinator.gather(
-        "probe shares",
-        coordinator.everyone,
-        ["probe shares", "probe totals"],
-        lambda client: m.ProbeSharesRequest(
-            margins.take(client),
-            coordinator.spec("probe shares"),
-            coordinator.spec("probe totals"),
-        ),
-        m.Image,
-    )
-    shares = coordinator.feature_sum(1)
-    for client, reply in replies.items():
-        shares.put(client, reply.vector)
-    parts = [reply.totals for reply in replies.values()]
-    total = coordinator.sum_of(parts, (1, 1))
-    [square] = yield from coordinator.open_totals([total], [(1, 1)])
-    return shares, float(np.sqrt(square[0, 0]))
+    def shares(self, margins: CachedSum) -> Conversation[tuple[CachedSum, float]]:
+        federation = self._federation
+        replies = yield from federation.gather(
+            "probe shares",
+            federation.everyone,
+            [self._shares, self._totals],
+            lambda client: m.ProbeSharesRequest(
+                margins.take(client), self._shares.spec, self._totals.spec
+            ),
+            m.Image,
+        )
+        shares = federation.feature_sum(1)
+        for client, reply in replies.items():
+            shares.put(client, reply.vector)
+        parts = (reply.totals for reply in replies.values())
+        total = federation.sum_of(parts, (1, 1))
+        [square] = yield from federation.open_totals([total], [(1, 1)])
+        return shares, float(np.sqrt(square[0, 0]))
 
 
 class InteractionProbe:
     """A client's half of the power iteration, on its block."""
 
-    def __init__(self, holder: Holder) -> None:
-        self._holder = holder
-        self.phases = {
-            "probe margins": Phase(m.ProbeRequest, self._margins),
-            "probe shares": Phase(m.ProbeSharesRequest, self._shares),
-        }
+    def __init__(self, party: Party) -> None:
+        self._party = party
 
-    def _margins(self, request: m.ProbeRequest) -> m.Message:
+    @property
+    def handlers(self) -> Handlers:
+        """What the client does in each phase."""
+        return {"probe margins": self._margins, "probe shares": self._shares}
+
+    def _margins(self, request: m.ProbeRequest) -> Message:
         """Return this client's part of x_i·w / ||x_i||."""
-        holder = self._holder
-        n_features = holder.block.X.shape[1]
+        party = self._party
         if request.start is not None:
-            weights = unpack_reals(request.start, n_features)[:, None]
+            weights = unpack_reals(request.start, party.n_features)[:, None]
         else:
-            weights = holder.opened_features(request.weights, 1)
-        products = holder.products(EVERYWHERE, weights * request.scale)
-        return holder.sample_part(products * self._inverse_norms(), request.grid)
+            weights = party.sealing.opened_features(request.weights, 1)
+        products = party.products(EVERYWHERE, weights * request.scale)
+        values = products * self._inverse_norms()
+        return party.sealing.sample_part(values, request.grid)
 
-    def _shares(self, request: m.ProbeSharesRequest) -> m.Message:
+    def _shares(self, request: m.ProbeSharesRequest) -> Message:
         """Return this client's part of Σ v_i x_i / ||x_i|| and of Σ v_i²."""
-        holder = self._holder
-        values = holder.opened_samples(request.margins, width=1)
-        share = holder.combine(EVERYWHERE, values * self._inverse_norms())
-        square = np.array([[float((values[holder.block.counts_sample] ** 2).sum())]])
+        party, sealing = self._party, self._party.sealing
+        values = sealing.opened_samples(request.margins, width=1)
+        share = party.combine(EVERYWHERE, values * self._inverse_norms())
+        square = np.array([[float((values[party.block.counts_sample] ** 2).sum())]])
         try:
             return m.Image(
-                holder.sealed_features(share, request.grid),
-                holder.sealed_totals(square, request.totals_grid),
+                sealing.sealed_features(share, request.grid),
+                sealing.sealed_totals(square, request.totals_grid),
             )
         except GridOverflowError:
-            return m.TooLarge()
+            return TooLarge()
 
     def _inverse_norms(self) -> FloatArray:
-        norms = np.sqrt(self._holder.squared_norms)
+        norms = np.sqrt(self._party.squared_norms)
         return np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0)

@@ -1,26 +1,32 @@
 """Shares that a client has shown, and whether a new one would show too much.
 
 The difference of two shares is a sum over the rows whose dual differs between them.
-With ``min_rows`` a client shows a share only if that are so many rows for each of the
-shares it has shown lately, in training or for measuring.
+With ``min_rows`` a client shows a share only if it differs in at least that many rows
+from each share it has shown lately, in training or for measuring.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from typing import ClassVar
+from dataclasses import dataclass
 
 import numpy as np
 
 from hyfdca.arrays import BoolArray, FloatArray
-from hyfdca.protocol.checkpoint import Kept
 
 _REMEMBERED = 32  # shares, besides the first, which is zero
 
 Shown = tuple[FloatArray, FloatArray]  # duals and the share they gave
 
 
-class ShownShares(Kept):
+@dataclass(frozen=True)
+class ShownState:
+    """What a checkpoint keeps: the shares shown lately."""
+
+    later: deque[Shown]
+
+
+class ShownShares:
     """The shares that a client has shown, with the duals behind them.
 
     Parameters
@@ -30,8 +36,6 @@ class ShownShares(Kept):
     duals, share : arrays
         Of the start, which everybody knows: zeros.
     """
-
-    kept: ClassVar[tuple[str, ...]] = ("_later",)
 
     def __init__(
         self,
@@ -49,6 +53,14 @@ class ShownShares(Kept):
             )
         self._first = (duals.copy(), share.copy())
         self._later: deque[Shown] = deque(maxlen=_REMEMBERED)
+
+    def state(self) -> ShownState:
+        """Return what a checkpoint keeps."""
+        return ShownState(self._later)
+
+    def restore(self, state: ShownState) -> None:
+        """Take a state."""
+        self._later = deque(state.later, _REMEMBERED)
 
     def choose(self, duals: FloatArray, share: FloatArray) -> FloatArray:
         """Return the share to show: that of these duals, or one that was shown."""

@@ -23,8 +23,6 @@ _LARGEST_GROUP = 2**31 - 1
 class Arrangement:
     """The items of a client's vector, or of all clients', by their owner groups."""
 
-    passing = ("_blocks",)
-
     def __init__(self, groups: IntArray) -> None:
         self.groups = groups
         self._blocks: dict[tuple[int, int], BlockMap] = {}

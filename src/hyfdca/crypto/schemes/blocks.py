@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from hyfdca.arrays import ByteArray, IntArray
 from hyfdca.crypto.schemes.arrangement import Arrangement
-from hyfdca.protocol.checkpoint_values import value
 
 
 class BlockCipher(Protocol):
@@ -119,7 +118,6 @@ class BlockSealer:
         return blocks.read(filled, items)
 
 
-@value
 @dataclass
 class Blocks:
     """A sealed vector: a ciphertext a row, where there is any."""

@@ -16,7 +16,6 @@ from numba import njit
 
 from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.maths.compiling import CACHE
-from hyfdca.protocol.checkpoint_values import value
 
 SUM_BITS = 58  # a sum stays below 2^58: inside int64 and inside a 60-bit plaintext
 EXACT_BITS = 52  # whole numbers up to 2^52 are exact as floats, and so are their sums
@@ -73,7 +72,6 @@ _ROUNDINGS: dict[Rounding, Any] = {
 }
 
 
-@value
 @dataclass(frozen=True)
 class Grid:
     """Multiples of 2**-fraction_bits, each contribution up to 2**limit_bits of them."""

@@ -29,10 +29,6 @@ from hyfdca.arrays import IntArray
 from hyfdca.crypto.schemes.fixedpoint import SUM_BITS
 from hyfdca.crypto.schemes.paillier_blinding import BlindingPool
 from hyfdca.crypto.schemes.paillier_keys import PublicKey, SecretKey
-from hyfdca.protocol.checkpoint_values import Form, register
-
-# Ciphertexts are in the server's state.
-register(mpz, Form("mpz", lambda number: (int(number),), mpz))
 
 Blocks = NDArray[np.uint8]
 

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from hyfdca.arrays import IntArray
 from hyfdca.crypto.schemes.base import raw_bytes
 from hyfdca.maths.compiling import CACHE
-from hyfdca.protocol.checkpoint_values import value
 
 NONCE_BYTES = 24
 _LONG_TABLE = 64  # nonces from which on it is worth looking for those not in use
@@ -25,7 +24,6 @@ WordArray = NDArray[np.uint64]
 IdArray = NDArray[np.uint32]
 
 
-@value
 @dataclass
 class Padded:
     """A sealed vector: words, and of which vectors each row is the sum.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from hyfdca.arrays import FloatArray, IntArray, TokenArray
@@ -16,7 +14,7 @@ from hyfdca.crypto.keys.pseudonyms import (
 from hyfdca.data.labels import ClassNames, class_names, encode_classes, encode_numbers
 from hyfdca.data.tables import Table
 from hyfdca.holdings.ownership import OwnCells
-from hyfdca.protocol.client_session import Phase
+from hyfdca.protocol.client_session import Handlers
 from hyfdca.protocol.codec import (
     RemoteProtocolError,
     pack_tokens,
@@ -42,11 +40,11 @@ class AlignmentClient:
         self._pseudonyms: TokenArray | None = None  # then in the study's order
         self._aligned: AlignedTable | None = None
         self.order = np.empty(0, np.int64)  # its rows, in the study's order
-        self.phases: Mapping[str, Phase] = {
-            "rows": Phase(Message, self._rows),
-            "placement": Phase(m.PlacementNotice, self._place),
-            "cells": Phase(m.CellsRequest, self._cells),
-        }
+
+    @property
+    def handlers(self) -> Handlers:
+        """What the client does in each phase."""
+        return {"rows": self._rows, "placement": self._place, "cells": self._cells}
 
     @property
     def aligned(self) -> AlignedTable:

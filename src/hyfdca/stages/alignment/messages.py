@@ -8,7 +8,8 @@ from typing import Annotated, Literal
 import msgspec
 
 from hyfdca.data.labels import Task
-from hyfdca.protocol.messages import Message, Number
+from hyfdca.protocol.messages import Message, Number, Seen
+from hyfdca.protocol.phases import START, Phase, Phases
 
 MOST_CLASSES = 1000
 LONGEST_NAME = 1000  # characters of the name of a class or a feature
@@ -49,19 +50,25 @@ class AlignmentSettings:
 class Rows(Message, tag="rows", frozen=True):
     """What a client shows of its rows, columns and labels."""
 
-    pseudonyms: memoryview  # uint64, two a row
-    features: list[Name]
-    hidden_features: memoryview | None  # uint64, two a column, instead of names
-    label_tokens: memoryview | None  # uint64, one a row; none without labels
-    classes: ClassList
-    has_rest: bool  # of classes, beside the positive one
+    pseudonyms: Annotated[memoryview, Seen("pseudonyms")]  # uint64, two per row
+    features: Annotated[list[Name], Seen("feature names")]
+    hidden_features: Annotated[
+        memoryview | None, Seen("feature names")
+    ]  # uint64, two per column, instead of names
+    label_tokens: Annotated[
+        memoryview | None, Seen("label tokens")
+    ]  # uint64, one per row; none without labels
+    classes: Annotated[ClassList, Seen("class names")]
+    has_rest: Annotated[bool, Seen("numbers")]  # of classes, beside the positive one
 
 
 class Refused(Message, tag="refused", frozen=True):
     """The answer of a client whose table cannot be aligned."""
 
-    reason: Literal["repeated", "no numbers", "classes", "long names"]
-    count: Number
+    reason: Annotated[
+        Literal["repeated", "no numbers", "classes", "long names"], Seen("numbers")
+    ]
+    count: Annotated[Number, Seen("numbers")]
 
 
 class PlacementNotice(Message, frozen=True):
@@ -70,26 +77,51 @@ class PlacementNotice(Message, frozen=True):
     Groups are owner groups, numbered in the order in which the client has them.
     """
 
-    n_samples: Number
-    rows: memoryview  # uint32: the client's rows, in the study's order
-    columns: memoryview  # uint32
-    row_groups: memoryview  # uint32, by row in the study's order
-    column_groups: memoryview  # uint32
-    owns: memoryview  # bits, row groups by column groups: counts their cells
-    counts_rows: memoryview  # bits, by row group: designated to count the loss
-    counts_columns: memoryview  # bits, by column group: to count the weight
-    counts_bias: bool  # if the study has one: to count its weight
-    classes: ClassList
+    n_samples: Annotated[Number, Seen("numbers")]
+    rows: Annotated[
+        memoryview, Seen("placement")
+    ]  # uint32: the client's rows, in the study's order
+    columns: Annotated[memoryview, Seen("placement")]  # uint32
+    row_groups: Annotated[
+        memoryview, Seen("group numbers")
+    ]  # uint32, by row in the study's order
+    column_groups: Annotated[memoryview, Seen("group numbers")]  # uint32
+    owns: Annotated[
+        memoryview, Seen("placement")
+    ]  # bits, row groups by column groups: counts their cells
+    counts_rows: Annotated[
+        memoryview, Seen("placement")
+    ]  # bits, by row group: designated to count the loss
+    counts_columns: Annotated[
+        memoryview, Seen("placement")
+    ]  # bits, by column group: to count the weight
+    counts_bias: Annotated[
+        bool, Seen("placement")
+    ]  # if the study has one: to count its weight
+    classes: Annotated[ClassList, Seen("class names")]
 
 
 class CellsRequest(Message, frozen=True):
     """Ask for tokens of cells held twice: column groups, and the row groups of each."""
 
-    columns: memoryview  # uint32, the client's numbers, ascending
-    rows: memoryview  # bits, row groups by these column groups
+    columns: Annotated[
+        memoryview, Seen("group numbers")
+    ]  # uint32, the client's numbers, ascending
+    rows: Annotated[
+        memoryview, Seen("group numbers")
+    ]  # bits, row groups by these column groups
 
 
 class CellTokens(Message, frozen=True):
-    """A token a row of each column group asked for, over all its cells there."""
+    """One token per row and column group asked for, over all its cells there."""
 
-    tokens: memoryview  # uint64, by column group, then by row in the study's order
+    tokens: Annotated[
+        memoryview, Seen("cell tokens")
+    ]  # uint64, by column group, then by row in the study's order
+
+
+PHASES: Phases = {
+    "rows": Phase(Message, (Rows, Refused), (START,)),
+    "placement": Phase(PlacementNotice, after=("rows",)),
+    "cells": Phase(CellsRequest, (CellTokens,), ("placement", "cells")),
+}

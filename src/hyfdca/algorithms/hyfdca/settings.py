@@ -1,0 +1,109 @@
+"""How HyFDCA runs: the settings of the paper's method."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import msgspec
+
+from hyfdca.federation.algorithm import Algorithm
+from hyfdca.federation.server import Federation
+
+Variant = Literal["practical", "theory"]
+Step = Literal["auto", "paper", "safe", "line_search"]
+AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
+Fraction = Annotated[float, msgspec.Meta(gt=0, le=1)]
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+
+
+@dataclass(frozen=True)
+class HyfdcaSettings(Algorithm):
+    """The settings of HyFDCA.
+
+    Parameters
+    ----------
+    variant : {"practical", "theory"}
+        Algorithm 5 or Algorithm 3 as the local dual method.
+    step : {"auto", "paper", "safe", "line_search"}
+        Curvature of a coordinate: as printed, or enlarged so that changes of several
+        samples at once cannot overshoot (E4); or the printed one with an exact line
+        search (``line_search.py``, complete participation only). "auto" never diverges:
+        it searches where it may, else it is "safe".
+    local_fraction : float
+        Share of its samples that a client draws per round.
+    iic : float, optional
+        The paper's inner iterations constant, H = ceil(IIC N / n_clients); overrides
+        ``local_fraction``.
+    local_steps : int, optional
+        H itself; overrides both.
+    aggregation : {"constant", "decreasing"}
+        γ_t = 1, or 1/t (Theorem 4).
+    cap : {"printed", "largest", "one"}
+        c_k of the theory variant: N_k/N, N_k/max N_j (E12), or 1 (Theorems 3 and 4).
+    divide_by : {"active", "all"}
+        Average over the holders present (E9) or over all holders, as printed. The
+        safe step always averages over all.
+    refresh : {"auto", "drawn", "all"}
+        Which margins active clients send each round: those of drawn samples, as in
+        the paper's experiments, or all, as in Algorithm 2. With everybody present
+        both give the same duals; with few present, "drawn" leaves the cached margins
+        of other samples so old that the method can diverge. "auto" is the cheap one
+        under complete participation, else "all".
+    second_inner_product : bool
+        Algorithm 1 prints a SecureInnerProduct at the end of a round; the paper's
+        experiments leave it out.
+    min_rows : int
+        A client shows its old share again until this many of its duals have changed:
+        the difference of two shares is then never a sum over fewer rows (E22).
+    """
+
+    variant: Variant = "practical"
+    step: Step = "auto"
+    local_fraction: Fraction = 1.0
+    iic: Positive | None = None
+    local_steps: AtLeastOne | None = None
+    aggregation: Literal["constant", "decreasing"] = "constant"
+    cap: Literal["printed", "largest", "one"] = "largest"
+    divide_by: Literal["active", "all"] = "active"
+    refresh: Literal["auto", "drawn", "all"] = "auto"
+    second_inner_product: bool = False
+    min_rows: AtLeastOne = 1
+
+    def changed(self) -> list[str]:
+        """Return the names of settings that differ from the defaults."""
+        return [
+            field.name
+            for field in dataclasses.fields(self)
+            if getattr(self, field.name) != field.default
+        ]
+
+    def searches(self, is_complete: bool) -> bool:
+        """Return whether rounds take their step by a line search."""
+        if self.variant == "theory":
+            return False
+        if self.step == "auto":
+            return is_complete and self.min_rows == 1
+        return self.step == "line_search"
+
+    @property
+    def is_safe(self) -> bool:
+        """Whether curvatures are enlarged so that no step overshoots."""
+        return self.step != "paper" and self.variant == "practical"
+
+    def check(self, federation: Federation) -> None:
+        """Refuse steps that cannot be taken in this federation."""
+        super().check(federation)
+        if self.variant == "theory" and self.step not in ("auto", "paper"):
+            raise ValueError("variant='theory' brings its own step; use step='auto'.")
+        if self.step == "line_search" and self.min_rows > 1:
+            raise ValueError(
+                "step='line_search' shows sums over the drawn rows whatever min_rows "
+                "says; use step='safe' or 'paper' with min_rows."
+            )
+        if self.step == "line_search" and not federation.is_complete:
+            raise ValueError(
+                "step='line_search' needs every client in every round; use step='safe' "
+                "or 'paper' under partial participation."
+            )

@@ -1,0 +1,176 @@
+"""What an algorithm is: frozen settings that make a server half and a client half.
+
+The whole interface that a new method implements (docs/contributing.md). Neither half
+knows of sockets, clocks, files or NVFlare.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import typing
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Protocol
+
+import msgspec
+
+from hyfdca.arrays import FloatArray
+from hyfdca.federation.client import Party
+from hyfdca.federation.server import Federation
+from hyfdca.maths.objective import Measurement
+from hyfdca.protocol.checkpoint import Checkpointed
+from hyfdca.protocol.client_session import Handlers
+from hyfdca.protocol.phases import Phases
+from hyfdca.protocol.server_session import Conversation
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a method asks of a federation.
+
+    Parameters
+    ----------
+    measuring : {"everyone", "nobody"}
+        Who must be present when it is measured.
+    presence : {"any", "everyone"}
+        Who must be present in every round.
+    smooth_loss : bool
+        Whether the loss must have a Lipschitz derivative.
+    labels : {"some", "all"}
+        Which clients must have labels.
+    """
+
+    measuring: Literal["everyone", "nobody"] = "everyone"
+    presence: Literal["any", "everyone"] = "any"
+    smooth_loss: bool = False
+    labels: Literal["some", "all"] = "some"
+
+
+class ServerHalf(Checkpointed[Any], Protocol):
+    """The server's half of an algorithm."""
+
+    @property
+    def is_between_steps(self) -> bool:
+        """Whether no exchange is suspended; only then is there a state to keep."""
+        ...
+
+    def set_up(self) -> Conversation[None]:
+        """Exchange what every round needs."""
+        ...
+
+    def round(self, participants: Sequence[int]) -> Conversation[None]:
+        """Run one round with these clients."""
+        ...
+
+    def measure(self) -> Conversation[Measurement]:
+        """Measure P and D, by exchanges where the rounds gave none."""
+        ...
+
+    def release(self) -> Conversation[FloatArray]:
+        """Return the weights last measured, (n_features, n_outputs)."""
+        ...
+
+
+class ClientHalf(Checkpointed[Any], Protocol):
+    """A client's half of an algorithm."""
+
+    @property
+    def handlers(self) -> Handlers:
+        """What the client does in each phase, by name."""
+        ...
+
+
+@dataclass(frozen=True)
+class Algorithm(ABC):
+    """A training method: its settings are its fields."""
+
+    name: ClassVar[str]
+    phases: ClassVar[Phases]
+
+    def __post_init__(self) -> None:
+        """Check the settings by their annotations."""
+        check_settings(self)
+
+    @property
+    def needs(self) -> Needs:
+        """What it asks of a federation."""
+        return Needs()
+
+    @abstractmethod
+    def server(self, federation: Federation) -> ServerHalf:
+        """Return the server's half."""
+
+    @abstractmethod
+    def client(self, party: Party) -> ClientHalf:
+        """Return a client's half."""
+
+    def check(self, federation: Federation) -> None:
+        """Refuse a federation that the method does not apply to.
+
+        Raises
+        ------
+        ValueError
+            With one plain sentence.
+        """
+        needs, loss = self.needs, federation.problem.loss
+        if needs.smooth_loss and math.isinf(loss.smoothness):
+            raise ValueError(
+                f"algorithm={self.name!r} needs a smooth loss, which {loss.name!r} is "
+                "not; use algorithm='bundle'."
+            )
+        if needs.presence == "everyone" and not federation.is_complete:
+            raise ValueError(
+                f"algorithm={self.name!r} needs every client in every round; use "
+                "participation=1 and a quorum of all, or algorithm='bundle'."
+            )
+        if needs.labels == "all" and federation.unlabelled:
+            raise ValueError(
+                f"algorithm={self.name!r} needs labels at every client; use "
+                "algorithm='bundle'."
+            )
+
+
+def check_settings(settings: Any) -> None:
+    """Refuse a value that the annotation of its field does not allow.
+
+    Raises
+    ------
+    ValueError
+        With one plain sentence that names the setting.
+    """
+    hints = typing.get_type_hints(type(settings), include_extras=True)
+    for field in dataclasses.fields(settings):
+        value = getattr(settings, field.name)
+        if hasattr(value, "item"):  # NumPy's numbers are numbers
+            value = value.item()
+            object.__setattr__(settings, field.name, value)
+        try:
+            msgspec.convert(value, hints[field.name])
+        except msgspec.ValidationError as error:
+            wanted = allowed(hints[field.name]) or str(error).lower()
+            raise ValueError(f"{field.name} must be {wanted}, got {value!r}.") from None
+
+
+def allowed(hint: Any) -> str:
+    """Return the choices or bounds of an annotation in words, if they are simple."""
+    arguments = typing.get_args(hint)
+    if typing.get_origin(hint) is Literal:
+        return f"one of {', '.join(map(str, arguments))}"
+    for meta in arguments:
+        if isinstance(meta, msgspec.Meta):
+            return _bounds(arguments[0], meta)
+        if described := allowed(meta):
+            return described
+    return ""
+
+
+def _bounds(kind: Any, meta: msgspec.Meta) -> str:
+    if kind is int and meta.ge is not None:
+        return f"a whole number from {meta.ge}"
+    if meta.le is not None and meta.le <= 1:
+        return (
+            f"above {meta.gt if meta.gt is not None else meta.ge} and at most {meta.le}"
+        )
+    return "a positive number"

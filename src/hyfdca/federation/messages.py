@@ -1,0 +1,180 @@
+"""What travels in every training: set-up, grand totals, evaluation, release."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from hyfdca.protocol.messages import (
+    Bound,
+    Count,
+    Counter,
+    Flag,
+    HolderCounts,
+    Margins,
+    Message,
+    OnGrid,
+    Part,
+    Scheme,
+    Sealed,
+    Seen,
+    Sums,
+    TooLarge,
+    Weights,
+)
+from hyfdca.protocol.phases import START, Phase, Phases
+
+_Scheme = Annotated[Scheme, Seen("schemes")]
+_Groups = Annotated[memoryview | None, Seen("group numbers")]  # uint32
+_Bound = Annotated[Bound, Seen("bounds")]
+
+
+class Arrangements(Message, frozen=True):
+    """How vectors are sealed: the scheme of each kind, the owner groups of the items.
+
+    A group number means only that items with the same number have the same holders;
+    schemes that seal nothing need none.
+    """
+
+    samples: _Scheme
+    features: _Scheme
+    totals: _Scheme
+    sample_groups: _Groups
+    feature_groups: _Groups
+
+
+class Bounds(Message, frozen=True):
+    """A client's public bounds, from which the grids are chosen."""
+
+    row_norm: _Bound  # largest ||x_{k,i}||²
+    column_sum: _Bound  # largest Σ_i v_i |x_{k,i,m}| of a feature
+    slope_at_zero: _Bound  # largest |l_i'(0)|
+    loss_at_zero: _Bound  # Σ v_i l_i(0) over the samples it is designated for
+
+
+class GridRequest(Message, frozen=True):
+    """Ask for a vector on a grid, nothing else needed."""
+
+    grid: OnGrid
+
+
+class Prepare(Message, frozen=True):
+    """Set-up sums and counts for a client's own samples and features."""
+
+    norms: Annotated[Sums, Seen("row norms")]  # ||x_i||², (samples held,)
+    sample_holders: HolderCounts
+    label_holders: HolderCounts
+    feature_holders: HolderCounts
+
+
+class OpenRequest(Message, frozen=True):
+    """Grand totals, one vector per kind, down to one client, which reports them."""
+
+    totals: Annotated[list[Sums], Seen("grand totals")]
+    # rows that were summed apart, numbers in each
+    shapes: Annotated[list[tuple[Count, Count]], Seen("numbers")]
+
+
+class Opened(Message, frozen=True):
+    """Numbers that the server may see."""
+
+    values: Annotated[memoryview, Seen("by phase")]  # float64
+
+
+class Released(Message, frozen=True):
+    """The weights of the features a client is designated for, in the clear."""
+
+    weights: Annotated[memoryview, Seen("released weights")]  # float64
+
+
+# Before the first round
+
+
+SET_UP: Phases = {
+    "arrange": Phase(Arrangements, after=(START, "start")),
+    "bounds": Phase(Message, (Bounds,), after=("arrange",)),
+    "norms": Phase(
+        GridRequest, (Part, TooLarge), after=("bounds", "norms"), seen="row norms"
+    ),
+    "prepare": Phase(Prepare, after=("norms",)),
+}
+
+
+def opening(seen: str, *after: str, is_extra: bool = False) -> Phase:
+    """Return the phase in which one client opens grand totals of some kind."""
+    return Phase(OpenRequest, (Opened,), after, seen, is_extra)
+
+
+def summing(
+    request: type[Message], seen: str, *after: str, is_extra: bool = False
+) -> Phase:
+    """Return a phase in which clients send parts of one sum over holders."""
+    return Phase(request, (Part, TooLarge), after, seen, is_extra)
+
+
+# Evaluation of weights (``evaluation.py``)
+
+
+class EvaluateRequest(Message, frozen=True):
+    """The weights to evaluate down, parts of margins up.
+
+    Weights are None where the client has them already.
+    """
+
+    weights: Weights | None
+    grid: OnGrid
+
+
+class TouchRequest(Message, frozen=True):
+    """Margins down; the duals that touch the loss there, as a share of weights, up."""
+
+    margins: Margins
+    grid: OnGrid
+    totals_grid: OnGrid
+    duals_grid: OnGrid
+    forwards: Flag  # whether holders without labels need the duals
+
+
+class Touched(Message, tag="touched", frozen=True):
+    """A client's share, its totals of losses and conjugates, its duals if wanted."""
+
+    vector: Annotated[Sealed, Seen("shares")]
+    totals: Annotated[Sealed, Seen("losses")]
+    duals: Annotated[Sealed | None, Seen("duals")] = None
+
+
+class ForwardedRequest(Message, frozen=True):
+    """Duals down to a holder without labels; its share up."""
+
+    duals: Annotated[Sums, Seen("duals")]
+    grid: OnGrid
+
+
+class NormsRequest(Message, frozen=True):
+    """The weights of the touching duals down; totals of squared lengths up."""
+
+    weights: Weights
+    number: Counter  # of the measurement
+    grid: OnGrid
+
+
+class ReleaseRequest(Message, frozen=True):
+    """Ask for the weights of a measurement, in the clear."""
+
+    number: Counter
+
+
+def evaluation_phases(*rounds: str) -> Phases:
+    """Return the phases of an evaluation, which may come after these phases."""
+    rest = ("prepare", "evaluate norms", "open", "release")
+    return {
+        "evaluate": summing(EvaluateRequest, "margins", *rounds, *rest, "evaluate"),
+        "touch": Phase(TouchRequest, (Touched, TooLarge), ("evaluate", "touch")),
+        "touch forwarded": summing(
+            ForwardedRequest, "shares", "evaluate", "touch forwarded"
+        ),
+        "evaluate norms": summing(
+            NormsRequest, "losses", "touch", "touch forwarded", "evaluate norms"
+        ),
+        "open": opening("P and D", "evaluate norms"),
+        "release": Phase(ReleaseRequest, (Released,), (*rounds, *rest)),
+    }

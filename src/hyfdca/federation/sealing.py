@@ -1,0 +1,262 @@
+"""A client's sealed vectors: by sample, by feature, and totals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+from hyfdca.arrays import FloatArray, IntArray
+from hyfdca.crypto.schemes.arrangement import Arrangement
+from hyfdca.crypto.schemes.base import Sealer
+from hyfdca.crypto.schemes.fixedpoint import Grid, GridOverflowError, Rounding, decode
+from hyfdca.crypto.schemes.plain import PlainSealer
+from hyfdca.crypto.schemes.registry import Sealers
+from hyfdca.federation.messages import Arrangements
+from hyfdca.federation.problem import Profile
+from hyfdca.federation.sums import EVERYWHERE, open_sum
+from hyfdca.protocol.codec import RemoteProtocolError, unpack_indices, unpack_places
+from hyfdca.protocol.messages import GridSpec, Message, Part, Sealed, Sums, TooLarge
+
+Rows = IntArray | slice  # numbers of rows, or all of them
+
+# Called with what a client opens or seals: which of the two, the kind, the reals.
+Listener = Callable[[Literal["opened", "sealed"], str, FloatArray], None]
+
+_MOST_GROUPS = 2**31
+
+
+class Sealing:
+    """Seals and opens a client's vectors with the schemes that the server picked.
+
+    No checkpoint keeps any of it: sealers are made again, so that no pad is used twice.
+
+    Parameters
+    ----------
+    shape : (int, int)
+        How many samples and features the client has.
+    width : int
+        Numbers per item by default: the outputs.
+    """
+
+    def __init__(
+        self, profile: Profile, sealers: Sealers, shape: tuple[int, int], width: int
+    ) -> None:
+        self._is_open, self._schemes, self._width = profile == "open", sealers, width
+        self.n_held, self.n_features = n_held, n_features = shape
+        self._samples = Arrangement.together(n_held)
+        self._features = Arrangement.together(n_features)
+        self._picked: dict[str, Sealer] = {}
+        self.listener: Listener | None = None
+
+    def arrange(self, notice: Arrangements) -> None:
+        """Take the schemes, if the study allows them, and the groups of the items."""
+        samples = _arranged(notice.sample_groups, self.n_held)
+        features = _arranged(notice.feature_groups, self.n_features)
+        named = self._schemes.named
+        try:
+            picked = {
+                "samples": named(notice.samples),
+                "totals": named(notice.totals),
+                # In the open profile the server reads what is summed by feature.
+                "features": PlainSealer() if self._is_open else named(notice.features),
+            }
+        except ValueError as error:
+            raise RemoteProtocolError(str(error)) from None
+        self._picked, self._samples, self._features = picked, samples, features
+
+    def sealer(self, kind: str) -> Sealer:
+        """Return what seals a kind of vector."""
+        if kind not in self._picked:
+            if self._schemes.encryption.scheme != "none":
+                raise RemoteProtocolError("the schemes have not been arranged yet")
+            self._picked[kind] = PlainSealer()
+        return self._picked[kind]
+
+    def resealed(self, sums: Sums, rows: Rows) -> Sums:
+        """Return sums by sample sealed again, number by number the same."""
+        sealer, items = self.sealer("samples"), _items(rows)
+        try:
+            numbers = [
+                sealer.open(vector.payload, self._width, self._samples, items)
+                for vector in sums
+            ]
+        except ValueError as error:
+            raise RemoteProtocolError(f"a sum does not open: {error}") from None
+        return [
+            Sealed(v.fraction_bits, sealer.seal(again, self._samples, items))
+            for v, again in zip(sums, numbers, strict=True)
+        ]
+
+    # Numbers on the grid
+
+    def encoded(
+        self, values: FloatArray, grid: GridSpec, rounding: Rounding = "nearest"
+    ) -> IntArray:
+        """Return values as numbers on a grid; raises ``GridOverflowError``."""
+        return Grid(grid.fraction_bits, grid.limit_bits).encode(values, rounding)
+
+    def on_grid(self, values: FloatArray, grid: GridSpec) -> FloatArray:
+        """Return values rounded towards zero as they would arrive from elsewhere."""
+        return decode(self.encoded(values, grid, "to zero"), grid.fraction_bits)
+
+    # By sample
+
+    def sample_part(
+        self,
+        values: FloatArray,
+        grid: GridSpec,
+        rounding: Rounding = "nearest",
+        rows: Rows = EVERYWHERE,
+    ) -> Part | TooLarge:
+        """Return values of some samples, or the request for a coarser grid."""
+        try:
+            numbers = self.encoded(values, grid, rounding)
+        except GridOverflowError:
+            return TooLarge()
+        return Part(self.sealed_samples(numbers, grid, rows))
+
+    def sealed_samples(
+        self,
+        numbers: IntArray,
+        grid: GridSpec,
+        rows: Rows = EVERYWHERE,
+        rest: IntArray | None = None,
+    ) -> Sealed:
+        """Return numbers of some samples; see ``Sealer.seal`` for the rest."""
+        self._report_sealed("samples", numbers, grid)
+        return _seal(
+            self.sealer("samples"), numbers, grid, self._samples, _items(rows), rest
+        )
+
+    def sealed_apart(self, numbers: IntArray, grid: GridSpec, rows: IntArray) -> Sealed:
+        """Return numbers of some samples, such as a bucket, as a vector of its own."""
+        apart = self._samples.restricted(rows)
+        self._report_sealed("samples", numbers, grid)
+        return _seal(self.sealer("samples"), numbers, grid, apart)
+
+    def opened_samples(
+        self, sums: Sums, rows: Rows = EVERYWHERE, width: int | None = None
+    ) -> FloatArray:
+        """Return the reals of a sum by sample, of some rows."""
+        width = width or self._width
+        items = _items(rows)
+        return self._opened("samples", sums, width, self._samples, items)
+
+    def opened_apart(
+        self, sums: Sums, rows: IntArray, width: int | None = None
+    ) -> FloatArray:
+        """Return the reals of a sum over some samples that is a vector of its own."""
+        apart = self._samples.restricted(rows)
+        width = width or self._width
+        return self._opened("samples", sums, width, apart)
+
+    def unpack_rows(self, positions: memoryview | None) -> Rows:
+        """Return the rows that a message names; none stands for all."""
+        if positions is None:
+            return EVERYWHERE
+        return unpack_indices(positions, self.n_held)
+
+    def count(self, rows: Rows) -> int:
+        """Return how many rows these are."""
+        return self.n_held if isinstance(rows, slice) else len(rows)
+
+    # By feature
+
+    def feature_part(self, values: FloatArray, grid: GridSpec) -> Message:
+        """Return values by feature, sealed as the profile says."""
+        try:
+            return Part(self.sealed_features(values, grid))
+        except GridOverflowError:
+            return TooLarge()
+
+    def sealed_features(self, values: FloatArray, grid: GridSpec) -> Sealed:
+        """Return values by feature; raises ``GridOverflowError``."""
+        numbers = self.encoded(values, grid)
+        self._report_sealed("features", numbers, grid)
+        return _seal(self.sealer("features"), numbers, grid, self._features)
+
+    def opened_features(self, sums: Sums, width: int | None = None) -> FloatArray:
+        """Return the reals of a sum by feature."""
+        width = width or self._width
+        return self._opened("features", sums, width, self._features)
+
+    # Totals
+
+    def total_part(
+        self, values: FloatArray, grid: GridSpec, rounding: Rounding = "nearest"
+    ) -> Message:
+        """Return totals, or the request for a coarser grid."""
+        try:
+            return Part(self.sealed_totals(values, grid, rounding))
+        except GridOverflowError:
+            return TooLarge()
+
+    def sealed_totals(
+        self, values: FloatArray, grid: GridSpec, rounding: Rounding = "nearest"
+    ) -> Sealed:
+        """Return totals of any shape; raises ``GridOverflowError``."""
+        numbers = self.encoded(values, grid, rounding).reshape(1, -1)
+        self._report_sealed("totals", numbers, grid)
+        return _seal(self.sealer("totals"), numbers, grid, Arrangement.together(1))
+
+    def sealed_by_bucket(
+        self, numbers: IntArray, grid: GridSpec, buckets: Arrangement
+    ) -> Sealed:
+        """Return totals per bucket, which the server reads in the open profile."""
+        sealer = PlainSealer() if self._is_open else self.sealer("totals")
+        self._report_sealed("buckets", numbers, grid)
+        return _seal(sealer, numbers, grid, buckets)
+
+    def opened_totals(self, sums: Sums, shape: tuple[int, int]) -> FloatArray:
+        """Return the reals of totals whose rows were summed apart."""
+        n_rows, width = shape
+        return self._opened("totals", sums, width, Arrangement.apart(n_rows))
+
+    # Listening in
+
+    def _opened(
+        self,
+        kind: str,
+        sums: Sums,
+        width: int,
+        arrangement: Arrangement,
+        items: IntArray | None = None,
+    ) -> FloatArray:
+        values = open_sum(sums, width, self.sealer(kind), arrangement, items)
+        if self.listener:
+            self.listener("opened", kind, values)
+        return values
+
+    def _report_sealed(self, kind: str, numbers: IntArray, grid: GridSpec) -> None:
+        if self.listener:
+            self.listener("sealed", kind, decode(numbers, grid.fraction_bits))
+
+
+def _seal(
+    sealer: Sealer,
+    numbers: IntArray,
+    grid: GridSpec,
+    arrangement: Arrangement,
+    items: IntArray | None = None,
+    rest: IntArray | None = None,
+) -> Sealed:
+    try:
+        payload = sealer.seal(numbers, arrangement, items, rest)
+    except ValueError as error:
+        raise RemoteProtocolError(f"the grid is too fine: {error}") from None
+    return Sealed(grid.fraction_bits, payload)
+
+
+def _arranged(groups: memoryview | None, n_items: int) -> Arrangement:
+    if groups is None:
+        return Arrangement.together(n_items)
+    return Arrangement(unpack_places(groups, n_items, _MOST_GROUPS))
+
+
+def _items(rows: Rows) -> IntArray | None:
+    """Return rows as items of an arrangement; none for all."""
+    if not isinstance(rows, slice):
+        return rows
+    if rows != EVERYWHERE:
+        raise ValueError("only all samples or some numbers of them are sealed")
+    return None

@@ -1,0 +1,110 @@
+"""When a training stops, and what to do if it stopped too early."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from hyfdca.maths.objective import Measurement
+from hyfdca.model.file import StopReason
+from hyfdca.runtime.driver import Traffic
+
+# What to do about a run that stopped for another reason than its tolerance.
+ADVICE: dict[str | None, str] = {
+    "round limit": "raise max_rounds, scale the features or use a larger l2",
+    "time limit": "raise max_seconds, scale the features or use a larger l2",
+    "stalled": (
+        "the loss has stopped falling, so this algorithm may be biased on this "
+        "partition; use algorithm='bundle', or raise stall_rounds"
+    ),
+    "diverged": "use step='auto', or draw fewer samples per round",
+}
+
+
+@dataclass
+class Progress:
+    """How far a training has got; what a checkpoint keeps of it."""
+
+    history: list[dict[str, Any]] = field(default_factory=list)
+    measurement: Measurement | None = None  # the last one
+    set_up_traffic: Traffic = field(default_factory=Traffic)
+    seconds: float = 0.0  # spent on rounds and on measuring
+
+    @property
+    def n_rounds(self) -> int:
+        """Rounds so far."""
+        return len(self.history)
+
+
+class StopRule(Protocol):
+    """A reason to stop."""
+
+    @property
+    def reason(self) -> StopReason:
+        """What the run says it stopped for."""
+        ...
+
+    def is_met(self, progress: Progress) -> bool:
+        """Return whether to stop before the next round."""
+        ...
+
+
+@dataclass(frozen=True)
+class CertifiedGap:
+    """Stop when the certified relative gap is small enough."""
+
+    tolerance: float
+    reason: StopReason = "tolerance"
+
+    def is_met(self, progress: Progress) -> bool:
+        """Return whether the last measurement proves it."""
+        measurement = progress.measurement
+        return measurement is not None and measurement.relative_gap <= self.tolerance
+
+
+@dataclass(frozen=True)
+class RoundLimit:
+    """Stop after this many rounds."""
+
+    max_rounds: int
+    reason: StopReason = "round limit"
+
+    def is_met(self, progress: Progress) -> bool:
+        """Return whether there were as many."""
+        return progress.n_rounds >= self.max_rounds
+
+
+@dataclass(frozen=True)
+class TimeLimit:
+    """Stop after this many seconds of rounds and measuring."""
+
+    max_seconds: float
+    reason: StopReason = "time limit"
+
+    def is_met(self, progress: Progress) -> bool:
+        """Return whether they are over."""
+        return progress.seconds >= self.max_seconds
+
+
+@dataclass(frozen=True)
+class PrimalStall:
+    """Stop when the loss has not fallen by a share of itself for some rounds."""
+
+    rounds: int
+    share: float = 1e-6
+    reason: StopReason = "stalled"
+
+    def is_met(self, progress: Progress) -> bool:
+        """Return whether the lowest loss is older than that."""
+        lowest, since = None, 0
+        for record in progress.history:
+            primal = record["primal"]
+            if lowest is None or primal < lowest - self.share * abs(lowest):
+                lowest, since = primal, record["round"]
+        return progress.n_rounds - since >= self.rounds > 0 and lowest is not None
+
+
+def reason_to_stop(rules: Sequence[StopRule], progress: Progress) -> StopReason | None:
+    """Return the reason of the first rule that is met, or none."""
+    return next((rule.reason for rule in rules if rule.is_met(progress)), None)
