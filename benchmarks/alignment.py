@@ -13,9 +13,9 @@ from hyfdca.data.tables import Table, stored_densely
 from hyfdca.maths.seeds import stream
 from hyfdca.protocol.server_session import ServerSession
 from hyfdca.study.file import Client, Study, StudyFile
-from hyfdca.study.local import local_driver, local_members
+from hyfdca.study.local import local_clients, local_driver
 from hyfdca.study.plan import plan_of
-from hyfdca.study.server import Convener
+from hyfdca.study.server import StudyServer
 
 N_CLIENTS, N_ROWS, N_COLUMNS = 10, 1_000_000, 4
 N_SAMPLES, N_FEATURES = 3_000_000, 10  # from which each client's are drawn
@@ -35,9 +35,9 @@ def _align() -> None:
     started = time.perf_counter()
     clients = [Client(name=f"client {k}", data="") for k in range(N_CLIENTS)]
     plan = plan_of(StudyFile(Study(name="alignment"), clients), bytes(32))
-    members = local_members(plan, tables)
+    members = local_clients(plan, tables)
     session = ServerSession(plan.token)
-    convener = Convener(plan, lambda stage: local_driver(members, stage), session)
+    convener = StudyServer(plan, lambda stage: local_driver(members, stage), session)
     convener.agree()
     samples = convener.align().layout.samples
     seconds, traffic = time.perf_counter() - started, convener.traffic

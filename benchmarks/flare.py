@@ -57,7 +57,7 @@ def serve(kit: Path, network: Network) -> None:
 
 def run(_: Path) -> None:
     """Print the medians, between processes and in one."""
-    from tests.flare_parties import provision  # noqa: PLC0415
+    from tests.flare.flare_parties import provision  # noqa: PLC0415
 
     with TemporaryDirectory() as folder:
         kits = Path(folder) / "kits"

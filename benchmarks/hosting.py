@@ -13,10 +13,10 @@ from hyfdca.maths.seeds import stream
 from hyfdca.runtime.faulty import Faults, FaultyNetwork
 from hyfdca.runtime.store import Archive, FolderStore
 from hyfdca.study.file import Client, Study, StudyFile
-from hyfdca.study.local import local_members
+from hyfdca.study.local import local_clients
 from hyfdca.study.plan import plan_of
-from hyfdca.study.presence import Attendance
-from hyfdca.study.resume import Host
+from hyfdca.study.presence import Presence
+from hyfdca.study.resume import ResumableStudy
 
 N_CLIENTS, N_ROWS, N_COLUMNS = 4, 20_000, 20
 ROUNDS = (100, 200, 400, 800)
@@ -35,10 +35,10 @@ def _host() -> None:
     plan = plan_of(StudyFile(study, clients), bytes(32))
     with TemporaryDirectory() as folder:
         stores = [FolderStore(Path(folder) / name) for name in plan.names]
-        members = local_members(plan, [_table(k) for k in range(N_CLIENTS)], stores)
+        members = local_clients(plan, [_table(k) for k in range(N_CLIENTS)], stores)
         network = FaultyNetwork(members.__getitem__, N_CLIENTS, Faults(), 0)
         archive = Archive(FolderStore(Path(folder) / "server"))
-        hosted = Host(plan, network, Attendance(plan, network), archive).ready()
+        hosted = ResumableStudy(plan, network, Presence(plan, network), archive).ready()
         print(
             f"{N_CLIENTS} clients of {N_ROWS:,} rows by {N_COLUMNS} columns in one "
             "process, every round kept on disk"

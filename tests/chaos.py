@@ -23,9 +23,9 @@ import psutil
 
 from hyfdca.kits import tls
 from hyfdca.maths.seeds import stream
-from tests.consortia import Files, make_files
-from tests.flare_kits import Site, compare, site
-from tests.flare_parties import Command, wait_until
+from tests.flare.flare_kits import Site, compare, site
+from tests.flare.flare_parties import Command, wait_until
+from tests.support.consortia import Files, make_files
 
 DEADLINE = 420.0  # seconds until a study has got on; more is a hang
 _ORPHANS_LIVE = 5.0  # seconds at most, that processes outlive their command

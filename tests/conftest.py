@@ -19,12 +19,14 @@ from hyfdca.crypto.schemes.paillier_keys import MODULUS_BITS, TEST_BITS
 from hyfdca.kits import tls
 from hyfdca.maths.losses import Loss
 from hyfdca.maths.seeds import stream
-from tests import kit_makers
-from tests.loss_cases import CASES, Case
+from tests.kits import kit_makers
+from tests.maths.loss_cases import CASES, Case
 
 # What these assert is told in full when it fails, as in a test file.
 pytest.register_assert_rewrite(
-    "tests.key_holders", "tests.kit_commands", "tests.wrong_requests"
+    "tests.stages.key_holders",
+    "tests.kits.kit_commands",
+    "tests.support.wrong_requests",
 )
 
 # Derandomised: a failure is the same on every machine. Compiling takes longer than

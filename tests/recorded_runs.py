@@ -33,9 +33,9 @@ from sklearn.preprocessing import StandardScaler
 
 from hyfdca import HyFDCAClassifier, HyFDCARegressor
 from hyfdca.kits import tls
-from tests.consortia import extra, make_files, scores
-from tests.durable_runs import Consortium
-from tests.flare_kits import site
+from tests.flare.flare_kits import site
+from tests.support.consortia import extra, make_files, scores
+from tests.support.durable_runs import Consortium
 
 Record = dict[str, Any]
 _BY_CLOCK = {"seconds", "measuring_seconds"}

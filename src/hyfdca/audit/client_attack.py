@@ -20,7 +20,7 @@ import numpy as np
 from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.audit.facts import Facts, rows_of
 from hyfdca.audit.reading import heard
-from hyfdca.audit.scoring import Score, score
+from hyfdca.audit.scoring import AttackScore, score
 from hyfdca.audit.views import Record
 
 _TOTALS = ("step", "direction", "search")  # phases that bring margins
@@ -102,7 +102,7 @@ class RotationScore:
     gram_error : float or None
         Of the others' Gram matrix, as a share of it; None where duals of samples that
         the client does not hold are in the others' weights.
-    few, enough : Score
+    few, enough : AttackScore
         The rows of the group, from as many known rows as the narrowest other holder has
         columns, and as many as all of them have together.
     """
@@ -110,9 +110,9 @@ class RotationScore:
     group: Group
     gram_error: float | None
     n_few: int
-    few: Score
+    few: AttackScore
     n_enough: int
-    enough: Score
+    enough: AttackScore
 
 
 def groups_of(facts: Facts, client: int) -> list[Group]:
@@ -160,7 +160,7 @@ def _others_part(
     return np.hstack(parts)
 
 
-def _from_known_rows(Z: FloatArray, X: FloatArray, n_known: int) -> Score:
+def _from_known_rows(Z: FloatArray, X: FloatArray, n_known: int) -> AttackScore:
     """Guess X from the span of Z and the first rows of X; scored on the rest."""
     n_known = min(n_known, len(X) // 2)
     if not Z.size:

@@ -19,7 +19,7 @@ from hyfdca.algorithms.bundle.messages import BucketsNotice
 from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.audit.facts import Facts, rows_of
 from hyfdca.audit.reading import heard
-from hyfdca.audit.scoring import Score, is_parallel, score
+from hyfdca.audit.scoring import AttackScore, is_parallel, score
 from hyfdca.audit.views import Record
 
 _WEIGHTS = ("margins", "weights", "step")  # phases that bring weights of HyFDCA
@@ -113,7 +113,7 @@ class ColumnScore:
     other: int
     n_columns: int
     n_rows: int
-    score: Score
+    score: AttackScore
 
 
 def attack_columns(rests: Rests, truth: dict[int, FloatArray]) -> list[ColumnScore]:
@@ -137,8 +137,8 @@ def attack_columns(rests: Rests, truth: dict[int, FloatArray]) -> list[ColumnSco
 
 def _named(
     rests: Rests, differences: list[FloatArray], table: FloatArray, columns: IntArray
-) -> Score:
-    """Score differences that are along a row; which one it is, is given away here."""
+) -> AttackScore:
+    """AttackScore differences that are along a row; which one it is, is given away here."""
     guess = np.full(table.shape, np.nan)
     facts = rests.facts
     has_bias = columns[-1] == facts.layout.features.n_items - 1

@@ -15,7 +15,7 @@ from hyfdca.audit.column_attack import ColumnScore, Rests, attack_columns
 from hyfdca.audit.evidence import Evidence
 from hyfdca.audit.facts import Facts
 from hyfdca.audit.reading import Heard, UnknownError, heard
-from hyfdca.audit.scoring import Score
+from hyfdca.audit.scoring import AttackScore
 from hyfdca.audit.server_attacks import ATTACKS, Truth
 from hyfdca.audit.sightings import Sighting, Sightings
 from hyfdca.audit.views import (
@@ -59,7 +59,7 @@ class Audit:
     header: Header
     names: tuple[str, ...]
     seen: list[Sighting]
-    attacks: dict[str, Score]
+    attacks: dict[str, AttackScore]
     clients: list[ClientAudit]
     complaints: list[str]
 

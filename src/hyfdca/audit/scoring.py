@@ -19,7 +19,7 @@ BETTER = 0.95
 
 
 @dataclass(frozen=True)
-class Score:
+class AttackScore:
     """What an attack found out about rows of a table.
 
     Parameters
@@ -48,7 +48,7 @@ class Score:
 
 def score(
     guesses: Mapping[int, FloatArray], truth: Mapping[int, FloatArray], n_equations: int
-) -> Score:
+) -> AttackScore:
     """Compare guesses of clients' blocks, NaN where there is none, with the blocks."""
     wrong = spread = 0.0
     n_rows = n_found = n_directions = 0
@@ -64,7 +64,7 @@ def score(
         n_rows += len(table)
         n_found += int(np.sum(is_said & (errors <= _FOUND * lengths) & (lengths > 0)))
         n_directions += int(np.sum(is_said & is_parallel(filled, table)))
-    return Score(
+    return AttackScore(
         error=(wrong / spread) ** 0.5 if spread else 1.0,
         recovered=n_found / max(n_rows, 1),
         directions=n_directions / max(n_rows, 1),

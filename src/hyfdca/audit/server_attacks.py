@@ -19,7 +19,7 @@ import numpy as np
 
 from hyfdca.arrays import FloatArray
 from hyfdca.audit.evidence import Evidence, MarginEquation
-from hyfdca.audit.scoring import Score, is_parallel, score
+from hyfdca.audit.scoring import AttackScore, is_parallel, score
 
 Truth = dict[int, FloatArray]
 
@@ -29,7 +29,7 @@ _MOST_PLANES = 150  # of a bucket, that are compared in pairs
 _ONE = 1e-3  # how far from 1 a changed dual may seem to be
 
 
-def margins_and_weights(evidence: Evidence, truth: Truth) -> Score:
+def margins_and_weights(evidence: Evidence, truth: Truth) -> AttackScore:
     """Solve z_i = W x_i for each row, from margins and the weights they are of."""
     guesses, n_equations = {}, 0
     for client, equations in evidence.margins.items():
@@ -61,7 +61,7 @@ def _rows_from(
     return rows
 
 
-def duals_and_shares(evidence: Evidence, truth: Truth) -> Score:
+def duals_and_shares(evidence: Evidence, truth: Truth) -> AttackScore:
     """Solve s = X' α for a client's rows, from its shares and the duals they are of."""
     guesses, n_equations = {}, 0
     for client, equations in evidence.shares.items():
@@ -81,7 +81,7 @@ def _least_squares(left: FloatArray, right: FloatArray) -> FloatArray:
     return np.asarray(solved)
 
 
-def share_differences(evidence: Evidence, truth: Truth) -> Score:
+def share_differences(evidence: Evidence, truth: Truth) -> AttackScore:
     """Take what shares differ by where one dual changed between.
 
     It is the row, times the change of the dual. That factor is the same for all holders
@@ -110,7 +110,7 @@ def share_differences(evidence: Evidence, truth: Truth) -> Score:
     return score(guesses, truth, len(single))
 
 
-def plane_differences(evidence: Evidence, truth: Truth) -> Score:
+def plane_differences(evidence: Evidence, truth: Truth) -> AttackScore:
     """Take what slopes differ by where two planes differ in one sample.
 
     With the hinge loss duals are 0 or the label, so the bias entries of such slopes
@@ -144,7 +144,7 @@ def _name(row: FloatArray, table: FloatArray, guess: FloatArray) -> None:
     guess[same] = row
 
 
-ATTACKS: dict[str, Callable[[Evidence, Truth], Score]] = {
+ATTACKS: dict[str, Callable[[Evidence, Truth], AttackScore]] = {
     "margins and weights": margins_and_weights,
     "duals and shares": duals_and_shares,
     "share differences": share_differences,

@@ -39,7 +39,7 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class CostComparison:
     """Costs by name; None for a library that is not installed."""
 
     schemes: dict[str, Cost]
@@ -64,7 +64,7 @@ class Comparison:
 
 def compare(
     seconds: float = SECONDS, tell: Callable[[str], None] = lambda _: None
-) -> Comparison:
+) -> CostComparison:
     """Measure every scheme and every library that is installed.
 
     Parameters
@@ -85,7 +85,7 @@ def compare(
     for name, make in SCHEMES.items():
         tell(name)
         schemes[name] = measure(make(), seconds)
-    return Comparison(schemes, libraries)
+    return CostComparison(schemes, libraries)
 
 
 def measure(subject: Subject, seconds: float = SECONDS) -> Cost:

@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from hyfdca.audit.report import Audit, ClientAudit
-from hyfdca.audit.scoring import Score
+from hyfdca.audit.scoring import AttackScore
 from hyfdca.audit.sightings import Sighting
 from hyfdca.audit.values import VALUES
 
@@ -68,7 +68,7 @@ def _attacks_table(audit: Audit) -> Table:
     return table
 
 
-def _outcome(audit: Audit, name: str, score: Score) -> str:
+def _outcome(audit: Audit, name: str, score: AttackScore) -> str:
     if not score.n_equations:
         return "no data"
     if not score.succeeds:
@@ -76,7 +76,7 @@ def _outcome(audit: Audit, name: str, score: Score) -> str:
     return "works (admitted)" if audit.is_admitted(name) else "WORKS"
 
 
-def _figures(score: Score) -> tuple[str, str, str, str]:
+def _figures(score: AttackScore) -> tuple[str, str, str, str]:
     return (
         f"{score.n_equations:,}",
         f"{score.error:.2g}",

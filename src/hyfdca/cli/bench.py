@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
-from hyfdca.bench.crypto import EXTRA, PAPER, Comparison, Cost
+from hyfdca.bench.crypto import EXTRA, PAPER, Cost, CostComparison
 from hyfdca.bench.subjects import LIBRARIES, SCHEMES
 from hyfdca.cli.display import Display
 
@@ -49,7 +49,7 @@ class MeasuringDisplay(Display):
         self._n_told += 1
 
 
-def comparison_table(comparison: Comparison) -> Table:
+def comparison_table(comparison: CostComparison) -> Table:
     """Return a row for the paper, each library and each scheme."""
     table = Table(title="Encryption, cost of one value", title_justify="left")
     table.add_column("scheme", style="bold", no_wrap=True)
@@ -70,7 +70,7 @@ def comparison_table(comparison: Comparison) -> Table:
     return table
 
 
-def missing_message(comparison: Comparison) -> str:
+def missing_message(comparison: CostComparison) -> str:
     """Return what to install to have all of the table, or nothing."""
     if not comparison.missing:
         return ""

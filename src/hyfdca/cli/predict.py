@@ -15,7 +15,7 @@ from hyfdca.kits.startup import require_nvflare
 from hyfdca.prediction.complete_rows import (
     PredictionFiles,
     Predictions,
-    Score,
+    PredictionScore,
     check_out,
     predict_file,
     write_predictions,
@@ -128,7 +128,7 @@ def _summary(predictions: Predictions) -> Table:
     return table
 
 
-def _score_rows(score: Score | None, n_rows: int) -> list[tuple[str, str]]:
+def _score_rows(score: PredictionScore | None, n_rows: int) -> list[tuple[str, str]]:
     if score is None:
         return []
     rows = []

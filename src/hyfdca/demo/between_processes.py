@@ -42,7 +42,7 @@ _WHAT = (
 )
 
 
-class Display(AbstractContextManager["Display"], Protocol):
+class DemoDisplay(AbstractContextManager["DemoDisplay"], Protocol):
     """What shows the demonstration while it runs."""
 
     def tell(self, sentence: str) -> None:
@@ -52,7 +52,7 @@ class Display(AbstractContextManager["Display"], Protocol):
         """Show what takes a while before there are rounds, or after."""
 
 
-def run_flare_demo(folder: Path, display_of: Callable[[Path], Display]) -> Summary:
+def run_flare_demo(folder: Path, display_of: Callable[[Path], DemoDisplay]) -> Summary:
     """Write the hospitals' files, train between processes, compare with pooling.
 
     Parameters

@@ -20,7 +20,7 @@ _LEAVE_WITHIN = 20.0  # seconds, when the study is finished
 _GRACE = 10.0  # seconds to end in when told to
 
 
-class Hospital:
+class HospitalProcess:
     """One hospital's command, and what it says."""
 
     def __init__(self, kit: Path, data: Path) -> None:
@@ -63,10 +63,10 @@ class Hospital:
             self._process.wait()
 
 
-class Hospitals:
+class HospitalProcesses:
     """All of them, watched: if one fails, so does the demonstration."""
 
-    def __init__(self, members: list[Hospital]) -> None:
+    def __init__(self, members: list[HospitalProcess]) -> None:
         self._members = members
         self._is_over = threading.Event()
         self._watcher = threading.Thread(target=self._watch, daemon=True)
@@ -100,7 +100,7 @@ class Hospitals:
 
 
 @contextmanager
-def hospitals(kits: Path, folder: Path) -> Iterator[Hospitals]:
+def hospitals(kits: Path, folder: Path) -> Iterator[HospitalProcesses]:
     """Start every hospital with its kit and its table; none is left afterwards.
 
     Raises
@@ -108,12 +108,12 @@ def hospitals(kits: Path, folder: Path) -> Iterator[Hospitals]:
     StudyError
         If one of them cannot take part.
     """
-    members: list[Hospital] = []
-    present = Hospitals(members)
+    members: list[HospitalProcess] = []
+    present = HospitalProcesses(members)
     try:
         for hospital in HOSPITALS:
             table = folder.resolve() / f"{hospital.name}.csv"
-            members.append(Hospital(kits / hospital.name, table))
+            members.append(HospitalProcess(kits / hospital.name, table))
         yield present
     except KeyboardInterrupt:
         if present.failure:

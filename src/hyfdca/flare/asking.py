@@ -18,7 +18,7 @@ from hyfdca.flare.lock import plain_errors
 from hyfdca.flare.predicting import Tell
 from hyfdca.flare.prediction_inputs import OwnSide, own_side
 from hyfdca.kits.kit import read_client_kit
-from hyfdca.prediction.client import PredictionMember, SplitScores
+from hyfdca.prediction.client import PredictionClient, SplitScores
 from hyfdca.prediction.split_rows import (
     SplitPredictions,
     check_permission,
@@ -32,7 +32,7 @@ _SCORES = "scores"
 _log = logging.getLogger(__name__)
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class AskedOutcome(msgspec.Struct, frozen=True):
     """What the job leaves for the command."""
 
     refusal: str
@@ -42,13 +42,13 @@ class Outcome(msgspec.Struct, frozen=True):
     n_absent: bytes = b""
 
 
-_decoder = msgspec.msgpack.Decoder(Outcome)
+_decoder = msgspec.msgpack.Decoder(AskedOutcome)
 
 
 class Asker:
     """The handler of an organisation that asks; keeps what it gets."""
 
-    def __init__(self, side: OwnSide, member: PredictionMember) -> None:
+    def __init__(self, side: OwnSide, member: PredictionClient) -> None:
         self._side, self._member, self._is_kept = side, member, False
 
     def handle(self, stage: str, phase: str, payload: bytes) -> bytes:
@@ -61,14 +61,14 @@ class Asker:
         return reply
 
 
-def _outcome(member: PredictionMember, side: OwnSide) -> Outcome | None:
+def _outcome(member: PredictionClient, side: OwnSide) -> AskedOutcome | None:
     scores = member.scores
     if scores is None:
-        return Outcome(member.refusal) if member.refusal else None
+        return AskedOutcome(member.refusal) if member.refusal else None
     margins = scores.margins.astype("<f8").tobytes()
     absent = scores.n_absent.astype("<i8").tobytes()
     table = side.table.digest
-    return Outcome("", table, scores.margins.shape[1], margins, absent)
+    return AskedOutcome("", table, scores.margins.shape[1], margins, absent)
 
 
 def join(kit: Path, data: Path) -> Asker:
@@ -109,6 +109,6 @@ def ask(folder: Path, data: Path, tell: Tell) -> SplitPredictions:
     return predictions_of(side.model, side.table, _scores(outcome))
 
 
-def _scores(outcome: Outcome) -> SplitScores:
+def _scores(outcome: AskedOutcome) -> SplitScores:
     margins = np.frombuffer(outcome.margins, "<f8").reshape(-1, outcome.n_outputs)
     return SplitScores(margins, np.frombuffer(outcome.n_absent, "<i8"))

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hyfdca.errors import StudyError
-from hyfdca.flare.connection import Visit
-from hyfdca.flare.job_environment import STUDY, Surroundings
+from hyfdca.flare.connection import Connection
+from hyfdca.flare.job_environment import STUDY, JobEnvironment
 from hyfdca.flare.lock import (
     end_if_asked,
     ended_in_order,
@@ -50,15 +50,15 @@ def run_client(
         raise StudyError(f"There is no file {data}; give this organisation's table.")
     kit.make_folders()
     with only_one(kit), ended_in_order(), written_down(kit, tell) as tell_all:
-        told = Surroundings(kit.folder, data.resolve(), study, holder_number(kit))
+        told = JobEnvironment(kit.folder, data.resolve(), study, holder_number(kit))
         forget_note(kit)
         forget_status(kit.state)
         prepare()
         _keep_running(kit, told, tell_all)
 
 
-def _keep_running(kit: ClientKit, told: Surroundings, tell: Tell) -> None:
-    visit = Visit(kit, kit.owner, tell, told.study == STUDY)
+def _keep_running(kit: ClientKit, told: JobEnvironment, tell: Tell) -> None:
+    visit = Connection(kit, kit.owner, tell, told.study == STUDY)
     while visit.may_start():
         parent = Parent(kit, told)
         try:
@@ -71,7 +71,7 @@ def _keep_running(kit: ClientKit, told: Surroundings, tell: Tell) -> None:
     raise StudyError(f"NVFlare's client does not start; see {parent.log}.")
 
 
-def _stay(kit: ClientKit, parent: Parent, visit: Visit) -> bool:
+def _stay(kit: ClientKit, parent: Parent, visit: Connection) -> bool:
     """Watch over a client; return whether the study is over."""
     while parent.is_running():
         note = read_note(kit)

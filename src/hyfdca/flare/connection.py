@@ -15,7 +15,7 @@ _ALONE = 10.0  # seconds without the server, after which who has the model may l
 _STARTS_AT_MOST = 20  # in a row without success
 
 
-class Visit:
+class Connection:
     """Follows what NVFlare's client prints, over all its starts.
 
     Parameters

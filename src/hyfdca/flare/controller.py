@@ -8,13 +8,13 @@ from typing import Any
 from nvflare.apis.impl.controller import Controller
 
 from hyfdca.errors import StudyError
-from hyfdca.flare.job_environment import Surroundings, surroundings
+from hyfdca.flare.job_environment import JobEnvironment, job_environment
 from hyfdca.flare.network import (
     AbortedError,
     Failure,
     Network,
+    NetworkRequest,
     PausedError,
-    Request,
 )
 from hyfdca.flare.routes import close_side_ways
 from hyfdca.flare.status import Note, progress, rejoin_file, write_note
@@ -51,7 +51,7 @@ class StudyController(Controller):
         """Run the study; leave a note of how that went."""
         keep_memory()
         close_side_ways()
-        told, job = surroundings(), str(fl_ctx.get_job_id())
+        told, job = job_environment(), str(fl_ctx.get_job_id())
         kit = Kit(told.kit)
         network = self._network(kit, abort_signal, fl_ctx.get_engine())
         try:
@@ -65,7 +65,7 @@ class StudyController(Controller):
             self.system_panic(note.reason, fl_ctx)
 
     def _run(
-        self, told: Surroundings, job: str, network: Network, fl_ctx: Any
+        self, told: JobEnvironment, job: str, network: Network, fl_ctx: Any
     ) -> Note | None:
         try:
             self._meet(Kit(told.kit), network, fl_ctx)
@@ -107,7 +107,9 @@ class StudyController(Controller):
                 time.sleep(_LOADING_PAUSE)
 
     def _network(self, kit: Kit, abort_signal: Any, engine: Any) -> Network:
-        def courier(name: str, request: Request, timeout: float) -> bytes | Failure:
+        def courier(
+            name: str, request: NetworkRequest, timeout: float
+        ) -> bytes | Failure:
             if engine.get_client_from_name(name) is None:
                 return Failure("is not connected")
             with engine.new_context() as context:

@@ -16,8 +16,8 @@ from nvflare.apis.fl_constant import ReturnCode
 from nvflare.apis.shareable import make_reply
 
 from hyfdca.errors import StudyError
-from hyfdca.flare.job_environment import surroundings
-from hyfdca.flare.network import Request
+from hyfdca.flare.job_environment import job_environment
+from hyfdca.flare.network import NetworkRequest
 from hyfdca.flare.routes import close_side_ways
 from hyfdca.flare.status import Note, write_note
 from hyfdca.flare.wire import (
@@ -59,7 +59,7 @@ class StudyExecutor(Executor):
     def _join(self, fl_ctx: Any) -> None:
         keep_memory()
         try:
-            told = surroundings()
+            told = job_environment()
             self._handler = told.module.join(told.kit, told.data)
             self._note("joined")
         except StudyError as error:
@@ -91,7 +91,7 @@ class StudyExecutor(Executor):
             self.log_error(fl_ctx, f"a request was not answered:\n{_trace(error)}")
             return refusal_message(f"failed: {_unexpected(error)}")
 
-    def _reply(self, request: Request) -> Any:
+    def _reply(self, request: NetworkRequest) -> Any:
         if request.kind == "finished":
             self._note("finished")
             return answer_message(b"")
@@ -107,7 +107,7 @@ class StudyExecutor(Executor):
         return answer_message(answer)
 
     def _note(self, state: Any, reason: str = "") -> None:
-        write_note(Kit(surroundings().kit), Note(self._job, state, reason))
+        write_note(Kit(job_environment().kit), Note(self._job, state, reason))
 
 
 def _trace(error: BaseException) -> str:

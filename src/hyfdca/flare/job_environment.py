@@ -19,7 +19,7 @@ RUN = "HYFDCA_RUN"  # a random number of whoever holds the kit
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class JobEnvironment:
     """A kit, its holder's number, a table, the module with ``join`` and ``serve``."""
 
     kit: Path
@@ -38,10 +38,10 @@ class Surroundings:
         return importlib.import_module(self.study)
 
 
-def surroundings() -> Surroundings:
+def job_environment() -> JobEnvironment:
     """Return what this job process was told."""
     data = os.environ.get(_DATA)
-    return Surroundings(
+    return JobEnvironment(
         Path(os.environ[_KIT]),
         None if data is None else Path(data),
         os.environ.get(_STUDY, STUDY),

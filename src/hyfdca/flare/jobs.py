@@ -18,7 +18,7 @@ from hyfdca.flare.status import (
     without_model,
     write_progress,
 )
-from hyfdca.flare.watching import MemberWatch, ServerWatch
+from hyfdca.flare.watching import ClientWatch, ServerWatch
 from hyfdca.kits.kit import (
     OUT,
     ClientKit,
@@ -31,13 +31,13 @@ from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.server_session import Ask, Replies
 from hyfdca.runtime.driver import Driver
 from hyfdca.runtime.store import Archive, FolderStore, StoreError
-from hyfdca.study.client import Member, RefusedError
+from hyfdca.study.client import RefusedError, StudyClient
 from hyfdca.study.identity import make_roster, study_hash
 from hyfdca.study.local import Consortium, Run
 from hyfdca.study.outcome import Outcome, write_files
 from hyfdca.study.plan import Plan, plan_of
-from hyfdca.study.presence import Attendance
-from hyfdca.study.resume import Host, Hosted
+from hyfdca.study.presence import Presence
+from hyfdca.study.resume import ReadyStudy, ResumableStudy
 from hyfdca.study.tables import table_of
 
 MODEL, RESULT = "model.json", "result.json"
@@ -100,9 +100,9 @@ def serve(kit: Path, network: Network) -> None:
     plan = plan_of(own.file, study_hash(own.content))
     watch = ServerWatch(own.state, plan)
     carrier = Carrier(network, plan.phase_timeout)
-    attendance = Attendance(plan, carrier, watch.tell)
+    presence = Presence(plan, carrier, watch.tell)
     archive = Archive(FolderStore(own.state / KEPT))
-    host = Host(plan, carrier, attendance, archive)
+    host = ResumableStudy(plan, carrier, presence, archive)
     try:
         if _has_model(own):
             host.number_again()
@@ -111,13 +111,13 @@ def serve(kit: Path, network: Network) -> None:
             write_progress(own.state, len(hosted.runner.history))
             for report in hosted.runner.rounds():
                 write_progress(own.state, report.round_number)
-                watch.show(attendance, hosted.runner.history)
+                watch.show(presence, hosted.runner.history)
                 network.pause_if_asked()
             _outcome(own, plan, hosted).write(own.out)
             note_over(own, plan.names)
     except StoreError as error:
         raise StudyError(str(error)) from None
-    hand_over(own, attendance, carrier, watch.tell)
+    hand_over(own, presence, carrier, watch.tell)
 
 
 def _has_model(kit: ServerKit) -> bool:
@@ -133,16 +133,14 @@ def _has_model(kit: ServerKit) -> bool:
     return True
 
 
-def hand_over(
-    kit: ServerKit, attendance: Attendance, network: Carrier, tell: Tell
-) -> None:
+def hand_over(kit: ServerKit, presence: Presence, network: Carrier, tell: Tell) -> None:
     """Give the model to everybody who has none; wait for whoever is away."""
     model, left = (kit.out / MODEL).read_bytes(), without_model(kit)
     ranks = {name: rank for rank, name in enumerate(kit.names)}
     told: list[str] = []
     while left:
-        attendance.call(set(attendance.missing) & {ranks[name] for name in left})
-        has_it = attendance.finish(model, [ranks[name] for name in left])
+        presence.call(set(presence.missing) & {ranks[name] for name in left})
+        has_it = presence.finish(model, [ranks[name] for name in left])
         left = [name for name in left if ranks[name] not in has_it]
         note_over(kit, left)
         if left and left != told:
@@ -153,7 +151,7 @@ def hand_over(
             network.wait(ranks[name] for name in left)
 
 
-def _outcome(kit: ServerKit, plan: Plan, hosted: Hosted) -> Outcome:
+def _outcome(kit: ServerKit, plan: Plan, hosted: ReadyStudy) -> Outcome:
     rounds, prepared = hosted.runner, hosted.prepared
     weights = rounds.release()
     consortium = Consortium(plan.names, prepared.alignment)
@@ -163,10 +161,10 @@ def _outcome(kit: ServerKit, plan: Plan, hosted: Hosted) -> Outcome:
     return Outcome(run, weights, rounds.measurement, seconds)
 
 
-class MemberHandler:
+class StudyClientHandler:
     """A member of a study that shows how it is getting on."""
 
-    def __init__(self, member: Member, watch: MemberWatch, kit: ClientKit) -> None:
+    def __init__(self, member: StudyClient, watch: ClientWatch, kit: ClientKit) -> None:
         self._member, self._watch, self._kit = member, watch, kit
 
     def handle(self, stage: str, phase: str, payload: bytes) -> bytes | bytearray:
@@ -197,7 +195,7 @@ class MemberHandler:
             ) from None
 
 
-def join(kit: Path, data: Path) -> MemberHandler:
+def join(kit: Path, data: Path) -> StudyClientHandler:
     """Return a member of the study, with its table loaded.
 
     Raises
@@ -213,8 +211,8 @@ def join(kit: Path, data: Path) -> MemberHandler:
     store = own_store(own, own.identity)
     hire = workforce(plan.encryption)
     try:
-        member = Member(plan, table, own.identity, roster, store, hire)
+        member = StudyClient(plan, table, own.identity, roster, store, hire)
     except (ValueError, StoreError) as error:
         raise StudyError(str(error)) from None
-    watch = MemberWatch(own.state, plan)
-    return MemberHandler(member, watch, own)
+    watch = ClientWatch(own.state, plan)
+    return StudyClientHandler(member, watch, own)

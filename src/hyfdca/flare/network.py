@@ -29,7 +29,7 @@ class AbortedError(Exception):
 
 
 @dataclass(frozen=True)
-class Request:
+class NetworkRequest:
     """What goes to one client."""
 
     kind: Kind
@@ -50,7 +50,7 @@ class Failure:
 
 
 # Takes a request to a site and returns its answer, within so many seconds.
-Courier = Callable[[str, Request, float], bytes | Failure]
+Courier = Callable[[str, NetworkRequest, float], bytes | Failure]
 
 
 class Network:
@@ -87,18 +87,18 @@ class Network:
         returned. What cannot be sent is sent again while there is time.
         """
         requests = {
-            client: Request("ask", stage, ask.phase, payload)
+            client: NetworkRequest("ask", stage, ask.phase, payload)
             for client, payload in ask.payloads.items()
         }
         return self._send(requests, timeout)
 
     def hello(self, timeout: float) -> Replies:
         """Return who is ready to be asked now, and why the others are not."""
-        return self._send({c: Request("hello") for c in self._ranks}, timeout)
+        return self._send({c: NetworkRequest("hello") for c in self._ranks}, timeout)
 
     def finish(self, timeout: float) -> Replies:
         """Tell all clients that the study is over."""
-        return self._send({c: Request("finished") for c in self._ranks}, timeout)
+        return self._send({c: NetworkRequest("finished") for c in self._ranks}, timeout)
 
     def pause_if_asked(self) -> None:
         """Raise ``PausedError`` where the study is to stop for others to come in."""
@@ -113,7 +113,7 @@ class Network:
     def _ranks(self) -> range:
         return range(len(self.names))
 
-    def _send(self, requests: Mapping[int, Request], timeout: float) -> Replies:
+    def _send(self, requests: Mapping[int, NetworkRequest], timeout: float) -> Replies:
         deadline = time.monotonic() + timeout
         sent = {
             client: self._pool.submit(self._deliver, client, request, deadline)
@@ -144,7 +144,7 @@ class Network:
         return sent.result()
 
     def _deliver(
-        self, client: int, request: Request, deadline: float
+        self, client: int, request: NetworkRequest, deadline: float
     ) -> bytes | Failure:
         """Have a request taken to a client, again and again while there is time."""
         pause = _FIRST_PAUSE

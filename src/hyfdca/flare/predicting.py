@@ -20,8 +20,8 @@ from hyfdca.flare.network import Network
 from hyfdca.flare.prediction_inputs import own_side, read_plan
 from hyfdca.flare.supervisor import Terms, run_server
 from hyfdca.kits.kit import Kit, read_client_kit, read_server_kit
-from hyfdca.prediction.client import PredictionMember
-from hyfdca.prediction.server import Answered, PredictionConvener
+from hyfdca.prediction.client import PredictionClient
+from hyfdca.prediction.server import Answered, PredictionServer
 from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.server_session import (
     Ask,
@@ -44,10 +44,10 @@ _log = logging.getLogger(__name__)
 # In the jobs
 
 
-class Holder:
+class PredictionHolder:
     """The handler of an organisation that helps others to predict."""
 
-    def __init__(self, member: PredictionMember) -> None:
+    def __init__(self, member: PredictionClient) -> None:
         self._member = member
 
     def handle(self, stage: str, phase: str, payload: bytes) -> bytes:
@@ -55,14 +55,14 @@ class Holder:
         return bytes(self._member.handle(stage, phase, payload))
 
 
-def join(kit: Path, data: Path) -> Holder:
+def join(kit: Path, data: Path) -> PredictionHolder:
     """Return the handler of an organisation, with its table loaded.
 
     Raises
     ------
     StudyError
     """
-    return Holder(own_side(kit, data).member(_log.info))
+    return PredictionHolder(own_side(kit, data).member(_log.info))
 
 
 def serve(kit: Path, network: Network) -> None:
@@ -85,7 +85,7 @@ def serve(kit: Path, network: Network) -> None:
 
 def _served(kit: Path, network: Network) -> list[Answered]:
     _, _, plan = read_plan(Kit(kit))
-    convener = PredictionConvener(
+    convener = PredictionServer(
         plan, lambda stage: NetworkDriver(network, stage, plan.phase_timeout)
     )
     try:

@@ -12,10 +12,10 @@ from hyfdca.errors import StudyError
 from hyfdca.kits.key_files import read_identity
 from hyfdca.kits.kit import KEYS, OUT, STUDY, Kit
 from hyfdca.model.model import Model
-from hyfdca.prediction.client import Bringing, PredictionMember
+from hyfdca.prediction.client import Bringing, PredictionClient
 from hyfdca.prediction.policy import PredictionLog
 from hyfdca.prediction.split_rows import (
-    Party,
+    PredictionParty,
     brought,
     released_model,
     table_to_predict,
@@ -70,11 +70,11 @@ class OwnSide:
     name: str
     table: Table
     model: Model
-    party: Party
+    party: PredictionParty
     bringing: Bringing
     kept: Store
 
-    def member(self, tell: Callable[[str], None]) -> PredictionMember:
+    def member(self, tell: Callable[[str], None]) -> PredictionClient:
         """Return what answers the server."""
         return self.party.member(self.bringing, tell)
 
@@ -105,6 +105,6 @@ def own_side(folder: Path, data: Path, asks: bool = False) -> OwnSide:
     table = table_to_predict(file, client, data, model)
     log = PredictionLog(FolderStore(kit.log))
     kept = own_store(kit, identity)
-    party = Party(plan, identity, roster, kept)
+    party = PredictionParty(plan, identity, roster, kept)
     bringing = brought(file, table, model, log, asks)
     return OwnSide(client.name, table, model, party, bringing, kept)

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 
 from hyfdca.errors import StudyError
-from hyfdca.flare.job_environment import Surroundings
+from hyfdca.flare.job_environment import JobEnvironment
 from hyfdca.flare.log import begin_anew
 from hyfdca.kits.kit import StudyKit
 from hyfdca.kits.policy import write_policy
@@ -35,7 +35,7 @@ class Parent:
     ends by itself when we are gone (``guarded``), and its job processes with it.
     """
 
-    def __init__(self, kit: StudyKit, told: Surroundings) -> None:
+    def __init__(self, kit: StudyKit, told: JobEnvironment) -> None:
         side, owner = kit.side, kit.owner
         self.log = kit.log / f"{side}.log"
         write_policy(kit.flare, side)

@@ -22,7 +22,7 @@ from nvflare.apis.fl_exception import NotAuthenticated
 from nvflare.private.defs import ClientType
 
 from hyfdca.flare.diagnosis import refusal
-from hyfdca.flare.job_environment import RUN, surroundings
+from hyfdca.flare.job_environment import RUN, job_environment
 from hyfdca.flare.routes import close_side_ways
 from hyfdca.flare.status import holders, write_holders
 from hyfdca.kits.kit import Kit, read_server_kit
@@ -33,7 +33,7 @@ _SHOWN = "hyfdca_run"
 _GONE_AFTER = 27.0
 
 
-class Visitor(FLComponent):
+class RegistrationToken(FLComponent):
     """Shows the number of the kit when the client registers."""
 
     def handle_event(self, event_type: str, fl_ctx: Any) -> None:
@@ -44,7 +44,7 @@ class Visitor(FLComponent):
             fl_ctx.set_prop(_SHOWN, run, private=False, sticky=True)
 
 
-class Doorman(FLComponent):
+class RegistrationGuard(FLComponent):
     """Lets one kit of each organisation in at a time, on the server."""
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class Doorman(FLComponent):
 
     @cached_property
     def _names(self) -> set[str]:
-        clients = read_server_kit(surroundings().kit).file.clients
+        clients = read_server_kit(job_environment().kit).file.clients
         return {client.name for client in clients}
 
     def handle_event(self, event_type: str, fl_ctx: Any) -> None:
@@ -74,7 +74,7 @@ class Doorman(FLComponent):
         if name not in self._names:
             self._refuse(name, "the study has no such organisation")
         # On disk: after a restart of the server, clients come back without registering.
-        kit = Kit(surroundings().kit)
+        kit = Kit(job_environment().kit)
         known = holders(kit)
         if is_alive and known.get(name, run) != run:
             self._refuse(name, "it is connected already")

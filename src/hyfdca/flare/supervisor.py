@@ -25,7 +25,7 @@ from hyfdca.flare.decisions import (
     sites_needed,
 )
 from hyfdca.flare.diagnosis import last_error, refusals
-from hyfdca.flare.job_environment import STUDY, Surroundings
+from hyfdca.flare.job_environment import STUDY, JobEnvironment
 from hyfdca.flare.lock import end_if_asked, ended_in_order, only_one
 from hyfdca.flare.log import Tell, written_down
 from hyfdca.flare.processes import Parent, require_free, wait_for
@@ -272,7 +272,7 @@ def start_server(kit: ServerKit, study: str) -> Parent:
     # Jobs of an earlier run would be started again by NVFlare; we submit our own.
     for leftover in ("jobs", "snapshots"):
         shutil.rmtree(kit.flare / leftover, ignore_errors=True)
-    parent = Parent(kit, Surroundings(kit.folder, study=study))
+    parent = Parent(kit, JobEnvironment(kit.folder, study=study))
     if wait_for("Server started", parent, _START_TIMEOUT):
         return parent
     printed = parent.printed()

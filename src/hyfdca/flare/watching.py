@@ -15,7 +15,7 @@ import msgspec
 from hyfdca.flare.status import Status, write_status
 from hyfdca.study.client import News
 from hyfdca.study.plan import Plan
-from hyfdca.study.presence import Attendance
+from hyfdca.study.presence import Presence
 
 _GAPS_SHOWN = 20  # of which the trend is seen
 _SENTENCES_SHOWN = 50
@@ -47,7 +47,7 @@ class ServerWatch:
         self._n_sentences += 1
         self._write(self._status)
 
-    def show(self, attendance: Attendance, history: Sequence[dict[str, Any]]) -> None:
+    def show(self, presence: Presence, history: Sequence[dict[str, Any]]) -> None:
         """Show how far the rounds are."""
         names, last = self._plan.names, history[-1]
         seconds = time.monotonic() - self._started
@@ -62,8 +62,8 @@ class ServerWatch:
                 tolerance=self._status.tolerance,
                 gaps=self._gaps,
                 measured=self._measured,
-                present=[names[rank] for rank in sorted(attendance.present)],
-                missing=[names[rank] for rank in attendance.missing],
+                present=[names[rank] for rank in sorted(presence.present)],
+                missing=[names[rank] for rank in presence.missing],
                 bytes_up=_total(history, "bytes_up"),
                 bytes_down=_total(history, "bytes_down"),
                 seconds=seconds,
@@ -81,7 +81,7 @@ class ServerWatch:
         write_status(self._state, said)
 
 
-class MemberWatch:
+class ClientWatch:
     """Writes an organisation's status."""
 
     def __init__(self, state: Path, plan: Plan) -> None:

@@ -7,7 +7,7 @@ from typing import Any, get_args
 from nvflare.apis.fl_constant import ReturnCode
 from nvflare.apis.shareable import Shareable
 
-from hyfdca.flare.network import Failure, Kind, Request
+from hyfdca.flare.network import Failure, Kind, NetworkRequest
 
 TOPIC = "hyfdca"
 CANNOT = "cannot take part"  # how the reason of a client begins that never will
@@ -27,7 +27,7 @@ _MAY_PASS = {
 }
 
 
-def to_message(request: Request) -> Any:
+def to_message(request: NetworkRequest) -> Any:
     """Return NVFlare's message of a request."""
     message = Shareable()
     message[_KIND], message[_STAGE] = request.kind, request.stage
@@ -35,7 +35,7 @@ def to_message(request: Request) -> Any:
     return message
 
 
-def to_request(message: Any) -> Request:
+def to_request(message: Any) -> NetworkRequest:
     """Return the request of a message.
 
     Raises
@@ -49,7 +49,7 @@ def to_request(message: Any) -> Request:
         raise ValueError("the message is no request")
     if not (isinstance(stage, str) and isinstance(phase, str)):
         raise ValueError("the message names no stage and phase")
-    return Request(kind, stage, phase, payload)
+    return NetworkRequest(kind, stage, phase, payload)
 
 
 def answer_message(answer: bytes | bytearray) -> Any:

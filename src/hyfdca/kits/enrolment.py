@@ -38,7 +38,9 @@ _SIGNED = b"hyfdca enrolment 1"
 _ASK = "ask the organisation for the file that hyfdca enrol wrote"
 
 
-class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class EnrolmentRequest(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
+):
     """What an organisation tells the coordinator of itself."""
 
     format: Literal["hyfdca enrolment 1"]
@@ -108,10 +110,10 @@ def read_keys(folder: Path) -> OwnKeys:
     return OwnKeys(identity, tls.load_key(content, str(path)))
 
 
-def request_of(name: str, keys: OwnKeys) -> Request:
+def request_of(name: str, keys: OwnKeys) -> EnrolmentRequest:
     """Return an organisation's request; everything in it may be public."""
     line, csr = keys.identity.public.text, tls.new_request(keys.tls_key, name)
-    return Request(
+    return EnrolmentRequest(
         format="hyfdca enrolment 1",
         name=name,
         public_key=line,
@@ -130,7 +132,7 @@ def read_request(path: Path) -> Applicant:
     """
     content = read_limited(path, _MOST_BYTES, _ASK)
     try:
-        request = msgspec.json.decode(content, type=Request)
+        request = msgspec.json.decode(content, type=EnrolmentRequest)
         public = PublicIdentity.parse(request.public_key)
     except ValueError:
         raise StudyError(f"The request {path} is garbled; {_ASK}.") from None

@@ -141,7 +141,7 @@ def _client() -> dict[str, Any]:
             _component("resource_manager", f"{managers}.GPUResourceManager", no_gpu),
             _component("resource_consumer", f"{consumers}.GPUResourceConsumer"),
             _component("process_launcher", "hyfdca.flare.launcher.ClientLauncher"),
-            _component("visitor", "hyfdca.flare.registration.Visitor"),
+            _component("visitor", "hyfdca.flare.registration.RegistrationToken"),
             _component("hyfdca_guard", "hyfdca.kits.guard.JobsOnly"),
         ],
     }
@@ -175,7 +175,7 @@ def _server(flare: Path) -> dict[str, Any]:
             _component("job_manager", manager, jobs),
             {"id": "job_store", "path": store},
             _component("process_launcher", "hyfdca.flare.launcher.ServerLauncher"),
-            _component("doorman", "hyfdca.flare.registration.Doorman"),
+            _component("doorman", "hyfdca.flare.registration.RegistrationGuard"),
         ],
     }
 

@@ -43,7 +43,7 @@ from hyfdca.model.scaling import Scaling
 from hyfdca.prediction import messages as p
 from hyfdca.prediction.policy import PredictionLog, PredictionTerms, declined_sentence
 from hyfdca.prediction.request import checked_pseudonyms, signed_request
-from hyfdca.prediction.sums import OwnParts, ScoringClient, Sums
+from hyfdca.prediction.sums import OwnParts, ScoreSums, ScoringClient
 from hyfdca.protocol.client_session import ClientSession, Handlers
 from hyfdca.protocol.codec import TOKEN_BYTES, RemoteProtocolError
 from hyfdca.protocol.messages import Message
@@ -52,7 +52,7 @@ from hyfdca.runtime.store import StoreError
 from hyfdca.stages.alignment.aligned_table import AlignedTable
 from hyfdca.stages.alignment.client import AlignmentClient
 from hyfdca.stages.alignment.messages import AlignmentSettings
-from hyfdca.study.client import Member
+from hyfdca.study.client import StudyClient
 
 STAGE = "prediction"
 
@@ -95,12 +95,12 @@ class Bringing:
     asks: bool = False
 
 
-class PredictionMember:
+class PredictionClient:
     """Answers the server of predictions.
 
     Parameters
     ----------
-    member : Member
+    member : StudyClient
         The organisation in its study, which has the study's keys.
     tell : callable
         Told in a sentence who asked and what became of it.
@@ -108,7 +108,7 @@ class PredictionMember:
 
     def __init__(
         self,
-        member: Member,
+        member: StudyClient,
         identity: Identity,
         roster: Roster,
         bringing: Bringing,
@@ -257,7 +257,7 @@ class PredictionMember:
                 made.append(own_parts(model, alignment.aligned))
             return made[0]
 
-        def take(sums: Sums) -> None:
+        def take(sums: ScoreSums) -> None:
             self._take(sums, alignment.order)
 
         scoring = ScoringClient(
@@ -272,7 +272,7 @@ class PredictionMember:
             **scoring.handlers,
         }
 
-    def _take(self, sums: Sums, order: IntArray) -> None:
+    def _take(self, sums: ScoreSums, order: IntArray) -> None:
         model = self._bringing.model
         n_absent = len(model.features) - sums.n_cells
         if np.any(n_absent < 0):
@@ -286,7 +286,7 @@ class PredictionMember:
 class PredictionStage:
     """A stage of an organisation's side, as drivers see a client."""
 
-    def __init__(self, member: PredictionMember, name: str) -> None:
+    def __init__(self, member: PredictionClient, name: str) -> None:
         self._member, self._name = member, name
 
     def handle(self, phase: str, payload: bytes | bytearray) -> bytearray:

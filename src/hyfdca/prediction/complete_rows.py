@@ -51,7 +51,7 @@ class PredictionFiles:
 
 
 @dataclass(frozen=True)
-class Score:
+class PredictionScore:
     """How good predictions are, over the rows that have a label.
 
     Parameters
@@ -103,7 +103,7 @@ class Predictions:
         counts = Counter(self.predicted.tolist())
         return {name: counts[name] for name in self.model.classes}
 
-    def score(self) -> Score | None:
+    def score(self) -> PredictionScore | None:
         """Compare with the labels; None if no row has one.
 
         Raises
@@ -120,13 +120,15 @@ class Predictions:
             return _number_score(labels.tolist(), predicted)
         return self._class_score(labels, predicted)
 
-    def _class_score(self, labels: NDArray[Any], predicted: NDArray[Any]) -> Score:
+    def _class_score(
+        self, labels: NDArray[Any], predicted: NDArray[Any]
+    ) -> PredictionScore:
         positive, known = self.model.file.positive_label, set(self.model.classes)
         if positive is not None:
             labels[labels != positive] = self.model.classes[0]
         n_unknown = sum(label not in known for label in labels)
         accuracy = float(np.mean(labels == predicted))
-        return Score(len(labels), accuracy=accuracy, n_unknown=n_unknown)
+        return PredictionScore(len(labels), accuracy=accuracy, n_unknown=n_unknown)
 
     def columns(self) -> dict[str, Any]:
         """Return the columns of the file: id, margins, prediction, probabilities.
@@ -240,7 +242,7 @@ def _missing_columns(error: MissingColumnsError, columns: Columns) -> str:
     return f"Cannot predict: {error.what}, which the model needs; {advice}."
 
 
-def _number_score(labels: list[str], predicted: FloatArray) -> Score:
+def _number_score(labels: list[str], predicted: FloatArray) -> PredictionScore:
     values, n_bad = encode_numbers(labels)
     if n_bad:
         raise StudyError(
@@ -253,7 +255,7 @@ def _number_score(labels: list[str], predicted: FloatArray) -> Score:
         left = float(np.sum(errors**2))
         absolute_error = float(np.mean(np.abs(errors)))
     r2 = 1.0 - left / spread if 0.0 < spread < np.inf else None
-    return Score(len(labels), r2=r2, absolute_error=absolute_error)
+    return PredictionScore(len(labels), r2=r2, absolute_error=absolute_error)
 
 
 def _encoded(predictions: Predictions, out: Path) -> bytes:

@@ -60,7 +60,7 @@ _HOUR = timedelta(hours=1)
 Clock = Callable[[], datetime]
 
 
-class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class LogEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A prediction that was given."""
 
     time: datetime
@@ -70,7 +70,7 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 _encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(Entry)
+_decoder = msgspec.json.Decoder(LogEntry)
 
 
 def _now() -> datetime:
@@ -90,7 +90,7 @@ class PredictionLog:
         self._store, self._clock = store, clock
 
     @property
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[LogEntry]:
         """All of it.
 
         Raises
@@ -122,6 +122,6 @@ class PredictionLog:
 
     def add(self, asker: str, n_rows: int, request: str) -> None:
         """Write down a prediction; it is on disk when this returns."""
-        lines = [*self.entries, Entry(self._clock(), asker, n_rows, request)]
+        lines = [*self.entries, LogEntry(self._clock(), asker, n_rows, request)]
         content = b"".join(_encoder.encode(entry) + b"\n" for entry in lines)
         self._store.write(LOG_FILE, content)

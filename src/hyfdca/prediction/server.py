@@ -25,7 +25,7 @@ from hyfdca.stages.alignment.server import AlignmentServer
 from hyfdca.study import messages as s
 from hyfdca.study.client import STUDY_TOKEN
 from hyfdca.study.plan import PROTOCOL, Plan
-from hyfdca.study.server import Convener
+from hyfdca.study.server import StudyServer
 
 T = TypeVar("T")
 
@@ -63,7 +63,7 @@ def prediction_alignment(settings: AlignmentSettings) -> AlignmentSettings:
     )
 
 
-class PredictionConvener:
+class PredictionServer:
     """Serves everybody who asks, in turn.
 
     Parameters
@@ -75,7 +75,7 @@ class PredictionConvener:
     def __init__(self, plan: Plan, driver: Callable[[str], Driver]) -> None:
         self._plan, self._driver = plan, driver
         self._session = ServerSession(plan.token)
-        self._convener = Convener(plan, driver, self._session)
+        self._convener = StudyServer(plan, driver, self._session)
         self.traffic = Traffic()
 
     @property

@@ -21,7 +21,7 @@ from hyfdca.model.file import as_bytes
 from hyfdca.model.model import Model, ModelError, read_model
 from hyfdca.prediction.client import (
     Bringing,
-    PredictionMember,
+    PredictionClient,
     PredictionStage,
     SplitScores,
 )
@@ -29,12 +29,12 @@ from hyfdca.prediction.complete_rows import Predictions
 from hyfdca.prediction.policy import PredictionLog, PredictionTerms, declined_sentence
 from hyfdca.prediction.server import (
     Answered,
-    PredictionConvener,
+    PredictionServer,
     prediction_alignment,
 )
 from hyfdca.runtime.inprocess import InProcess
 from hyfdca.runtime.store import Store, StoreError
-from hyfdca.study.client import Member
+from hyfdca.study.client import StudyClient
 from hyfdca.study.file import Client, StudyFile
 from hyfdca.study.plan import Plan, alignment_settings
 
@@ -128,7 +128,7 @@ def check_permission(bringing: Bringing, name: str) -> None:
 
 
 @dataclass(frozen=True, repr=False)
-class Party:
+class PredictionParty:
     """An organisation with its keys, and where it keeps those of the study."""
 
     plan: Plan
@@ -138,15 +138,15 @@ class Party:
 
     def member(
         self, bringing: Bringing, tell: Callable[[str], None] = lambda _: None
-    ) -> PredictionMember:
+    ) -> PredictionClient:
         """Return its side of predictions."""
-        member = Member(
+        member = StudyClient(
             self.plan, bringing.table, self.identity, self.roster, self.store
         )
-        return PredictionMember(member, self.identity, self.roster, bringing, tell)
+        return PredictionClient(member, self.identity, self.roster, bringing, tell)
 
 
-def predict_locally(plan: Plan, members: Sequence[PredictionMember]) -> list[Answered]:
+def predict_locally(plan: Plan, members: Sequence[PredictionClient]) -> list[Answered]:
     """Serve everybody who asks, with all parties in this process.
 
     Scores are with the members that asked.
@@ -156,7 +156,7 @@ def predict_locally(plan: Plan, members: Sequence[PredictionMember]) -> list[Ans
         stages = [PredictionStage(member, stage) for member in members]
         return InProcess(dict(enumerate(stages)))
 
-    return PredictionConvener(plan, driver).run()
+    return PredictionServer(plan, driver).run()
 
 
 @dataclass(frozen=True)

@@ -119,7 +119,7 @@ class OwnParts:
 
 
 @dataclass(frozen=True, repr=False)
-class Sums:
+class ScoreSums:
     """What an asker opens: sums over holders, by row.
 
     Parameters
@@ -150,7 +150,7 @@ class ScoringClient:
         sealers: Sealers,
         shape: tuple[int, int],
         parts: Callable[[], OwnParts],
-        take: Callable[[Sums], None] | None = None,
+        take: Callable[[ScoreSums], None] | None = None,
     ) -> None:
         n_rows, n_outputs = shape
         self._sealing = Sealing("sealed", sealers, (n_rows, 0), n_outputs)
@@ -195,7 +195,7 @@ class ScoringClient:
         n_cells = np.rint(counts).astype(np.int64)
         if np.any(n_cells != counts):
             raise RemoteProtocolError("a number of cells is no whole number")
-        self._take(Sums(margins, n_cells))
+        self._take(ScoreSums(margins, n_cells))
 
 
 def _spec(grid: Grid) -> GridSpec:

@@ -63,7 +63,7 @@ Said = tuple[str, str, bytes]  # stage, phase and request
 
 
 @dataclass(frozen=True)
-class Preparation:
+class ClientPreparation:
     """The requests before the first round, and the digest of the table."""
 
     table: bytes
@@ -71,7 +71,7 @@ class Preparation:
 
 
 @dataclass(frozen=True)
-class KeptRound:
+class ClientRound:
     """The state after a round: the last phase answered, the half's own state."""
 
     last_phase: str
@@ -100,7 +100,7 @@ def _read(kind: type[T], content: bytes) -> T:
 class Stage:
     """A stage of an organisation's side, as drivers see a client."""
 
-    def __init__(self, member: Member, name: str) -> None:
+    def __init__(self, member: StudyClient, name: str) -> None:
         self._member, self._name = member, name
 
     def handle(self, phase: str, payload: bytes | bytearray) -> bytes | bytearray:
@@ -108,7 +108,7 @@ class Stage:
         return self._member.handle(self._name, phase, payload)
 
 
-class Member:
+class StudyClient:
     """Answers the server of a study, with its own table and keys.
 
     Parameters
@@ -320,9 +320,9 @@ class Member:
 
     def _keep(self, request: m.KeepRequest) -> None:
         last_phase = self._sessions["training"].last_phase
-        kept = KeptRound(last_phase, checkpoint.save(self.half))
+        kept = ClientRound(last_phase, checkpoint.save(self.half))
         if self._said is not None:
-            preparation = Preparation(self._table.digest, self._said)
+            preparation = ClientPreparation(self._table.digest, self._said)
             self._archive.write(_PREPARATION, checkpoint.encode(preparation))
             self._said = None
         self._archive.write_round(request.round, checkpoint.encode(kept))
@@ -334,7 +334,7 @@ class Member:
             raise RemoteProtocolError(
                 f"it has not kept round {request.round}: what it kept is lost, or older"
             )
-        kept = _read(KeptRound, content)
+        kept = _read(ClientRound, content)
         if self._half is None or self._said is not None:
             self._repeat_preparation()
         try:
@@ -353,7 +353,7 @@ class Member:
         content = self._archive.read(_PREPARATION)
         if content is None:
             raise RemoteProtocolError("it has not kept how the study began")
-        kept = _read(Preparation, content)
+        kept = _read(ClientPreparation, content)
         if kept.table != self._table.digest:
             raise RefusedError(
                 "its table is not the one that the study began with; bring that one "

@@ -28,7 +28,7 @@ from hyfdca.protocol.server_session import BadReplyError, ClientsFailedError
 from hyfdca.runtime.driver import Traffic
 from hyfdca.runtime.journal import Heard, Repeating
 from hyfdca.runtime.store import Archive, StoreError
-from hyfdca.study.presence import Attendance
+from hyfdca.study.presence import Presence
 from hyfdca.training.runner import DrawnMembers, Runner
 
 
@@ -42,7 +42,7 @@ class Since:
 
 
 @dataclass(frozen=True)
-class KeptRound:
+class ServerRound:
     """What the server keeps after a round."""
 
     kept_by: dict[int, int]  # the last round that each member kept for good
@@ -59,15 +59,15 @@ class PresentMembers:
     """Of those drawn for a round, the members that are present."""
 
     def __init__(
-        self, drawn: DrawnMembers, attendance: Attendance, checkpoints: RoundCheckpoints
+        self, drawn: DrawnMembers, presence: Presence, checkpoints: RoundCheckpoints
     ) -> None:
-        self._drawn, self._attendance = drawn, attendance
+        self._drawn, self._presence = drawn, presence
         self._checkpoints = checkpoints
 
     def of_round(self, round_number: int) -> tuple[int, ...]:
         """Return them, once enough are there."""
-        self._checkpoints.gather(self._attendance.quorum)
-        here = self._attendance.present
+        self._checkpoints.gather(self._presence.quorum)
+        here = self._presence.present
         return tuple(c for c in self._drawn.of_round(round_number) if c in here)
 
     def can_measure(self, is_last: bool) -> bool:
@@ -79,12 +79,12 @@ class PresentMembers:
             return True
         if is_last:
             self.wait_for_all("the last round is measured by all")
-        return not self._attendance.missing
+        return not self._presence.missing
 
     def wait_for_all(self, because: str) -> None:
         """Wait until every member is present, and where it should be."""
-        self._attendance.say_who_is_needed(because)
-        self._checkpoints.gather(len(self._attendance.everyone))
+        self._presence.say_who_is_needed(because)
+        self._checkpoints.gather(len(self._presence.everyone))
 
 
 class RoundCheckpoints:
@@ -103,12 +103,12 @@ class RoundCheckpoints:
     def __init__(
         self,
         runner: Runner,
-        attendance: Attendance,
+        presence: Presence,
         archive: Archive,
         every: int,
         heard: Heard,
     ) -> None:
-        self._runner, self._attendance = runner, attendance
+        self._runner, self._presence = runner, presence
         self._archive, self._every, self._heard = archive, every, heard
         self._session = runner.federation.session
         self._since: list[Since] = []
@@ -139,18 +139,18 @@ class RoundCheckpoints:
         number = self._runner.progress.n_rounds
         if is_last or number % self._every == 0:
             self.keep(number)
-        self._attendance.forgive()
-        self._send_back(self._attendance.call_returning())
+        self._presence.forgive()
+        self._send_back(self._presence.call_returning())
 
     def keep(self, number: int) -> None:
         """Keep the state after a round, everywhere or nowhere."""
-        attendance, progress = self._attendance, self._runner.progress
-        attendance.keep(number, self._gap_of_round())
-        self.kept_by = {**self.kept_by, **dict.fromkeys(attendance.present, number)}
+        presence, progress = self._presence, self._runner.progress
+        presence.keep(number, self._gap_of_round())
+        self.kept_by = {**self.kept_by, **dict.fromkeys(presence.present, number)}
         if self._runner.server.is_between_steps:
             self._state, self._since = checkpoint.save(self._runner.server), []
         assert progress.measurement is not None  # noqa: S101  # the start was measured
-        kept = KeptRound(
+        kept = ServerRound(
             self.kept_by,
             progress.measurement.primal,
             progress.measurement.dual,
@@ -175,26 +175,26 @@ class RoundCheckpoints:
 
     def recover(self, failure: ClientsFailedError | BadReplyError) -> None:
         """Go back to the last round kept, with those who are there."""
-        self._attendance.lose(failure)
+        self._presence.lose(failure)
         self.go_back()
 
     def go_back(self) -> None:
         """Restore the last round kept, here and at those who are there."""
         self._restore_last()
-        self._send_back(list(self._attendance.present))
-        self.gather(self._attendance.quorum)
+        self._send_back(list(self._presence.present))
+        self.gather(self._presence.quorum)
 
     def _send_back(self, clients: Iterable[int]) -> None:
-        self._attendance.send_back(self.kept_by, clients, self._session.number)
+        self._presence.send_back(self.kept_by, clients, self._session.number)
 
     def gather(self, needed: int) -> None:
         """Wait until enough members are there, and where they should be.
 
         A member that failed in this round is called again only if it is needed.
         """
-        attendance = self._attendance
-        while len(attendance.present) < needed:
-            self._send_back(attendance.wait_for(needed))
+        presence = self._presence
+        while len(presence.present) < needed:
+            self._send_back(presence.wait_for(needed))
 
     def _restore_last(self) -> None:
         """Take the last state kept, or the one before if it is damaged."""
@@ -217,7 +217,7 @@ class RoundCheckpoints:
             If another version wrote it.
         """
         content = self._archive.read_round(number) or b""
-        kept = checkpoint.decode(KeptRound, content)
+        kept = checkpoint.decode(ServerRound, content)
         progress, server = self._runner.progress, self._runner.server
         self.kept_by = dict(kept.kept_by)
         progress.history[:] = _history(kept.history)

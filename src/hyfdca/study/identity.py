@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from hyfdca.crypto.keys.encoding import in_groups
 from hyfdca.crypto.keys.identity import PublicIdentity
-from hyfdca.crypto.keys.roster import Entry, Roster
+from hyfdca.crypto.keys.roster import Roster, RosterEntry
 from hyfdca.errors import StudyError
 
 
@@ -69,7 +69,9 @@ def make_roster(content: bytes, keys: Mapping[str, str | None], epoch: int) -> R
             f"Organisation {missing[0]!r} has no public_key in the study file; run "
             "hyfdca keys new there and add the line it prints."
         )
-    entries = tuple(Entry(name, identity) for name, identity in identities.items())
+    entries = tuple(
+        RosterEntry(name, identity) for name, identity in identities.items()
+    )
     return Roster(study_hash(content), entries, epoch)
 
 

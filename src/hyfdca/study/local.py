@@ -15,7 +15,7 @@ import numpy as np
 
 from hyfdca.arrays import FloatArray
 from hyfdca.crypto.keys.identity import Identity
-from hyfdca.crypto.keys.roster import Entry, Roster
+from hyfdca.crypto.keys.roster import Roster, RosterEntry
 from hyfdca.data.labels import chosen_classes
 from hyfdca.data.tables import Table
 from hyfdca.errors import StudyError
@@ -29,11 +29,11 @@ from hyfdca.runtime.inprocess import InProcess
 from hyfdca.runtime.store import Store
 from hyfdca.stages.alignment.checks import AlignmentError
 from hyfdca.stages.alignment.server import Alignment
-from hyfdca.study.client import Member, RefusedError
+from hyfdca.study.client import RefusedError, StudyClient
 from hyfdca.study.file import Study, StudyFile
 from hyfdca.study.identity import study_hash
 from hyfdca.study.plan import Plan, plan_of
-from hyfdca.study.server import Convener
+from hyfdca.study.server import StudyServer
 from hyfdca.study.tables import data_of, table_of
 from hyfdca.training.in_process import n_threads
 from hyfdca.training.runner import DrawnMembers, Runner, make_runner
@@ -101,7 +101,7 @@ class Run:
 class LocalRun(Run):
     """A run with its members beside it, who can be asked what no server knows."""
 
-    members: tuple[Member, ...] = field(repr=False)
+    members: tuple[StudyClient, ...] = field(repr=False)
 
     @property
     def blocks(self) -> list[Block]:
@@ -149,9 +149,9 @@ def prepare(file: StudyFile, folder: Path) -> LocalRun:
     plan = plan_of(file, study_hash(msgspec.json.encode(file)))
     study, clients = file.study, file.clients
     tables = [table_of(study, own, folder / data_of(own)) for own in clients]
-    members = local_members(plan, tables)
+    members = local_clients(plan, tables)
     session = ServerSession(plan.token)
-    convener = Convener(plan, lambda stage: local_driver(members, stage), session)
+    convener = StudyServer(plan, lambda stage: local_driver(members, stage), session)
     try:
         prepared = convener.prepare()
     except (AlignmentError, RefusedError, ValueError) as error:
@@ -167,9 +167,9 @@ def prepare(file: StudyFile, folder: Path) -> LocalRun:
     )
 
 
-def local_members(
+def local_clients(
     plan: Plan, tables: Sequence[Table], stores: Sequence[Store] | None = None
-) -> tuple[Member, ...]:
+) -> tuple[StudyClient, ...]:
     """Return organisations with keys that are made for the occasion.
 
     Parameters
@@ -179,17 +179,17 @@ def local_members(
     """
     own: Sequence[Store | None] = stores or [None] * len(tables)
     identities = [Identity.generate() for _ in tables]
-    entries = map(Entry, plan.names, (identity.public for identity in identities))
+    entries = map(RosterEntry, plan.names, (identity.public for identity in identities))
     roster = Roster(plan.study_hash, tuple(entries), plan.epoch)
     hire = workforce(plan.encryption)  # for all, as they get the same keys
     return tuple(
-        Member(plan, table, identity, roster, store, hire)
+        StudyClient(plan, table, identity, roster, store, hire)
         for table, identity, store in zip(tables, identities, own, strict=True)
     )
 
 
 def local_driver(
-    members: tuple[Member, ...], stage: str, n_threads: int = 1
+    members: tuple[StudyClient, ...], stage: str, n_threads: int = 1
 ) -> InProcess:
     """Return what carries a stage's requests to members in this process."""
     stages = {k: member.stage(stage) for k, member in enumerate(members)}

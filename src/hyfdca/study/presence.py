@@ -26,7 +26,7 @@ _MOST_FAILURES, _MOST_REFUSALS = 20, 3
 REFUSED = "refused"  # how the reason of a refusal starts
 
 
-class Network(Protocol):
+class StudyNetwork(Protocol):
     """What connects a server with the members of its study."""
 
     def driver(self, stage: str) -> Driver:
@@ -42,7 +42,7 @@ class Network(Protocol):
         ...
 
 
-class Attendance:
+class Presence:
     """Calls members, notes who is there, and has them keep rounds and go back.
 
     Parameters
@@ -54,7 +54,7 @@ class Attendance:
     def __init__(
         self,
         plan: Plan,
-        network: Network,
+        network: StudyNetwork,
         tell: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._plan, self._network, self._tell = plan, network, tell

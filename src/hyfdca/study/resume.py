@@ -19,8 +19,8 @@ from hyfdca.runtime.store import Archive
 from hyfdca.stages.alignment.checks import AlignmentError
 from hyfdca.study.durable import PresentMembers, RoundCheckpoints
 from hyfdca.study.plan import Plan
-from hyfdca.study.presence import Attendance, Network
-from hyfdca.study.server import Convener, Prepared
+from hyfdca.study.presence import Presence, StudyNetwork
+from hyfdca.study.server import Prepared, StudyServer
 from hyfdca.training.runner import DrawnMembers, Runner, make_runner
 
 _STARTS, _PREPARATION = "starts", "preparation"
@@ -28,7 +28,7 @@ _NUMBERS = 2**32  # of requests, that one start of the server has for itself
 
 
 @dataclass(frozen=True)
-class Preparation:
+class ServerPreparation:
     """How a study began: enough to go through it again."""
 
     number: int  # of the last request before
@@ -38,7 +38,7 @@ class Preparation:
 
 
 @dataclass(frozen=True)
-class Hosted:
+class ReadyStudy:
     """A study that is ready for its next round."""
 
     prepared: Prepared
@@ -47,13 +47,13 @@ class Hosted:
     traffic: Traffic
 
 
-class Host:
+class ResumableStudy:
     """Brings a study to where its next round can be run, anew or again."""
 
     def __init__(
-        self, plan: Plan, network: Network, attendance: Attendance, archive: Archive
+        self, plan: Plan, network: StudyNetwork, presence: Presence, archive: Archive
     ) -> None:
-        self._plan, self._network, self._attendance = plan, network, attendance
+        self._plan, self._network, self._presence = plan, network, presence
         self._archive, self._every = archive, plan.checkpoint_every
 
     @property
@@ -61,7 +61,7 @@ class Host:
         """Whether there is something to go on with."""
         return bool(self._archive.rounds)
 
-    def ready(self) -> Hosted:
+    def ready(self) -> ReadyStudy:
         """Return the study, from where it was or from its beginning.
 
         Raises
@@ -75,18 +75,20 @@ class Host:
             try:
                 return self._begun()
             except (ClientsFailedError, BadReplyError) as failure:
-                self._attendance.lose(failure)
+                self._presence.lose(failure)
             except AlignmentError as error:
                 raise StudyError(str(error)) from None
 
-    def _begun(self) -> Hosted:
+    def _begun(self) -> ReadyStudy:
         """Have everybody start; what is heard is kept when all is ready."""
-        attendance, number = self._attendance, self.number_again()
-        attendance.wait_for(len(attendance.everyone))
-        attendance.begin(number)
-        holders = [c for c, answer in attendance.present.items() if answer.has_keys]
+        presence, number = self._presence, self.number_again()
+        presence.wait_for(len(presence.everyone))
+        presence.begin(number)
+        holders = [c for c, answer in presence.present.items() if answer.has_keys]
         heard: Heard = []
-        beginning = Preparation(number, new_group_secret(), sorted(holders), heard)
+        beginning = ServerPreparation(
+            number, new_group_secret(), sorted(holders), heard
+        )
         hosted = self._prepared(
             beginning, lambda stage: Journaling(self._network.driver(stage), heard)
         )
@@ -94,11 +96,11 @@ class Host:
         hosted.checkpoints.keep(0)
         return hosted
 
-    def _resumed(self) -> Hosted:
+    def _resumed(self) -> ReadyStudy:
         """Go through the beginning again, then to the last round that was kept."""
         kept = self._archive.read(_PREPARATION)
         try:
-            beginning = checkpoint.decode(Preparation, kept or b"")
+            beginning = checkpoint.decode(ServerPreparation, kept or b"")
             heard = list(beginning.heard)
             hosted = self._prepared(beginning, lambda _: Repeating(heard))
             hosted.prepared.federation.session.number = self.number_again()
@@ -108,12 +110,12 @@ class Host:
         return hosted
 
     def _prepared(
-        self, beginning: Preparation, driver: Callable[[str], Driver]
-    ) -> Hosted:
+        self, beginning: ServerPreparation, driver: Callable[[str], Driver]
+    ) -> ReadyStudy:
         """Run all stages and the set-up of training, by whatever driver."""
         plan = self._plan
         session = ServerSession(plan.token, after=beginning.number)
-        convener = Convener(plan, driver, session, beginning.group_secret)
+        convener = StudyServer(plan, driver, session, beginning.group_secret)
         prepared = convener.prepare(beginning.holders)
         federation, participation = prepared.federation, plan.participation
         heard: Heard = []
@@ -123,17 +125,17 @@ class Host:
         drawn = DrawnMembers(participation, len(plan.names))
         runner = make_runner(plan.training, prepared.choice, federation, live, drawn)
         checkpoints = RoundCheckpoints(
-            runner, self._attendance, self._archive, self._every, heard
+            runner, self._presence, self._archive, self._every, heard
         )
         runner.start(driver("training"))
-        runner.members = PresentMembers(drawn, self._attendance, checkpoints)
+        runner.members = PresentMembers(drawn, self._presence, checkpoints)
         runner.checkpoints = checkpoints
-        return Hosted(prepared, runner, checkpoints, convener.traffic)
+        return ReadyStudy(prepared, runner, checkpoints, convener.traffic)
 
     def number_again(self) -> int:
         """Give requests numbers above all of earlier starts of this server."""
         starts = int(self._archive.read(_STARTS) or b"0") + 1
         self._archive.write(_STARTS, b"%d" % starts)
         number = starts * _NUMBERS
-        self._attendance.number_from(number)
+        self._presence.number_from(number)
         return number

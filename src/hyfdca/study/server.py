@@ -35,7 +35,7 @@ class Prepared:
     choice: Choice
 
 
-class Convener:
+class StudyServer:
     """Has members agree on keys, align their tables and scale them.
 
     Parameters

@@ -14,7 +14,7 @@ from hyfdca.crypto.keys.envelope import Context
 from hyfdca.crypto.keys.identity import PublicIdentity
 
 
-class Entry(NamedTuple):
+class RosterEntry(NamedTuple):
     """An organisation on the roster."""
 
     name: str
@@ -33,7 +33,7 @@ class Roster:
     """
 
     study_hash: bytes
-    entries: tuple[Entry, ...]
+    entries: tuple[RosterEntry, ...]
     epoch: int = 1
 
     def __post_init__(self) -> None:

@@ -69,7 +69,7 @@ def send(pipe: IO[bytes], letter: bytes, count: int, content: bytes = b"") -> No
 
 
 @dataclass
-class Server:
+class WorkerLoop:
     """Answers requests about blocks in shared memory."""
 
     blocks: BfvBlocks
@@ -99,13 +99,13 @@ class Server:
                 send(answers, FAILED, len(text), text)
 
 
-def begin(asked: IO[bytes], file_number: int) -> Server:
+def begin(asked: IO[bytes], file_number: int) -> WorkerLoop:
     """Take parameters and key from the pipe, and the memory by its file number."""
     letter, size = MESSAGE.unpack(receive(asked, MESSAGE.size))
     parameters = PROFILES[letter]
     blocks = BfvBlocks(parameters, receive(asked, size))
     memory = mmap.mmap(file_number, shared_size(parameters))
-    return Server(blocks, shared_arrays(memory, parameters))
+    return WorkerLoop(blocks, shared_arrays(memory, parameters))
 
 
 def main() -> None:

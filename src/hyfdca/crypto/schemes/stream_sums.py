@@ -190,7 +190,7 @@ def parse_sum(
     payload: memoryview, n_items: int, width: int
 ) -> tuple[WordArray, list[Contribution]]:
     """Return the words of a sum, as a copy, and what was added where."""
-    reader = _Reader(payload)
+    reader = _SumReader(payload)
     n_nonces, n_runs, depth = reader.take(np.uint32, 3).tolist()
     nonces = reader.take(np.uint8, n_nonces * NONCE_BYTES).tobytes()
     lengths = reader.take(np.uint32, n_runs).astype(np.int64)
@@ -221,7 +221,7 @@ def _contributions(
     return [(table[i - 1], own) for i, own in zip(found.tolist(), apart, strict=True)]
 
 
-class _Reader:
+class _SumReader:
     """Takes arrays off a payload, never beyond its end."""
 
     def __init__(self, payload: memoryview) -> None:

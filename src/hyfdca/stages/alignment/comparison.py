@@ -25,7 +25,7 @@ Disagreements = dict[tuple[int, int], int]  # rows, by pairs of clients
 _MOST_TOKENS = 1 << 21  # of a client in one answer, unless one column group has more
 
 
-class Comparison:
+class TokenComparison:
     """Tokens of samples that several clients hold, against those of one of them."""
 
     def __init__(self, layout: Layout) -> None:
@@ -55,7 +55,7 @@ def compare_labels(
     layout: Layout, tokens: Sequence[TokenArray | None]
 ) -> Disagreements:
     """Compare tokens of (ID, label), by client in the order of its samples."""
-    comparison = Comparison(layout)
+    comparison = TokenComparison(layout)
     for client, own in enumerate(tokens):
         if own is not None:
             samples = layout.samples.items[client]
@@ -67,7 +67,7 @@ def compare_cells(
     layout: Layout, holders: Sequence[CellHolders], session: ServerSession
 ) -> Conversation[Disagreements]:
     """Ask for tokens of the cells that several clients hold, and compare them."""
-    comparison = Comparison(layout)
+    comparison = TokenComparison(layout)
     for columns in _batches(holders):
         places = {k: _places(own, columns) for k, own in enumerate(holders)}
         requests = {

@@ -1,0 +1,66 @@
+"""The safe step and what it is made of; a run whose step is not safe."""
+
+import numpy as np
+import scipy.sparse as sp
+
+from hyfdca.algorithms.hyfdca.safe_step import SAFETY, estimate_interaction
+from hyfdca.holdings import partition as parts
+from hyfdca.runtime.driver import Traffic
+from tests.support.small_runs import (
+    classification,
+    diverging_run,
+    duals_of,
+    make_training,
+    pooled,
+    run_round,
+    set_up,
+)
+
+N, M = 120, 24
+
+
+def test_safe_step_never_lowers_the_mean_dual(seed):
+    """With the exact interaction the mean dual rises in every round, for every H."""
+    X, y = classification(40, 10, noise=1.0)
+    partition = parts.grid(40, 10, (2, 2), seed=seed)
+    normalised = X.toarray() / np.linalg.norm(X.toarray(), axis=1, keepdims=True)
+    interaction = float(np.linalg.eigvalsh(normalised @ normalised.T)[-1])
+    n_runs, n_rounds = 40, 12
+    for local_steps in (1, 2, 5, 10, 15, 20):
+        duals = np.zeros((n_runs, n_rounds + 1))
+        for run in range(n_runs):
+            training = make_training(
+                X,
+                y,
+                partition,
+                l2=0.005,
+                local_steps=local_steps,
+                step="paper",
+                seed=run,
+            )
+            set_up(training)
+            training.driver.run(training.server.send_factors(interaction), Traffic())
+            for t in range(1, n_rounds + 1):
+                run_round(training)
+                duals[run, t] = pooled(X, y, l2=0.005).dual(duals_of(training))
+        assert np.all(np.diff(duals.mean(axis=0)) > 0.0), local_steps
+
+
+def test_interaction_estimate_approaches_the_eigenvalue_from_below():
+    """A few power iterations over the primitives find Λ within the safety factor."""
+    X, y = classification(N, M)
+    X = sp.csr_array(X.multiply(np.linspace(0.5, 9.0, N)[:, None]))
+    training = set_up(make_training(X, y, parts.grid(N, M, (3, 3), seed=1)))
+    conversation = estimate_interaction(training.federation, seed=0)
+    estimate = training.driver.run(conversation, Traffic())
+    rows = X.toarray() / np.linalg.norm(X.toarray(), axis=1, keepdims=True)
+    exact = float(np.linalg.eigvalsh(rows @ rows.T)[-1])
+    assert exact / SAFETY <= estimate <= exact * (1 + 1e-9)
+
+
+def test_a_diverging_run_stops_with_its_reason():
+    """Where the printed step blows numbers up, the run ends with a reason."""
+    training = diverging_run(measure_every=50)
+    training.finish()
+    assert training.stop_reason == "diverged"
+    assert training.measurement.relative_gap > 0.5

@@ -1,0 +1,178 @@
+"""Attacks from views: what they recover, and where they must not."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.audit.audits import GRID, HORIZONTAL, PAPER, THREE, TWO, audited
+
+STREAM = '"stream"'
+OPEN = '"open"'
+HINGE = {"loss": '"hinge"', "l2": "0.01"}
+DRAWN = {**PAPER, "local_fraction": "0.2", "max_rounds": "80"}
+ONE = {**PAPER, "paper_settings": "{local_steps = 1}", "max_rounds": "80"}
+SERVER_ATTACKS = {
+    "margins and weights",
+    "duals and shares",
+    "share differences",
+    "plane differences",
+}
+
+
+def test_unencrypted_the_papers_attacks_recover_the_data(tmp_path):
+    """Where nothing is sealed both least-squares reconstructions give every cell."""
+    audit = audited(tmp_path, GRID, profile=OPEN, **DRAWN)
+    for name in ("margins and weights", "duals and shares"):
+        assert audit.attacks[name].error < 1e-6
+        assert audit.attacks[name].recovered == 1.0
+    assert not audit.is_clean
+
+
+@pytest.mark.parametrize("profile", ["open", "sealed"])
+@pytest.mark.parametrize("participation", ["1.0", "0.5"])
+def test_unencrypted_the_bundle_gives_the_data_away(profile, participation, tmp_path):
+    """Margins and weights of the bundle method give every cell where nothing is sealed.
+
+    This is the control for the runs below: the same attack, the same messages.
+    """
+    given = {**HINGE, "profile": f'"{profile}"', "participation": participation}
+    audit = audited(tmp_path, GRID, max_rounds="60", **given)
+    assert audit.attacks["margins and weights"].error < 1e-6
+
+
+def test_open_shares_give_rows_away(tmp_path):
+    """With one dual changed a round, differences of open shares are the rows."""
+    audit = audited(tmp_path, HORIZONTAL, profile=OPEN, encryption=STREAM, **ONE)
+    found = audit.attacks["share differences"]
+    assert found.recovered > 0.9
+    assert found.error < 0.3
+    assert audit.is_admitted("share differences")
+    assert audit.is_clean  # the trust model says so
+    assert not audit.attacks["margins and weights"].succeeds
+    assert not audit.attacks["duals and shares"].succeeds
+
+
+def test_factors_of_rows_come_from_another_holder(tmp_path):
+    """Who lacks the bias cell is found out by the share of the holder that has it."""
+    given = {**ONE, "labels_visible_to_holders": "true", "max_rounds": "150"}
+    audit = audited(
+        tmp_path, TWO, lacking=["city"], profile=OPEN, encryption=STREAM, **given
+    )
+    assert audit.attacks["share differences"].recovered > 0.9
+
+
+def test_without_a_bias_rows_are_found_but_for_a_factor(tmp_path):
+    """Where no cell is known the server still learns which way rows point."""
+    given = {**ONE, "fit_intercept": "false"}
+    audit = audited(tmp_path, HORIZONTAL, profile=OPEN, encryption=STREAM, **given)
+    assert audit.attacks["share differences"].directions > 0.9
+    assert audit.attacks["share differences"].recovered < 0.1
+
+
+def test_open_planes_give_rows_away(tmp_path):
+    """With the hinge loss, slopes of planes that differ in one sample are the row."""
+    audit = audited(tmp_path, GRID, profile=OPEN, encryption=STREAM, **HINGE)
+    assert audit.attacks["plane differences"].recovered > 0.2
+    assert audit.is_clean
+
+
+@pytest.mark.parametrize("encryption", ["stream", "bfv"])
+@pytest.mark.parametrize("who", ["grid", "horizontal"])
+@pytest.mark.parametrize("method", ["drawn", "one", "line search", "bundle", "lbfgs"])
+def test_sealed_no_server_attack_beats_the_mean(method, who, encryption, tmp_path):
+    """In the sealed profile a server does no better than predicting column means."""
+    given = {
+        "drawn": DRAWN,
+        "one": ONE,
+        "line search": {"algorithm": '"hyfdca"'},
+        "bundle": HINGE,
+        "lbfgs": {"algorithm": '"lbfgs"'},
+    }[method]
+    given = {**given, "encryption": f'"{encryption}"', "max_rounds": "25"}
+    given["small_vectors"] = '"same"'  # else so few numbers are sealed by stream
+    audit = audited(tmp_path, {"grid": GRID, "horizontal": HORIZONTAL}[who], **given)
+    assert set(audit.attacks) == SERVER_ATTACKS
+    for score in audit.attacks.values():
+        assert score.error >= 0.95
+        assert score.recovered == score.directions == 0
+    assert audit.is_clean
+
+
+@pytest.mark.parametrize("method", [PAPER, HINGE], ids=["hyfdca", "bundle"])
+def test_two_holders_learn_each_others_rows(method, tmp_path):
+    """With two holders, as many known rows as the other has columns give all rows."""
+    audit = audited(tmp_path, TWO, clients=["north"], encryption=STREAM, **method)
+    [rotation] = audit.clients[0].rotations
+    assert rotation.n_few == rotation.n_enough == 3
+    assert rotation.few.error < 1e-6
+    assert rotation.few.recovered == 1.0
+    assert audit.is_clean  # the trust model says so
+
+
+@pytest.mark.parametrize("method", [PAPER, HINGE], ids=["hyfdca", "bundle"])
+def test_three_holders_take_more_known_rows(method, tmp_path):
+    """With three holders that many known rows give none, and twice as many give all."""
+    audit = audited(tmp_path, THREE, clients=["north"], encryption=STREAM, **method)
+    [rotation] = audit.clients[0].rotations
+    assert (rotation.n_few, rotation.n_enough) == (3, 6)
+    assert rotation.few.recovered == 0
+    assert rotation.few.error > 0.5
+    assert rotation.enough.recovered == 1.0
+
+
+@pytest.mark.parametrize("who", [TWO, THREE], ids=["two", "three"])
+def test_the_others_gram_matrix_is_found(who, tmp_path):
+    """Margins and duals give the sum of the other holders' Gram matrices."""
+    audit = audited(tmp_path, who, clients=["north"], encryption=STREAM, **PAPER)
+    [rotation] = audit.clients[0].rotations
+    assert rotation.gram_error < 1e-6
+
+
+def test_holders_that_need_no_margins_learn_nothing(tmp_path):
+    """Who is sent duals but no margins has nothing to subtract from."""
+    audit = audited(tmp_path, TWO, clients=["city"], encryption=STREAM, **PAPER)
+    [rotation] = audit.clients[0].rotations
+    assert rotation.few.n_equations == 0
+    assert rotation.few.recovered == 0
+
+
+@pytest.mark.parametrize("method", [ONE, HINGE], ids=["hyfdca", "bundle"])
+def test_two_sealed_holders_of_columns_learn_rows(method, tmp_path):
+    """Of two holders, each reads the other's rows out of weights less its own share."""
+    audit = audited(
+        tmp_path, HORIZONTAL, clients=["north"], encryption=STREAM, **method
+    )
+    [found] = audit.clients[0].columns
+    assert (found.n_rows, found.n_columns) == (20, 6)
+    assert found.score.recovered > 0.2
+
+
+def test_more_holders_of_columns_hide_rows(tmp_path):
+    """Of four holders the sums of the others are over rows of all of them."""
+    four = {
+        name: (range(10 * place, 10 * place + 10), range(5))
+        for place, name in enumerate(("north", "city", "coast", "south"))
+    }
+    audit = audited(tmp_path, four, clients=["north"], encryption=STREAM, **ONE)
+    assert [found.score.recovered for found in audit.clients[0].columns] == [0, 0, 0]
+
+
+SEARCH = {
+    "algorithm": '"hyfdca"',
+    "step": '"line_search"',
+    "paper_settings": "{local_steps = 1}",
+    "max_rounds": "80",
+}
+
+
+def test_open_line_searches_give_rows_away(tmp_path):
+    """The image of a direction over one drawn sample is its row too."""
+    audit = audited(tmp_path, HORIZONTAL, profile=OPEN, encryption=STREAM, **SEARCH)
+    assert audit.attacks["share differences"].recovered > 0.7
+
+
+def test_two_sealed_holders_learn_rows_of_line_searches(tmp_path):
+    """In the sealed profile the image is told to holders, who subtract their own."""
+    given = {**SEARCH, "clients": ["north"], "encryption": STREAM}
+    audit = audited(tmp_path, HORIZONTAL, **given)
+    assert audit.clients[0].columns[0].score.recovered > 0.7

@@ -1,0 +1,85 @@
+"""A server cannot have vectors sealed otherwise than the study allows."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import pytest
+
+from hyfdca.protocol import messages as m
+from hyfdca.protocol.codec import RemoteProtocolError
+from tests.support.sealed_runs import found_by
+from tests.support.small_runs import set_up
+from tests.support.wrong_requests import make_run, state_of, tempt
+
+pytestmark = pytest.mark.usefixtures("small_paillier")
+
+
+@pytest.mark.parametrize("kind", ["samples", "features", "totals"])
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [
+        ("stream", "none"),
+        ("stream", "bfv"),
+        ("bfv-compact", "none"),
+        ("bfv-compact", "stream"),
+        ("paillier", "none"),
+        ("paillier", ""),
+    ],
+)
+@pytest.mark.parametrize("method", ["drawn", "bundle"])
+def test_a_server_cannot_pick_what_the_study_does_not_allow(name, other, kind, method):
+    """A client refuses, keeps the schemes it has, and the run goes on."""
+    undisturbed = found_by(make_run(name, method, max_rounds=2))
+    run = make_run(name, method, max_rounds=2)
+
+    def downgraded(request):
+        if isinstance(request, m.Arrangements):
+            yield kind, msgspec.structs.replace(request, **{kind: other})
+
+    wires = tempt(run, downgraded)
+    assert found_by(run) == undisturbed
+    assert all(len(wire.reasons) == 1 for wire in wires)
+    assert all("does not allow" in wire.reasons[0] for wire in wires)
+
+
+def test_later_downgrades_are_refused_too():
+    """In the middle of a run the server cannot change its mind."""
+    run = make_run("stream", max_rounds=3)
+    undisturbed = found_by(make_run("stream", max_rounds=3))
+    for _ in run.rounds():
+        for half in run.clients:
+            notice = m.Arrangements("none", "none", "none", None, None)
+            with pytest.raises(RemoteProtocolError, match="does not allow"):
+                half.phases["arrange"].handle(notice)
+    assert found_by(run) == undisturbed
+
+
+def test_the_open_profile_seals_samples_all_the_same():
+    """Only sums by feature are the server's to read."""
+    run = set_up(make_run("stream", profile="open"))
+    for half in run.clients:
+        groups = memoryview(np.zeros(half.n_held, np.uint32).tobytes())
+        for samples, totals in (("none", "stream"), ("stream", "none")):
+            notice = m.Arrangements(samples, "none", totals, groups, None)
+            with pytest.raises(RemoteProtocolError, match="does not allow"):
+                half.phases["arrange"].handle(notice)
+
+
+@pytest.mark.parametrize("name", ["stream", "bfv-compact", "paillier"])
+@pytest.mark.parametrize("profile", ["open", "sealed"])
+def test_nothing_is_sealed_before_anybody_said_how(name, profile):
+    """A client gives no vector in the clear just because nobody told it the scheme."""
+    run = make_run(name, profile=profile)
+    undisturbed = found_by(make_run(name, profile=profile))
+    for half in run.clients:
+        before = state_of(half)
+        for phase, request in [
+            ("norms", m.GridRequest(m.GridSpec(20, 40))),
+            ("margins", m.MarginsRequest(None, None, m.GridSpec(20, 40))),
+            ("measure margins", m.MarginsRequest(None, None, m.GridSpec(20, 40))),
+        ]:
+            with pytest.raises(RemoteProtocolError, match="how vectors are sealed"):
+                half.phases[phase].handle(request)
+        assert state_of(half) == before
+    assert found_by(run) == undisturbed

@@ -1,0 +1,271 @@
+"""What reaches a client, on the bytes: its own samples and features, nothing else."""
+
+from __future__ import annotations
+
+import itertools
+import struct
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hyfdca.algorithms.bundle import messages as b
+from hyfdca.crypto.schemes.registry import Encryption
+from hyfdca.holdings.participation import cyclic
+from hyfdca.holdings.partition import from_holdings
+from hyfdca.maths.seeds import stream
+from hyfdca.protocol import messages as m
+from tests.crypto.owner_blocks import blocks_of, owners_of
+from tests.protocol.wires import Said, listen
+from tests.support.holding_strategies import overlapping_holdings
+from tests.support.sealed_runs import ENCRYPTIONS, keys_of
+from tests.support.seen_vectors import rows_asked, sealed_in, vectors_in
+from tests.support.small_runs import make_training
+
+pytestmark = pytest.mark.usefixtures("small_paillier")
+
+N_SAMPLES, N_FEATURES = 9, 5
+
+# A fixture that is the same for all examples may be shared by them.
+FEW = settings(
+    max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+SOME = settings(FEW, max_examples=12)
+MANY = settings(FEW, max_examples=40)
+
+METHODS = {
+    "drawn": {"step": "paper", "local_steps": 2, "refresh": "drawn"},
+    "all": {"step": "safe", "local_steps": 2, "refresh": "all"},
+    "search": {"step": "line_search", "local_fraction": 0.5},
+    "bundle": {"algorithm": "bundle"},
+}
+
+
+def _check_packed(cipher, vector, owners, groups, plain):
+    """Open the blocks that a client got and look at every slot."""
+    rows = vector.rows
+    numbers_of_groups = dict(zip(owners, groups.tolist(), strict=True))
+    if vector.is_apart:
+        owners, rows = [owners[row] for row in rows], list(range(len(rows)))
+    n_slots = cipher.n_slots
+    blocks = blocks_of(owners, rows, vector.width, n_slots, numbers_of_groups)
+    payload = bytes(vector.sealed.payload)
+    n_bits = len(blocks) // 8 + 1
+    is_there = np.unpackbits(np.frombuffer(payload[:n_bits], np.uint8))
+    content = np.frombuffer(payload[n_bits:], np.uint8)
+    there = [block for block, bit in zip(blocks, is_there, strict=False) if bit]
+    # The bit after them says how many blocks there could be.
+    assert is_there[len(blocks) :].tolist() == [1] + [0] * (7 - len(blocks) % 8)
+    opened = cipher.open(content.reshape(len(there), cipher.block_bytes))
+    numbers = dict.fromkeys(itertools.product(rows, range(vector.width)), 0)
+    for block, slots in zip(there, opened.tolist(), strict=True):
+        for slot, number in enumerate(slots):
+            if slot not in block:
+                assert number == 0, "a slot of no sample or feature of this client"
+            elif block[slot] in numbers:
+                numbers[block[slot]] = number
+    assert list(numbers.values()) == plain
+
+
+def _check_stream(run, vector, owners, plain, items, client):
+    """Read the list of contributors and subtract their pads."""
+    payload = bytes(vector.sealed.payload)
+    n_nonces, n_runs, depth = struct.unpack_from("<III", payload)
+    n_numbers = len(vector.rows) * vector.width
+    starts = np.cumsum([12, 24 * n_nonces, 4 * n_runs, 4 * n_runs * depth])
+    assert len(payload) == starts[-1] + 8 * n_numbers
+    lengths = np.frombuffer(payload, np.uint32, n_runs, starts[1])
+    assert lengths.sum() == len(vector.rows)
+    ids = np.frombuffer(payload, np.uint32, n_runs * depth, starts[2])
+    of_rows = np.repeat(ids.reshape(n_runs, depth), lengths, axis=0)
+    sealers = [half._schemes._made["stream"] for half in run.clients]
+    rank_of = {sealer._identity: k for k, sealer in enumerate(sealers)}
+    nonces = [payload[12 + 24 * j :][:24] for j in range(n_nonces)]
+    for row, contributors in zip(vector.rows, of_rows.tolist(), strict=True):
+        found = [rank_of[nonces[j - 1][:16]] for j in contributors if j]
+        assert set(found) <= set(owners[row])
+    assert set(ids.tolist()) - {0} == set(range(1, n_nonces + 1))
+    opened = sealers[client].open(memoryview(payload), vector.width, *items)
+    assert opened.reshape(-1).tolist() == plain
+
+
+def _check_vector(run, said, vector, plain):
+    half = run.clients[said.client]
+    layout = run.layout
+    axis = layout.samples if vector.kind == "samples" else layout.features
+    owners = owners_of(axis, said.client)
+    n_numbers = len(vector.rows) * vector.width
+    assert len(plain.payload) == 8 * n_numbers
+    expected = np.frombuffer(plain.payload, np.int64).tolist()
+    scheme = run.federation.vaults.picks[vector.kind].scheme
+    if scheme == "none":
+        assert bytes(vector.sealed.payload) == bytes(plain.payload)
+        return
+    if scheme != "stream":
+        cipher = half.sealer(vector.kind)._cipher
+        vaults = run.federation.vaults
+        is_samples = vector.kind == "samples"
+        groups = vaults.sample_groups if is_samples else vaults.feature_groups
+        own_groups = groups[axis.items[said.client]]
+        _check_packed(cipher, vector, owners, own_groups, expected)
+        return
+    own = half._samples if vector.kind == "samples" else half._features
+    rows = np.array(vector.rows, np.int64)
+    items = (own.restricted(rows), None) if vector.is_apart else (own, rows)
+    _check_stream(run, vector, owners, expected, items, said.client)
+
+
+# What else is told in arrays: of each sample or feature held or asked for, or of
+# planes and buckets, which are no secret.
+_BY_SAMPLE = {"sample_groups", "sample_holders", "label_holders", "buckets", "factors"}
+
+
+_BY_FEATURE = {"feature_groups", "feature_holders"}
+
+
+_OF_NOBODY = {"numbers", "kept", "units", "plane_weights", "mixture", "point_of"}
+
+
+_POSITIONS = {"positions", "drawn"}
+
+
+def _check_arrays(run, said):
+    """Look at the arrays that a request has in the clear."""
+    request = said.request
+    n_held = len(run.layout.samples.items[said.client])
+    n_features = len(run.layout.features.items[said.client])
+    is_visit = isinstance(
+        request, b.VisitRequest | b.VisitPlanesRequest | b.AdoptVisitRequest
+    )
+    for name in request.__struct_fields__:
+        value = getattr(request, name)
+        if not isinstance(value, memoryview) or name in _OF_NOBODY:
+            continue
+        if name in _POSITIONS:
+            assert max(np.frombuffer(value, np.uint32), default=-1) < n_held
+        elif name == "divisors":
+            assert len(value) == 4 * len(rows_asked(run, said, list(range(n_held))))
+        elif name == "buckets" and is_visit:
+            n_buckets = run.clients[said.client].n_buckets
+            assert max(np.frombuffer(value, np.uint32), default=-1) < n_buckets
+        elif name in _BY_SAMPLE:
+            assert len(value) == n_held * (8 if name == "factors" else 4)
+        elif name in _BY_FEATURE:
+            assert len(value) == n_features * 4
+        else:
+            # Weights in the clear are of the open profile alone.
+            assert run.settings.profile == "open"
+            assert name in ("weights", "points")
+            n_points = len(value) // max(8 * n_features, 1)
+            assert len(value) == 8 * n_features * n_points
+
+
+def _margins_in(said: Said) -> list[m.Sealed]:
+    return list(sealed_in(getattr(said.request, "margins", None)))
+
+
+def _check_run(run, twin):
+    heard, expected = listen(run)[0], listen(twin)[0]
+    weights = run.finish()
+    assert weights.tobytes() == twin.finish().tobytes()
+    assert len(heard) == len(expected)
+    n_vectors = 0
+    for said, plain in zip(heard, expected, strict=True):
+        assert (said.client, said.phase) == (plain.client, plain.phase)
+        vectors = list(vectors_in(run, said)), list(vectors_in(twin, plain))
+        for vector, in_plain in zip(*vectors, strict=True):
+            assert vector.rows == in_plain.rows
+            _check_vector(run, said, vector, in_plain.sealed)
+            n_vectors += 1
+        _check_arrays(run, said)
+        if not run.layout.labelled[said.client]:
+            margins = [v for v in vectors[0] if v.sealed in _margins_in(said)]
+            assert not any(vector.rows for vector in margins)
+    assert n_vectors > 0
+    for client, features in enumerate(run.layout.features.items):
+        foreign = np.delete(weights, features, axis=0)
+        needles = [struct.pack("<d", w) for w in foreign.ravel() if w]
+        told = b"".join(said.payload for said in heard if said.client == client)
+        assert not any(needle in told for needle in needles)
+
+
+@st.composite
+def consortia(draw):
+    """Draw holdings, and who has labels so that every sample has one."""
+    holdings = draw(overlapping_holdings(N_SAMPLES, N_FEATURES, max_clients=3))
+    labelled = [draw(st.booleans()) for _ in holdings]
+    covered = {
+        i
+        for (rows, _), has in zip(holdings, labelled, strict=True)
+        if has
+        for i in rows
+    }
+    if len(covered) < N_SAMPLES:
+        labelled = [True] * len(holdings)
+    return holdings, labelled
+
+
+def _run(consortium, method, profile, encryption):
+    holdings, labelled = consortium
+    random = stream(5, "layout privacy")
+    X = sp.csr_array(random.normal(size=(N_SAMPLES, N_FEATURES)))
+    y = np.where(random.random((N_SAMPLES, 1)) < 0.5, 1.0, -1.0)
+    turns = [[0], list(range(len(holdings)))]
+    return make_training(
+        X,
+        y,
+        from_holdings(N_SAMPLES, N_FEATURES, holdings),
+        labelled=labelled,
+        bias=1.0,
+        profile=profile,
+        participation=None if method == "search" else cyclic(turns),
+        max_rounds=4,
+        measure_every=2,
+        encryption=encryption,
+        keys=keys_of(encryption),
+        **METHODS[method],
+    )
+
+
+def _check(consortium, name, method, profile):
+    encryption = ENCRYPTIONS[name]
+    bare = Encryption("none", encryption.precision)
+    _check_run(
+        _run(consortium, method, profile, encryption),
+        _run(consortium, method, profile, bare),
+    )
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    ("name", "profile"),
+    [("stream", "sealed"), ("paillier", "sealed"), ("paillier", "open")],
+)
+@SOME
+@given(consortium=consortia())
+def test_a_client_gets_its_own_samples_and_features_alone(
+    name, profile, method, consortium
+):
+    """No slot, row or array of any message is of an item that it does not hold."""
+    _check(consortium, name, method, profile)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@FEW
+@given(consortium=consortia())
+def test_blocks_of_bfv_have_their_clients_own_numbers_alone(method, consortium):
+    """Every one of the 4,096 slots is of an item that the client holds, or zero."""
+    _check(consortium, "bfv-compact", method, "sealed")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("profile", ["open", "sealed"])
+@pytest.mark.parametrize("name", ["stream", "paillier", "bfv"])
+@MANY
+@given(consortium=consortia())
+def test_of_many_consortia_no_client_gets_more(name, profile, method, consortium):
+    """The same for many more holdings."""
+    _check(consortium, name, method, profile)

@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from hyfdca.flare.network import (
+    AbortedError,
+    Courier,
+    Failure,
+    Network,
+    NetworkRequest,
+    PausedError,
+)
+from hyfdca.protocol.server_session import Ask
+
+NAMES = ("north", "city")
+
+
+@pytest.fixture
+def make() -> Iterator[list[Network]]:
+    made: list[Network] = []
+    yield made
+    for network in made:
+        network.close()
+
+
+def network(made: list[Network], courier: Courier, **told: bool) -> Network:
+    answers = {name: (lambda value=value: value) for name, value in told.items()}
+    made.append(Network(NAMES, courier, **answers))
+    return made[-1]
+
+
+def test_each_client_gets_its_own_bytes_and_its_own_answer(
+    make: list[Network],
+) -> None:
+    """Payloads go by rank, answers come back by rank."""
+    seen: dict[str, NetworkRequest] = {}
+
+    def courier(name: str, request: NetworkRequest, timeout: float) -> bytes:
+        seen[name] = request
+        return name.encode() + bytes(request.payload)
+
+    replies = network(make, courier).exchange("s", Ask("p", {1: b"b", 0: b"a"}), 5.0)
+    assert replies.ok == {0: b"northa", 1: b"cityb"}
+    assert not replies.failed
+    assert seen["city"] == NetworkRequest("ask", "s", "p", b"b")
+
+
+def test_who_does_not_answer_is_named_while_others_are_heard(
+    make: list[Network],
+) -> None:
+    """A slow client costs the timeout and no more."""
+    done = threading.Event()
+
+    def courier(name: str, request: NetworkRequest, timeout: float) -> bytes:
+        if name == "city":
+            done.wait(5.0)
+        return b"ok"
+
+    started = time.monotonic()
+    replies = network(make, courier).exchange("s", Ask("p", {0: b"", 1: b""}), 0.3)
+    assert time.monotonic() - started < 2.0
+    done.set()
+    assert replies.ok == {0: b"ok"}
+    assert replies.failed == {1: "did not answer within 0.3 s"}
+
+
+def test_what_could_not_be_sent_is_sent_again_with_the_same_bytes(
+    make: list[Network],
+) -> None:
+    """A failure that may pass is tried again, within the timeout."""
+    sent: list[NetworkRequest] = []
+
+    def courier(name: str, request: NetworkRequest, timeout: float) -> bytes | Failure:
+        sent.append(request)
+        return Failure("cannot be reached", may_pass=True) if len(sent) < 3 else b"ok"
+
+    replies = network(make, courier).exchange("s", Ask("p", {0: b"x"}), 10.0)
+    assert replies.ok == {0: b"ok"}
+    assert sent == [NetworkRequest("ask", "s", "p", b"x")] * 3
+
+
+def test_what_never_arrives_is_given_up_within_the_timeout(
+    make: list[Network],
+) -> None:
+    """The reason is the last one."""
+
+    def courier(name: str, request: NetworkRequest, timeout: float) -> Failure:
+        return Failure("cannot be reached", may_pass=True)
+
+    started = time.monotonic()
+    replies = network(make, courier).exchange("s", Ask("p", {0: b"x"}), 0.5)
+    assert time.monotonic() - started < 1.0
+    assert replies.failed == {0: "cannot be reached"}
+
+
+def test_a_refusal_is_not_sent_again(make: list[Network]) -> None:
+    """Who answers that it will not is not asked twice."""
+    sent = []
+
+    def courier(name: str, request: NetworkRequest, timeout: float) -> Failure:
+        sent.append(name)
+        return Failure("refused: no")
+
+    replies = network(make, courier).exchange("s", Ask("p", {0: b"x"}, False), 5.0)
+    assert replies.failed == {0: "refused: no"}
+    assert sent == ["north"]
+
+
+def test_hello_tells_who_is_there(make: list[Network]) -> None:
+    """Everybody is asked, whoever is in the job."""
+
+    def courier(name: str, request: NetworkRequest, timeout: float) -> bytes | Failure:
+        return b"" if name == "city" else Failure("is not connected")
+
+    replies = network(make, courier).hello(1.0)
+    assert set(replies.ok) == {1}
+    assert replies.failed == {0: "is not connected"}
+
+
+def test_a_job_that_is_ended_ends_the_exchange(make: list[Network]) -> None:
+    """Nobody waits for clients of a job that is over."""
+
+    def courier(name: str, request: NetworkRequest, timeout: float) -> bytes:
+        time.sleep(0.2)
+        return b""
+
+    asked = network(make, courier, is_aborted=True)
+    with pytest.raises(AbortedError):
+        asked.exchange("s", Ask("p", {0: b""}), 5.0)
+
+
+def test_a_study_pauses_only_when_it_is_asked_to(make: list[Network]) -> None:
+    """The question costs nothing while nobody waits."""
+    network(make, lambda *_: b"").pause_if_asked()
+    with pytest.raises(PausedError):
+        network(make, lambda *_: b"", is_paused=True).pause_if_asked()

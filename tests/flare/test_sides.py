@@ -1,0 +1,186 @@
+"""Both sides of a job without a network between them: NVFlare's classes only."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nvflare.apis.event_type import EventType
+from nvflare.apis.fl_constant import FLContextKey, ReturnCode
+from nvflare.apis.job_launcher_spec import JobProcessArgs
+from nvflare.apis.shareable import Shareable, make_reply
+
+from hyfdca.flare import executor as executor_module
+from hyfdca.flare.executor import StudyExecutor
+from hyfdca.flare.job_environment import JobEnvironment
+from hyfdca.flare.launcher import ClientLauncher
+from hyfdca.flare.network import Failure, NetworkRequest
+from hyfdca.flare.status import read_note
+from hyfdca.flare.wire import (
+    answer_message,
+    refusal_message,
+    to_answer,
+    to_message,
+    to_request,
+)
+from hyfdca.kits.kit import Kit
+
+
+class Context:
+    """As much of NVFlare's context as is used, its engine included."""
+
+    def __init__(self, **properties: Any) -> None:
+        self._properties = properties
+        self.handlers: dict[str, Any] = {}
+
+    def get_engine(self) -> Context:
+        """The engine is in here too."""
+        return self
+
+    def get_job_id(self) -> str:
+        """There is one job."""
+        return "job"
+
+    def get_prop(self, name: str, default: Any = None) -> Any:
+        """What the test has set."""
+        return self._properties.get(name, default)
+
+    def register_aux_message_handler(self, topic: str, handler: Any) -> None:
+        """Keep it for the test."""
+        self.handlers[topic] = handler
+
+    # What logging asks for.
+    get_identity_name = get_peer_context = get_job_id
+
+
+@pytest.fixture
+def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> JobEnvironment:
+    table = tmp_path / "table.csv"
+    table.write_text("rows", encoding="utf-8")
+    told = JobEnvironment(tmp_path, table, "tests.flare.flare_study")
+    for name, value in told.environment().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(StudyExecutor, "log_error", lambda *_: None)
+    monkeypatch.setattr(executor_module, "keep_memory", lambda: None)
+    return told
+
+
+def joined() -> Any:
+    """Return what answers messages of a client that has joined."""
+    context = Context()
+    StudyExecutor().handle_event(EventType.START_RUN, context)
+    return lambda message: context.handlers["hyfdca"]("hyfdca", message, context)
+
+
+def asked(answer: Any, phase: str, payload: bytes = b"x") -> bytes | Failure:
+    return to_answer(
+        answer(to_message(NetworkRequest("ask", "s", phase, payload))), 1.0
+    )
+
+
+def test_requests_survive_the_wire() -> None:
+    """Every field, and bytes of any value."""
+    request = NetworkRequest("ask", "train", "margins", bytes(range(256)))
+    assert to_request(to_message(request)) == request
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"kind": "ask", "stage": "s", "phase": "p", "payload": "text"},
+        {"kind": "other", "stage": "s", "phase": "p", "payload": b""},
+        {"kind": "ask", "stage": 1, "phase": "p", "payload": b""},
+        {"kind": ["ask"], "stage": "s", "phase": "p", "payload": b""},
+    ],
+)
+def test_messages_that_are_no_requests_are_refused(fields: dict[str, Any]) -> None:
+    """What comes from the network is checked field by field."""
+    message = Shareable()
+    message.update(fields)
+    with pytest.raises(ValueError, match="the message"):
+        to_request(message)
+
+
+@pytest.mark.parametrize(
+    ("message", "answer"),
+    [
+        (answer_message(b""), b""),
+        (refusal_message("refused:\x1b[2J\n no"), Failure("refused: [2J no")),
+        (answer_message("text"), Failure("sent something that is no answer")),
+        (Shareable(), Failure("sent something that is no answer")),
+        (None, Failure("is not connected", may_pass=True)),
+        (make_reply(ReturnCode.TIMEOUT), Failure("did not answer within 1.5 s")),
+        (
+            make_reply(ReturnCode.COMMUNICATION_ERROR),
+            Failure("cannot be reached", may_pass=True),
+        ),
+        (make_reply(ReturnCode.HANDLER_EXCEPTION), Failure("cannot be reached")),
+    ],
+)
+def test_an_answer_is_bytes_or_the_end_of_a_sentence(
+    message: Any, answer: bytes | Failure
+) -> None:
+    """Whatever a client sends, nothing but bytes or one line comes of it."""
+    assert to_answer(message, 1.5) == answer
+
+
+def test_a_client_answers_whatever_happens_in_its_handler(told: JobEnvironment) -> None:
+    """Nothing that a handler raises leaves, and no text that may have data in it."""
+    answer = joined()
+    assert asked(answer, "echo") == b"x"
+    assert asked(answer, "table") == b"rows"
+    assert asked(answer, "refuse") == Failure("refused: this is not the time for that")
+    for phase, kind in (("fail", "ZeroDivisionError"), ("exit", "SystemExit")):
+        why = f"failed: an unexpected error ({kind}), told in its log"
+        assert asked(answer, phase) == Failure(why)
+    assert isinstance(to_answer(answer(Shareable()), 1.0), Failure)
+
+
+def test_a_client_notes_how_it_fares(told: JobEnvironment) -> None:
+    """It has joined, then the study is finished."""
+    answer = joined()
+    note = read_note(Kit(told.kit))
+    assert note is not None
+    assert note.state == "joined"
+    assert to_answer(answer(to_message(NetworkRequest("finished"))), 1.0) == b""
+    note = read_note(Kit(told.kit))
+    assert note is not None
+    assert note.state == "finished"
+
+
+def test_a_client_that_cannot_join_says_why(told: JobEnvironment) -> None:
+    """Its process lives on: that it dies would end the job for everybody."""
+    assert told.data is not None
+    told.data.write_text("", encoding="utf-8")
+    answer = joined()
+    hello = to_answer(answer(to_message(NetworkRequest("hello"))), 1.0)
+    assert hello == Failure("cannot take part: The table has no rows")
+    told.data.unlink()
+    answer = joined()
+    hello = to_answer(answer(to_message(NetworkRequest("hello"))), 1.0)
+    assert isinstance(hello, Failure)
+    assert "FileNotFoundError" in hello.reason
+    assert str(told.kit) not in hello.reason
+
+
+def test_job_processes_are_guarded_and_their_arguments_quoted() -> None:
+    """A folder with a space in its name stays one argument."""
+    arguments = {
+        JobProcessArgs.EXE_MODULE: ("-m", "nvflare.worker"),
+        JobProcessArgs.WORKSPACE: ("-m", "/two words/flare"),
+        JobProcessArgs.OPTIONS: ("--set", " a=1 b=2"),
+    }
+    context = Context(**{FLContextKey.JOB_PROCESS_ARGS: arguments})
+    words = shlex.split(ClientLauncher().get_command({}, context))
+    assert words[2:4] == ["-m", "hyfdca.flare.guarded"]
+    assert words[5:] == [
+        "nvflare.worker",
+        "-m",
+        "/two words/flare",
+        "--set",
+        "a=1",
+        "b=2",
+    ]

@@ -1,0 +1,231 @@
+"""Checking a table and a kit before going online."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import json
+import os
+import re
+import shutil
+
+import numpy as np
+import pytest
+
+from hyfdca.kits import authority as authority_module
+from hyfdca.kits.authority import read_authority
+from hyfdca.kits.enrolment import read_keys
+from hyfdca.kits.key_files import read_public
+from hyfdca.kits.tls import certificate_pem
+from hyfdca.study.identity import study_fingerprint
+from tests.kits.kit_commands import refused, succeed
+
+pytest.importorskip("nvflare")
+pytestmark = [
+    pytest.mark.skipif(os.name != "posix", reason="permissions are POSIX's"),
+    pytest.mark.usefixtures("small_tls"),
+]
+
+
+def data_of(parties):
+    return parties.root / "north" / "data.csv"
+
+
+def edit(change):
+    """Return what changes the rows of north's table, the first being names."""
+
+    def spoil(parties):
+        with data_of(parties).open(newline="") as file:
+            rows = list(csv.reader(file))
+        change(rows)
+        with data_of(parties).open("w", newline="") as file:
+            csv.writer(file).writerows(rows)
+
+    return spoil
+
+
+def check(hyfdca, parties, data=None):
+    arguments = ("--kit", parties.kit("north"), "--data", data or data_of(parties))
+    # Lines that a narrow terminal folds are put together again.
+    return re.sub(r" *│\n│ +│ +", " ", succeed(hyfdca, "check", *arguments))
+
+
+def test_a_table_that_fits(installed, hyfdca):
+    """Shows who the organisation is, its table, and the numbers to compare."""
+    output = check(hyfdca, installed)
+    study = (installed.kit("north") / "study.toml").read_bytes()
+    assert "'north', on the roster" in output
+    assert re.search(r"rows +│ 40, each with its own ID", output)
+    assert re.search(r"features +│ 3 ", output)
+    assert re.search(r"labels +│ '(ill|well)' \d+, '(ill|well)' \d+ ", output)
+    assert re.search(r"missing cells +│ 0 ", output)
+    assert re.search(r"constant columns +│ none", output)
+    assert re.search(r"valid from \d{4}-\d\d-\d\d to \d{4}-\d\d-\d\d", output)
+    assert study_fingerprint(study) in output
+    assert read_public(installed.keys("north")).fingerprint in output
+    assert "Warning" not in output
+
+
+def test_constant_columns(installed, hyfdca):
+    """Are named, a few of them."""
+
+    def change(rows):
+        for row in rows[1:]:
+            row[1] = "5"
+
+    edit(change)(installed)
+    output = check(hyfdca, installed)
+    assert re.search(r"constant columns +│ 'x0'", output)
+    assert "Warning: Constant columns" in output
+
+
+def test_names_are_shown_as_they_are(installed, hyfdca):
+    """A column name is no markup."""
+
+    def change(rows):
+        rows[0][1] = "[red]x"
+        for row in rows[1:]:
+            row[1] = "5"
+
+    edit(change)(installed)
+    assert "'[red]x'" in check(hyfdca, installed)
+
+
+def repeat_id(rows):
+    rows[2][0] = rows[1][0]
+
+
+def lose_cell(rows):
+    rows[1][1] = ""
+
+
+def lose_label(rows):
+    rows[0][-1] = "z"
+
+
+def long_name(rows):
+    rows[0][1] = "x" * 100_000
+
+
+WRONG = {
+    "repeated ID": (edit(repeat_id), "'north': 1 rows .* repeat the ID"),
+    "missing cell": (edit(lose_cell), "'north' has 1 missing cells in data.csv"),
+    "no label column": (edit(lose_label), "has no column 'y'"),
+    "long name": (edit(long_name), "'north' has 1 names of features or classes"),
+    "no table": (lambda p: data_of(p).unlink(), "there is no file"),
+    "no study": (
+        lambda p: (p.kit("north") / "study.toml").unlink(),
+        "Cannot read .*study.toml",
+    ),
+    "no keys": (lambda p: shutil.rmtree(p.kit("north") / "keys"), "Cannot read the k"),
+    "other keys": (
+        lambda p: shutil.copytree(
+            p.kit("city") / "keys", p.kit("north") / "keys", dirs_exist_ok=True
+        ),
+        "certificate .* is not that of 'city'",
+    ),
+    "no certificate": (
+        lambda p: (p.kit("north") / "flare/startup/client.crt").unlink(),
+        "Cannot read",
+    ),
+    "another's certificate": (
+        lambda p: shutil.copy(
+            p.kit("city") / "flare/startup/client.crt",
+            p.kit("north") / "flare/startup/client.crt",
+        ),
+        "is not that of 'north'",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_would_fail_online(installed, hyfdca, case):
+    """Each is one sentence and exit code 2."""
+    change, message = WRONG[case]
+    change(installed)
+    errors = refused(
+        hyfdca,
+        installed.root,
+        *("check", "--kit", installed.kit("north"), "--data", data_of(installed)),
+    )
+    assert re.search(message, errors)
+
+
+def test_an_identity_that_is_not_on_the_roster(installed, hyfdca):
+    """A study file without this organisation's key is somebody else's."""
+    path = installed.kit("north") / "study.toml"
+    own = read_public(installed.keys("north")).text
+    path.write_text(path.read_text().replace(f'public_key = "{own}"', ""))
+    errors = refused(
+        hyfdca,
+        installed.root,
+        *("check", "--kit", installed.kit("north"), "--data", data_of(installed)),
+    )
+    assert "No organisation of the study" in errors
+
+
+def test_sparse_tables_cannot_be_centred(installed, hyfdca, tmp_path):
+    """The study scales to standard, which would fill the table."""
+    path = tmp_path / "sparse.npz"
+    np.savez(
+        path,
+        data=[1.0, 2.0],
+        indices=[0, 1],
+        indptr=[0, 1, 2],
+        shape=[2, 2],
+        y=["ill", "well"],
+    )
+    errors = refused(
+        hyfdca,
+        installed.root,
+        *("check", "--kit", installed.kit("north"), "--data", path),
+    )
+    assert 'use scale = "maxabs"' in errors
+
+
+def renew(parties, days):
+    """Give north a certificate that is valid for so many days yet."""
+    key = read_keys(parties.keys("north")).tls_key.public_key()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(authority_module, "_LEAF_DAYS", days)
+        patch.setattr(authority_module, "_CLOCKS_DIFFER", datetime.timedelta(days=99))
+        shown = read_authority(parties.kits / "ca").issue("north", "client", key)
+    path = parties.kit("north") / "flare/startup/client.crt"
+    path.write_text(certificate_pem(shown))
+
+
+def test_certificates_that_expire(installed, hyfdca):
+    """Soon is a warning; an expired one could not go online."""
+    renew(installed, 10)
+    assert "Warning: The certificate expires in 9 days." in check(hyfdca, installed)
+    renew(installed, -1)
+    errors = refused(
+        hyfdca,
+        installed.root,
+        *("check", "--kit", installed.kit("north"), "--data", data_of(installed)),
+    )
+    assert "has expired" in errors
+
+
+def test_loosened_settings(installed, hyfdca):
+    """Whoever opened the kit to all classes is told."""
+    path = installed.kit("north") / "flare/local/resources.json"
+    resources = json.loads(path.read_bytes())
+    path.write_text(json.dumps(resources | {"class_allow_list": ["*"]}))
+    assert "Warning: Somebody has loosened" in check(hyfdca, installed)
+
+
+def test_ranges_of_numbers(installed, hyfdca):
+    """Labels of a regression are shown by their range, and must be numbers."""
+    path = installed.kit("north") / "study.toml"
+    path.write_text(path.read_text().replace('"logistic"', '"squared"'))
+    arguments = ("--kit", installed.kit("north"), "--data", data_of(installed))
+    errors = refused(hyfdca, installed.root, "check", *arguments)
+    assert "40 rows with a label that is no number" in errors
+
+    def change(rows):
+        for number, row in enumerate(rows[1:]):
+            row[-1] = str(number - 3.5)
+
+    edit(change)(installed)
+    assert re.search(r"labels +│ -3.5 to 35.5", check(hyfdca, installed))

@@ -1,0 +1,98 @@
+"""The demonstration between processes: the same model, and nothing left running."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from hyfdca.kits import startup
+from tests.flare.flare_parties import wait_until
+from tests.support.consortia import assert_one_sentence
+
+_PATIENCE = 400.0  # seconds; it takes 40 on a machine that does nothing else
+
+
+def start(folder: Path) -> subprocess.Popen[bytes]:
+    """Run the demonstration, whose temporary files go below a folder."""
+    (folder / "tmp").mkdir()
+    command = ["demo", "--engine", "nvflare", "--out", str(folder / "out")]
+    with (folder / "said").open("wb") as said:
+        return subprocess.Popen(  # noqa: S603  # our own command
+            [sys.executable, "-m", "hyfdca", *command],
+            stdout=said,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "TMPDIR": str(folder / "tmp")},
+            start_new_session=True,
+        )
+
+
+def processes(folder: Path) -> list[str]:
+    """Return the command lines of all processes that have to do with a folder."""
+    lines = [p.info["cmdline"] or [] for p in psutil.process_iter(["cmdline"])]
+    return [" ".join(line) for line in lines if str(folder / "tmp") in " ".join(line)]
+
+
+@pytest.mark.slow
+def test_the_model_is_that_of_one_process_bit_for_bit(tmp_path, hyfdca):
+    """The same files are written, and the processes are gone."""
+    pytest.importorskip("nvflare")
+    assert start(tmp_path).wait(_PATIENCE) == 0, (tmp_path / "said").read_text()
+    said = (tmp_path / "said").read_text()
+    assert said.startswith("Three hospitals and a server train")
+    assert "loss above the pooled optimum" in said
+    assert not processes(tmp_path)
+    assert not list((tmp_path / "tmp").iterdir())
+    code, _, _ = hyfdca("demo", "--out", tmp_path / "here")
+    assert code == 0
+    here, there = tmp_path / "here", tmp_path / "out"
+    assert {p.name for p in here.iterdir()} == {p.name for p in there.iterdir()}
+    assert (here / "model.json").read_bytes() == (there / "model.json").read_bytes()
+    mine, theirs = (
+        json.loads((folder / "result.json").read_text()) for folder in (here, there)
+    )
+    assert list(mine) == list(theirs)
+    for name in ("rounds", "primal", "dual", "accuracy", "pooled_primal"):
+        assert mine[name] == theirs[name]
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_all_processes(tmp_path):
+    """Also before the study runs."""
+    pytest.importorskip("nvflare")
+    demo = start(tmp_path)
+    said = tmp_path / "said"
+    wait_until(lambda: "The server is up" in said.read_text(), _PATIENCE, "the server")
+    assert processes(tmp_path)
+    demo.send_signal(signal.SIGINT)
+    assert demo.wait(60) == 130
+    assert said.read_text().endswith("Interrupted.\n")
+    time.sleep(1.0)  # in which guarded processes see that their parent is gone
+    assert not processes(tmp_path)
+    assert not list((tmp_path / "tmp").iterdir())
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("demo", "--engine", "nvflare"),
+        ("server", "--kit", "kit"),
+        ("client", "--kit", "kit", "--data", "table.csv"),
+    ],
+)
+def test_without_nvflare_is_one_sentence(arguments, tmp_path, monkeypatch, hyfdca):
+    """It is an extra."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(startup, "find_spec", lambda _: None)
+    code, output, errors = hyfdca(*arguments)
+    assert (code, output) == (2, "")
+    assert "install hyfdca[nvflare]" in errors
+    assert_one_sentence(errors)
+    assert not list(tmp_path.iterdir())

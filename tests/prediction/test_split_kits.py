@@ -1,0 +1,288 @@
+"""Predictions of split rows from kits: what jobs and commands do, without NVFlare."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import msgspec
+import numpy as np
+import pytest
+
+from hyfdca.crypto.keys.identity import Identity
+from hyfdca.errors import StudyError
+from hyfdca.flare import asking, predicting
+from hyfdca.flare.network import Failure, Network
+from hyfdca.kits.key_files import write_identity
+from hyfdca.model.file import as_bytes
+from hyfdca.prediction.policy import LOG_FILE
+from hyfdca.protocol.codec import RemoteProtocolError
+from tests.model.models import make_model, make_table, random_cells
+from tests.support.consortia import assert_one_sentence
+
+_STUDY = """\
+[study]
+name = "split"
+loss = "logistic"
+encryption = "stream"
+id_column = "id"
+label_column = "y"
+predictions_per_hour = 9
+"""
+HOLDINGS = {"north": (range(5), [0, 1]), "city": ([4, 2, 0, 1, 6], [1, 2, 3])}
+
+
+class Kits:
+    """Two organisations and a server, each with a folder, in one process."""
+
+    def __init__(self, home):
+        self.home, self.names = home, tuple(HOLDINGS)
+        self.model, self.cells = make_model(missing="refuse"), random_cells(7)
+        identities = {name: Identity.generate() for name in self.names}
+        entries = [
+            f'[[clients]]\nname = "{name}"\npublic_key = "{own.public.text}"\n'
+            f"may_predict = {str(name == 'north').lower()}\n"
+            for name, own in identities.items()
+        ]
+        for name in ("server", *self.names):
+            for folder in ("state", "log", "out", "flare/startup", "admin/startup"):
+                (home / name / folder).mkdir(parents=True)
+            for file in ("flare/startup/fed_client", "flare/startup/fed_server"):
+                (home / name / f"{file}.json").touch()
+            (home / name / "admin/startup/fed_admin.json").touch()
+            (home / name / "study.toml").write_text("\n".join([_STUDY, *entries]))
+        for name, own in identities.items():
+            write_identity(own, home / name / "keys")
+            self.write_model(name, self.model)
+            self.write_rows(name)
+
+    def write_model(self, name, model):
+        """Give an organisation a model."""
+        (self.home / name / "out" / "model.json").write_bytes(as_bytes(model.file))
+
+    def rows(self, name):
+        """Return the file of an organisation's rows."""
+        return self.home / name / "rows.csv"
+
+    def write_rows(self, name, cells=None):
+        """Write rows with a column of text that no model has, and some labels."""
+        rows, columns = HOLDINGS[name]
+        cells = self.cells if cells is None else cells
+        features = [self.model.features[column] for column in columns]
+        with self.rows(name).open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["id", "y", "note", *features])
+            labels = ["yes", "", "no", "yes", "no"]
+            for row, label in zip(rows, labels, strict=True):
+                writer.writerow([f"r{row}", label, "text", *cells[row, columns]])
+
+    def serve(self, asker="north"):
+        """Have a job run with everybody in it."""
+        handlers = {
+            name: (asking if name == asker else predicting).join(
+                self.home / name, self.rows(name)
+            )
+            for name in self.names
+        }
+
+        def courier(name, request, timeout):
+            if request.kind != "ask":
+                return b""
+            try:
+                payload = bytes(request.payload)
+                return handlers[name].handle(request.stage, request.phase, payload)
+            except RemoteProtocolError as error:
+                return Failure(f"refused: {error}")
+
+        network = Network(self.names, courier)
+        try:
+            predicting.serve(self.home / "server", network)
+        finally:
+            network.close()
+
+    @property
+    def answered(self):
+        """What became of everybody who asked."""
+        return json.loads((self.home / "server" / "state/answered.json").read_text())
+
+
+@pytest.fixture
+def kits(tmp_path, monkeypatch):
+    """Return kits whose commands run a job instead of NVFlare's processes."""
+    made = Kits(tmp_path)
+
+    def run_client(folder, data, tell, study, prepare=lambda: None):
+        prepare()
+        tell("connected")
+        made.serve("north" if study == asking.STUDY else "nobody")
+
+    def run_server(folder, tell, terms, prepare):
+        prepare()
+        assert terms.study == predicting.STUDY
+        made.serve()
+
+    monkeypatch.setattr(asking, "run_client", run_client)
+    monkeypatch.setattr(predicting, "run_client", run_client)
+    monkeypatch.setattr(predicting, "run_server", run_server)
+    return made
+
+
+def arguments(kits, *more):
+    data, out = kits.rows("north"), kits.home / "made.csv"
+    kit = kits.home / "north"
+    return ("predict", "--kit", kit, "--data", data, "--out", out, *more)
+
+
+def test_a_table_that_changes_meanwhile_gets_no_scores(kits, hyfdca, monkeypatch):
+    """They are by row, and the rows are others now."""
+    given, serve = arguments(kits), kits.serve
+
+    def change(asker="nobody"):
+        serve(asker)
+        table = asking.own_side(kits.home / "north", kits.rows("north"), asks=True)
+        kept = table.kept.read("scores")
+        outcome = msgspec.structs.replace(
+            asking._decoder.decode(kept), table=b"another"
+        )
+        table.kept.write("scores", msgspec.msgpack.encode(outcome))
+
+    monkeypatch.setattr(kits, "serve", change)
+    code, _, errors = hyfdca(*given)
+    assert code == 2
+    assert "was changed while scores were asked for; ask again." in errors
+    assert not (kits.home / "made.csv").exists()
+
+
+def test_the_command(kits, hyfdca):
+    """Asking writes complete rows, counts others, compares labels."""
+    code, out, _ = hyfdca(*arguments(kits))
+    assert code == 0
+    assert "rows left out for lack of features" in out
+    assert "accuracy" in out
+    with (kits.home / "made.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["id"] for row in rows] == ["r0", "r1", "r2", "r4"]
+    margins = kits.model.margins(make_table(kits.cells))[[0, 1, 2, 4], 0]
+    made = np.array([float(row["margin"]) for row in rows])
+    assert np.abs(made - margins).max() < 1e-12
+    # Scores are not left behind.
+    assert [p.name for p in (kits.home / "north/state/kept").iterdir()] == ["keys"]
+
+
+def test_the_limit_holds_from_one_command_to_the_next(kits, hyfdca):
+    """The asker's own log refuses first; without it, the holder's does."""
+    hyfdca(*arguments(kits))
+    code, _, error = hyfdca(*arguments(kits))
+    assert code == 2
+    assert_one_sentence(error)
+    assert "'north' gives 'north' no predictions" in error
+    (kits.home / "north" / "log" / LOG_FILE).unlink()
+    code, _, error = hyfdca(*arguments(kits))
+    assert code == 2
+    assert_one_sentence(error)
+    assert "'city' gives 'north' no predictions" in error
+    [answer] = kits.answered
+    assert answer["refusal"] + "\n" == error
+
+
+def test_what_server_and_holders_say(kits):
+    """Both commands say who asked for how many rows."""
+    said = []
+    predicting.run_prediction_server(kits.home / "server", said.append)
+    assert said == ["Organisation 'north' got scores of 5 rows."]
+    log = (kits.home / "city" / "log" / LOG_FILE).read_text()
+    assert json.loads(log)["asked_by"] == "north"
+    assert json.loads(log)["rows"] == 5
+
+
+def test_nobody_asks(kits):
+    """Where nobody asks, that is said, and nobody is left waiting."""
+    with pytest.raises(StudyError, match="Nobody asks for predictions"):
+        predicting.run_prediction_holder(
+            kits.home / "city", kits.rows("city"), lambda _: None
+        )
+
+
+def without_model(kits):
+    (kits.home / "north" / "out" / "model.json").unlink()
+
+
+def without_permission(kits):
+    for name in ("server", *HOLDINGS):
+        path = kits.home / name / "study.toml"
+        path.write_text(path.read_text().replace("= true", "= false"))
+
+
+def other_model(kits):
+    kits.write_model("city", make_model(l2=0.3))
+
+
+def other_study(kits):
+    path = kits.home / "city" / "study.toml"
+    path.write_text(path.read_text() + "# mine\n")
+
+
+def missing_cells(kits):
+    cells = kits.cells.copy()
+    cells[1, 0] = np.nan
+    kits.write_rows("north", cells)
+
+
+def no_columns(kits):
+    kits.rows("north").write_text("id,y,note\nr1,yes,text\n")
+
+
+def damaged_log(kits):
+    (kits.home / "north" / "log" / LOG_FILE).write_text("{")
+
+
+def stranger(kits):
+    for path in (kits.home / "north" / "keys").iterdir():
+        path.unlink()
+    write_identity(Identity.generate(), kits.home / "north" / "keys")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (without_model, "There is no model"),
+        (without_permission, "does not say may_predict = true"),
+        (other_model, "it asks for scores of another model"),
+        (other_study, "its study file"),
+        (missing_cells, "1 missing cells in rows.csv, and the model takes none"),
+        (no_columns, "has no feature columns"),
+        (damaged_log, "is damaged"),
+        (stranger, "No organisation of the study 'split' has the public key"),
+    ],
+)
+def test_mistakes_are_one_sentence(kits, hyfdca, spoil, words):
+    """Whatever is wrong is one plain sentence, and no file is written."""
+    spoil(kits)
+    code, _, error = hyfdca(*arguments(kits))
+    assert code == 2
+    assert_one_sentence(error)
+    assert words in error
+    assert not (kits.home / "made.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (["--model", "model.json"], "either --model, or --kit"),
+        (["--id-column", "id"], "leave --id-column and --label-column out"),
+        (["--out", "made.txt"], "ends in .csv or .parquet"),
+    ],
+)
+def test_options_that_do_not_fit(kits, hyfdca, more, words):
+    """Options that mean nothing together are refused."""
+    code, _, error = hyfdca(*arguments(kits, *more))
+    assert code == 2
+    assert_one_sentence(error)
+    assert words in error
+
+
+def test_neither_model_nor_kit(kits, hyfdca):
+    """A prediction needs a model or others to ask."""
+    code, _, error = hyfdca("predict", "--data", kits.rows("north"))
+    assert code == 2
+    assert "either --model, or --kit" in error

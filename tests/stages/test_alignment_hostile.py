@@ -1,0 +1,243 @@
+"""Alignment with parties that break the protocol: refused, and nothing changed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import msgspec
+import numpy as np
+import pytest
+
+from hyfdca.protocol.codec import (
+    RemoteProtocolError,
+    decode,
+    frame,
+    pack_bits,
+    pack_indices,
+    unframe,
+)
+from hyfdca.protocol.messages import Message
+from hyfdca.stages.alignment.checks import AlignmentError
+from hyfdca.stages.alignment.messages import (
+    MOST_CLASSES,
+    AlignmentSettings,
+    CellsRequest,
+    CellTokens,
+    PlacementNotice,
+    Refused,
+    Rows,
+)
+from tests.stages.alignments import CLASSIFICATION, TOKEN, Held, Meeting, make_table
+
+ALL = [0, 1, 2, 3]
+
+
+# Clients that break the protocol
+
+
+def tampered(change, phase="rows", kind=Rows, settings=CLASSIFICATION):
+    """Return a meeting whose second client's replies are changed."""
+    held = (Held(ALL, [0, 1]), Held([3, 2, 1], [1, 2]))
+    meeting = Meeting([own.table for own in held], settings)
+    meeting.wires[1].tamper[phase] = (kind, change)
+    return meeting
+
+
+def changed(**changes):
+    return lambda reply: msgspec.structs.replace(reply, **changes)
+
+
+def repeat_first(reply):
+    return changed(pseudonyms=bytes(reply.pseudonyms[:32]) + reply.pseudonyms[:16])(
+        reply
+    )
+
+
+HOSTILE = {
+    "cut pseudonym": lambda r: changed(pseudonyms=r.pseudonyms[:-8])(r),
+    "cut word": lambda r: changed(pseudonyms=r.pseudonyms[:-1])(r),
+    "fewer pseudonyms": lambda r: changed(pseudonyms=r.pseudonyms[:-16])(r),
+    "repeated pseudonym": repeat_first,
+    "repeated feature": changed(features=["a", "a"]),
+    "empty name": changed(features=["a", ""]),
+    "long name": changed(features=["a" * 1001]),
+    "fewer label tokens": lambda r: changed(label_tokens=r.label_tokens[:-8])(r),
+    "hidden names": changed(hidden_features=b"\0" * 32),
+    "no classes": changed(classes=[]),
+    "repeated class": changed(classes=["a", "a"]),
+    "rest without positive": changed(has_rest=True),
+    "too many classes": changed(classes=[str(n) for n in range(MOST_CLASSES + 1)]),
+    "classes without labels": changed(label_tokens=None),
+    "no message": lambda _: Message(),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_hostile_rows(case):
+    """Rows that break the protocol are refused, and nobody is told a placement."""
+    meeting = tampered(HOSTILE[case])
+    with pytest.raises(RemoteProtocolError):
+        meeting.run()
+    for client in meeting.clients:
+        with pytest.raises(RemoteProtocolError, match="has not come yet"):
+            _ = client.aligned
+
+
+@pytest.mark.parametrize(
+    "change", [changed(has_rest=True), changed(classes=["a", "b"])]
+)
+def test_hostile_classes_with_a_positive_label(change):
+    """Beside the positive class there is one other, or an unnamed rest."""
+    settings = AlignmentSettings("classification", "unwell")
+    with pytest.raises(RemoteProtocolError, match=r"client 1 .* classes do not fit"):
+        tampered(change, settings=settings).run()
+
+
+def test_hostile_hidden_names():
+    """Where names are hidden, a client that shows or repeats them is refused."""
+    settings = AlignmentSettings("classification", hide_feature_names=True)
+    for change in (
+        changed(hidden_features=None),
+        changed(features=["a"]),
+        changed(hidden_features=b"\0" * 32),
+    ):
+        with pytest.raises(RemoteProtocolError):
+            tampered(change, settings=settings).run()
+
+
+def test_a_refusal_is_a_sentence_too():
+    """A refusal of a kind that does not exist does not decode; a count is bounded."""
+    with pytest.raises(AlignmentError, match="'org1' has 7 rows"):
+        tampered(lambda _: Refused("repeated", 7)).run()
+    for refusal in (Refused("because", 7), Refused("repeated", -1)):
+        with pytest.raises(RemoteProtocolError):
+            tampered(lambda _, refusal=refusal: refusal).run()
+
+
+@pytest.mark.parametrize("size", [0, 8, 15, 32])
+def test_hostile_tokens(size):
+    """Tokens of cells are as many as were asked for."""
+    change = changed(tokens=b"\0" * size)
+    with pytest.raises(RemoteProtocolError, match="client 1 to 'cells'"):
+        tampered(change, "cells", CellTokens).run()
+
+
+# Servers that break the protocol
+
+
+def notice_for(meeting):
+    """Return what the second client was told."""
+    return decode(unframe(meeting.wires[1].down[1], TOKEN)[1], PlacementNotice)
+
+
+def numbers(*values):
+    return pack_indices(np.array(values, dtype=np.int64))
+
+
+BAD_NOTICES = {
+    "row twice": {"rows": numbers(0, 1, 1)},
+    "fewer rows": {"rows": numbers(0, 1)},
+    "row beyond": {"rows": numbers(0, 1, 3)},
+    "column twice": {"columns": numbers(1, 1)},
+    "group beyond": {"row_groups": numbers(0, 0, 3)},
+    "groups with gaps": {"row_groups": numbers(0, 0, 2)},
+    "fewer groups": {"column_groups": numbers(0)},
+    "fewer flags": {"owns": b""},
+    "more flags": {"counts_rows": b"\0\0"},
+    "one class": {"classes": ["unwell"]},
+    "other classes": {"classes": ["ill", "well"]},
+    "repeated class": {"classes": ["healthy", "unwell", "unwell"]},
+    "bias of others": {"counts_bias": True},
+}
+
+
+def fresh_client(settings=CLASSIFICATION, has_labels=True):
+    """Return a client that has shown its rows, and what it would be told."""
+    tables = [make_table(ALL, [0, 1]), make_table([3, 2, 1], [1, 2], has_labels)]
+    meeting = Meeting(tables, settings)
+    meeting.run()
+    other = Meeting(tables, settings)
+    wire = other.wires[1]
+    wire.handle("rows", frame(TOKEN, 1, Message()))
+    return other.clients[1], wire, notice_for(meeting)
+
+
+@pytest.mark.parametrize("case", BAD_NOTICES)
+def test_bad_placements(case):
+    """A placement that does not fit the client's table changes nothing."""
+    client, wire, notice = fresh_client()
+    bad = msgspec.structs.replace(notice, **BAD_NOTICES[case])
+    with pytest.raises(RemoteProtocolError):
+        wire.handle("placement", frame(TOKEN, 2, bad))
+    with pytest.raises(RemoteProtocolError, match="has not come yet"):
+        _ = client.aligned
+    wire.handle("placement", frame(TOKEN, 3, notice))
+    assert client.aligned.classes == ("healthy", "unwell")
+
+
+def test_bad_placements_of_other_tasks():
+    """Classes of a regression, a wrong positive one, and losses without labels."""
+    for settings, has_labels, change in (
+        (AlignmentSettings("classification", "unwell"), True, {"classes": ["a", "b"]}),
+        (CLASSIFICATION, False, {"counts_rows": pack_bits(np.ones(1, bool))}),
+    ):
+        _, wire, notice = fresh_client(settings, has_labels)
+        bad = msgspec.structs.replace(notice, **change)
+        with pytest.raises(RemoteProtocolError):
+            wire.handle("placement", frame(TOKEN, 2, bad))
+    table = replace(make_table(ALL, [0]), labels=("1", "2", "3", "4"))
+    meeting = Meeting([table], AlignmentSettings("regression"))
+    meeting.wires[0].handle("rows", frame(TOKEN, 1, Message()))
+    with pytest.raises(RemoteProtocolError, match="cannot be the classes"):
+        meeting.wires[0].handle(
+            "placement",
+            frame(
+                TOKEN,
+                2,
+                PlacementNotice(
+                    n_samples=4,
+                    rows=numbers(*ALL),
+                    columns=numbers(0),
+                    row_groups=numbers(0, 0, 0, 0),
+                    column_groups=numbers(0),
+                    owns=b"\xff",
+                    counts_rows=b"\xff",
+                    counts_columns=b"\xff",
+                    counts_bias=True,
+                    classes=["a", "b"],
+                ),
+            ),
+        )
+
+
+def test_phases_out_of_order():
+    """Nothing is placed before rows are shown, and nothing shown or placed twice."""
+    _, _, notice = fresh_client()
+    new = Meeting([make_table([3, 2, 1], [1, 2])]).wires[0]
+    with pytest.raises(RemoteProtocolError, match="before the rows"):
+        new.handle("placement", frame(TOKEN, 1, notice))
+    with pytest.raises(RemoteProtocolError, match="has not come yet"):
+        new.handle("cells", frame(TOKEN, 2, CellsRequest(numbers(), b"")))
+    new.handle("rows", frame(TOKEN, 3, Message()))
+    new.handle("placement", frame(TOKEN, 4, notice))
+    with pytest.raises(RemoteProtocolError, match="or twice"):
+        new.handle("placement", frame(TOKEN, 5, notice))
+    with pytest.raises(RemoteProtocolError, match="after their placement"):
+        new.handle("rows", frame(TOKEN, 6, Message()))
+
+
+def test_bad_requests_for_cells():
+    """Column groups that a client does not have are refused."""
+    _, wire, notice = fresh_client()
+    wire.handle("placement", frame(TOKEN, 2, notice))
+    for bad in (
+        CellsRequest(numbers(7), b"\0"),
+        CellsRequest(numbers(1, 0), b"\0"),
+        CellsRequest(numbers(0), b""),
+    ):
+        with pytest.raises(RemoteProtocolError):
+            wire.handle("cells", frame(TOKEN, 3, bad))
+    none = CellsRequest(numbers(), b"")
+    wire.handle("cells", frame(TOKEN, 4, none))
+    reply = decode(unframe(wire.up[-1], TOKEN)[1], CellTokens)
+    assert bytes(reply.tokens) == b""

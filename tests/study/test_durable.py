@@ -1,0 +1,178 @@
+"""Studies that are stopped, crash and go on: the same numbers, bit for bit."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from hyfdca.errors import StudyError
+from hyfdca.maths.objective import Measurement
+from hyfdca.runtime.faulty import Faults
+from hyfdca.runtime.store import StoreError
+from tests.support.durable_runs import Consortium, numbers, replayed, undisturbed, write
+
+STUDIES = {
+    "bundle": {},
+    "stream": {"encryption": '"stream"'},
+    "open": {"profile": '"open"'},
+    "lbfgs": {"algorithm": '"lbfgs"'},
+    "line search": {"algorithm": '"hyfdca"', "tol": "0.05"},
+    "safe": {"algorithm": '"hyfdca"', "step": '"safe"', "tol": "0.5"},
+    "partial": {
+        "algorithm": '"hyfdca"',
+        "participation": "0.67",
+        "max_rounds": "12",
+    },
+    "partial bundle": {"participation": "0.67", "max_rounds": "30"},
+    "partial open": {
+        "participation": "0.67",
+        "profile": '"open"',
+        "max_rounds": "30",
+    },
+}
+
+
+@pytest.mark.parametrize("settings", STUDIES.values(), ids=STUDIES)
+@pytest.mark.parametrize("unlabelled", [False, True], ids=["labelled", "unlabelled"])
+def test_a_run_that_keeps_everything_has_the_numbers_of_one_that_keeps_nothing(
+    settings, unlabelled, tmp_path
+):
+    """Keeping changes no bit."""
+    write(tmp_path, unlabelled, **settings)
+    expected, weights = undisturbed(tmp_path)
+    rounds, found = Consortium(tmp_path).train()
+    assert np.array_equal(found, weights)
+    assert numbers(rounds.history) == numbers(expected.history)
+    assert rounds.stop_reason == expected.stop_reason
+
+
+@pytest.mark.parametrize("settings", STUDIES.values(), ids=STUDIES)
+@pytest.mark.parametrize("every", [1, 3])
+def test_a_server_that_stops_after_any_round_goes_on(settings, every, tmp_path):
+    """With members that stay, and with members that start again too."""
+    write(tmp_path, checkpoint_every=str(every), **settings)
+    expected, weights = undisturbed(tmp_path)
+    for restarts in (False, True):
+        consortium = Consortium(tmp_path)
+        stop_reason = None
+        while stop_reason is None:
+            rounds = consortium.hosted().rounds
+            for place, _ in enumerate(rounds.rounds()):
+                if place == every:
+                    break
+            stop_reason = rounds.stop_reason
+            if restarts:
+                for rank in range(3):
+                    consortium.network.restart(rank)
+        assert np.array_equal(consortium.hosted().rounds.finish(), weights)
+        assert numbers(rounds.history) == numbers(expected.history)
+
+
+@pytest.mark.parametrize("settings", STUDIES.values(), ids=STUDIES)
+@pytest.mark.parametrize("seed", range(3))
+def test_members_that_crash_at_any_time_come_back(settings, seed, tmp_path):
+    """A round that is lost is repeated; it ends at the same weights."""
+    write(tmp_path, unlabelled=seed == 1, **settings)
+    expected, weights = undisturbed(tmp_path)
+    consortium = Consortium(tmp_path, Faults(crash=0.01), seed)
+    rounds, found = consortium.train()
+    assert consortium.network.met["crash"] > 0
+    assert np.array_equal(found, weights)
+    assert numbers(rounds.history) == numbers(expected.history)
+
+
+@pytest.mark.parametrize("name", ["partial", "partial open", "safe"])
+@pytest.mark.parametrize("seed", range(3))
+def test_with_a_smaller_quorum_it_is_the_run_of_those_who_were_there(
+    name, seed, tmp_path
+):
+    """A replay in one process with the recorded participants has the same numbers."""
+    write(tmp_path, quorum="1", **{**STUDIES[name], "max_rounds": "15"})
+    consortium = Consortium(tmp_path, Faults(drop=0.04), seed)
+    rounds, weights = consortium.train()
+    again, expected = replayed(tmp_path, rounds.history)
+    assert np.array_equal(weights, expected)
+    assert numbers(rounds.history) == numbers(again.history)
+
+
+def test_a_damaged_round_of_the_server_is_not_believed(tmp_path):
+    """The one before is gone back to, which everybody has kept too."""
+    write(tmp_path)
+    expected, weights = undisturbed(tmp_path)
+    consortium = Consortium(tmp_path)
+    consortium.begin(n_rounds=4)
+    store = consortium.server_store
+    content = bytearray(store.read("round-4"))
+    content[len(content) // 2] ^= 1
+    store.write("round-4", bytes(content))
+    rounds, found = consortium.train()
+    assert np.array_equal(found, weights)
+    assert numbers(rounds.history) == numbers(expected.history)
+
+
+@pytest.mark.parametrize("kept", ["round-4", "preparation"])
+def test_a_server_without_a_whole_round_says_so(kept, tmp_path):
+    """It neither guesses nor begins anew by itself."""
+    write(tmp_path)
+    consortium = Consortium(tmp_path)
+    consortium.begin(n_rounds=4)
+    store = consortium.server_store
+    store.remove("round-3")
+    store.write(kept, store.read(kept)[:-1])
+    with pytest.raises(StoreError, match=f"kept as {kept} is damaged"):
+        consortium.train()
+
+
+def test_a_member_whose_round_is_damaged_says_so(tmp_path):
+    """Under its name, and is not asked for ever."""
+    write(tmp_path)
+    consortium = Consortium(tmp_path)
+    consortium.begin(n_rounds=4)
+    store = consortium.stores[2]
+    store.write("round-4", store.read("round-4")[:-1])
+    consortium.network.restart(2)
+    with pytest.raises(StudyError, match=r"Organisation 'coast' failed .* damaged"):
+        consortium.train()
+
+
+@pytest.mark.parametrize("change", ["order", "cell", "label"])
+def test_a_member_that_comes_back_with_another_table_is_refused(change, tmp_path):
+    """Its duals are of the rows it began with; counts that agree say nothing."""
+    write(tmp_path)
+    consortium = Consortium(tmp_path)
+    consortium.begin(n_rounds=4)
+    table = consortium.tables[0]
+    rows = list(range(len(table.ids)))
+    cells, labels = table.cells.copy(), list(table.labels)
+    if change == "order":
+        rows[5], rows[20] = rows[20], rows[5]
+    elif change == "cell":
+        cells.data[7] += 1e-9
+    else:
+        labels[3] = table.labels[next(i for i in rows if labels[i] != labels[3])]
+    consortium.tables[0] = replace(
+        table,
+        ids=tuple(table.ids[row] for row in rows),
+        cells=cells[rows],
+        labels=tuple(labels[row] for row in rows),
+    )
+    consortium.network.restart(0)
+    with pytest.raises(StudyError, match=r"'north' .* table is not the one that"):
+        consortium.train()
+
+
+def test_a_bound_above_the_loss_is_no_proof(tmp_path, monkeypatch):
+    """It ends the study instead of counting as reached."""
+    write(tmp_path)
+    wrong = Measurement(1.0, 1.001)
+    consortium = Consortium(tmp_path)
+    rounds = consortium.hosted().rounds
+    run = type(rounds.driver).run
+
+    def lie(driver, conversation, traffic):
+        answer = run(driver, conversation, traffic)
+        return wrong if isinstance(answer, Measurement) else answer
+
+    monkeypatch.setattr(type(rounds.driver), "run", lie)
+    with pytest.raises(StudyError, match="bound from below is above the loss"):
+        rounds.finish()

@@ -1,0 +1,72 @@
+"""Who is there, as people are told it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from hyfdca.protocol.messages import Message
+from hyfdca.study import messages as m
+from hyfdca.study.plan import PROTOCOL
+from hyfdca.study.presence import Presence
+
+HASH = bytes(32)
+HERE = m.Present(HASH, PROTOCOL, True, [])
+
+
+class Scripted(Presence):
+    """Members whose answers are written down: a phase after the other."""
+
+    def __init__(self, *answers: tuple[dict[int, Any], dict[int, str]]) -> None:
+        self.said: list[str] = []
+        plan: Any = SimpleNamespace(
+            names=("north", "city"), study_hash=HASH, quorum=1, phase_timeout=1.0
+        )
+        network: Any = None
+        super().__init__(plan, network, self.said.append)
+        self._answers = list(answers)
+
+    def _run(self, conversation: Any) -> Any:
+        return self._answers.pop(0)
+
+
+COMES = ({1: HERE}, {})
+FAILS: tuple[dict[int, Any], dict[int, str]] = ({}, {1: "refused: it is full."})
+LACKS = "Organisation 'city' is not there: refused: it is full."
+AGAIN = "Organisation 'city' is there again."
+
+
+def test_who_comes_and_fails_over_and_over_is_told_of_once() -> None:
+    """Until it was in a round: then it is news again."""
+    one = Scripted(COMES, *[FAILS, COMES] * 5, ({1: Message()}, {}), FAILS, COMES)
+    one.call([1])
+    for _ in range(5):
+        assert one.finish(b"model", [1]) == []
+        assert one.call([1]) == [1]
+    assert one.said == [LACKS, AGAIN]
+    assert one.finish(b"model", [1]) == [1]
+    one.forgive()
+    one.finish(b"model", [1])
+    one.call([1])
+    assert one.said == [LACKS, AGAIN] * 2
+
+
+def test_who_stays_away_is_not_told_of_round_by_round() -> None:
+    """However often it is called meanwhile."""
+    one = Scripted(*[FAILS] * 3)
+    for _ in range(3):
+        assert one.call([1]) == []
+        one.forgive()
+    assert one.said == [LACKS]
+
+
+@pytest.mark.parametrize(("missing", "n_said"), [([0, 1], 1), ([], 0)])
+def test_whom_a_study_waits_for_is_said(missing: list[int], n_said: int) -> None:
+    """By name, and why."""
+    one = Scripted()
+    one.present = {c: HERE for c in (0, 1) if c not in missing}
+    one.say_who_is_needed("it is their turn")
+    sentence = "Waiting for 'north', 'city', because it is their turn."
+    assert one.said == [sentence] * n_said
