@@ -56,7 +56,12 @@ class Party:
         self.rank, self.is_complete, self.seed = rank, is_complete, seed
         self.sealing = Sealing(problem.profile, sealers, X.shape, problem.n_outputs)
         self.n_held, self.n_features = X.shape
-        self._csr = (unsigned(X.indptr), unsigned(X.indices), X.data)
+        # The block as kernels take it
+        self.csr: tuple[Any, Any, Any] = (
+            unsigned(X.indptr),
+            unsigned(X.indices),
+            X.data,
+        )
         self._every_row = np.arange(self.n_held, dtype=np.uint32)
         # Known after set-up
         self.squared_norms = np.zeros((self.n_held, 1))
@@ -67,13 +72,12 @@ class Party:
 
     @property
     def handlers(self) -> Handlers:
-        """What every client does in set-up, and to open grand totals."""
+        """What every client does in set-up."""
         return {
             "arrange": self.sealing.arrange,
             "bounds": self._bounds,
             "norms": self._norms,
             "prepare": self._prepare,
-            "open": self.open_totals,
         }
 
     @property
@@ -100,7 +104,7 @@ class Party:
             )
         columns = np.zeros((self.n_features, self.problem.n_outputs))
         counts = self.weighted(np.ones((self.n_held, self.problem.n_outputs)))
-        indptr, indices, data = self._csr
+        indptr, indices, data = self.csr
         add_row_combination(
             indptr, indices, np.abs(data), self._every_row, counts, columns
         )
@@ -142,21 +146,16 @@ class Party:
 
     # The block
 
-    @property
-    def csr(self) -> Any:
-        """The block as kernels take it: indptr, indices, data."""
-        return self._csr
-
     def products(self, rows: Rows, weights: FloatArray) -> FloatArray:
         """Return x_{k,i}·w of some rows."""
         out = np.empty((self.sealing.count(rows), weights.shape[1]))
-        row_products(*self._csr, self.numbers(rows), weights, out)
+        row_products(*self.csr, self.numbers(rows), weights, out)
         return out
 
     def combine(self, rows: Rows, coefficients: FloatArray) -> FloatArray:
         """Return Σ_j coefficients_j x_{rows_j}."""
         out = np.zeros((self.n_features, coefficients.shape[1]))
-        add_row_combination(*self._csr, self.numbers(rows), coefficients, out)
+        add_row_combination(*self.csr, self.numbers(rows), coefficients, out)
         return out
 
     def weighted(
@@ -177,7 +176,7 @@ class Party:
     @cached_property
     def _partial_norms(self) -> FloatArray:
         norms = np.empty((self.n_held, 1))
-        row_norms(*self._csr, norms)
+        row_norms(*self.csr, norms)
         return norms
 
 

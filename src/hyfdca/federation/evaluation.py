@@ -209,6 +209,7 @@ class Evaluated:
             "touch": self._touch,
             "touch forwarded": self._touch_forwarded,
             "evaluate norms": self._norms,
+            "open": self._party.open_totals,
             "release": self._release,
         }
 

@@ -39,23 +39,16 @@ class VectorGrid:
     """
 
     def __init__(self, name: str, grid: Grid) -> None:
-        self._name, self.grid = name, grid
+        self._name = name
         self._finest: int | None = None
+        self.use(grid)
 
-    @property
-    def fraction_bits(self) -> int:
-        """The exponent of the present grid."""
-        return self.grid.fraction_bits
-
-    @property
-    def step(self) -> float:
-        """The width of the present grid."""
-        return math.ldexp(1.0, -self.grid.fraction_bits)
-
-    @property
-    def spec(self) -> GridSpec:
-        """The present grid as it travels."""
-        return GridSpec(self.grid.fraction_bits, self.grid.limit_bits)
+    def use(self, grid: Grid) -> None:
+        """Change to another grid."""
+        self.grid = grid
+        self.fraction_bits = grid.fraction_bits
+        self.step = math.ldexp(1.0, -grid.fraction_bits)  # its width
+        self.spec = GridSpec(grid.fraction_bits, grid.limit_bits)  # as it travels
 
     def coarsen(self) -> None:
         """Take the next coarser grid.
@@ -72,7 +65,7 @@ class VectorGrid:
             raise DivergenceError(
                 f"The {self._name} outgrew every grid; take shorter steps."
             )
-        self.grid = coarser
+        self.use(coarser)
 
     def state(self) -> GridState:
         """Return what a checkpoint keeps."""
@@ -80,7 +73,8 @@ class VectorGrid:
 
     def restore(self, state: GridState) -> None:
         """Take a state."""
-        self.grid, self._finest = state.grid, state.finest
+        self.use(state.grid)
+        self._finest = state.finest
 
 
 @dataclass(frozen=True)

@@ -120,7 +120,7 @@ class EvaluateRequest(Message, frozen=True):
     Weights are None where the client has them already.
     """
 
-    weights: Weights | None
+    weights: Annotated[Sums | None, Seen("weights")]
     grid: OnGrid
 
 

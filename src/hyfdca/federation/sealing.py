@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
 from typing import Literal
+
+import numpy as np
 
 from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.crypto.schemes.arrangement import Arrangement
@@ -13,7 +16,7 @@ from hyfdca.crypto.schemes.plain import PlainSealer
 from hyfdca.crypto.schemes.registry import Sealers
 from hyfdca.federation.messages import Arrangements
 from hyfdca.federation.problem import Profile
-from hyfdca.federation.sums import EVERYWHERE, open_sum
+from hyfdca.federation.sums import EVERYWHERE
 from hyfdca.protocol.codec import RemoteProtocolError, unpack_indices, unpack_places
 from hyfdca.protocol.messages import GridSpec, Message, Part, Sealed, Sums, TooLarge
 
@@ -23,6 +26,7 @@ Rows = IntArray | slice  # numbers of rows, or all of them
 Listener = Callable[[Literal["opened", "sealed"], str, FloatArray], None]
 
 _MOST_GROUPS = 2**31
+_ONE_ITEM = Arrangement.together(1)
 
 
 class Sealing:
@@ -57,8 +61,9 @@ class Sealing:
             picked = {
                 "samples": named(notice.samples),
                 "totals": named(notice.totals),
-                # In the open profile the server reads what is summed by feature.
+                # In the open profile the server reads sums by feature and by bucket.
                 "features": PlainSealer() if self._is_open else named(notice.features),
+                "buckets": PlainSealer() if self._is_open else named(notice.totals),
             }
         except ValueError as error:
             raise RemoteProtocolError(str(error)) from None
@@ -71,6 +76,26 @@ class Sealing:
                 raise RemoteProtocolError("the schemes have not been arranged yet")
             self._picked[kind] = PlainSealer()
         return self._picked[kind]
+
+    def _sealed(
+        self,
+        kind: str,
+        values: FloatArray,
+        grid: GridSpec,
+        rounding: Rounding,
+        arrangement: Arrangement,
+        items: IntArray | None = None,
+    ) -> Sealed:
+        """Put values on a grid and seal them; raises ``GridOverflowError``."""
+        sealer = self.sealer(kind)
+        numbers = Grid(grid.fraction_bits, grid.limit_bits).encode(values, rounding)
+        if self.listener:
+            self.listener("sealed", kind, decode(numbers, grid.fraction_bits))
+        try:
+            payload = sealer.seal(numbers, arrangement, items)
+        except ValueError as error:
+            raise RemoteProtocolError(f"the grid is too fine: {error}") from None
+        return Sealed(grid.fraction_bits, payload)
 
     def resealed(self, sums: Sums, rows: Rows) -> Sums:
         """Return sums by sample sealed again, number by number the same."""
@@ -109,11 +134,13 @@ class Sealing:
         rows: Rows = EVERYWHERE,
     ) -> Part | TooLarge:
         """Return values of some samples, or the request for a coarser grid."""
+        items = _items(rows)
         try:
-            numbers = self.encoded(values, grid, rounding)
+            return Part(
+                self._sealed("samples", values, grid, rounding, self._samples, items)
+            )
         except GridOverflowError:
             return TooLarge()
-        return Part(self.sealed_samples(numbers, grid, rows))
 
     def sealed_samples(
         self,
@@ -171,9 +198,7 @@ class Sealing:
 
     def sealed_features(self, values: FloatArray, grid: GridSpec) -> Sealed:
         """Return values by feature; raises ``GridOverflowError``."""
-        numbers = self.encoded(values, grid)
-        self._report_sealed("features", numbers, grid)
-        return _seal(self.sealer("features"), numbers, grid, self._features)
+        return self._sealed("features", values, grid, "nearest", self._features)
 
     def opened_features(self, sums: Sums, width: int | None = None) -> FloatArray:
         """Return the reals of a sum by feature."""
@@ -195,17 +220,14 @@ class Sealing:
         self, values: FloatArray, grid: GridSpec, rounding: Rounding = "nearest"
     ) -> Sealed:
         """Return totals of any shape; raises ``GridOverflowError``."""
-        numbers = self.encoded(values, grid, rounding).reshape(1, -1)
-        self._report_sealed("totals", numbers, grid)
-        return _seal(self.sealer("totals"), numbers, grid, Arrangement.together(1))
+        row = values.reshape(1, -1)
+        return self._sealed("totals", row, grid, rounding, _ONE_ITEM)
 
     def sealed_by_bucket(
-        self, numbers: IntArray, grid: GridSpec, buckets: Arrangement
+        self, values: FloatArray, grid: GridSpec, buckets: Arrangement
     ) -> Sealed:
-        """Return totals per bucket, which the server reads in the open profile."""
-        sealer = PlainSealer() if self._is_open else self.sealer("totals")
-        self._report_sealed("buckets", numbers, grid)
-        return _seal(sealer, numbers, grid, buckets)
+        """Return totals per bucket, rounded up; the open profile shows the server."""
+        return self._sealed("buckets", values, grid, "up", buckets)
 
     def opened_totals(self, sums: Sums, shape: tuple[int, int]) -> FloatArray:
         """Return the reals of totals whose rows were summed apart."""
@@ -260,3 +282,31 @@ def _items(rows: Rows) -> IntArray | None:
     if rows != EVERYWHERE:
         raise ValueError("only all samples or some numbers of them are sealed")
     return None
+
+
+def open_sum(
+    sums: Sums,
+    width: int,
+    sealer: Sealer,
+    arrangement: Arrangement,
+    items: IntArray | None = None,
+) -> FloatArray:
+    """Return the reals of a sum over holders; an empty sum is zero."""
+    try:
+        parts = [
+            decode(
+                sealer.open(vector.payload, width, arrangement, items),
+                vector.fraction_bits,
+            )
+            for vector in sums
+        ]
+    except ValueError as error:
+        raise RemoteProtocolError(f"a sum does not open: {error}") from None
+    if not parts:
+        return np.zeros((len(arrangement.groups if items is None else items), width))
+    return reduce(np.add, parts)
+
+
+def read_sum(sums: Sums, shape: tuple[int, int]) -> FloatArray:
+    """Return the reals of a sum that is not sealed."""
+    return open_sum(sums, shape[1], PlainSealer(), Arrangement.together(shape[0]))

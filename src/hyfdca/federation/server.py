@@ -163,7 +163,7 @@ class Federation:
         longest = float(np.sqrt(squared_norms.max() / self.problem.l2_strength))
         longest_row = math.sqrt(self.bounds.largest_part)
         bound = longest_row * longest * (1 + _SLACK)
-        grid.grid = self.grid_maker.finest(bound, self.grid_maker.sample_holders)
+        grid.use(self.grid_maker.finest(bound, self.grid_maker.sample_holders))
 
     # Totals
 

@@ -8,17 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any
 
 import numpy as np
 
-from hyfdca.arrays import FloatArray, IntArray
+from hyfdca.arrays import IntArray
 from hyfdca.crypto.schemes.arrangement import Arrangement, BlockMap
-from hyfdca.crypto.schemes.base import UNLIMITED, Adder, Sealer
+from hyfdca.crypto.schemes.base import UNLIMITED, Adder
 from hyfdca.crypto.schemes.blocks import Blocks
-from hyfdca.crypto.schemes.fixedpoint import decode
-from hyfdca.crypto.schemes.plain import PlainSealer
 from hyfdca.crypto.schemes.stream_sums import Padded
 from hyfdca.holdings.axis import Axis
 from hyfdca.protocol.codec import RemoteProtocolError
@@ -108,7 +105,11 @@ class RunningSum:
         where = _places(self._axis, client, units)
         shape = (_size(self._axis, client, units), self._layout.width)
         vector = load(self._adder, part, shape)
-        self._adder.add(self._total(part.fraction_bits), where, vector)
+        total = self._totals.get(part.fraction_bits)
+        if total is None:
+            total = self._adder.zeros((self._axis.n_items, self._layout.width))
+            self._totals[part.fraction_bits] = total
+        self._adder.add(total, where, vector)
         if self._wears:
             self._n_summands[where] += 1
 
@@ -130,12 +131,6 @@ class RunningSum:
         for total, vector in zip(self._totals.values(), vectors, strict=True):
             self._adder.put(total, where, vector)
         self._n_summands[where] = 1
-
-    def _total(self, fraction_bits: int) -> Any:
-        if fraction_bits not in self._totals:
-            shape = (self._axis.n_items, self._layout.width)
-            self._totals[fraction_bits] = self._adder.zeros(shape)
-        return self._totals[fraction_bits]
 
     def take(self, client: int, positions: IntArray | None) -> Sums:
         """Return the sum at a client's positions, and at no others."""
@@ -274,42 +269,17 @@ class CachedSum:
         return totals[bits]
 
 
+_EVERYBODY, _ONE_GROUP = Axis(1, (np.zeros(1, np.int64),)), np.zeros(1, np.int64)
+
+
 def sum_of(parts: list[Sealed], count: int, adder: Adder) -> Sums:
     """Add up vectors of so many numbers that every sender has in full: totals."""
     if len({part.fraction_bits for part in parts}) != 1:
         raise RemoteProtocolError("parts of one sum stand on different grids")
-    everybody = Axis(1, (np.zeros(1, np.int64),))
-    total = RunningSum(layout_for(everybody, np.zeros(1, np.int64), count, adder))
+    total = RunningSum(layout_for(_EVERYBODY, _ONE_GROUP, count, adder))
     for part in parts:
         total.add(0, part, None)
     return total.take_all()
-
-
-def open_sum(
-    sums: Sums,
-    width: int,
-    sealer: Sealer,
-    arrangement: Arrangement,
-    items: IntArray | None = None,
-) -> FloatArray:
-    """Return the reals of a sum over holders; an empty sum is zero."""
-    try:
-        parts = [
-            decode(
-                sealer.open(vector.payload, width, arrangement, items),
-                vector.fraction_bits,
-            )
-            for vector in sums
-        ]
-    except ValueError as error:
-        raise RemoteProtocolError(f"a sum does not open: {error}") from None
-    n_items = arrangement.n_items if items is None else len(items)
-    return reduce(np.add, parts) if parts else np.zeros((n_items, width))
-
-
-def read_sum(sums: Sums, shape: tuple[int, int]) -> FloatArray:
-    """Return the reals of a sum that is not sealed."""
-    return open_sum(sums, shape[1], PlainSealer(), Arrangement.together(shape[0]))
 
 
 def load(adder: Adder, part: Sealed, shape: tuple[int, int]) -> Any:

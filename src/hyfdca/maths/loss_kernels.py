@@ -33,7 +33,7 @@ def touching_duals(
     """
     n_samples, n_outputs = start.shape
     duals = np.empty((n_samples, len(places) * n_outputs))
-    _touching_duals(start, end, labels, places, loss.constants, duals)
+    _touching_duals(start, end, labels, places, tuple(loss.shape), duals)
     return duals
 
 
@@ -66,7 +66,7 @@ def add_conjugates(
     totals: FloatArray,
 ) -> None:
     """Add v_i l_i*(-α_i) to its bucket in ``totals``, (buckets, planes · outputs)."""
-    _add_conjugates(duals, labels, weights, buckets, loss.constants, totals)
+    _add_conjugates(duals, labels, weights, buckets, tuple(loss.shape), totals)
 
 
 @_compiled
@@ -106,7 +106,7 @@ def sums_along(
 ) -> FloatArray:
     """Return Σ v_i l_i at each step from one margin to another, (steps, outputs)."""
     sums = np.zeros((len(steps), start.shape[1]))
-    _sums_along(start, end, labels, weights, steps, loss.constants, sums)
+    _sums_along(start, end, labels, weights, steps, tuple(loss.shape), sums)
     return sums
 
 

@@ -56,23 +56,18 @@ class ClientSession:
             raise RemoteProtocolError(f"request {number} was answered long ago")
         if phase not in self.phases or phase not in self.handlers:
             raise RemoteProtocolError(f"there is no phase {phase!r}")
-        if not self.phases[phase].may_follow(self.last_phase):
+        after = self.phases[phase].after
+        if after is not None and self.last_phase not in after:
             before = f"after {self.last_phase!r}" if self.last_phase else "first"
-            raise RemoteProtocolError(
-                f"phase {phase!r} is out of order: it came {before}"
-            )
+            raise RemoteProtocolError(f"phase {phase!r} is out of order: came {before}")
         request = decode(body, self.phases[phase].request)
-        reply = _answered(phase, self.handlers[phase], request)
+        try:
+            reply = self.handlers[phase](request) or Message()
+        except (ValueError, ArithmeticError) as error:
+            # Numbers that cannot be computed with are the server's fault.
+            raise RemoteProtocolError(
+                f"phase {phase!r} cannot go on: {error}"
+            ) from error
         self._last_reply = frame(self._token, number, reply)
         self.last_number, self.last_phase = number, phase
         return self._last_reply
-
-
-def _answered(
-    phase: str, handle: Callable[[Any], Message | None], request: Any
-) -> Message:
-    """Answer a request; numbers that cannot be computed with are the server's fault."""
-    try:
-        return handle(request) or Message()
-    except (ValueError, ArithmeticError) as error:
-        raise RemoteProtocolError(f"phase {phase!r} cannot go on: {error}") from error

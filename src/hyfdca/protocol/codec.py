@@ -15,7 +15,6 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from hyfdca.crypto.schemes.base import raw_bytes
 from hyfdca.protocol.messages import Message
 
 _HEADER = struct.Struct("<8sQ")  # study token, number of the request
@@ -110,7 +109,7 @@ def pack_indices(indices: NDArray[Any] | None) -> memoryview | None: ...
 
 def pack_indices(indices: NDArray[Any] | None) -> memoryview | None:
     """Return positions or counts as bytes; none stays none."""
-    return None if indices is None else raw_bytes(indices.astype(_INDEX))
+    return None if indices is None else memoryview(indices.astype(_INDEX).tobytes())
 
 
 def unpack_indices(payload: memoryview, size: int) -> NDArray[np.int64]:
@@ -139,7 +138,7 @@ def unpack_counts(payload: memoryview, size: int) -> NDArray[np.int64]:
 
 def pack_reals(values: NDArray[np.float64]) -> memoryview:
     """Return reals as bytes."""
-    return raw_bytes(values.astype(_REAL))
+    return memoryview(values.astype(_REAL, copy=False).tobytes())
 
 
 def unpack_reals(payload: memoryview, size: int) -> NDArray[np.float64]:
@@ -152,7 +151,7 @@ def unpack_reals(payload: memoryview, size: int) -> NDArray[np.float64]:
 
 def pack_tokens(tokens: NDArray[np.uint64]) -> memoryview:
     """Return pseudonyms or tokens as bytes."""
-    return raw_bytes(tokens.astype(_TOKEN, copy=False))
+    return memoryview(tokens.astype(_TOKEN, copy=False).tobytes())
 
 
 def unpack_tokens(payload: memoryview, size: int | None = None) -> NDArray[np.uint64]:
@@ -163,7 +162,7 @@ def unpack_tokens(payload: memoryview, size: int | None = None) -> NDArray[np.ui
 
 def pack_bits(flags: NDArray[np.bool_]) -> memoryview:
     """Return flags as bytes of eight each."""
-    return raw_bytes(np.packbits(flags))
+    return memoryview(np.packbits(flags).tobytes())
 
 
 def unpack_bits(payload: memoryview, shape: tuple[int, ...]) -> NDArray[np.bool_]:

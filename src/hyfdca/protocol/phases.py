@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, Union
 
 from hyfdca.protocol.messages import Message
 
@@ -46,21 +47,10 @@ class Phase:
     seen: str = ""
     is_extra: bool = False
 
-    def may_follow(self, last: str) -> bool:
-        """Return whether the phase may come directly after another."""
-        return self.after is None or last in self.after
-
-    @property
+    @cached_property
     def reply_type(self) -> Any:
         """The type that a reply is decoded as."""
-        return self.reply[0] if len(self.reply) == 1 else _union(self.reply)
+        return Union[self.reply] if self.reply else None  # noqa: UP007
 
 
 Phases = Mapping[str, Phase]
-
-
-def _union(kinds: tuple[type[Message], ...]) -> Any:
-    united: Any = kinds[0]
-    for kind in kinds[1:]:
-        united = united | kind
-    return united

@@ -59,17 +59,6 @@ T = TypeVar("T")
 Conversation = Generator[Ask, Replies, T]
 
 
-def until_pause(conversation: Conversation[None]) -> Conversation[bool]:
-    """Carry a conversation on with those present; return whether it ended."""
-    try:
-        ask = next(conversation)
-        while ask is not PAUSE:
-            ask = conversation.send((yield ask))
-    except StopIteration:
-        return True
-    return False
-
-
 class ClientsFailedError(Exception):
     """Clients that a phase needs did not answer, or not as they must.
 
@@ -161,15 +150,14 @@ class ServerSession:
                 replies.update(decoded)
             if waiting:
                 yield PAUSE
-        return {c: _of_kind(phase, c, replies[c], kind) for c in sorted(replies)}
+        return _of_kind(phase, replies, kind)
 
     def try_ask(
         self, phase: str, requests: Mapping[int, Message], kind: type[T]
     ) -> Conversation[tuple[dict[int, T], dict[int, str]]]:
         """Send requests; return the decoded replies, and why there are no others."""
         decoded, failed, bad = yield from self._exchange(phase, requests)
-        replies = {c: _of_kind(phase, c, decoded[c], kind) for c in sorted(decoded)}
-        return replies, {**failed, **bad}
+        return _of_kind(phase, decoded, kind), {**failed, **bad}
 
     def tell(self, phase: str, notices: Mapping[int, Message]) -> Conversation[None]:
         """Send notices that nobody answers."""
@@ -227,9 +215,10 @@ class ServerSession:
         """Number and frame requests that may be sent now."""
         if phase not in self._phases:
             raise LocalProtocolError(f"there is no phase {phase!r} in this stage")
+        after = self._phases[phase].after
         for client in requests:
             last = self._last.get(client, START)
-            if not self._phases[phase].may_follow(last):
+            if after is not None and last not in after:
                 raise LocalProtocolError(
                     f"phase {phase!r} may not follow {last!r} at client {client}"
                 )
@@ -244,7 +233,12 @@ class ServerSession:
         self._last.update(dict.fromkeys(replies.ok, phase))
 
 
-def _of_kind(phase: str, client: int, message: Message, kind: type[T]) -> T:
-    if not isinstance(message, kind):
-        raise BadReplyError(phase, client, f"it is a {type(message).__name__}")
-    return message
+def _of_kind(phase: str, replies: dict[int, Message], kind: type[T]) -> dict[int, T]:
+    """Return replies in rank order, all of which must be of a kind."""
+    checked: dict[int, T] = {}
+    for client in sorted(replies):
+        message = replies[client]
+        if not isinstance(message, kind):
+            raise BadReplyError(phase, client, f"it is a {type(message).__name__}")
+        checked[client] = message
+    return checked

@@ -26,6 +26,10 @@ class InProcess(Driver):
         self._pool = ThreadPoolExecutor(n_threads) if n_threads > 1 else None
         self.client_seconds = 0.0  # that the server waited for clients
 
+    def client(self, rank: int) -> Handler:
+        """Return one of the clients."""
+        return self._clients[rank]
+
     def work_one_by_one(self) -> None:
         """Have one client work at a time from now on."""
         self._pool = None
@@ -33,13 +37,14 @@ class InProcess(Driver):
     def exchange(self, ask: Ask) -> Replies:
         """Have every client asked answer."""
         started = time.perf_counter()
-        each = self._pool.map if self._pool and len(ask.payloads) > 1 else map
-        answers = each(
-            lambda client: self._clients[client].handle(
-                ask.phase, ask.payloads[client]
-            ),
-            ask.payloads,
-        )
-        ok = dict(zip(ask.payloads, answers, strict=True))
+        phase, clients = ask.phase, self._clients
+        if self._pool and len(ask.payloads) > 1:
+            answers = self._pool.map(
+                lambda client: clients[client].handle(phase, ask.payloads[client]),
+                ask.payloads,
+            )
+            ok = dict(zip(ask.payloads, answers, strict=True))
+        else:
+            ok = {c: clients[c].handle(phase, p) for c, p in ask.payloads.items()}
         self.client_seconds += time.perf_counter() - started
         return Replies(ok)

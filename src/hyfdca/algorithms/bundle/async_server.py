@@ -41,8 +41,8 @@ from hyfdca.algorithms.bundle.server import (
 )
 from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.federation.grids import GridState, VectorGrid
+from hyfdca.federation.sealing import read_sum
 from hyfdca.federation.server import Federation
-from hyfdca.federation.sums import read_sum
 from hyfdca.holdings.axis import Axis
 from hyfdca.protocol.codec import RemoteProtocolError, pack_indices, pack_reals
 from hyfdca.protocol.messages import Parts, Sealed, Sums

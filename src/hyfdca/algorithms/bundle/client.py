@@ -222,10 +222,10 @@ class BundleClient:
         problem = self.party.problem
         if not request.slopes:
             raise RemoteProtocolError("new planes come with their slopes")
-        n_new = len(request.slopes) * request.n_planes
-        is_new = request.first not in self._slopes.numbers  # else it is asked again
+        n_new, known = len(request.slopes) * request.n_planes, self._slopes.numbers
+        is_new = request.first not in known  # else it is asked again
         kept = unpack_indices(request.kept, request.first)
-        n_all = np.isin(self._slopes.numbers, kept).sum() + n_new
+        n_all = np.isin(known, kept).sum() + n_new
         units = unpack_reals(request.units, int(n_all))
         if np.any(units <= 0):
             raise RemoteProtocolError("a unit of Gram entries is not positive")

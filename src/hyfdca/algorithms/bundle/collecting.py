@@ -22,8 +22,9 @@ from hyfdca.algorithms.bundle.buckets import Buckets
 from hyfdca.algorithms.bundle.planes import CuttingModel, GramUpdate
 from hyfdca.arrays import FloatArray
 from hyfdca.federation.grids import MARGIN_HEADROOM, GridState
+from hyfdca.federation.sealing import read_sum
 from hyfdca.federation.server import Federation
-from hyfdca.federation.sums import RunningSum, read_sum
+from hyfdca.federation.sums import RunningSum
 from hyfdca.protocol.codec import RemoteProtocolError, pack_indices, pack_reals
 from hyfdca.protocol.messages import Part, Parts, Sealed, Sums
 from hyfdca.protocol.server_session import Conversation
@@ -211,7 +212,7 @@ class PlaneCollection:
         n_outputs = federation.problem.n_outputs
         longest = _ROOM * model.longest_new
         if longest:
-            grid.grid = federation.grid_maker.finest(longest, n_clients)
+            grid.use(federation.grid_maker.finest(longest, n_clients))
         lengths = np.append(model.lengths, np.full(n_new, longest or 1.0))
         kept, units = pack_indices(model.sloped), pack_reals(lengths)
         parts = yield from federation.gather(

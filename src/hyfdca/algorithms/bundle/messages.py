@@ -169,6 +169,7 @@ class MovedRelease(Message, frozen=True):
     move: _Move
 
 
+# A step may wait for absent clients, so the model may be released within one.
 _VISITS = ("visit", "visit planes", "forward visit")
 _ROUND = ("trial", "search", "open search", "release")
 
@@ -187,16 +188,20 @@ PHASES: Phases = {
         ("search", "open search", "release", "forward planes"),
         "slopes",
     ),
-    "gram": summing(GramRequest, "products", "planes", "forward planes", "gram"),
-    "open planes": opening("Gram and offsets", "gram"),
+    "gram": summing(
+        GramRequest, "products", "planes", "forward planes", "gram", "release"
+    ),
+    "open planes": opening("Gram and offsets", "gram", "release"),
     # A new point
     "trial": summing(
         TrialRequest,
         "margins",
         *("planes", "forward planes", "gram", "open planes", *_VISITS, *_ROUND),
     ),
-    "search": summing(SearchRequest, "losses", "buckets", "trial", "search", *_VISITS),
-    "open search": opening("search totals", "search", *_VISITS),
+    "search": summing(
+        SearchRequest, "losses", "buckets", "trial", "search", "release", *_VISITS
+    ),
+    "open search": opening("search totals", "search", "release", *_VISITS),
     # Visits, under partial participation
     "visit": Phase(
         VisitRequest, (Parts, TooLarge), ("buckets", *_VISITS, *_ROUND), "margins"

@@ -63,8 +63,7 @@ class PlaneSums:
         """Return 1/N Σ v_i l_i*(-α_i) over the samples counted, by bucket, above."""
         sealing = self._party.sealing
         means = above(self._conjugates) / self._party.problem.n_samples
-        numbers = sealing.encoded(means, grid, "up")
-        return sealing.sealed_by_bucket(numbers, grid, self._client.bucket_arrangement)
+        return sealing.sealed_by_bucket(means, grid, self._client.bucket_arrangement)
 
     def forwarded(self, rows: Rows, duals: FloatArray, grid: GridSpec) -> Sealed:
         """Return the duals of the samples counted, for holders without labels."""

@@ -44,7 +44,7 @@ from hyfdca.federation.server import Federation, FederationState
 from hyfdca.maths.objective import Measurement
 from hyfdca.protocol.codec import pack_indices, pack_reals
 from hyfdca.protocol.messages import Part, Sums
-from hyfdca.protocol.server_session import Conversation, until_pause
+from hyfdca.protocol.server_session import PAUSE, Conversation
 
 # Where between the best point (0) and the trial point (1) new planes touch the loss.
 PLACES = (0.0, 0.1, 0.3, 1.0)
@@ -252,7 +252,11 @@ class BundleServer:
     def continue_step(self) -> Conversation[None]:
         """Carry a step on as far as those present can."""
         self._steps = self._steps or self.step()
-        if (yield from until_pause(self._steps)):
+        try:
+            ask = next(self._steps)
+            while ask is not PAUSE:
+                ask = self._steps.send((yield ask))
+        except StopIteration:
             self._steps = None
 
     def step(self) -> Conversation[None]:
@@ -318,16 +322,13 @@ class BundleServer:
         grid = federation.grids.margins
         federation.fit_margins(grid, self._squared_norms(weights))
         features = federation.layout.features
-        sloped = model.weights[self.buckets.n_buckets :]
+        sloped = pack_reals(model.weights[self.buckets.n_buckets :])
 
         def request(client: int) -> b.TrialRequest:
-            own = None if weights is None else weights[features.items[client]]
-            return b.TrialRequest(
-                self._move,
-                None if own is None else pack_reals(own),
-                pack_reals(sloped) if own is None else None,
-                grid.spec,
-            )
+            if weights is None:
+                return b.TrialRequest(self._move, None, sloped, grid.spec)
+            own = pack_reals(weights[features.items[client]])
+            return b.TrialRequest(self._move, own, None, grid.spec)
 
         margins = yield from federation.gather_sum(
             "trial", [grid], request, federation.sample_sum()

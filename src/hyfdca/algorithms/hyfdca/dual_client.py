@@ -97,6 +97,7 @@ class DualClient:
             "measure shares": self._measure_shares,
             "measure margins": self._measure_margins,
             "losses": self._losses,
+            "open": self._party.open_totals,
             "release": self._release,
         }
 

@@ -25,13 +25,9 @@ from hyfdca.algorithms.hyfdca import messages as m
 from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.federation.evaluation import counted_positions, measured
 from hyfdca.federation.messages import ReleaseRequest
+from hyfdca.federation.sealing import read_sum
 from hyfdca.federation.server import Federation, FederationState
-from hyfdca.federation.sums import (
-    CachedSum,
-    CachedSumState,
-    RunningSumState,
-    read_sum,
-)
+from hyfdca.federation.sums import CachedSum, CachedSumState, RunningSumState
 from hyfdca.maths.objective import Measurement
 from hyfdca.protocol.codec import LocalProtocolError, pack_indices
 from hyfdca.protocol.messages import Part, Sums

@@ -9,7 +9,7 @@ from numba import njit
 
 from hyfdca.arrays import IntArray
 from hyfdca.crypto.schemes.arrangement import Arrangement
-from hyfdca.crypto.schemes.base import UNLIMITED, raw_bytes
+from hyfdca.crypto.schemes.base import UNLIMITED
 from hyfdca.maths.compiling import CACHE
 
 _WIRE = np.dtype("<i8")
@@ -28,7 +28,7 @@ class PlainSealer:
         rest: IntArray | None = None,
     ) -> memoryview:
         """Return the numbers as little-endian bytes."""
-        return raw_bytes(numbers.astype(_WIRE, copy=False))
+        return _bytes(numbers)
 
     def open(
         self,
@@ -38,7 +38,7 @@ class PlainSealer:
         items: IntArray | None = None,
     ) -> IntArray:
         """Return the numbers, or raise if they do not fill that shape."""
-        n_items = arrangement.n_items if items is None else len(items)
+        n_items = len(arrangement.groups if items is None else items)
         return _numbers(payload, (n_items, width))
 
 
@@ -79,7 +79,7 @@ class PlainAdder:
 
     def dump(self, vector: IntArray) -> memoryview:
         """Return the numbers as little-endian bytes."""
-        return raw_bytes(vector.astype(_WIRE, copy=False))
+        return _bytes(vector)
 
 
 @njit(cache=CACHE, nogil=True)
@@ -88,6 +88,11 @@ def _add_at(total, where, vector):  # type: ignore[no-untyped-def]
     for j in range(where.size):
         for c in range(total.shape[1]):
             total[where[j], c] += vector[j, c]
+
+
+def _bytes(numbers: IntArray) -> memoryview:
+    """Return whole numbers as they travel, without copying them where possible."""
+    return np.ascontiguousarray(numbers, _WIRE).reshape(-1).view(np.uint8).data
 
 
 def _numbers(payload: memoryview, shape: tuple[int, int]) -> IntArray:

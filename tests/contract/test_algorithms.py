@@ -1,0 +1,156 @@
+"""What every algorithm of the registry must do, whatever it is.
+
+A new algorithm is tested by its entry in ``ALGORITHMS`` alone; what is special to it
+is tested beside it.
+"""
+
+from __future__ import annotations
+
+import inspect
+
+import numpy as np
+import pytest
+
+from hyfdca.algorithms.registry import ALGORITHMS
+from hyfdca.audit.fields import fields_of
+from hyfdca.crypto.schemes.registry import Encryption
+from hyfdca.federation.algorithm import Needs
+from hyfdca.maths.losses import make_loss
+from hyfdca.maths.objective import reference_optimum
+from hyfdca.protocol import checkpoint
+from hyfdca.protocol.phases import START
+from tests.contract.cases import CASES, FEW, PRESENCE, Case, objective
+from tests.support.small_runs import coarse_grids
+
+COSTS = {"seconds"}
+COARSE = [0, 24, 34]  # bits fewer than usual; the last leave about three digits
+
+
+def numbers(run) -> list[dict[str, str]]:
+    """Return a history without its seconds; as text, where NaN equals NaN."""
+    return [
+        {name: repr(value) for name, value in record.items() if name not in COSTS}
+        for record in run.history
+    ]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_the_same_seed_gives_the_same_history(case):
+    """Two runs with one seed have the same history and weights, bit for bit."""
+    one, other = case.run(), case.run()
+    assert one.finish().tobytes() == other.finish().tobytes()
+    assert numbers(one) == numbers(other)
+
+
+@pytest.mark.parametrize("lost_bits", COARSE)
+@pytest.mark.parametrize("case", FEW, ids=str)
+def test_a_certificate_is_never_optimistic(case, lost_bits):
+    """P is not below the model's own loss, D not above the optimum, on any grid."""
+    problem = objective()
+    optimum = reference_optimum(problem, 1e-10)
+    with coarse_grids(lost_bits):
+        run = case.run()
+        for report in run.rounds():
+            if report.measurement is None:
+                continue
+            weights = run.release()
+            assert report.measurement.primal >= problem.primal(weights) - 1e-12
+            assert report.measurement.dual is not None
+            assert report.measurement.dual <= optimum.primal + 1e-12
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_resumed_equals_undisturbed(case):
+    """A run whose parties are all made again in the middle ends at the same bits."""
+    undisturbed = case.run(max_rounds=30)
+    weights = undisturbed.finish()
+    first = case.run(max_rounds=30)
+    for _ in first.rounds():
+        if len(first.history) >= 4 and first.server.is_between_steps:
+            break
+    assert len(first.history) < 30
+    again = case.run(max_rounds=30)
+    again.runner.start()
+    checkpoint.load(again.server, checkpoint.save(first.server))
+    for new, old in zip(again.clients, first.clients, strict=True):
+        checkpoint.load(new, checkpoint.save(old))
+    for new, old in zip(sessions(again), sessions(first), strict=True):
+        new.resume(old.last_number, old.last_phase)
+    again.runner.progress.history += first.history
+    again.runner.progress.measurement = first.measurement
+    assert again.finish().tobytes() == weights.tobytes()
+    assert numbers(again) == numbers(undisturbed)
+
+
+def sessions(run):
+    """Return the clients' sessions of a run in this process."""
+    return [run.driver.client(rank) for rank in range(len(run.clients))]
+
+
+@pytest.mark.usefixtures("small_paillier")
+@pytest.mark.parametrize("scheme", ["stream", "bfv", "paillier"])
+@pytest.mark.parametrize("case", FEW, ids=str)
+def test_encrypted_equals_unencrypted(case, scheme):
+    """A scheme changes bytes and time, and no number."""
+    plain = case.run(max_rounds=3)
+    sealed = case.run(Encryption(scheme), max_rounds=3)
+    assert sealed.finish().tobytes() == plain.finish().tobytes()
+    for ours, theirs in zip(numbers(sealed), numbers(plain), strict=True):
+        for name in ("primal", "dual", "participants", "round_trips"):
+            assert ours[name] == theirs[name]
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_what_it_does_not_apply_to_is_refused(name):
+    """Needs that are not met are refused before anything is asked."""
+    needs: Needs = ALGORITHMS[name]().needs
+    if needs.smooth_loss:
+        with pytest.raises(ValueError, match="smooth loss"):
+            Case(name).run(loss=make_loss("hinge"))
+    if needs.presence == "everyone":
+        with pytest.raises(ValueError, match="every client in every round"):
+            Case(name, presence="half").run()
+    if needs.labels == "all":
+        with pytest.raises(ValueError, match="labels at every client"):
+            Case(name).run()
+    else:
+        assert Case(name).run(max_rounds=1).finish().shape == (7, 1)
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_its_phases_are_a_table(name):
+    """Clients answer phases of the table, each of which can be reached from set-up."""
+    phases = ALGORITHMS[name].phases
+    for presence in PRESENCE:
+        if presence == "half" and ALGORITHMS[name]().needs.presence == "everyone":
+            continue
+        for half in Case(name, presence=presence).run().clients:
+            assert set(half.handlers) <= set(phases)
+    reached = {START, "start"}
+    while new := {p for p, e in phases.items() if reached & set(e.after or reached)}:
+        if new <= reached:
+            break
+        reached |= new
+    assert set(phases) <= reached
+    for phase in phases.values():
+        assert set(phase.after or ()) <= {*phases, START, "start"}
+        for kind in (phase.request, *phase.reply):
+            assert set(fields_of(kind)) == set(kind.__struct_fields__)
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_it_says_what_it_is(name):
+    """The class has its name, its settings' documentation and a module docstring."""
+    kind = ALGORITHMS[name]
+    assert kind.name == name
+    assert kind.__doc__
+    assert inspect.getmodule(kind).__doc__
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_the_model_is_the_one_that_was_measured(case):
+    """P of the released weights is the P of the last record, but for its rounding."""
+    run = case.run()
+    weights = run.finish()
+    measured = [r["primal"] for r in run.history if not np.isnan(r["primal"])]
+    assert measured[-1] == pytest.approx(objective().primal(weights), rel=1e-6)
