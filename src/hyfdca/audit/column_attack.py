@@ -138,7 +138,7 @@ def attack_columns(rests: Rests, truth: dict[int, FloatArray]) -> list[ColumnSco
 def _named(
     rests: Rests, differences: list[FloatArray], table: FloatArray, columns: IntArray
 ) -> AttackScore:
-    """AttackScore differences that are along a row; which one it is, is given away here."""
+    """Score differences along a row; which row it is, is given away here."""
     guess = np.full(table.shape, np.nan)
     facts = rests.facts
     has_bias = columns[-1] == facts.layout.features.n_items - 1

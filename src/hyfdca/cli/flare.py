@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
 from hyfdca.cli.panels import BETWEEN_MACHINES
 from hyfdca.errors import StudyError
-from hyfdca.kits.startup import require_nvflare
-from hyfdca.study.outcome import Summary
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from hyfdca.study.outcome import Summary
 
 KitFolder = Annotated[Path, typer.Option("--kit", help="This party's kit (a folder).")]
 Data = Annotated[Path, typer.Option("--data", help="This organisation's own table.")]
@@ -20,10 +22,10 @@ Data = Annotated[Path, typer.Option("--data", help="This organisation's own tabl
 def server(
     kit: KitFolder,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with a run that was interrupted.")
+        bool, typer.Option("--resume", help="Resume from the last checkpoint.")
     ] = False,
-    anew: Annotated[
-        bool, typer.Option("--anew", help="Forget an earlier run and begin again.")
+    restart: Annotated[
+        bool, typer.Option("--restart", help="Discard an earlier run and start over.")
     ] = False,
     predict: Annotated[
         bool,
@@ -35,63 +37,73 @@ def server(
 ) -> None:
     """Run a study's server until the study is finished; Ctrl-C stops it.
 
-    The model, its result and figure are written to the kit's folder out; what was said
-    and what NVFlare printed, to its folder log (hyfdca.log and server.log).
+    Writes the model, its result and figure to the kit's folder out, and what happened
+    and what NVFlare printed to its folder log (hyfdca.log and server.log).
     """
-    if resume + anew + predict > 1:
-        raise StudyError("Give one of --resume, --anew and --predict.")
-    require_nvflare()
-    from hyfdca.cli import flare_commands as commands  # noqa: PLC0415
-
+    if resume + restart + predict > 1:
+        raise StudyError("Give one of --resume, --restart and --predict.")
+    commands, console = _loaded()
     if predict:
-        commands.serve_predictions(kit, Console())
-        return
-    how: commands.How = "resume" if resume else "anew" if anew else "first"
-    commands.serve_study(kit, Console(), how)
+        commands.serve_predictions(kit, console)
+    else:
+        how = "resume" if resume else "restart" if restart else "first"
+        commands.serve_study(kit, console, how)
 
 
 def client(
     kit: KitFolder,
     data: Data,
-    anew: Annotated[
+    restart: Annotated[
         bool,
         typer.Option(
-            "--anew",
-            help="Take part once more in a study whose model is there already.",
+            "--restart",
+            help="Take part again in a study whose model is already here.",
         ),
     ] = False,
     predict: Annotated[
         bool,
         typer.Option(
             "--predict",
-            help="Train nothing: help others to predict rows of this table, once. Who "
-            "asked, when and for how many is in the kit's log.",
+            help="Train nothing: help others to predict rows of this table, once. The "
+            "kit's log says who asked, when and for how many.",
         ),
     ] = False,
 ) -> None:
     """Take part in a study until it is finished; Ctrl-C stops it.
 
-    The table stays on this machine; the model is written to the kit's folder out; what
-    was said and what NVFlare printed, to its folder log (hyfdca.log and client.log).
+    The table stays on this machine. Writes the model to the kit's folder out, and what
+    happened and what NVFlare printed to its folder log (hyfdca.log and client.log).
     """
-    if anew and predict:
-        raise StudyError("Give one of --anew and --predict.")
-    require_nvflare()
-    from hyfdca.cli import flare_commands as commands  # noqa: PLC0415
-
+    if restart and predict:
+        raise StudyError("Give one of --restart and --predict.")
+    commands, console = _loaded()
     if predict:
-        commands.help_to_predict(kit, data, Console())
+        commands.help_to_predict(kit, data, console)
     else:
-        commands.join_study(kit, data, Console(), anew)
+        commands.join_study(kit, data, console, restart)
 
 
 def demonstrate(folder: Path, console: Console) -> Summary:
     """Run the demonstration as between machines."""
+    from hyfdca.kits.startup import require_nvflare
+
     require_nvflare()
-    from hyfdca.cli.study_display import StudyDisplay  # noqa: PLC0415
-    from hyfdca.demo.between_processes import run_flare_demo  # noqa: PLC0415
+    from hyfdca.cli.study_display import StudyDisplay
+    from hyfdca.demo.between_processes import run_flare_demo
 
     return run_flare_demo(folder, lambda state: StudyDisplay(console, state))
+
+
+def _loaded() -> tuple[Any, Console]:
+    """Return the module that does the work, which needs NVFlare, and a console."""
+    from rich.console import Console
+
+    from hyfdca.kits.startup import require_nvflare
+
+    require_nvflare()
+    from hyfdca.cli import flare_commands
+
+    return flare_commands, Console()
 
 
 def add_commands(app: typer.Typer) -> None:

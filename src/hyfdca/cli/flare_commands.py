@@ -23,7 +23,7 @@ from hyfdca.runtime.store import Archive, FolderStore
 from hyfdca.study.identity import study_hash
 from hyfdca.study.plan import plan_of
 
-How = Literal["first", "resume", "anew"]
+How = Literal["first", "resume", "restart"]
 
 
 def serve_study(folder: Path, console: Console, how: How) -> None:
@@ -43,15 +43,15 @@ def serve_study(folder: Path, console: Console, how: How) -> None:
     plan = plan_of(kit.file, study_hash(kit.content))
     terms = Terms(quorum=None if plan.quorum == len(plan.names) else plan.quorum)
     with plain_errors(folder), StudyDisplay(console, kit.state) as display:
-        forget = (lambda: _forget_run(kit)) if how == "anew" else (lambda: None)
+        forget = (lambda: _forget_run(kit)) if how == "restart" else (lambda: None)
         run_server(folder, display.tell, terms, forget)
     result = msgspec.json.decode((kit.out / RESULT).read_bytes())
     console.print(results_table(kit.file.study.name, result))
     console.print(f"Written to {kit.out}", soft_wrap=True, markup=False)
 
 
-def join_study(folder: Path, data: Path, console: Console, anew: bool) -> None:
-    """Take part in a study until it is finished; anew, if it was already.
+def join_study(folder: Path, data: Path, console: Console, restart: bool) -> None:
+    """Take part in a study until it is finished; again, if it was already.
 
     Raises
     ------
@@ -59,7 +59,7 @@ def join_study(folder: Path, data: Path, console: Console, anew: bool) -> None:
     """
     kit = read_client_kit(folder)
     with plain_errors(folder), StudyDisplay(console, kit.state) as display:
-        forget = (lambda: forget_over(kit)) if anew else (lambda: None)
+        forget = (lambda: forget_over(kit)) if restart else (lambda: None)
         run_client(folder, data, display.tell, prepare=forget)
     model = kit.out / MODEL
     console.print(f"The model is in {model}", soft_wrap=True, markup=False)
@@ -97,12 +97,12 @@ def _check_no_earlier_run(kit: ServerKit) -> None:
         raise StudyError(
             f"This study is finished, its model is in {kit.out}; "
             + (f"give it to {left} with --resume, or " if left else "")
-            + "run it once more with --anew."
+            + "run it again with --restart."
         )
     if rounds:
         raise StudyError(
             f"There is a run of this study in {kept}, kept up to round {rounds[-1]}; "
-            "go on with --resume, or forget it and begin again with --anew."
+            "continue it with --resume, or discard it with --restart."
         )
 
 

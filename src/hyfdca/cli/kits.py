@@ -6,19 +6,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from hyfdca.cli.panels import BETWEEN_MACHINES
 from hyfdca.errors import StudyError
-from hyfdca.kits.all_local import provision_all
-from hyfdca.kits.checking import Checked, check
-from hyfdca.kits.enrolment import REQUEST_ENDING, enrol
-from hyfdca.kits.existing import install_client, install_server
-from hyfdca.kits.installing import Installed, install
-from hyfdca.kits.package import PACKAGE_ENDING
-from hyfdca.kits.provisioning import SERVER, Provisioned, provision
 
 NewFolder = Annotated[Path, typer.Option("--out", help="Folder to make.")]
 StudyPath = Annotated[Path, typer.Argument(help="The study file (TOML).")]
@@ -39,6 +29,11 @@ def enrol_here(
     out: NewFolder,
 ) -> None:
     """Make this organisation's keys, and the one file that the coordinator gets."""
+    from rich.console import Console
+
+    from hyfdca.cli.kits_display import say
+    from hyfdca.kits.enrolment import REQUEST_ENDING, enrol
+
     public = enrol(name, out).public
     console, request = Console(), out / f"{name}{REQUEST_ENDING}"
     say(console, f"Send {request} to the coordinator, and nothing else of {out}.")
@@ -62,6 +57,13 @@ def provision_study(
     ] = False,
 ) -> None:
     """Make the server's kit and a package for each organisation."""
+    from rich.console import Console
+
+    from hyfdca.cli.kits_display import say, show_fingerprints
+    from hyfdca.kits.all_local import provision_all
+    from hyfdca.kits.package import PACKAGE_ENDING
+    from hyfdca.kits.provisioning import SERVER, provision
+
     console = Console()
     if all_local == (requests is not None) or (all_local and ca is not None):
         raise StudyError(
@@ -95,6 +97,11 @@ def install_package(
     ] = None,
 ) -> None:
     """Join a package with this organisation's own keys."""
+    from rich.console import Console
+
+    from hyfdca.cli.kits_display import say, show_fingerprints
+    from hyfdca.kits.installing import install
+
     made = install(package, keys, out, fingerprint or ())
     console = Console()
     say(console, f"The kit of {made.name} is {out}.")
@@ -113,7 +120,12 @@ def adopt_startup_kit(
         Path | None, typer.Option(help="The admin's startup kit, for a server.")
     ] = None,
 ) -> None:
-    """Make a kit from a startup kit that there is already; it is copied."""
+    """Make a kit from an existing startup kit, which is copied."""
+    from rich.console import Console
+
+    from hyfdca.cli.kits_display import say, show_fingerprints
+    from hyfdca.kits.existing import install_client, install_server
+
     if keys is not None and admin is None:
         made = install_client(flare, study, keys, out)
     elif admin is not None and keys is None:
@@ -132,61 +144,9 @@ def check_data(
     data: Annotated[Path, typer.Option(help="Its table.")],
 ) -> None:
     """Compare a table and a kit with the study, before going online."""
+    from rich.console import Console
+
+    from hyfdca.cli.kits_display import show_checked
+    from hyfdca.kits.checking import check
+
     show_checked(Console(), check(kit, data))
-
-
-_MOST_NAMED = 3
-_COMPARE = (
-    "Compare both numbers with the coordinator and the other organisations, by "
-    "telephone or in person."
-)
-
-
-def show_checked(console: Console, checked: Checked) -> None:
-    """Show a table and a kit that fit the study."""
-    table = Table(title="Ready to take part", title_justify="left", show_header=False)
-    for what, value in _rows(checked):
-        # As text: names from files may look like markup.
-        table.add_row(what, Text(value, overflow="fold"))
-    console.print(table)
-    for warning in checked.warnings:
-        say(console, f"Warning: {warning}")
-
-
-def _rows(checked: Checked) -> list[tuple[str, str]]:
-    own, certificate = checked.table, checked.certificate
-    first, last = (
-        day.date().isoformat()
-        for day in (certificate.not_valid_before_utc, certificate.not_valid_after_utc)
-    )
-    return [
-        ("organisation", f"{checked.name!r}, on the roster"),
-        ("study", repr(checked.study)),
-        ("rows", f"{own.n_rows}, each with its own ID"),
-        ("features", str(own.n_features)),
-        ("labels", own.labels),
-        ("missing cells", str(own.n_missing)),
-        ("constant columns", _named(own.constant)),
-        ("certificate", f"valid from {first} to {last}"),
-        ("study's fingerprint", checked.study_fingerprint),
-        ("root's fingerprint", checked.root_fingerprint),
-        ("own key's fingerprint", checked.key_fingerprint),
-    ]
-
-
-def _named(features: tuple[str, ...]) -> str:
-    names = ", ".join(map(repr, features[:_MOST_NAMED]))
-    more = len(features) - _MOST_NAMED
-    return (names or "none") + (f" and {more} more" if more > 0 else "")
-
-
-def show_fingerprints(console: Console, shown: Provisioned | Installed) -> None:
-    """Show what people compare out of band."""
-    say(console, f"Study:            {shown.study_fingerprint}")
-    say(console, f"Root certificate: {shown.root_fingerprint}")
-    say(console, _COMPARE)
-
-
-def say(console: Console, sentence: str) -> None:
-    """Print a line as it is, however narrow the terminal."""
-    console.print(sentence, soft_wrap=True, markup=False, highlight=False)

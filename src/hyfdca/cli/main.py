@@ -1,40 +1,25 @@
-"""The command line: parse arguments, call one function, choose the exit code."""
+"""The command line: parse arguments, call one function, choose the exit code.
+
+A command imports what it needs when it is called, so that ``hyfdca --help`` is quick.
+"""
 
 from __future__ import annotations
 
-import json
 import sys
 from enum import StrEnum
-from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
-from rich.console import Console
 
-from hyfdca.audit.recording import train_recorded
-from hyfdca.audit.report import audit_folder
-from hyfdca.bench.crypto import SECONDS, compare
-from hyfdca.cli import flare as cli_flare
-from hyfdca.cli import kits as cli_kits
-from hyfdca.cli.audit import show_audit
-from hyfdca.cli.bench import MeasuringDisplay, comparison_table, missing_message
-from hyfdca.cli.display import RoundsDisplay, show
+from hyfdca import __version__
+from hyfdca.cli import flare, kits
 from hyfdca.cli.panels import BETWEEN_MACHINES, LOOK, ONE_MACHINE
 from hyfdca.cli.predict import predict
-from hyfdca.crypto.keys.identity import Identity
-from hyfdca.demo.in_process import run_demo
 from hyfdca.errors import StudyError
-from hyfdca.kits.key_files import (
-    PUBLIC_FILE,
-    SECRET_FILE,
-    read_identity,
-    write_identity,
-)
-from hyfdca.runtime.machine import keep_memory
-from hyfdca.study.file import load
-from hyfdca.study.identity import public_identities, study_fingerprint
-from hyfdca.study.outcome import train_file
+
+if TYPE_CHECKING:
+    from hyfdca.crypto.keys.identity import Identity
 
 app = typer.Typer(
     help="Hybrid federated learning for convex models, with a certificate.",
@@ -49,8 +34,8 @@ keys_app = typer.Typer(help="An organisation's own keys.", no_args_is_help=True)
 study_app = typer.Typer(help="What a study file says.", no_args_is_help=True)
 app.add_typer(keys_app, name="keys", rich_help_panel=BETWEEN_MACHINES)
 app.add_typer(study_app, name="study", rich_help_panel=BETWEEN_MACHINES)
-cli_kits.add_commands(app)
-cli_flare.add_commands(app)
+kits.add_commands(app)
+flare.add_commands(app)
 
 
 class Engine(StrEnum):
@@ -84,9 +69,14 @@ def demo(
     ] = Engine.INPROCESS,
 ) -> None:
     """Train three hospitals on one machine and compare with pooling their data."""
+    from rich.console import Console
+
+    from hyfdca.cli.display import RoundsDisplay, show
+    from hyfdca.demo.in_process import run_demo
+
     console, folder = Console(), out or Path("demo-out")
     if engine is Engine.NVFLARE:
-        show(console, cli_flare.demonstrate(folder, console))
+        show(console, flare.demonstrate(folder, console))
     else:
         with RoundsDisplay(console) as display:
             outcome = run_demo(folder, display)
@@ -111,6 +101,12 @@ def train(
     ] = None,
 ) -> None:
     """Train a study; writes model.json and how it was found."""
+    from rich.console import Console
+
+    from hyfdca.audit.recording import train_recorded
+    from hyfdca.cli.display import RoundsDisplay, show
+    from hyfdca.study.outcome import train_file
+
     console, folder = Console(), out or Path(f"{study.stem}-out")
     recorded = record_client or ([] if record else None)
     with RoundsDisplay(console) as display:
@@ -128,7 +124,7 @@ app.command(rich_help_panel=ONE_MACHINE)(predict)
 @app.command(rich_help_panel=LOOK)
 def audit(
     run_dir: Annotated[Path, typer.Argument(help="Folder of a recorded run.")],
-    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     study: Annotated[
         Path | None, typer.Option(help="The study file, if it is elsewhere now.")
     ] = None,
@@ -137,9 +133,14 @@ def audit(
 
     Exit code 1 if somebody saw or could find out more than the trust model says.
     """
+    from rich.console import Console
+
+    from hyfdca.audit.report import audit_folder
+    from hyfdca.cli.audit import show_audit
+
     result = audit_folder(run_dir, study)
     if as_json:
-        typer.echo(json.dumps(result.as_json(), indent=2))
+        _print_json(result.as_json())
     else:
         show_audit(Console(), result)
     raise typer.Exit(0 if result.is_clean else _NOT_CLEAN)
@@ -147,17 +148,22 @@ def audit(
 
 @bench.command("crypto")
 def bench_crypto(
-    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     seconds: Annotated[
         float, typer.Option(min=0.0, help="Spent on each figure.")
-    ] = SECONDS,
+    ] = 0.5,
 ) -> None:
     """Measure encryption, beside the paper's estimate and two libraries."""
+    from rich.console import Console
+
+    from hyfdca.bench.crypto import compare
+    from hyfdca.cli.bench import MeasuringDisplay, comparison_table, missing_message
+
     errors = Console(stderr=True)
     with MeasuringDisplay(errors) as display:
         comparison = compare(seconds, display)
     if as_json:
-        typer.echo(json.dumps(comparison.as_json(), indent=2))
+        _print_json(comparison.as_json())
     else:
         Console().print(comparison_table(comparison))
     if message := missing_message(comparison):
@@ -169,6 +175,9 @@ def new_keys(
     out: Annotated[Path, typer.Option("--out", help="Folder to write to.")],
 ) -> None:
     """Make this organisation's keys; only the public line may leave it."""
+    from hyfdca.crypto.keys.identity import Identity
+    from hyfdca.kits.key_files import PUBLIC_FILE, SECRET_FILE, write_identity
+
     identity = Identity.generate()
     write_identity(identity, out)
     typer.echo(f"Written to {out}: {SECRET_FILE} (never send it) and {PUBLIC_FILE}.")
@@ -181,6 +190,8 @@ def show_keys(
     folder: Annotated[Path, typer.Argument(help="Folder that keys new wrote to.")],
 ) -> None:
     """Show the public line of this organisation's keys."""
+    from hyfdca.kits.key_files import read_identity
+
     _show_public(read_identity(folder))
 
 
@@ -194,6 +205,9 @@ def fingerprint(
     study: Annotated[Path, typer.Argument(help="The study file (TOML).")],
 ) -> None:
     """Show what all organisations must see alike before they exchange keys."""
+    from hyfdca.study.file import load
+    from hyfdca.study.identity import public_identities, study_fingerprint
+
     file = load(study)
     keys = public_identities({c.name: c.public_key for c in file.clients})
     typer.echo(f"Study {file.study.name!r}, key epoch {file.study.key_epoch}:")
@@ -204,9 +218,15 @@ def fingerprint(
     typer.echo(_COMPARE)
 
 
+def _print_json(content: Any) -> None:
+    import json
+
+    typer.echo(json.dumps(content, indent=2))
+
+
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"hyfdca {version('hyfdca')}")
+        typer.echo(f"hyfdca {__version__}")
         raise typer.Exit
 
 
@@ -226,7 +246,9 @@ def _options(
 
 
 def main() -> None:
-    """Run the command line; bad input is one sentence and exit code 2."""
+    """Run the command line; invalid input prints one sentence and exits with code 2."""
+    from hyfdca.runtime.machine import keep_memory
+
     keep_memory()
     try:
         code = app(standalone_mode=False)

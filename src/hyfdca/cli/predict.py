@@ -1,4 +1,4 @@
-"""The command ``hyfdca predict``: its arguments, and what a terminal shows of it."""
+"""The command ``hyfdca predict``: its arguments."""
 
 from __future__ import annotations
 
@@ -6,23 +6,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from hyfdca.errors import StudyError
-from hyfdca.kits.startup import require_nvflare
-from hyfdca.prediction.complete_rows import (
-    PredictionFiles,
-    Predictions,
-    PredictionScore,
-    check_out,
-    predict_file,
-    write_predictions,
-)
-from hyfdca.prediction.split_rows import SplitPredictions
-
-_MOST_CLASSES = 10  # of which counts are shown
 
 
 def predict(
@@ -73,73 +58,22 @@ def predict(
     their rows (hyfdca client --predict), and the server (hyfdca server --predict).
     Each of them logs who asked and for how many rows.
     """
+    from rich.console import Console
+
+    from hyfdca.cli.predict_display import predict_here, predict_with_others
+    from hyfdca.prediction.complete_rows import PredictionFiles
+
     console = Console()
     if (model is None) == (kit is None):
         raise StudyError("Give either --model, or --kit to ask other organisations.")
     if model is not None:
         files = PredictionFiles(model, data, out, id_column, label_column)
-        console.print(_summary(predict_file(files)))
+        predict_here(console, files)
     elif kit is not None:
         if id_column or label_column:
             raise StudyError(
                 "With --kit the study file says which columns have IDs and labels; "
                 "leave --id-column and --label-column out."
             )
-        _show_split(console, _ask(console, kit, data, out))
+        predict_with_others(console, kit, data, out)
     console.print(f"Written to {out}", soft_wrap=True, markup=False)
-
-
-def _ask(console: Console, kit: Path, data: Path, out: Path) -> SplitPredictions:
-    require_nvflare()
-    # Here, since what it needs may not be installed.
-    from hyfdca.flare.asking import ask  # noqa: PLC0415
-
-    check_out(out, data)
-    made = ask(kit, data, lambda said: console.print(said, markup=False))
-    write_predictions(made.predictions, out)
-    return made
-
-
-def _show_split(console: Console, made: SplitPredictions) -> None:
-    table = _summary(made.predictions)
-    if made.n_left_out:
-        table.add_row("rows left out for lack of features", f"{made.n_left_out:,}")
-    if made.n_filled:
-        table.add_row("cells that nobody holds, filled", f"{made.n_filled:,}")
-    console.print(table)
-
-
-def _summary(predictions: Predictions) -> Table:
-    model = predictions.model
-    title = escape(model.file.study)
-    table = Table(title=title, title_justify="left", show_header=False)
-    table.add_column(style="bold")
-    table.add_column(justify="right")
-    table.add_row("rows predicted", f"{len(predictions.ids):,}")
-    counts = predictions.class_counts()
-    for name in list(counts)[:_MOST_CLASSES]:
-        table.add_row(f"  as {escape(name)}", f"{counts[name]:,}")
-    if n_more := sum(list(counts.values())[_MOST_CLASSES:]):
-        table.add_row("  as others", f"{n_more:,}")
-    for what, number in _score_rows(predictions.score(), len(predictions.ids)):
-        table.add_row(what, number)
-    gap = model.certificate.relative_gap
-    table.add_row("certified relative gap of the model", f"{gap:.2e}")
-    return table
-
-
-def _score_rows(score: PredictionScore | None, n_rows: int) -> list[tuple[str, str]]:
-    if score is None:
-        return []
-    rows = []
-    if score.n_labelled < n_rows:
-        rows.append(("rows with a label", f"{score.n_labelled:,}"))
-    if score.accuracy is not None:
-        rows.append(("accuracy", f"{score.accuracy:.1%}"))
-    if score.n_unknown:
-        rows.append(("labels unknown to the model", f"{score.n_unknown:,}"))
-    if score.r2 is not None:
-        rows.append(("R²", f"{score.r2:.4f}"))
-    if score.absolute_error is not None:
-        rows.append(("mean absolute error", f"{score.absolute_error:.6g}"))
-    return rows

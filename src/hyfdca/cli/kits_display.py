@@ -1,0 +1,67 @@
+"""What a terminal shows of kits."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from hyfdca.kits.checking import Checked
+from hyfdca.kits.installing import Installed
+from hyfdca.kits.provisioning import Provisioned
+
+_MOST_NAMED = 3
+_COMPARE = (
+    "Compare both numbers with the coordinator and the other organisations, by "
+    "telephone or in person."
+)
+
+
+def show_checked(console: Console, checked: Checked) -> None:
+    """Show a table and a kit that fit the study."""
+    table = Table(title="Ready to take part", title_justify="left", show_header=False)
+    for what, value in _rows(checked):
+        # As text: names from files may look like markup.
+        table.add_row(what, Text(value, overflow="fold"))
+    console.print(table)
+    for warning in checked.warnings:
+        say(console, f"Warning: {warning}")
+
+
+def _rows(checked: Checked) -> list[tuple[str, str]]:
+    own, certificate = checked.table, checked.certificate
+    first, last = (
+        day.date().isoformat()
+        for day in (certificate.not_valid_before_utc, certificate.not_valid_after_utc)
+    )
+    return [
+        ("organisation", f"{checked.name!r}, on the roster"),
+        ("study", repr(checked.study)),
+        ("rows", f"{own.n_rows}, each with its own ID"),
+        ("features", str(own.n_features)),
+        ("labels", own.labels),
+        ("missing cells", str(own.n_missing)),
+        ("constant columns", _named(own.constant)),
+        ("certificate", f"valid from {first} to {last}"),
+        ("study's fingerprint", checked.study_fingerprint),
+        ("root's fingerprint", checked.root_fingerprint),
+        ("own key's fingerprint", checked.key_fingerprint),
+    ]
+
+
+def _named(features: tuple[str, ...]) -> str:
+    names = ", ".join(map(repr, features[:_MOST_NAMED]))
+    more = len(features) - _MOST_NAMED
+    return (names or "none") + (f" and {more} more" if more > 0 else "")
+
+
+def show_fingerprints(console: Console, shown: Provisioned | Installed) -> None:
+    """Show what people compare out of band."""
+    say(console, f"Study:            {shown.study_fingerprint}")
+    say(console, f"Root certificate: {shown.root_fingerprint}")
+    say(console, _COMPARE)
+
+
+def say(console: Console, sentence: str) -> None:
+    """Print a line as it is, however narrow the terminal."""
+    console.print(sentence, soft_wrap=True, markup=False, highlight=False)
