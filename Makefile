@@ -4,22 +4,29 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test check chaos install bench bench-rounds bench-crypto clean
+.PHONY: help demo test check lint thorough chaos install bench bench-rounds bench-crypto clean
 help:  ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
 
 demo: $(READY)  ## Train three organisations on one machine and see it converge
 	$(BIN)/hyfdca demo --out demo-out
 
-test: check  ## Everything: the checks, then the slow tests
-	$(BIN)/pytest -q -n 2 -m slow
+test: lint  ## Everything but what takes very long: linters, types, contracts, all tests
+	$(BIN)/pytest -q -n 4 --dist loadgroup -m "not chaos"
 
-check: $(READY)  ## Linters, types, import contracts and the fast tests
+check: lint  ## Linters, types, import contracts and the fast tests
+	$(BIN)/pytest -q -n 2 --dist loadgroup -m "not slow and not chaos"
+
+lint: $(READY)  ## Linters, types and import contracts
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -q -n 2 -m "not slow and not chaos"
+
+thorough: lint  ## All tests with full counts, processes killed over and over, mutants
+	HYFDCA_TEST_PROFILE=thorough $(BIN)/pytest -q -n 4 --dist loadgroup -m "not chaos"
+	$(BIN)/python -m tests.mutants
+	$(MAKE) chaos
 
 chaos: $(READY)  ## Kill processes of studies between machines, some 30 times, and compare
 	$(BIN)/python -m tests.chaos

@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from benchmarks.problems import breast_cancer, digits
-from hyfdca.algorithms.hyfdca.draws import HyfdcaSettings
+from hyfdca.algorithms.hyfdca.hyfdca import Hyfdca
 from hyfdca.arrays import FloatArray
 from hyfdca.holdings.block import split_blocks
 from hyfdca.holdings.layout import layout_of
@@ -19,8 +19,9 @@ from hyfdca.holdings.participation import complete
 from hyfdca.holdings.partition import grid
 from hyfdca.maths.losses import make_loss
 from hyfdca.maths.objective import Objective, reference_optimum
-from hyfdca.training.in_process import Training
-from hyfdca.training.runner import TrainingSettings
+from hyfdca.training.in_process import train_in_process
+from hyfdca.training.runner import Runner
+from hyfdca.training.settings import TrainingSettings
 
 L2 = 1e-3
 
@@ -32,14 +33,14 @@ def run(folder: Path) -> None:
         ("digits, 3 v rest", digits(), 0.03, 2000),
     ):
         X, y = table.X, table.y
-        searched = _train(X, y, HyfdcaSettings(step="line_search"), 1500, 1e-3)
+        searched = _train(X, y, Hyfdca(step="line_search"), 1500, 1e-3)
         gaps = np.array([r["relative_gap"] for r in searched.history])
         rounds = [int(np.argmax(gaps <= gap)) + 1 for gap in (1e-2, 1e-3)]
         print(f"{name}: line_search certified 1 % / 0.1 % at rounds {rounds}")
         loss = make_loss("hinge")
         optimum = reference_optimum(Objective(X, y, loss, L2), 1e-8).primal
         for chosen, most in ((iic, n_rounds), (3.0, 300)):
-            settings = HyfdcaSettings(step="paper", iic=chosen)
+            settings = Hyfdca(step="paper", iic=chosen)
             primal = _train(X, y, settings, most).history[-1]["primal"]
             print(
                 f"{name}: paper, IIC {chosen:g}, round {most}: relative loss "
@@ -50,22 +51,21 @@ def run(folder: Path) -> None:
 def _train(
     X: sp.csr_array,
     y: FloatArray,
-    hyfdca: HyfdcaSettings,
+    algorithm: Hyfdca,
     max_rounds: int,
     tolerance: float = 0.0,
-) -> Training:
+) -> Runner:
     partition = grid(*X.shape, (3, 3), seed=0)
     layout = layout_of(partition)
     settings = TrainingSettings(
         make_loss("hinge"),
         L2,
-        hyfdca,
+        algorithm,
         max_rounds=max_rounds,
         tolerance=tolerance,
         measure_every=1 if tolerance else max_rounds,
-        algorithm="hyfdca",
     )
     blocks = split_blocks(X, y, partition, layout)
-    training = Training(settings, layout, blocks, complete(9))
+    training = train_in_process(settings, layout, blocks, complete(9)).runner
     training.finish()
     return training

@@ -18,8 +18,8 @@ import numpy as np
 from benchmarks import problems
 from benchmarks.problems import Table
 from benchmarks.reference import fastest_linear_svc
-from hyfdca.algorithms.bundle.server import BundleSettings
-from hyfdca.algorithms.hyfdca.draws import HyfdcaSettings
+from hyfdca.algorithms.bundle.bundle import Bundle
+from hyfdca.algorithms.hyfdca.hyfdca import Hyfdca
 from hyfdca.bench.crypto import measure
 from hyfdca.bench.subjects import SCHEMES
 from hyfdca.crypto.schemes.registry import Encryption
@@ -30,14 +30,14 @@ from hyfdca.holdings.participation import complete
 from hyfdca.maths.losses import make_loss
 from hyfdca.maths.objective import Objective, reference_optimum
 from hyfdca.runtime.driver import Traffic
-from hyfdca.training.in_process import Training
-from hyfdca.training.runner import TrainingSettings
+from hyfdca.training.in_process import LocalTraining, train_in_process
+from hyfdca.training.settings import TrainingSettings
 
 TURNS, REPETITIONS = 3, 5
-WAYS: tuple[tuple[str, Profile, BundleSettings], ...] = (
-    ("open, 40 sub-groups", "open", BundleSettings(sub_groups=40)),
-    ("open", "open", BundleSettings()),
-    ("sealed", "sealed", BundleSettings()),
+WAYS: tuple[tuple[str, Profile, Bundle], ...] = (
+    ("open, 40 sub-groups", "open", Bundle(sub_groups=40)),
+    ("open", "open", Bundle()),
+    ("sealed", "sealed", Bundle()),
 )
 LIMITS = {
     Encryption(): 3,
@@ -62,12 +62,12 @@ class Counter:
     opened: int = 0
     added: int = 0
 
-    def watch(self, training: Training) -> None:
+    def watch(self, training: LocalTraining) -> None:
         """Count what clients seal and open and the server adds, by sample."""
-        for client in training.clients:
-            sealer: Any = client.sealer("samples")
+        for party in training.parties:
+            sealer: Any = party.sealing.sealer("samples")
             sealer.seal, sealer.open = self._seal(sealer.seal), self._open(sealer.open)
-        adder: Any = training.server.coordinator.vaults.sample_adder
+        adder: Any = training.runner.federation.vectors.sample_adder
         adder.add = self._add(adder.add, adder.n_slots or 1)
 
     def _seal(self, seal: Any) -> Any:
@@ -93,18 +93,18 @@ class Counter:
         return counted
 
 
-def _hyfdca(table: Table, encryption: Encryption) -> Training:
+def _hyfdca(table: Table, encryption: Encryption) -> LocalTraining:
     partition = problems.COVTYPE_3.split(table)
     layout = layout_of(partition)
     settings = TrainingSettings(
         make_loss("hinge"),
         problems.COVTYPE_3.l2,
-        HyfdcaSettings(step="paper"),
-        algorithm="hyfdca",
+        Hyfdca(step="paper"),
         encryption=encryption,
     )
     blocks = split_blocks(table.X, table.y, partition, layout)
-    return Training(settings, layout, blocks, complete(partition.n_clients))
+    present = complete(partition.n_clients)
+    return train_in_process(settings, layout, blocks, present)
 
 
 def _round(table: Table) -> None:
@@ -140,9 +140,9 @@ def _round(table: Table) -> None:
 class _Rounds:
     """A training whose rounds are timed one by one."""
 
-    def __init__(self, training: Training) -> None:
-        self.training = training
-        training.driver.run(training.server.set_up(), Traffic())
+    def __init__(self, training: LocalTraining) -> None:
+        self.training, runner = training, training.runner
+        runner.driver.run(runner.server.set_up(), Traffic())
         self.one()  # compile before the clock starts
 
     def some(self) -> list[float]:
@@ -151,9 +151,10 @@ class _Rounds:
 
     def one(self) -> float:
         """Return the seconds of a round."""
-        everyone = range(self.training.layout.n_clients)
+        runner = self.training.runner
+        everyone = range(runner.federation.layout.n_clients)
         started = time.perf_counter()
-        self.training.driver.run(self.training.server.round(everyone), Traffic())
+        runner.driver.run(runner.server.round(everyone), Traffic())
         return time.perf_counter() - started
 
 
@@ -169,7 +170,7 @@ def _training(table: Table) -> None:
                     problems.COVTYPE_3,
                     table,
                     profile=profile,
-                    bundle=settings,
+                    algorithm=settings,
                     encryption=encryption,
                 )
                 started = time.perf_counter()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from matplotlib.axes import Axes
@@ -11,9 +10,9 @@ from matplotlib.figure import Figure
 
 from benchmarks import problems
 from benchmarks.problems import Problem
-from hyfdca.algorithms.bundle.server import BundleSettings
-from hyfdca.algorithms.hyfdca.draws import HyfdcaSettings
-from hyfdca.training.in_process import Training
+from hyfdca.algorithms.bundle.bundle import Bundle
+from hyfdca.algorithms.hyfdca.hyfdca import Hyfdca
+from hyfdca.training.runner import Runner
 
 TARGET = Path(__file__).resolve().parents[1] / "docs" / "acceleration.png"
 N_ROUNDS = 1500
@@ -46,14 +45,14 @@ def run(folder: Path) -> None:
 
 def _draw(axes: Axes, problem: Problem, folder: Path) -> None:
     table = problem.load(folder)
-    parts = BundleSettings(sub_groups=25)
-    single = BundleSettings(min_contributors=1_000_000)
-    tuned = HyfdcaSettings(step="paper", iic=TUNED[problem.name])
+    parts = Bundle(sub_groups=25)
+    single = Bundle(min_contributors=1_000_000)
+    tuned = Hyfdca(step="paper", iic=TUNED[problem.name])
     runs = (
-        problems.training(problem, table, bundle=parts),
+        problems.training(problem, table, algorithm=parts),
         problems.training(problem, table),
-        problems.training(problem, table, profile="sealed", bundle=single),
-        _paper(problem, table, HyfdcaSettings(step="line_search")),
+        problems.training(problem, table, profile="sealed", algorithm=single),
+        _paper(problem, table, Hyfdca(step="line_search")),
         _paper(problem, table, tuned),
     )
     for training, (label, (color, style)) in zip(runs, _WAYS.items(), strict=True):
@@ -72,9 +71,5 @@ def _draw(axes: Axes, problem: Problem, folder: Path) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _paper(
-    problem: Problem, table: problems.Table, settings: HyfdcaSettings
-) -> Training:
-    made = problems.training(problem, table, max_rounds=N_ROUNDS)
-    own = replace(made.settings, algorithm="hyfdca", hyfdca=settings)
-    return Training(own, made.layout, made.blocks, made.participation)
+def _paper(problem: Problem, table: problems.Table, settings: Hyfdca) -> Runner:
+    return problems.training(problem, table, algorithm=settings, max_rounds=N_ROUNDS)

@@ -29,10 +29,8 @@ def run(_: Path) -> None:
 
 def _host() -> None:
     clients = [Client(name=f"client {k}") for k in range(N_CLIENTS)]
-    study = Study(
-        name="hosting", algorithm="hyfdca", tol=0.0, max_rounds=ROUNDS[-1], scale="none"
-    )
-    plan = plan_of(StudyFile(study, clients), bytes(32))
+    study = Study(name="hosting", tol=0.0, max_rounds=ROUNDS[-1], scale="none")
+    plan = plan_of(StudyFile(study, clients, {"name": "hyfdca"}), bytes(32))
     with TemporaryDirectory() as folder:
         stores = [FolderStore(Path(folder) / name) for name in plan.names]
         members = local_clients(plan, [_table(k) for k in range(N_CLIENTS)], stores)
@@ -44,7 +42,7 @@ def _host() -> None:
             "process, every round kept on disk"
         )
         print(f"at the start: {_megabytes()}")
-        for report in hosted.rounds.rounds():
+        for report in hosted.runner.rounds():
             if report.round_number in ROUNDS:
                 print(f"after {report.round_number} rounds: {_megabytes()}", flush=True)
 

@@ -15,15 +15,15 @@ from sklearn.preprocessing import StandardScaler
 
 from benchmarks.problems import Table, biased, breast_cancer
 from benchmarks.rounds import rounds_to
-from hyfdca.algorithms.registry import AlgorithmName
+from hyfdca.algorithms.registry import ALGORITHMS
 from hyfdca.federation.problem import Profile
 from hyfdca.holdings.block import split_blocks
 from hyfdca.holdings.layout import layout_of
 from hyfdca.holdings.participation import complete
 from hyfdca.holdings.partition import grid
 from hyfdca.maths.losses import LOSSES, make_loss
-from hyfdca.training.in_process import Training
-from hyfdca.training.runner import TrainingSettings
+from hyfdca.training.in_process import train_in_process
+from hyfdca.training.settings import TrainingSettings
 
 GAPS = (1e-3, 1e-6)
 
@@ -49,19 +49,19 @@ def run(folder: Path) -> None:
             print(f"{name:28} {data:14} {line}", flush=True)
 
 
-def _rounds(table: Table, loss: str, profile: Profile, algorithm: AlgorithmName) -> str:
+def _rounds(table: Table, loss: str, profile: Profile, algorithm: str) -> str:
     partition = grid(*table.X.shape, (3, 3), seed=0)
     layout = layout_of(partition)
     settings = TrainingSettings(
         make_loss(loss),
         1e-3,
+        ALGORITHMS[algorithm](),
         profile=profile,
         max_rounds=200,
         tolerance=GAPS[-1],
-        algorithm=algorithm,
     )
     blocks = split_blocks(table.X, table.y, partition, layout)
-    training = Training(settings, layout, blocks, complete(9))
+    training = train_in_process(settings, layout, blocks, complete(9)).runner
     training.finish()
     return " / ".join(str(rounds_to(training, gap) or "-") for gap in GAPS)
 

@@ -8,14 +8,15 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.child import peak, run_apart
+from hyfdca.algorithms.hyfdca.hyfdca import Hyfdca
 from hyfdca.data.datasets import load_news20
 from hyfdca.holdings.block import split_blocks
 from hyfdca.holdings.layout import layout_of
 from hyfdca.holdings.participation import complete
 from hyfdca.holdings.partition import deal_nonzeros
 from hyfdca.maths.losses import make_loss
-from hyfdca.training.in_process import Training
-from hyfdca.training.runner import TrainingSettings
+from hyfdca.training.in_process import train_in_process
+from hyfdca.training.settings import TrainingSettings
 
 L2 = 1e-5
 N_ROUNDS = 20
@@ -35,20 +36,16 @@ def _train(folder: Path) -> None:
     blocks = split_blocks(data.X, labels, partition, layout)
     del data
     print(f"split over {partition.n_clients} clients: peak {peak():.2f} GB")
-    settings = TrainingSettings(
-        make_loss("hinge"),
-        L2,
-        max_rounds=N_ROUNDS,
-        algorithm="hyfdca",
-    )
-    training = Training(settings, layout, blocks, complete(partition.n_clients))
+    settings = TrainingSettings(make_loss("hinge"), L2, Hyfdca(), max_rounds=N_ROUNDS)
+    present = complete(partition.n_clients)
+    training = train_in_process(settings, layout, blocks, present).runner
     started = time.perf_counter()
     training.finish()
     seconds = time.perf_counter() - started
-    certificate = training.certificate
-    assert certificate is not None  # noqa: S101  # a run that ended has been measured
+    measured = training.measurement
+    assert measured is not None  # noqa: S101  # a run that ended has been measured
     print(
-        f"{N_ROUNDS} rounds in {seconds:.1f} s: P {certificate.primal:.4f}, "
-        f"D {certificate.dual:.4f}"
+        f"{N_ROUNDS} rounds in {seconds:.1f} s: P {measured.primal:.4f}, "
+        f"D {measured.dual:.4f}"
     )
     print(f"peak memory: {peak():.2f} GB (under 3)")

@@ -54,7 +54,7 @@ def _line(
             point = training.server.point  # type: ignore[attr-defined]
             loss = objective.primal(point) / optimum - 1.0
             reached = report.round_number if loss <= RELATIVE_LOSS else None
-        gap = report.certificate.relative_gap if report.certificate else 1.0
+        gap = report.measurement.relative_gap if report.measurement else 1.0
         if reached is not None and gap <= RELATIVE_LOSS:
             break
     seconds = sum(record["seconds"] for record in training.history)

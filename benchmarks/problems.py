@@ -11,18 +11,21 @@ import scipy.sparse as sp
 from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.preprocessing import StandardScaler
 
-from hyfdca.algorithms.bundle.server import BundleSettings
+from hyfdca.algorithms.bundle.bundle import Bundle
 from hyfdca.arrays import FloatArray
 from hyfdca.crypto.schemes.registry import Encryption
 from hyfdca.data.datasets import load_covtype, load_mnist, load_news20
+from hyfdca.federation.algorithm import Algorithm
 from hyfdca.federation.problem import Profile
 from hyfdca.holdings.block import split_blocks
 from hyfdca.holdings.layout import layout_of
 from hyfdca.holdings.participation import Participation, complete
 from hyfdca.holdings.partition import Partition, deal_nonzeros, grid, image_quadrants
 from hyfdca.maths.losses import make_loss
-from hyfdca.training.in_process import Training
-from hyfdca.training.runner import TrainingSettings
+from hyfdca.runtime.inprocess import InProcess
+from hyfdca.training.in_process import train_in_process
+from hyfdca.training.runner import Runner
+from hyfdca.training.settings import TrainingSettings
 
 
 @dataclass(frozen=True)
@@ -108,23 +111,31 @@ def training(  # noqa: PLR0913
     table: Table,
     *,
     profile: Profile = "open",
-    bundle: BundleSettings | None = None,
+    algorithm: Algorithm | None = None,
     participation: Callable[[int], Participation] = complete,
     max_rounds: int = 150,
     encryption: Encryption | None = None,
-) -> Training:
-    """Return a run of the bundle method to a certified 0.1 %."""
+) -> Runner:
+    """Return a run to a certified 0.1 %, by default of the bundle method."""
     partition = problem.split(table)
     layout = layout_of(partition)
     settings = TrainingSettings(
         make_loss("hinge"),
         problem.l2,
+        algorithm or Bundle(),
         profile=profile,
         max_rounds=max_rounds,
         tolerance=1e-3,
-        algorithm="bundle",
-        bundle=bundle or BundleSettings(),
         encryption=encryption or Encryption(),
     )
     blocks = split_blocks(table.X, table.y, partition, layout)
-    return Training(settings, layout, blocks, participation(partition.n_clients))
+    present = participation(partition.n_clients)
+    return train_in_process(settings, layout, blocks, present).runner
+
+
+def one_by_one(runner: Runner) -> InProcess:
+    """Have one client work at a time; return what carries the messages."""
+    driver = runner.driver
+    assert isinstance(driver, InProcess)  # noqa: S101  # of train_in_process
+    driver.work_one_by_one()
+    return driver

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from hyfdca.algorithms.hyfdca.draws import HyfdcaSettings
+from benchmarks.problems import one_by_one
+from hyfdca.algorithms.hyfdca.hyfdca import Hyfdca
 from hyfdca.arrays import FloatArray
 from hyfdca.data.datasets import load_covtype
 from hyfdca.holdings.block import split_blocks
@@ -20,8 +21,8 @@ from hyfdca.holdings.participation import complete
 from hyfdca.holdings.partition import deal_nonzeros
 from hyfdca.maths.losses import make_loss
 from hyfdca.runtime.driver import Traffic
-from hyfdca.training.in_process import Training
-from hyfdca.training.runner import TrainingSettings
+from hyfdca.training.in_process import train_in_process
+from hyfdca.training.settings import TrainingSettings
 
 L2 = 5e-5
 REPETITIONS = 20
@@ -35,22 +36,24 @@ def run(folder: Path) -> None:
     layout = layout_of(partition)
     blocks = split_blocks(data.X, labels, partition, layout)
     settings = TrainingSettings(
-        make_loss("hinge"), L2, HyfdcaSettings(step="paper"), profile="sealed"
+        make_loss("hinge"), L2, Hyfdca(step="paper"), profile="sealed"
     )
-    training = Training(settings, layout, blocks, complete(partition.n_clients))
-    training.driver.work_one_by_one()  # or products of two would overlap
-    training.driver.run(training.server.set_up(), Traffic())
+    present = complete(partition.n_clients)
+    training = train_in_process(settings, layout, blocks, present)
+    server = training.runner.server
+    driver = one_by_one(training.runner)  # or products of two would overlap
+    driver.run(server.set_up(), Traffic())
     everyone = range(partition.n_clients)
 
     clock = ProductClock()
-    for client in training.clients:
-        client.products = clock.timed(client.products)  # type: ignore[method-assign]
-        client.combine = clock.timed(client.combine)  # type: ignore[method-assign]
+    for party in training.parties:
+        party.products = clock.timed(party.products)  # type: ignore[method-assign]
+        party.combine = clock.timed(party.combine)  # type: ignore[method-assign]
 
     def one_round() -> tuple[float, float]:
         clock.seconds = 0.0
         started = time.perf_counter()
-        training.driver.run(training.server.round(everyone), Traffic())
+        driver.run(server.round(everyone), Traffic())
         return time.perf_counter() - started, clock.seconds
 
     one_round()  # compile before the clock starts

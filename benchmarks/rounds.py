@@ -16,15 +16,15 @@ import numpy as np
 
 from benchmarks import problems
 from benchmarks.problems import Problem, Table
-from hyfdca.algorithms.bundle.server import BundleSettings
+from hyfdca.algorithms.bundle.bundle import Bundle
 from hyfdca.federation.problem import Profile
-from hyfdca.training.in_process import Training
+from hyfdca.training.runner import Runner
 
 _HEADER = "problem,way,buckets,1 %,limit,0.1 %,limit,trips,MB up,MB down,s/round"
 _COLUMNS = "{:20} {:10} {:>7} {:>4} {:>5} {:>5} {:>5} {:>5} {:>7} {:>7} {:>7}"
 
-OPEN = BundleSettings()
-SINGLE_CUT = BundleSettings(min_contributors=1_000_000)
+OPEN = Bundle()
+SINGLE_CUT = Bundle(min_contributors=1_000_000)
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,7 @@ def run(folder: Path) -> None:
         table = row.problem.load(folder)
         _line(row, table, "open", "open", OPEN, row.must)
         if row.part_size is not None:
-            parts = BundleSettings(
-                sub_groups=25, min_group_size=row.part_size, max_buckets=300
-            )
+            parts = Bundle(sub_groups=25, min_group_size=row.part_size, max_buckets=300)
             _line(row, table, "sub-groups", "open", parts, row.aim)
         _line(row, table, "sealed", "sealed", SINGLE_CUT, row.sealed)
 
@@ -67,10 +65,12 @@ def _line(
     table: Table,
     way: str,
     profile: Profile,
-    settings: BundleSettings,
+    settings: Bundle,
     limits: tuple[int, int],
 ) -> None:
-    training = problems.training(row.problem, table, profile=profile, bundle=settings)
+    training = problems.training(
+        row.problem, table, profile=profile, algorithm=settings
+    )
     for _ in training.rounds():
         pass
     mean = {
@@ -95,7 +95,7 @@ def _line(
     print(_COLUMNS.format(*cells), flush=True)
 
 
-def rounds_to(training: Training, gap: float) -> int | None:
+def rounds_to(training: Runner, gap: float) -> int | None:
     """Return the first round with a certified relative gap that small."""
     gaps = [record["relative_gap"] for record in training.history]
     return next((n for n, g in enumerate(gaps, 1) if g <= gap), None)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -60,13 +61,12 @@ class Walk:
     def switches(self) -> int:
         """How often the next call is in another file."""
         files = [file for file, _ in self.calls]
-        return sum(a != b for a, b in zip(files, files[1:], strict=False))
+        return sum(a != b for a, b in pairwise(files))
 
     def between(self) -> Counter[str]:
         """Return the switches by pair of files."""
         files = [str(Path(f).relative_to(_PACKAGE)) for f, _ in self.calls]
-        pairs = zip(files, files[1:], strict=False)
-        return Counter(f"{a} -> {b}" for a, b in pairs if a != b)
+        return Counter(f"{a} -> {b}" for a, b in pairwise(files) if a != b)
 
 
 def traced_round(profile: Profile) -> Walk:
@@ -89,7 +89,8 @@ def _runner(profile: Profile) -> Runner:
     X, y = load_breast_cancer(return_X_y=True)
     X = (X - X.mean(axis=0)) / X.std(axis=0)
     labels = np.where(y == 1, 1.0, -1.0)[:, None]
-    partition = grid(*X.shape, (1, 2), seed=0)
+    n_samples, n_features = X.shape
+    partition = grid(n_samples, n_features, (1, 2), seed=0)
     layout = layout_of(partition, bias=True)
     blocks = split_blocks(sp.csr_array(X), labels, partition, layout, 1.0)
     settings = TrainingSettings(

@@ -13,15 +13,16 @@ import numpy as np
 from benchmarks import problems
 from benchmarks.problems import Problem, Table
 from benchmarks.reference import fastest_linear_svc
-from hyfdca.algorithms.bundle.server import BundleSettings
+from hyfdca.algorithms.bundle.bundle import Bundle
 from hyfdca.holdings.partition import horizontal
 from hyfdca.maths.losses import make_loss
 from hyfdca.maths.objective import Objective, reference_optimum
-from hyfdca.training.in_process import Training
+from hyfdca.runtime.inprocess import InProcess
+from hyfdca.training.runner import Runner
 
 WAYS = {
-    "owner groups": BundleSettings(),
-    "4 sub-groups each": BundleSettings(sub_groups=4),
+    "owner groups": Bundle(),
+    "4 sub-groups each": Bundle(sub_groups=4),
 }
 
 MANY = Problem(
@@ -53,7 +54,7 @@ def _against_linear_svc(table: Table) -> None:
     for name, settings in WAYS.items():
         ours = float("inf")
         for _ in range(3):
-            training = problems.training(problems.COVTYPE_3, table, bundle=settings)
+            training = problems.training(problems.COVTYPE_3, table, algorithm=settings)
             started = time.perf_counter()
             training.finish()
             ours = min(ours, time.perf_counter() - started)
@@ -66,9 +67,9 @@ def _against_linear_svc(table: Table) -> None:
 
 
 def _server_share(problem: Problem, table: Table) -> None:
-    training = _trained(problem, table)
+    training, driver = _trained(problem, table)
     seconds = np.array([record["seconds"] for record in training.history])
-    server = seconds.sum() - training.driver.client_seconds
+    server = seconds.sum() - driver.client_seconds
     n_rounds = len(seconds)
     print(
         f"{problem.name} {problem.shape}: a round takes {seconds.mean():.3f} s, the "
@@ -77,14 +78,14 @@ def _server_share(problem: Problem, table: Table) -> None:
     )
 
 
-def _trained(problem: Problem, table: Table) -> Training:
+def _trained(problem: Problem, table: Table) -> tuple[Runner, InProcess]:
     """Train; the driver's clock then has the rounds alone."""
     training = problems.training(problem, table)
-    training.driver.work_one_by_one()
+    driver = problems.one_by_one(training)
     reports = training.rounds()
     next(reports)
-    training.driver.client_seconds = 0.0
+    driver.client_seconds = 0.0
     training.history.clear()
     for _ in reports:
         pass
-    return training
+    return training, driver

@@ -3,8 +3,8 @@
     python -m tests.chaos [SEED ...]
 
 A study runs between real processes over mutual TLS. At moments drawn from the seed a
-process is killed (SIGKILL), and what does not come back by itself is started again, as
-an operator would do it. In the end the numbers must be those of the same study in one
+process is killed (SIGKILL). What does not come back by itself is restarted, as an
+operator would do it. In the end the numbers must be those of the same study in one
 process; with a quorum, those of a replay with the participants that were recorded.
 """
 
@@ -27,9 +27,9 @@ from tests.flare.flare_kits import Site, compare, site
 from tests.flare.flare_parties import Command, wait_until
 from tests.support.consortia import Files, make_files
 
-DEADLINE = 420.0  # seconds until a study has got on; more is a hang
+DEADLINE = 420.0  # seconds until a study has made progress; more is a hang
 _ORPHANS_LIVE = 5.0  # seconds at most, that processes outlive their command
-_AWAY = 3  # rounds that somebody stays away from a study with a quorum
+_AWAY = 3  # rounds that a killed client misses in a study with a quorum
 
 # Processes by words of their command lines.
 _JOBS = {"client": "client.worker_process", "server": "server.runner_process"}
@@ -39,7 +39,7 @@ VICTIMS = ("client", "client job", "server", "server parent", "server job")
 
 
 class Blow(NamedTuple):
-    """What is to be killed, of whom, and when.
+    """What is to be killed, at which party, and when.
 
     Parameters
     ----------
@@ -59,12 +59,12 @@ class Blow(NamedTuple):
 
 @dataclass
 class Kill:
-    """What was killed and how it ended, for people."""
+    """What was killed and how it ended, for the table."""
 
     seed: int
     blow: Blow
     round: int
-    seconds: float = 0.0  # until the study had got on
+    seconds: float = 0.0  # until the study made progress
     end: str = "hangs"
 
 
@@ -87,7 +87,7 @@ class Chaos:
     # Moments
 
     def _wait(self, holds: Callable[[], object], what: str) -> None:
-        """Wait until something is so, or the study is over."""
+        """Wait until a condition holds, or the study is over."""
         wait_until(
             lambda: holds() or self.server.process.poll() is not None,
             DEADLINE,
@@ -99,7 +99,7 @@ class Chaos:
         return {path.name for path in folder.glob("*") if path.is_file()}
 
     def _is_keeping(self, member: str) -> bool:
-        """Look closely, for a moment: it is one of milliseconds."""
+        """Look closely for a second: the moment lasts milliseconds."""
         deadline = time.monotonic() + 1.0
         while time.monotonic() < deadline:
             before = self._kept("server")
@@ -128,7 +128,7 @@ class Chaos:
     # Killing
 
     def strike(self, blow: Blow, away: int = 0) -> None:
-        """Kill a process, and start what does not come back by itself."""
+        """Kill a process, and restart what does not come back by itself."""
         kill = Kill(self.seed, blow, self.site.round())
         self.kills.append(kill)
         started = time.monotonic()
@@ -146,7 +146,7 @@ class Chaos:
             self._start_again(side, blow.name)
         self._gets_on(2)
         kill.seconds = time.monotonic() - started
-        kill.end = "goes on"
+        kill.end = "continues"
 
     def _start_again(self, side: str, name: str) -> None:
         if side == "server":
@@ -229,14 +229,14 @@ def run(
 
 
 def check_absences(made: Site) -> None:
-    """Check that rounds did go on without somebody."""
+    """Check that some rounds were run without all organisations."""
     history = made.result("history.json")
     assert any(len(r["participants"]) < len(made.names) for r in history)
 
 
 # The table
 
-# Moments that chance would hardly meet.
+# Moments that are unlikely to be drawn.
 MOMENTS = (
     Blow("client job", "coast", "set-up"),
     Blow("client job", "coast", "keep"),

@@ -65,6 +65,8 @@ def test_an_algorithm_is_one_file(tables):
     optimum = reference_optimum(objective(), 1e-10).primal
     assert run.measurement.primal == pytest.approx(optimum, rel=1e-3)
     assert run.measurement.dual <= optimum
+    for lost_bits in contract.COARSE:
+        contract.test_a_certificate_is_never_optimistic(case, lost_bits)
     contract.test_the_same_seed_gives_the_same_history(case)
     contract.test_resumed_equals_undisturbed(case)
     contract.test_encrypted_equals_unencrypted(case, "stream")

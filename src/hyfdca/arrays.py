@@ -1,4 +1,4 @@
-"""The types of arrays that everything else is written in."""
+"""Array types used throughout the package."""
 
 from __future__ import annotations
 
@@ -12,4 +12,4 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 ByteArray = NDArray[np.uint8]
-TokenArray = NDArray[np.uint64]  # pseudonyms and tokens of cells
+TokenArray = NDArray[np.uint64]  # pseudonyms and cell tokens

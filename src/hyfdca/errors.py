@@ -1,4 +1,4 @@
-"""The one error that a user gets to see, where nothing heavy is imported."""
+"""The one error that users see, in a module that imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class StudyError(ValueError):
 
 
 def as_study_error(make: Callable[[], T]) -> T:
-    """Return what is made, its complaints as errors of the study."""
+    """Return ``make()``; its ``ValueError`` becomes a ``StudyError``."""
     try:
         return make()
     except ValueError as error:
@@ -28,8 +28,8 @@ _WORDS = {
 
 
 def plain_mistake(error: Exception) -> str:
-    """Return what is wrong where, to follow on "has a mistake"."""
-    # A key of the file may be quoted, and may be of several lines.
+    """Return what is wrong and where, to follow "has a mistake"."""
+    # The message may quote a key of the file, which may span several lines.
     message = " ".join(str(error).split())
     found = re.fullmatch(r"(.*?)(?: - at `\$?\.?(.*)`)?", message)
     what, where = found.groups() if found else (message, None)

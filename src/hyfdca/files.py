@@ -1,4 +1,4 @@
-"""Files that are seen whole or not at all, whatever happens while they are written."""
+"""Atomic file writes: a file is seen whole or not at all, even after a crash."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from pathlib import Path
 
 from hyfdca.errors import StudyError
 
-OWNER_ONLY, FOR_ALL = 0o600, 0o666  # what the umask allows of it
+OWNER_ONLY, FOR_ALL = 0o600, 0o666  # less what the umask removes
 
 
 def write_whole(
     path: Path, content: bytes, mode: int = FOR_ALL, *, is_durable: bool = False
 ) -> None:
-    """Write a file in the place of another, if there is one.
+    """Write a file atomically, replacing any existing one.
 
     Parameters
     ----------
     is_durable : bool
-        Whether it must be there after a crash of the machine too.
+        Whether the file must survive a crash of the machine.
 
     Raises
     ------
     OSError
-        Then everything is as it was.
+        The existing file, if any, is unchanged, unless only syncing the folder failed.
     """
     draft = write_draft(path, content, mode, is_durable=is_durable)
     try:
@@ -41,16 +41,16 @@ def write_whole(
 
 
 def write_new(path: Path, content: bytes, mode: int = FOR_ALL) -> None:
-    """Write a file that survives crashes, never over another.
+    """Write a new file and flush it to disk; never overwrite.
 
     Raises
     ------
     OSError
-        Then nothing was written; ``FileExistsError`` if there is something already.
+        Nothing has been written; ``FileExistsError`` if the path already exists.
     """
     draft = write_draft(path, content, mode, is_durable=True)
     try:
-        # Linking, unlike renaming, fails where there is a file already.
+        # Linking, unlike renaming, fails if the target exists.
         os.link(draft, path)
     finally:
         forget(draft)
@@ -59,14 +59,14 @@ def write_new(path: Path, content: bytes, mode: int = FOR_ALL) -> None:
 def write_draft(
     path: Path, content: bytes, mode: int = FOR_ALL, *, is_durable: bool = False
 ) -> Path:
-    """Write what is to become a file, beside it; return where.
+    """Write the content to a draft beside the target; return the draft's path.
 
     Raises
     ------
     OSError
-        Then nothing was written.
+        Nothing has been written.
     """
-    # Nobody else, not even a second process of ours, writes to this name.
+    # A random name: no other process, not even one of ours, writes to it.
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
@@ -82,13 +82,13 @@ def write_draft(
 
 
 def forget(draft: Path) -> None:
-    """Remove a draft, if it is there and can be."""
+    """Remove a draft if possible; ignore errors."""
     with contextlib.suppress(OSError):
         draft.unlink()
 
 
 def sync_folder(folder: Path) -> None:
-    """Have a folder itself written, and with it a file's new name."""
+    """Flush a folder to disk, and with it the new names of its files."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -103,9 +103,10 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 def read_limited(
     path: Path, most: int, remedy: str, *, is_secret: bool = False
 ) -> bytes:
-    """Return a file's bytes, if they are no more than so many.
+    """Return a file's bytes; refuse a file of more than ``most`` bytes.
 
-    A secret file must be closed to others; what is checked is what is read.
+    A secret file must be inaccessible to others. The open file is checked, not its
+    path.
 
     Raises
     ------
@@ -120,14 +121,14 @@ def read_limited(
         raise StudyError(f"The file {path} is larger than {most} bytes; {remedy}.")
     if is_secret and os.name == "posix" and mode & _OTHERS:
         raise StudyError(
-            f"Others than its owner can get at the secret key {path}; make new keys if "
-            f"they may have, else run chmod 600 {path}."
+            f"Users other than the owner can access the secret key {path}; make new "
+            f"keys if somebody may have read it, else run chmod 600 {path}."
         )
     return content
 
 
 def read_secret(path: Path, most: int, remedy: str) -> bytes:
-    """Return a secret file's bytes, if nobody but its owner can get at it.
+    """Return a secret file's bytes; refuse if others can access it.
 
     Raises
     ------
@@ -137,24 +138,24 @@ def read_secret(path: Path, most: int, remedy: str) -> bytes:
 
 
 def write_secret(path: Path, content: bytes) -> None:
-    """Write a new file that only its owner can read, from the first byte on."""
+    """Write a new file that only its owner can read at any time."""
     write_new(path, content, OWNER_ONLY)
 
 
 def refuse_existing(path: Path, what: str) -> None:
-    """Raise ``StudyError`` if there is something already; a link to nowhere is."""
+    """Raise ``StudyError`` if the path exists, even as a dangling link."""
     if os.path.lexists(path):
         raise StudyError(
-            f"There is a {path} already, and {what} is never written over; give "
+            f"The path {path} already exists, and {what} is never overwritten; choose "
             "another with --out."
         )
 
 
 @contextlib.contextmanager
 def draft_of(target: Path) -> Iterator[Path]:
-    """Give a folder beside the target to write to; it is gone afterwards.
+    """Yield a temporary folder beside the target; remove it afterwards.
 
-    Whatever cannot be written there is a ``StudyError``.
+    An ``OSError`` while writing becomes a ``StudyError``.
     """
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -164,18 +165,18 @@ def draft_of(target: Path) -> Iterator[Path]:
             yield Path(draft)
     except OSError as error:
         raise StudyError(
-            f"Cannot write to {target} ({error.strerror}); give another with --out."
+            f"Cannot write to {target} ({error.strerror}); choose another with --out."
         ) from None
 
 
 def move_new(draft: Path, target: Path) -> None:
-    """Give a finished folder its name, at which there is nothing yet."""
+    """Move a finished folder to its final name, which must not exist yet."""
     for_owner_only(draft)
     draft.rename(target)
 
 
 def for_owner_only(folder: Path) -> None:
-    """Close a folder to all others, with all in it."""
+    """Remove other users' access to a folder and everything in it."""
     for path in (folder, *folder.rglob("*")):
         if path.is_dir():
             path.chmod(_OWNER_FOLDER)

@@ -8,6 +8,7 @@ from pathlib import Path
 from hyfdca.audit.recording import train_recorded
 from hyfdca.audit.report import Audit, audit_folder
 from hyfdca.maths.seeds import stream
+from tests.support.consortia import ALGORITHM_KEYS
 
 N_ROWS, N_COLUMNS = 40, 9
 
@@ -33,13 +34,20 @@ PAPER = {
 
 
 def write_study(folder: Path, who, lacking=(), **settings) -> Path:
-    """Write a study of these organisations and their tables."""
+    """Write a study of these organisations and their tables.
+
+    Settings of an algorithm go to its own table, others to that of the study.
+    """
     random = stream(5, "audits")
     X = random.normal(size=(N_ROWS, N_COLUMNS)) + 0.5
     labels = X @ random.normal(size=N_COLUMNS) + random.normal(size=N_ROWS) > 0
     chosen = {"name": '"audited"', "id_column": '"id"', "label_column": '"y"'}
     chosen |= {"tol": "0.0", "max_rounds": "30", "encryption": '"none"', **settings}
+    own = {key: chosen.pop(key) for key in ALGORITHM_KEYS & chosen.keys()}
     lines = ["[study]", *(f"{key} = {value}" for key, value in chosen.items())]
+    if own:
+        named = {"name": own.pop("algorithm"), **own}
+        lines += ["[algorithm]", *(f"{key} = {value}" for key, value in named.items())]
     for name, (rows, columns) in who.items():
         lines += ["[[clients]]", f'name = "{name}"', f'data = "{name}.csv"']
         if name in lacking:

@@ -10,7 +10,7 @@ STREAM = '"stream"'
 OPEN = '"open"'
 HINGE = {"loss": '"hinge"', "l2": "0.01"}
 DRAWN = {**PAPER, "local_fraction": "0.2", "max_rounds": "80"}
-ONE = {**PAPER, "paper_settings": "{local_steps = 1}", "max_rounds": "80"}
+ONE = {**PAPER, "local_steps": "1", "max_rounds": "80"}
 SERVER_ATTACKS = {
     "margins and weights",
     "duals and shares",
@@ -20,7 +20,7 @@ SERVER_ATTACKS = {
 
 
 def test_unencrypted_the_papers_attacks_recover_the_data(tmp_path):
-    """Where nothing is sealed both least-squares reconstructions give every cell."""
+    """If nothing is sealed, both least-squares reconstructions give every cell."""
     audit = audited(tmp_path, GRID, profile=OPEN, **DRAWN)
     for name in ("margins and weights", "duals and shares"):
         assert audit.attacks[name].error < 1e-6
@@ -31,7 +31,7 @@ def test_unencrypted_the_papers_attacks_recover_the_data(tmp_path):
 @pytest.mark.parametrize("profile", ["open", "sealed"])
 @pytest.mark.parametrize("participation", ["1.0", "0.5"])
 def test_unencrypted_the_bundle_gives_the_data_away(profile, participation, tmp_path):
-    """Margins and weights of the bundle method give every cell where nothing is sealed.
+    """If nothing is sealed, the bundle's margins and weights give every cell.
 
     This is the control for the runs below: the same attack, the same messages.
     """
@@ -41,7 +41,7 @@ def test_unencrypted_the_bundle_gives_the_data_away(profile, participation, tmp_
 
 
 def test_open_shares_give_rows_away(tmp_path):
-    """With one dual changed a round, differences of open shares are the rows."""
+    """With one dual changed per round, differences of open shares are the rows."""
     audit = audited(tmp_path, HORIZONTAL, profile=OPEN, encryption=STREAM, **ONE)
     found = audit.attacks["share differences"]
     assert found.recovered > 0.9
@@ -53,7 +53,7 @@ def test_open_shares_give_rows_away(tmp_path):
 
 
 def test_factors_of_rows_come_from_another_holder(tmp_path):
-    """Who lacks the bias cell is found out by the share of the holder that has it."""
+    """The share of the bias cell's holder reveals the rows of those that lack it."""
     given = {**ONE, "labels_visible_to_holders": "true", "max_rounds": "150"}
     audit = audited(
         tmp_path, TWO, lacking=["city"], profile=OPEN, encryption=STREAM, **given
@@ -62,7 +62,7 @@ def test_factors_of_rows_come_from_another_holder(tmp_path):
 
 
 def test_without_a_bias_rows_are_found_but_for_a_factor(tmp_path):
-    """Where no cell is known the server still learns which way rows point."""
+    """If no cell is known, the server still learns the direction of rows."""
     given = {**ONE, "fit_intercept": "false"}
     audit = audited(tmp_path, HORIZONTAL, profile=OPEN, encryption=STREAM, **given)
     assert audit.attacks["share differences"].directions > 0.9
@@ -89,7 +89,7 @@ def test_sealed_no_server_attack_beats_the_mean(method, who, encryption, tmp_pat
         "lbfgs": {"algorithm": '"lbfgs"'},
     }[method]
     given = {**given, "encryption": f'"{encryption}"', "max_rounds": "25"}
-    given["small_vectors"] = '"same"'  # else so few numbers are sealed by stream
+    given["small_vectors"] = '"same"'  # otherwise stream would seal such short vectors
     audit = audited(tmp_path, {"grid": GRID, "horizontal": HORIZONTAL}[who], **given)
     assert set(audit.attacks) == SERVER_ATTACKS
     for score in audit.attacks.values():
@@ -111,7 +111,7 @@ def test_two_holders_learn_each_others_rows(method, tmp_path):
 
 @pytest.mark.parametrize("method", [PAPER, HINGE], ids=["hyfdca", "bundle"])
 def test_three_holders_take_more_known_rows(method, tmp_path):
-    """With three holders that many known rows give none, and twice as many give all."""
+    """With three holders that many known rows give none, twice as many give all."""
     audit = audited(tmp_path, THREE, clients=["north"], encryption=STREAM, **method)
     [rotation] = audit.clients[0].rotations
     assert (rotation.n_few, rotation.n_enough) == (3, 6)
@@ -129,7 +129,7 @@ def test_the_others_gram_matrix_is_found(who, tmp_path):
 
 
 def test_holders_that_need_no_margins_learn_nothing(tmp_path):
-    """Who is sent duals but no margins has nothing to subtract from."""
+    """A client that receives duals but no margins has nothing to subtract from."""
     audit = audited(tmp_path, TWO, clients=["city"], encryption=STREAM, **PAPER)
     [rotation] = audit.clients[0].rotations
     assert rotation.few.n_equations == 0
@@ -138,7 +138,7 @@ def test_holders_that_need_no_margins_learn_nothing(tmp_path):
 
 @pytest.mark.parametrize("method", [ONE, HINGE], ids=["hyfdca", "bundle"])
 def test_two_sealed_holders_of_columns_learn_rows(method, tmp_path):
-    """Of two holders, each reads the other's rows out of weights less its own share."""
+    """Of two holders, each reads the other's rows in weights minus its own share."""
     audit = audited(
         tmp_path, HORIZONTAL, clients=["north"], encryption=STREAM, **method
     )
@@ -148,7 +148,7 @@ def test_two_sealed_holders_of_columns_learn_rows(method, tmp_path):
 
 
 def test_more_holders_of_columns_hide_rows(tmp_path):
-    """Of four holders the sums of the others are over rows of all of them."""
+    """With four holders, the others' sums mix the rows of all of them."""
     four = {
         name: (range(10 * place, 10 * place + 10), range(5))
         for place, name in enumerate(("north", "city", "coast", "south"))
@@ -160,7 +160,7 @@ def test_more_holders_of_columns_hide_rows(tmp_path):
 SEARCH = {
     "algorithm": '"hyfdca"',
     "step": '"line_search"',
-    "paper_settings": "{local_steps = 1}",
+    "local_steps": "1",
     "max_rounds": "80",
 }
 
@@ -172,7 +172,7 @@ def test_open_line_searches_give_rows_away(tmp_path):
 
 
 def test_two_sealed_holders_learn_rows_of_line_searches(tmp_path):
-    """In the sealed profile the image is told to holders, who subtract their own."""
+    """In the sealed profile holders receive the image and subtract their own."""
     given = {**SEARCH, "clients": ["north"], "encryption": STREAM}
     audit = audited(tmp_path, HORIZONTAL, **given)
     assert audit.clients[0].columns[0].score.recovered > 0.7

@@ -1,4 +1,4 @@
-"""hyfdca audit: tables or JSON, exit code 1 for a leak, 2 for a folder that is none."""
+"""hyfdca audit: tables or JSON, exit code 1 for a leak, 2 for an invalid folder."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_a_sealed_run_passes(hyfdca, tmp_path):
 
 
 def test_an_unencrypted_run_fails(hyfdca, tmp_path):
-    """A run that seals nothing is a plain sentence and exit code 1."""
+    """A run that seals nothing yields a plain sentence and exit code 1."""
     out = record(tmp_path, TWO, **PAPER)
     code, shown, _ = hyfdca("audit", out)
     assert code == 1
@@ -42,7 +42,7 @@ def test_an_unencrypted_run_fails(hyfdca, tmp_path):
 
 
 def test_json_has_the_clients(hyfdca, tmp_path):
-    """For programs, what a client could find out is there by group of its rows."""
+    """The JSON says what a client could find out, by group of its rows."""
     out = record(tmp_path, TWO, clients=["north"], encryption='"stream"', **PAPER)
     code, shown, _ = hyfdca("audit", out, "--json")
     [group] = json.loads(shown)["clients"]["north"]["groups"]
@@ -64,21 +64,24 @@ def other_run(out):
 BAD = {
     "no folder": (lambda out: view_path(out, None).unlink(), "train with --record"),
     "cut short": (cut, "is damaged or cut short"),
-    "no view": (lambda out: view_path(out, None).write_bytes(b"x"), "is no view"),
+    "Cannot read the view": (
+        lambda out: view_path(out, None).write_bytes(b"x"),
+        "is not a view",
+    ),
     "other study": (
         lambda out: (out.parent / "study.toml").write_text(
             (out.parent / "study.toml").read_text() + "# changed\n"
         ),
         "is not the one that was recorded",
     ),
-    "no study": (lambda out: (out.parent / "study.toml").unlink(), "no study file"),
-    "other run": (other_run, "is of another run"),
+    "no study": (lambda out: (out.parent / "study.toml").unlink(), "Cannot read the"),
+    "other run": (other_run, "are of different runs"),
 }
 
 
 @pytest.mark.parametrize("case", BAD)
 def test_bad_folders_are_one_sentence(case, hyfdca, tmp_path):
-    """What cannot be audited is one sentence and exit code 2."""
+    """A folder that cannot be audited yields one sentence and exit code 2."""
     spoil, expected = BAD[case]
     record(tmp_path, TWO, clients=["north"], **HINGE)
     (tmp_path / "kept").write_bytes(view_path(tmp_path / "out", 0).read_bytes())
@@ -91,7 +94,7 @@ def test_bad_folders_are_one_sentence(case, hyfdca, tmp_path):
 
 
 def test_the_study_may_be_elsewhere(hyfdca, tmp_path):
-    """A study that was moved, tables and all, is found where --study says."""
+    """A study that was moved with its tables is found through --study."""
     out = record(tmp_path, TWO, encryption='"stream"', **HINGE)
     moved = tmp_path / "moved"
     moved.mkdir()

@@ -1,4 +1,4 @@
-"""What the audit says was seen: decided by the bytes, whatever they are said to be."""
+"""What the audit says was seen: decided by the bytes, not by their declaration."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from hyfdca.crypto.schemes.arrangement import Arrangement
 from hyfdca.crypto.schemes.fixedpoint import Grid
 from hyfdca.crypto.schemes.plain import PlainSealer
 from hyfdca.crypto.schemes.registry import SCHEMES, Encryption
+from hyfdca.federation.messages import Bounds
 from hyfdca.maths.seeds import stream
 from hyfdca.protocol import messages as m
-from hyfdca.protocol.codec import frame
+from hyfdca.protocol.sessions import frame
 from tests.audit.audits import GRID, PAPER, TWO, audited, record
 
 HINGE = {"loss": '"hinge"', "l2": "0.01", "max_rounds": "5"}
 
 
 def seal_numbers(scheme, n_numbers=200):
-    """Return numbers on a grid as a scheme seals them."""
+    """Return numbers on a grid, sealed by a scheme."""
     encryption = Encryption(scheme, paillier_bits=2048)
     table = SCHEMES[scheme]
     sealer = table.sealer(table.new_key(encryption), encryption, None)
@@ -60,7 +61,7 @@ def sealed_hyfdca(tmp_path_factory):
 
 @pytest.mark.parametrize("scheme", ["bfv", "stream", "paillier"])
 def test_sealed_vectors_look_sealed(scheme):
-    """No scheme's vectors read as numbers on a grid, and those of none do."""
+    """Only the vectors of the scheme "none" read as numbers on a grid."""
     assert not looks_plain(seal_numbers(scheme, 40 if scheme == "paillier" else 200))
     assert looks_plain(seal_numbers("none"))
 
@@ -81,7 +82,7 @@ def spoilt(messages, phase, change):
 
 
 def plain_vector(vector):
-    """Return a vector that says it is padded, and is not."""
+    """Return a vector that is declared padded, and is not."""
     n_numbers = (len(vector.payload) - 24) // 8
     numbers = stream(1, "plain").integers(-(2**40), 2**40, size=(n_numbers, 1))
     payload = PlainSealer().seal(numbers, Arrangement.together(n_numbers))
@@ -90,27 +91,27 @@ def plain_vector(vector):
 
 
 def test_plain_vectors_are_found_whatever_is_said(sealed_bundle):
-    """Margins that were never sealed are noticed though the run says that they were."""
+    """Margins that were never sealed are detected although the run declares them so."""
     bad = spoilt(sealed_bundle, "trial", lambda part: m.Part(plain_vector(part.vector)))
-    assert "The margins are said to be sealed, but read" in " ".join(complaints(bad))
+    assert "The margins are declared sealed, but read" in " ".join(complaints(bad))
 
 
 def test_short_plain_vectors_are_found_together(sealed_hyfdca):
-    """Vectors of four numbers are too short to tell one by one, but not together."""
+    """Vectors of four numbers are too short to judge alone, but not together."""
     bad = spoilt(
         sealed_hyfdca, "losses", lambda part: m.Part(plain_vector(part.vector))
     )
-    assert "The losses are said to be sealed, but read" in " ".join(complaints(bad))
+    assert "The losses are declared sealed, but read" in " ".join(complaints(bad))
 
 
 def test_a_pad_used_twice_is_found(sealed_bundle):
-    """A nonce that comes again is noticed."""
+    """A repeated nonce is detected."""
     first = next(s for s in sealed_bundle if s.phase == "trial" and s.direction == "up")
     assert any("used twice" in c for c in complaints([*sealed_bundle, first]))
 
 
 def test_weights_in_the_clear_are_found(sealed_bundle):
-    """A trial point that the sealed profile shows the server is noticed."""
+    """A trial point shown to the server in the sealed profile is detected."""
     said = next(s for s in sealed_bundle if s.phase == "trial")
     shown = msgspec.structs.replace(said.message, weights=memoryview(bytes(32)))
     assert complaints([replace(said, message=shown)], "open") == []
@@ -121,18 +122,18 @@ def test_weights_in_the_clear_are_found(sealed_bundle):
 
 
 def test_vectors_of_an_open_run_are_forbidden_in_a_sealed_one(tmp_path):
-    """Slopes and offsets that the open profile shows are noticed in the sealed one."""
+    """Slopes and offsets, visible in the open profile, are detected in the sealed."""
     given = {**HINGE, "profile": '"open"', "encryption": '"stream"'}
     messages = messages_of(record(tmp_path, GRID, **given))
     assert complaints(messages, "open") == []
     readable, *misjudged = complaints(messages)
     assert "slopes" in readable
     assert "margins" not in readable
-    assert any("The offsets are said to be sealed" in one for one in misjudged)
+    assert any("The offsets are declared sealed" in one for one in misjudged)
 
 
 def test_vectors_that_nobody_said_are_sealed_are_open(sealed_bundle):
-    """Without a word on schemes the audit takes vectors for open."""
+    """If no scheme is declared, the audit treats vectors as open."""
     unsaid = [said for said in sealed_bundle if said.phase != "arrange"]
     assert "margins" in complaints(unsaid)[0]
 
@@ -159,26 +160,42 @@ def test_what_is_seen_is_what_was_sent(encryption, tmp_path):
     assert slopes.n_messages == 5 * 2 * 2  # rounds, clients, up and down
 
 
+@pytest.mark.parametrize("profile", ["open", "sealed"])
+@pytest.mark.parametrize("lacking", ["north", "city"])
+@pytest.mark.parametrize("method", ["line_search", "safe", "bundle", "lbfgs"])
+def test_what_is_forwarded_is_sealed(method, lacking, profile, tmp_path):
+    """What the server forwards to a holder without labels it cannot read itself."""
+    given = {"algorithm": f'"{method}"', "max_rounds": "4", "encryption": '"stream"'}
+    if method in ("line_search", "safe"):
+        given |= {"algorithm": '"hyfdca"', "step": f'"{method}"'}
+    given |= {"profile": f'"{profile}"', "labels_visible_to_holders": "true"}
+    audit = audited(tmp_path, TWO, lacking=[lacking], **given)
+    assert audit.is_clean
+    value = "dual changes" if "step" in given else "duals"
+    forms = {sighting.form for sighting in audit.seen if sighting.value == value}
+    assert forms == {"sealed"}
+
+
 def test_margins_to_clients_without_labels_are_found(sealed_bundle):
-    """Margins go only to those who need them."""
+    """Margins may go only to clients that need them."""
     sightings = Sightings("sealed")
     sightings.labelled = (True, True, False, True)
     sightings.look(sealed_bundle)
-    assert sightings.complaints() == ["Client 2 has no labels and was sent margins."]
+    assert sightings.complaints() == ["Client 2 has no labels but was sent margins."]
 
 
 def test_unknown_messages_are_told():
-    """A phase or a message that is in no table is a sentence, not a guess."""
+    """A phase or a message that is in no table yields a sentence, not a guess."""
     with pytest.raises(UnknownError, match="'gossip' is in no table"):
         heard(Record("gossip", 0, "up", b""))
-    strange = bytes(frame(b"12345678", 1, m.Bounds(1.0, 1.0, 1.0, 1.0)))
-    with pytest.raises(UnknownError, match="none that this phase has"):
+    strange = bytes(frame(b"12345678", 1, Bounds(1.0, 1.0, 1.0, 1.0)))
+    with pytest.raises(UnknownError, match="is not one of this phase"):
         heard(Record("shares", 0, "up", strange))
     assert isinstance(heard(Record("bounds", 0, "up", strange)), Heard)
 
 
 def test_seals_are_judged_by_many_words():
-    """Chance alone never makes a complaint: random words, many short vectors."""
+    """Chance alone never causes a complaint: random words, many short vectors."""
     seals, random = Seals(), stream(3, "words")
     for _ in range(2000):
         seals.look("margins", "stream", random.bytes(24 + 8 * 5), is_sum=False)

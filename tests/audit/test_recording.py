@@ -1,4 +1,4 @@
-"""Recording: the whole view, on disk or not at all, and never a bit of difference."""
+"""Recording: the whole view is on disk or none of it, and no bit of the run differs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import stat
 import numpy as np
 import pytest
 
-from hyfdca.audit.recording import Recorder
+from hyfdca.audit.recording import Recorder, train_recorded
 from hyfdca.audit.views import (
     Header,
     Record,
@@ -20,7 +20,6 @@ from hyfdca.audit.views import (
 from hyfdca.crypto.schemes.registry import Encryption
 from hyfdca.errors import StudyError
 from hyfdca.runtime.driver import listening
-from hyfdca.study.outcome import train_file
 from tests.protocol.wires import four_clients, numbers_of
 from tests.support.consortia import make_files
 from tests.support.small_runs import classification, make_training, partition_of
@@ -38,7 +37,7 @@ STREAM = Encryption("stream")
 
 
 def silent(*_):
-    """Watch rounds without a word."""
+    """Watch rounds silently."""
 
 
 def hyfdca_run():
@@ -50,11 +49,11 @@ def hyfdca_run():
 
 
 def recorded(run, folder, clients):
-    """Return what a recorded run found."""
+    """Return the result of a recorded run."""
     recorder = Recorder(folder, HEADER, dict.fromkeys(clients, "somebody"))
     with recorder.recording():
-        for rank, client in enumerate(run.clients):
-            recorder.attach(rank, client)
+        for rank, party in enumerate(run.parties):
+            recorder.attach(rank, party.sealing)
         return numbers_of(run)
 
 
@@ -64,7 +63,7 @@ def records_of(folder, party=None):
 
 @pytest.mark.parametrize("make", [four_clients, hyfdca_run])
 def test_recording_changes_nothing(make, tmp_path):
-    """A run that is recorded finds what it finds when nobody listens, bit for bit."""
+    """Recording a run changes no bit of its result."""
     assert recorded(make(), tmp_path, [0, 2]) == numbers_of(make())
 
 
@@ -75,7 +74,7 @@ def test_server_view_is_whole(tmp_path):
     seen = {"down": 0, "up": 0}
     for record in records_of(tmp_path):
         seen[record.direction] += len(record.payload)
-    costs = [run.set_up_traffic, run.release_traffic]
+    costs = [run.runner.progress.set_up_traffic, run.runner.release_traffic]
     down = sum(cost.bytes_down for cost in costs)
     up = sum(cost.bytes_up for cost in costs)
     for record in run.history:
@@ -94,9 +93,8 @@ def test_client_view_is_its_own(tmp_path):
     opened = [r for r in own if r.direction == "opened" and r.phase == "shares"]
     assert np.array_equal(opened[-1].numbers().shape[1], 1)
     weights = [r for r in own if r.direction == "opened" and r.kind == "features"]
-    assert np.allclose(
-        weights[-1].numbers() / run.clients[1].problem.l2_scale, run.clients[1].weights
-    )
+    scaled = weights[-1].numbers() / run.parties[1].problem.l2_scale
+    assert np.allclose(scaled, run.clients[1].dual.weights)
     assert client_views(tmp_path) == [view_path(tmp_path, 1)]
 
 
@@ -109,11 +107,11 @@ def test_views_are_for_their_owner(tmp_path):
 
 
 def test_failed_runs_leave_no_view(tmp_path):
-    """A run that breaks off leaves the view of the run before and none of its own."""
+    """An aborted run leaves the view of the previous run and none of its own."""
     recorded(hyfdca_run(), tmp_path, [0])
     before = view_path(tmp_path, None).read_bytes()
     broken = hyfdca_run()
-    broken.clients[3].block = None
+    broken.parties[3].block = None
     with pytest.raises(AttributeError):
         recorded(broken, tmp_path, [1])
     assert view_path(tmp_path, None).read_bytes() == before
@@ -122,7 +120,7 @@ def test_failed_runs_leave_no_view(tmp_path):
 
 
 def test_listening_ends(tmp_path):
-    """Whoever stops listening hears nothing more."""
+    """A listener that stops listening receives nothing more."""
     heard = []
     with listening(lambda ask, _: heard.append(ask.phase)):
         hyfdca_run().finish()
@@ -165,7 +163,7 @@ def test_every_cut_and_every_flip_is_noticed(tmp_path):
 
 
 def test_missing_views_are_told(tmp_path):
-    """A view that is not there is one sentence that says what to do."""
+    """A missing view yields one sentence that says what to do."""
     with pytest.raises(ViewError, match="train with --record"):
         read_view(view_path(tmp_path, None))
 
@@ -174,7 +172,7 @@ def test_studies_record(tmp_path):
     """A study's views start with its scaling and say where the study file is."""
     path = make_files(scale='"standard"').write(tmp_path)
     out = tmp_path / "deep" / "out"
-    train_file(path, out, silent, ["city"])
+    train_recorded(path, out, silent, ["city"])
     header, records = read_view(view_path(out, None))
     assert (out / header.study).resolve() == path.resolve()
     phases = [record.phase for record in records]
@@ -184,8 +182,8 @@ def test_studies_record(tmp_path):
 
 
 def test_strangers_are_not_recorded(tmp_path):
-    """Naming an organisation that is none of the study's is one sentence."""
+    """Naming an organisation that is not in the study yields one sentence."""
     path = make_files().write(tmp_path)
-    with pytest.raises(StudyError, match="no organisation 'south' to record"):
-        train_file(path, tmp_path / "out", silent, ["south"])
+    with pytest.raises(StudyError, match="Cannot record 'south', which is not in"):
+        train_recorded(path, tmp_path / "out", silent, ["south"])
     assert not (tmp_path / "out").exists()

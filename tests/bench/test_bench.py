@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from hyfdca.bench import crypto, display, subjects
+from hyfdca.bench import crypto, subjects
 from hyfdca.bench.crypto import Cost, CostComparison, compare, measure
+from hyfdca.cli import bench as display
 from hyfdca.cli import main as cli
 from hyfdca.crypto.schemes.blocks import BlockAdder, BlockSealer
 from hyfdca.crypto.schemes.paillier import PaillierAddition, PaillierCipher
@@ -61,7 +62,7 @@ def library(name):
 def test_blocks_are_measured(packed):
     """Any pair of block cipher and addition is measured through one helper."""
     cost = measure(small_paillier(packed), seconds=0.0)
-    # A bit says that a block is there.
+    # One bit says that a block is present.
     assert cost.bytes == pytest.approx(128 / (7 if packed else 1), rel=0.01)
     assert min(cost.encrypt_ns, cost.decrypt_ns, cost.add_ns) > 0
 
@@ -95,7 +96,7 @@ class Wrong(subjects.Ours):
 
 
 class Lossy(subjects.Ours):
-    """Opens something else than was sealed."""
+    """Opens values other than those sealed."""
 
     def open(self, payload):
         """Return numbers that are too small."""
@@ -104,8 +105,8 @@ class Lossy(subjects.Ours):
 
 @pytest.mark.parametrize("subject", [Wrong, Lossy])
 def test_wrong_sums_are_not_measured(subject):
-    """The time of a scheme that is wrong is no result."""
-    with pytest.raises(ArithmeticError, match="does not open"):
+    """A scheme with wrong results is not measured."""
+    with pytest.raises(ArithmeticError, match="differ from the sealed"):
         measure(subject(PlainSealer(), PlainAdder()), seconds=0.0)
 
 
@@ -120,7 +121,7 @@ def test_vectors_fit_the_time():
 
 
 def test_json(few, bench):
-    """For programs there is JSON alone, with null for what is not installed."""
+    """For programs only JSON is printed, with null for what is not installed."""
     code, output, errors = bench("crypto", "--json", "--seconds", "0")
     assert code == 0
     result = json.loads(output)
@@ -155,7 +156,7 @@ def test_bench_alone_lists_what_there_is(bench):
 
 
 def test_bad_seconds(bench):
-    """A time that cannot be is one sentence."""
+    """An invalid time yields one sentence."""
     code, output, errors = bench("crypto", "--seconds", "-1")
     assert (code, output) == (2, "")
     assert errors.count("\n") == 1
@@ -177,7 +178,7 @@ def _printed(comparison):
 
 
 def test_the_table_compares_with_phe():
-    """Times are readable, and set against those of phe."""
+    """Times are readable, and compared with those of phe."""
     comparison = CostComparison(
         {"none": _cost(2.0), "slow": _cost(4e9), "stream": _cost(123456.0)},
         {"phe": _cost(8e6), "tenseal": None},
@@ -199,7 +200,7 @@ def test_the_table_compares_with_phe():
 
 
 def test_nothing_missing_is_nothing_said():
-    """With all libraries there, there is nothing to install."""
+    """If all libraries are installed, the advice to install is omitted."""
     comparison = CostComparison({}, {"phe": _cost(1.0), "tenseal": _cost(1.0)})
     assert display.missing_message(comparison) == ""
 
@@ -217,7 +218,7 @@ def test_a_terminal_gets_a_bar():
 
 @pytest.mark.slow
 def test_every_scheme_and_library():
-    """All of the table is measured in one run, and packing pays."""
+    """One run measures the whole table, and packing pays."""
     told = []
     comparison = compare(seconds=0.0, tell=told.append)
     assert told == [*subjects.LIBRARIES, *subjects.SCHEMES]
@@ -225,5 +226,5 @@ def test_every_scheme_and_library():
     packed = comparison.schemes["paillier-3072"]
     single = comparison.schemes["paillier-3072-unpacked"]
     assert packed.encrypt_ns < single.encrypt_ns / 20
-    assert packed.bytes == pytest.approx(769 / 47)  # a byte says the block is there
+    assert packed.bytes == pytest.approx(769 / 47)  # one byte marks the block
     assert single.bytes == 769

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from hyfdca.cli import main as cli
+from hyfdca.algorithms.bundle.bundle import Bundle, Lbfgs
+from hyfdca.algorithms.hyfdca.hyfdca import Hyfdca
 from hyfdca.crypto.keys.identity import Identity
 from hyfdca.demo.in_process import demo_files, pooled_objective
-from hyfdca.study.file import load
+from hyfdca.errors import StudyError
+from hyfdca.study.file import load, parse
 from hyfdca.study.local import prepare
 from tests.support.consortia import assert_one_sentence, extra, make_files
 
@@ -119,7 +121,7 @@ BAD = {
     ),
     "missing cell": (spoil("city", x3=""), "'city' has 1 missing cells in city.csv"),
     "text cell": (spoil("city", x3="P001"), "'city': column 'x3' of city.csv has 1 c"),
-    "infinite cell": (spoil("city", x3="inf"), "1 infinite numbers.*'x3'"),
+    "infinite cell": (spoil("city", x3="inf"), "1 numbers that are infinite.*'x3'"),
     "no label column": (lose("north", "y"), "'north': north.csv has no column 'y'"),
     "no ID column": (lose("north", "id"), "'north': north.csv has no column 'id'"),
     "no feature": (extra("city", 'features = ["x9"]'), "'city': .* no column 'x9'"),
@@ -154,6 +156,41 @@ BAD = {
         setting(step='"line_search"', participation="0.5"),
         "needs every client in every round",
     ),
+    "algorithm": (
+        setting(algorithm='"magic"'),
+        "algorithm must be one of auto, .*hyfdca.*, got 'magic'",
+    ),
+    "algorithm by number": (setting(algorithm="3"), "algorithm must be one of auto"),
+    "no algorithm": (
+        extra("coast", '[algorithm]\nstep = "safe"'),
+        "step is a setting of algorithm 'hyfdca', not of 'auto'",
+    ),
+    "another algorithm's setting": (
+        setting(algorithm='"bundle"', step='"safe"'),
+        "step is a setting of algorithm 'hyfdca', not of 'bundle'",
+    ),
+    "unknown setting": (
+        extra("coast", '[algorithm]\nname = "bundle"\ncolour = "red"'),
+        "algorithm 'bundle' has no setting 'colour'; it has: min_contributors, ",
+    ),
+    "setting's choice": (
+        setting(step='"long"'),
+        "step must be one of auto, paper, safe, line_search, got 'long'",
+    ),
+    "setting's range": (
+        setting(min_rows="0"),
+        "min_rows must be a whole number from 1, got 0",
+    ),
+    "setting's type": (
+        setting(algorithm='"bundle"', sub_groups='"two"'),
+        "sub_groups must be a whole number from 1, got 'two'",
+    ),
+    "table for a setting": (
+        extra("coast", '[algorithm]\nname = "bundle"\nsub_groups = {n = 2}'),
+        r"at algorithm\[...\]: expected",
+    ),
+    "no seconds": (setting(max_seconds="0"), "at study.max_seconds"),
+    "no stall": (setting(stall_rounds="0"), "at study.stall_rounds"),
     "positive label": (setting(positive_label='"dead"'), "positive_label 'dead'"),
     "label of no one": (extra("coast", "label = false"), "sign of a dual is the label"),
     "names twice": (repeat_name, "'north' more than once"),
@@ -188,6 +225,63 @@ def test_bad_input(case, tmp_path, hyfdca):
     assert not (tmp_path / "out").exists()
 
 
+# Settings of algorithms as they stood in [study], and what they are.
+OLD_KEYS = {
+    "step": ('step = "safe"', Hyfdca(step="safe")),
+    "named": (
+        'algorithm = "hyfdca"\nstep = "paper"\nlocal_fraction = 0.5\nmin_rows = 1',
+        Hyfdca(step="paper", local_fraction=0.5),
+    ),
+    "iic": ('iic = 0.1\nvariant = "theory"', Hyfdca(iic=0.1, variant="theory")),
+    "paper": (
+        'min_rows = 5\npaper_settings = {cap = "one", second_inner_product = true}',
+        Hyfdca(min_rows=5, cap="one", second_inner_product=True),
+    ),
+    "bundle": (
+        "[study.bundle_settings]\nsub_groups = 2\nmax_buckets = 9",
+        Bundle(sub_groups=2, max_buckets=9),
+    ),
+    "algorithm alone": ('algorithm = "lbfgs"', Lbfgs()),
+}
+
+
+@pytest.mark.parametrize("case", OLD_KEYS)
+def test_old_keys(case, tmp_path, hyfdca):
+    """Settings in their old place are one sentence, which shows where they go.
+
+    What it shows, pasted into the study file, is the algorithm that was meant.
+    """
+    lines, algorithm = OLD_KEYS[case]
+    path = make_files().write(tmp_path)
+    content = path.read_text()
+    path.write_text(content.replace("[[clients]]", f"{lines}\n[[clients]]", 1))
+    code, output, errors = hyfdca("train", path, "--out", tmp_path / "out")
+    assert (code, output) == (2, "")
+    assert_one_sentence(errors)
+    assert not (tmp_path / "out").exists()
+    keys = re.findall(
+        r"^(?:\[study\.)?(\w+)", lines.split("\nsub_groups")[0], re.MULTILINE
+    )
+    shown = re.search(
+        r"has (.*) in \[study\]; .* \[algorithm\] with (.*) instead", errors
+    )
+    assert set(shown[1].split(", ")) == set(keys)
+    table = "\n".join(["[algorithm]", *shown[2].split(" and ")])
+    path.write_text(content.replace("[[clients]]", f"{table}\n[[clients]]", 1))
+    assert load(path).chosen_algorithm() == algorithm
+
+
+def test_old_step():
+    """The sentence is a whole one, with the table to write."""
+    content = b'[study]\nname = "x"\nstep = "safe"\n[[clients]]\nname = "north"\n'
+    with pytest.raises(StudyError) as caught:
+        parse(content, Path("study.toml"))
+    assert str(caught.value) == (
+        "The study file study.toml has step in [study]; write a table [algorithm] "
+        'with name = "hyfdca" and step = "safe" instead.'
+    )
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -195,13 +289,13 @@ def test_bad_input(case, tmp_path, hyfdca):
         (["train", "a.toml", "b.toml"], "unexpected extra argument"),
         (["fly"], "No such command"),
         (["demo", "--colour"], "No such option"),
-        (["train", "nothing.toml"], "no study file nothing.toml"),
+        (["train", "nothing.toml"], "the study file nothing.toml"),
         (["keys", "new"], "Missing option"),
         (["keys", "show"], "Missing argument"),
         (["keys", "show", "nothing"], "key file nothing/secret.key"),
         (["keys", "burn"], "No such command"),
         (["study", "fingerprint"], "Missing argument"),
-        (["study", "fingerprint", "nothing.toml"], "no study file nothing.toml"),
+        (["study", "fingerprint", "nothing.toml"], "the study file nothing.toml"),
     ],
 )
 def test_bad_arguments(arguments, message, tmp_path, monkeypatch, hyfdca):
@@ -282,6 +376,26 @@ def test_not_converging_is_a_warning(tmp_path, hyfdca):
     assert "round limit" in result["warning"]
 
 
+@pytest.mark.parametrize(
+    ("limit", "reason", "advice"),
+    [
+        ({"max_seconds": "1e-9"}, "time limit", "max_seconds"),
+        ({"stall_rounds": "5", "tol": "0.0"}, "stalled", "stall_rounds"),
+    ],
+)
+def test_other_limits_are_warnings(limit, reason, advice, tmp_path, hyfdca):
+    """Whatever stops a study too early is named, with what to do about it."""
+    path = make_files(encryption='"none"', **limit).write(tmp_path)
+    code, output, _ = hyfdca("train", path, "--out", tmp_path / "out")
+    assert code == 0
+    assert "Not converged" in output
+    result = json.loads((tmp_path / "out" / "result.json").read_text())
+    assert reason in result["warning"]
+    assert advice in result["warning"]
+    model = json.loads((tmp_path / "out" / "model.json").read_text())
+    assert model["training"]["stop_reason"] == reason
+
+
 def test_names_are_text(tmp_path, hyfdca):
     """Signs that a terminal or a figure would read as markup are shown as they are."""
     files = make_files()
@@ -342,7 +456,7 @@ def test_interrupting(monkeypatch, tmp_path, hyfdca):
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "run_demo", interrupt)
+    monkeypatch.setattr("hyfdca.demo.in_process.run_demo", interrupt)
     assert hyfdca("demo", "--out", tmp_path) == (130, "", "Interrupted.\n")
 
 

@@ -10,11 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from hyfdca.algorithms.bundle.buckets import owner_groups
 from hyfdca.crypto.schemes.arrangement import Arrangement, opaque_groups
 from hyfdca.crypto.schemes.plain import PlainAdder
-from hyfdca.federation.sums import space_of
-from hyfdca.holdings.axis import Axis
+from hyfdca.federation.sums import layout_for
+from hyfdca.holdings.axis import Axis, owner_groups
 from tests.support.holding_strategies import subsets
 
 GROUPS = st.lists(st.integers(0, 3) | st.integers(0, 2**31 - 2), max_size=12)
@@ -158,7 +157,7 @@ def test_some_items_as_a_vector_of_their_own(groups, data):
 
 
 class Packed(PlainAdder):
-    """An adder of blocks, as far as a space needs it."""
+    """An adder of blocks, as far as a layout needs it."""
 
     def __init__(self, n_slots):
         self.n_slots = n_slots
@@ -172,19 +171,19 @@ def test_clients_and_server_number_blocks_alike(holdings, width, n_slots, data):
     """The blocks of a client are the server's blocks of its groups, in that order."""
     axis = Axis(12, tuple(np.array(items, np.int64) for items in holdings))
     groups = owner_groups(axis)
-    space = space_of(axis, groups, width, Packed(n_slots))
+    layout = layout_for(axis, groups, width, Packed(n_slots))
     on_server = blocks_of(groups.tolist(), width, n_slots)
-    assert space.axis.n_items == len(on_server)
+    assert layout.axis.n_items == len(on_server)
     for client, items in enumerate(holdings):
         own = blocks_of(groups[axis.items[client]].tolist(), width, n_slots)
         as_items = [[(items[place], c) for place, c in block] for block in own]
-        units = space.axis.items[client].tolist()
+        units = layout.axis.items[client].tolist()
         assert [on_server[unit] for unit in units] == as_items
         assert units == [
             unit for unit, block in enumerate(on_server) if block[0][0] in items
         ]
         positions = data.draw(subsets(len(items)))
-        found = space.units(client, np.array(positions, np.int64)).tolist()
+        found = layout.units(client, np.array(positions, np.int64)).tolist()
         arrangement = Arrangement(groups[axis.items[client]])
         covering = arrangement.blocks(width, n_slots).covering(
             np.array(positions, np.int64)

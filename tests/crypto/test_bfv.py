@@ -222,12 +222,12 @@ class Trickle(io.BytesIO):
         return super().write(memoryview(content)[:5])
 
 
-def server_of(profile):
+def worker_of(profile):
     """Return a worker that shares memory with this process, being in it."""
     parameters = PROFILES[profile]
     memory = mmap.mmap(-1, bfv_worker.shared_size(parameters))
     shared = bfv_worker.shared_arrays(memory, parameters)
-    return bfv_worker.Server(blocks_of(profile), shared)
+    return bfv_worker.WorkerLoop(blocks_of(profile), shared)
 
 
 def asked(*requests):
@@ -235,11 +235,11 @@ def asked(*requests):
     return b"".join(bfv_worker.MESSAGE.pack(*request) for request in requests)
 
 
-def conversation(server, *requests):
+def conversation(worker, *requests):
     """Have a worker in this process answer, until there is nothing more."""
     answers = Trickle()
     with pytest.raises(EOFError):
-        server.serve(Trickle(asked(*requests)), answers)
+        worker.serve(Trickle(asked(*requests)), answers)
     found, content = [], io.BytesIO(answers.getvalue())
     while header := content.read(bfv_worker.MESSAGE.size):
         letter, count = bfv_worker.MESSAGE.unpack(header)
@@ -252,38 +252,38 @@ def conversation(server, *requests):
 @pytest.mark.parametrize("n_blocks", [0, 1, bfv_worker.MOST_BLOCKS])
 def test_a_worker_seals_and_opens_as_this_process_does(profile, n_blocks):
     """What one seals the other opens, in both directions, and none is no block."""
-    server, blocks = server_of(profile), blocks_of(profile)
+    worker, blocks = worker_of(profile), blocks_of(profile)
     numbers, size = numbers_for(profile, n_blocks), PROFILES[profile].block_bytes
-    server.shared.numbers[:n_blocks] = numbers
-    assert conversation(server, (b"s", n_blocks)) == [(b"s", n_blocks)]
-    sealed = server.shared.sealed[: n_blocks * size].reshape(n_blocks, size)
+    worker.shared.numbers[:n_blocks] = numbers
+    assert conversation(worker, (b"s", n_blocks)) == [(b"s", n_blocks)]
+    sealed = worker.shared.sealed[: n_blocks * size].reshape(n_blocks, size)
     np.testing.assert_array_equal(blocks.open(sealed), numbers)
     sealed[:] = blocks.seal(numbers)
-    server.shared.numbers[:] = 0
-    assert conversation(server, (b"o", n_blocks)) == [(b"o", n_blocks)]
-    np.testing.assert_array_equal(server.shared.numbers[:n_blocks], numbers)
+    worker.shared.numbers[:] = 0
+    assert conversation(worker, (b"o", n_blocks)) == [(b"o", n_blocks)]
+    np.testing.assert_array_equal(worker.shared.numbers[:n_blocks], numbers)
 
 
 @BOTH
 def test_a_worker_says_what_is_wrong_and_goes_on(profile):
     """Blocks that do not open, numbers that do not fit: a message, then the next."""
-    server = server_of(profile)
-    server.shared.numbers[:] = 2**62
-    server.shared.sealed[:] = 255
+    worker = worker_of(profile)
+    worker.shared.numbers[:] = 2**62
+    worker.shared.sealed[:] = 255
     most = bfv_worker.MOST_BLOCKS
-    wrong, larger, many = conversation(server, (b"o", 1), (b"s", 1), (b"s", most + 1))
+    wrong, larger, many = conversation(worker, (b"o", 1), (b"s", 1), (b"s", most + 1))
     assert wrong[0] == larger[0] == many[0] == bfv_worker.FAILED
     assert b"no ciphertext" in wrong[1]
     assert b"there is room for 8 blocks, not 9" in many[1]
-    server.shared.numbers[:1] = numbers_for(profile, 1)
-    assert conversation(server, (b"s", 1)) == [(b"s", 1)]
+    worker.shared.numbers[:1] = numbers_for(profile, 1)
+    assert conversation(worker, (b"s", 1)) == [(b"s", 1)]
 
 
 @pytest.mark.parametrize("size", [0, 5, 100])
 def test_a_worker_ends_when_its_pipe_does(size):
     """Also in the middle of a request, and of its key."""
     with pytest.raises(EOFError):
-        server_of("compact").serve(io.BytesIO(asked((b"s", 1))[:size]), io.BytesIO())
+        worker_of("compact").serve(io.BytesIO(asked((b"s", 1))[:size]), io.BytesIO())
     key = key_of("compact")
     started = asked((b"c", len(key))) + key
     with pytest.raises(EOFError):
@@ -297,10 +297,10 @@ def test_a_worker_takes_its_key_from_the_pipe(profile):
     with tempfile.TemporaryFile() as file:
         file.truncate(bfv_worker.shared_size(parameters))
         pipe = Trickle(asked((LETTERS[profile], len(key))) + key)
-        server = bfv_worker.begin(pipe, file.fileno())
-        server.shared.numbers[:2] = numbers = numbers_for(profile, 2)
-        server.answer(b"s", 2)
-    sealed = server.shared.sealed[: 2 * parameters.block_bytes].reshape(2, -1)
+        worker = bfv_worker.begin(pipe, file.fileno())
+        worker.shared.numbers[:2] = numbers = numbers_for(profile, 2)
+        worker.answer(b"s", 2)
+    sealed = worker.shared.sealed[: 2 * parameters.block_bytes].reshape(2, -1)
     np.testing.assert_array_equal(blocks_of(profile).open(sealed), numbers)
 
 

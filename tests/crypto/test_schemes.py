@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 
 from hyfdca.crypto.schemes.arrangement import Arrangement
 from hyfdca.crypto.schemes.fixedpoint import GridOverflowError, grid_for
-from hyfdca.crypto.schemes.registry import (
-    SCHEMES,
-)
-from hyfdca.federation.client import Sealing
-from hyfdca.protocol import messages as m
+from hyfdca.crypto.schemes.registry import SCHEMES
+from hyfdca.federation.messages import Arrangements
+from hyfdca.federation.sealing import Sealing
+from hyfdca.protocol.messages import GridSpec, TooLarge
 from tests.crypto.scheme_cases import (
     EVERYWHERE,
     FAST,
@@ -206,20 +205,19 @@ def test_what_is_no_number_of_the_grid_is_never_sealed(name, value, rounding):
     """It asks for a coarser grid before anything is cast or sealed."""
     subject = subject_named(name)
     grid = grid_for(1.0, 2, subject.encryption.sum_bits)
-    spec = m.GridSpec(grid.fraction_bits, grid.limit_bits)
+    spec = GridSpec(grid.fraction_bits, grid.limit_bits)
     scheme, _ = SUBJECTS[name]
     sealing = Sealing("sealed", subject.sealers, (2, 2), 1)
-    notice = m.Arrangements(scheme, scheme, scheme, None, None)
-    sealing.phases["arrange"].handle(notice)
+    sealing.arrange(Arrangements(scheme, scheme, scheme, None, None))
 
     def refuse(*_):
         raise AssertionError("it was sealed")
 
     sealing._picked = dict.fromkeys(sealing._picked, refuse)
     values = np.array([[0.5], [2 * value if abs(value) < 2 else value]])
-    assert isinstance(sealing.sample_part(values, spec, rounding), m.TooLarge)
-    assert isinstance(sealing.feature_part(values, spec), m.TooLarge)
-    assert isinstance(sealing.total_part(values, spec, rounding), m.TooLarge)
+    assert isinstance(sealing.sample_part(values, spec, rounding), TooLarge)
+    assert isinstance(sealing.feature_part(values, spec), TooLarge)
+    assert isinstance(sealing.total_part(values, spec, rounding), TooLarge)
     with pytest.raises(GridOverflowError):
         sealing.on_grid(values, spec)
 

@@ -46,7 +46,7 @@ def test_names_are_trimmed_before_ids_are_read(tmp_path):
 
 
 def test_features_can_be_chosen(tmp_path):
-    """Listed features come in the order listed; a label that is not read is none."""
+    """Features keep the order listed; a label that is not read is None."""
     path = write(tmp_path, "a.csv", "id,u,v,y\na,1,2,1\n")
     table = read_table(path, Columns("id", "y", ("v", "u"), has_label=False))
     assert table.features == ("v", "u")
@@ -57,7 +57,7 @@ def test_features_can_be_chosen(tmp_path):
 
 
 def test_parquet(tmp_path):
-    """Parquet reads as the same table whatever the number types."""
+    """Parquet gives the same table whatever the number types."""
     columns = {
         "id": [7, 8],
         "u": pa.array([1, None], pa.int32()),
@@ -93,7 +93,7 @@ def test_npz_of_arrays(tmp_path):
 
 
 def test_npz_of_a_sparse_matrix(tmp_path):
-    """What scipy saves is read as it is, sparse and without labels."""
+    """A file saved by scipy is read unchanged, sparse and without labels."""
     path = tmp_path / "a.npz"
     sp.save_npz(path, sp.csr_array(np.eye(2)))
     table = read_table(path, Columns(has_label=False))
@@ -101,20 +101,20 @@ def test_npz_of_a_sparse_matrix(tmp_path):
 
 
 BAD_FILES = {
-    "no table": ("a.csv", "id,u,y\na,1\n", "no CSV table"),
+    "no table": ("a.csv", "id,u,y\na,1\n", "not a CSV table"),
     "no rows": ("a.csv", "id,u,y\n", "no rows"),
     "names twice": ("a.csv", "id,u,u,y\na,1,2,1\n", "'u'; rename"),
     "no such column": ("a.csv", "id,u\na,1\n", "no column 'y'"),
     "no features": ("a.csv", "id,y\na,1\n", "no feature columns"),
     "text": ("a.csv", "id,u,y\na,secret,1\nb,2,1\n", "'u' of a.csv has 1 cells"),
     "dates": ("a.csv", "id,u,y\na,2020-01-02,1\nb,,1\n", "has 1 cells"),
-    "infinite": ("a.csv", "id,u,y\na,inf,1\n", "1 infinite numbers.*'u'"),
+    "infinite": ("a.csv", "id,u,y\na,inf,1\n", "1 numbers that are infinite.*'u'"),
     "no ID": ("a.csv", "id,u,y\n,1,1\n", "1 rows of a.csv have no ID"),
     "ID twice": ("a.csv", "id,u,y\na,1,1\na ,2,1\n", "1 rows of a.csv repeat"),
     "no label": ("a.csv", "id,u,y\na,1,\n", "1 rows of a.csv have no label"),
-    "libsvm": ("a.libsvm", "1 0:secret\n", "no LIBSVM file"),
-    "npz": ("a.npz", "secret", "no NPZ file"),
-    "parquet": ("a.parquet", "secret", "no Parquet file"),
+    "libsvm": ("a.libsvm", "1 0:secret\n", "not a LIBSVM file"),
+    "npz": ("a.npz", "secret", "not an NPZ file"),
+    "parquet": ("a.parquet", "secret", "not a Parquet file"),
     "ending": ("a.xlsx", "secret", "ends in .csv"),
     "empty": ("a.csv", "", "is empty"),
 }
@@ -122,7 +122,7 @@ BAD_FILES = {
 
 @pytest.mark.parametrize("case", BAD_FILES)
 def test_bad_files(tmp_path, case):
-    """A bad file is a sentence that names the file and quotes no cell."""
+    """A bad file yields one sentence that names the file and quotes no cell."""
     name, text, message = BAD_FILES[case]
     with pytest.raises(TableError, match=message) as caught:
         read_table(write(tmp_path, name, text), NAMED)
@@ -131,7 +131,7 @@ def test_bad_files(tmp_path, case):
 
 
 def csr_parts(**changes):
-    """Return what a sparse NPZ file has, with some of it spoiled."""
+    """Return the arrays of a sparse NPZ file, with some of them spoiled."""
     parts = {"data": [1.0, 2.0], "indices": [0, 1], "indptr": [0, 1, 2]}
     return {**parts, "shape": [2, 2], "y": [1, 2], **changes}
 
@@ -140,7 +140,7 @@ def csr_parts(**changes):
     ("arrays", "message"),
     [
         ({"X": np.eye(2)}, "no labels"),
-        ({"X": np.eye(2), "y": [1]}, "not one label and ID a row"),
+        ({"X": np.eye(2), "y": [1]}, "needs one label and ID per row"),
         ({"y": [1]}, "no table of numbers"),
         ({"X": [["a"]], "y": [1]}, "no table of numbers"),
         ({"X": np.ones(3), "y": [1]}, "no table of numbers"),
@@ -151,7 +151,7 @@ def csr_parts(**changes):
     ],
 )
 def test_bad_npz(tmp_path, arrays, message):
-    """An NPZ file without what it needs says what to save."""
+    """The error for an incomplete NPZ file says what to save."""
     np.savez(tmp_path / "a.npz", **arrays)
     with pytest.raises(TableError, match=message):
         read_table(tmp_path / "a.npz", Columns())
@@ -167,7 +167,7 @@ def test_cells_stored_twice_are_added(tmp_path):
 
 
 def test_other_bytes_in_an_npz(tmp_path):
-    """An array of its own, or a broken archive, is refused in words."""
+    """A bare array or a broken archive is refused in one sentence."""
     np.save(tmp_path / "b.npy", np.eye(2))
     (tmp_path / "b.npy").rename(tmp_path / "b.npz")
     np.savez_compressed(tmp_path / "a.npz", X=np.eye(50), y=np.ones(50))
@@ -175,19 +175,19 @@ def test_other_bytes_in_an_npz(tmp_path):
     broken[60:80] = bytes(20)
     (tmp_path / "a.npz").write_bytes(broken)
     for name in ("a.npz", "b.npz"):
-        with pytest.raises(TableError, match="no NPZ file"):
+        with pytest.raises(TableError, match="not an NPZ file"):
             read_table(tmp_path / name, Columns())
 
 
 def test_a_feature_number_beyond_reason(tmp_path):
-    """One huge index does not make billions of features."""
+    """One huge index does not create billions of features."""
     path = write(tmp_path, "a.libsvm", "1 1:2 2000000000:1\n-1 1:1\n")
     with pytest.raises(TableError, match="without gaps"):
         read_table(path, Columns())
 
 
 def test_tables_show_no_cells(tmp_path):
-    """The repr of a table tells no ID, label or cell."""
+    """The repr of a table reveals no ID, label or cell."""
     path = write(tmp_path, "a.csv", "id,u,y\nsecret,1,hidden\n")
     shown = repr(read_table(path, NAMED))
     assert "secret" not in shown
@@ -195,7 +195,7 @@ def test_tables_show_no_cells(tmp_path):
 
 
 def test_features_named_twice(tmp_path):
-    """A feature can be chosen once only."""
+    """A feature can be chosen only once."""
     path = write(tmp_path, "a.csv", "id,u,y\na,1,1\n")
     with pytest.raises(TableError, match="named twice"):
         read_table(path, Columns("id", "y", ("u", "u")))
@@ -211,7 +211,7 @@ def test_columns_that_the_study_does_not_name(tmp_path):
 
 
 def test_text_of_ids_and_labels():
-    """IDs keep zeros, labels are numbers where they can be."""
+    """IDs keep zeros; labels become numbers if they can."""
     assert normalised(" e\u0301 ") == "\u00e9"
     assert normalised("007") != normalised(7)
     assert [label_text(v) for v in (1, 1.0, "1", True, 0.5, None, np.nan)] == [
@@ -244,10 +244,10 @@ def test_mnist(tmp_path):
 
 
 def test_no_idx_file(tmp_path):
-    """Something else than an idx file is refused."""
+    """Anything but an idx file is refused."""
     path = tmp_path / "train-images-idx3-ubyte.gz"
     path.write_bytes(gzip.compress(b"something else"))
-    with pytest.raises(ValueError, match="no idx file"):
+    with pytest.raises(ValueError, match="not an idx file"):
         load_mnist(tmp_path)
 
 

@@ -6,8 +6,11 @@ import msgspec
 import numpy as np
 import pytest
 
-from hyfdca.protocol import messages as m
+from hyfdca.algorithms.hyfdca.messages import MarginsRequest
+from hyfdca.federation.messages import Arrangements, GridRequest
 from hyfdca.protocol.codec import RemoteProtocolError
+from hyfdca.protocol.messages import GridSpec
+from hyfdca.protocol.sessions import frame
 from tests.support.sealed_runs import found_by
 from tests.support.small_runs import set_up
 from tests.support.wrong_requests import make_run, state_of, tempt
@@ -34,7 +37,7 @@ def test_a_server_cannot_pick_what_the_study_does_not_allow(name, other, kind, m
     run = make_run(name, method, max_rounds=2)
 
     def downgraded(request):
-        if isinstance(request, m.Arrangements):
+        if isinstance(request, Arrangements):
             yield kind, msgspec.structs.replace(request, **{kind: other})
 
     wires = tempt(run, downgraded)
@@ -44,26 +47,32 @@ def test_a_server_cannot_pick_what_the_study_does_not_allow(name, other, kind, m
 
 
 def test_later_downgrades_are_refused_too():
-    """In the middle of a run the server cannot change its mind."""
+    """In the middle of a run the server cannot change its mind, whatever the order."""
     run = make_run("stream", max_rounds=3)
     undisturbed = found_by(make_run("stream", max_rounds=3))
+    notice = Arrangements("none", "none", "none", None, None)
     for _ in run.rounds():
-        for half in run.clients:
-            notice = m.Arrangements("none", "none", "none", None, None)
+        for half, session in zip(
+            run.clients, run.driver._clients.values(), strict=True
+        ):
+            payload = frame(session._token, session.last_number + 1, notice)
+            with pytest.raises(RemoteProtocolError, match="out of order"):
+                session.handle("arrange", payload)
+            # Nor would it be taken where the order allowed it.
             with pytest.raises(RemoteProtocolError, match="does not allow"):
-                half.phases["arrange"].handle(notice)
+                half.handlers["arrange"](notice)
     assert found_by(run) == undisturbed
 
 
 def test_the_open_profile_seals_samples_all_the_same():
     """Only sums by feature are the server's to read."""
     run = set_up(make_run("stream", profile="open"))
-    for half in run.clients:
-        groups = memoryview(np.zeros(half.n_held, np.uint32).tobytes())
+    for half, party in zip(run.clients, run.parties, strict=True):
+        groups = memoryview(np.zeros(party.n_held, np.uint32).tobytes())
         for samples, totals in (("none", "stream"), ("stream", "none")):
-            notice = m.Arrangements(samples, "none", totals, groups, None)
+            notice = Arrangements(samples, "none", totals, groups, None)
             with pytest.raises(RemoteProtocolError, match="does not allow"):
-                half.phases["arrange"].handle(notice)
+                half.handlers["arrange"](notice)
 
 
 @pytest.mark.parametrize("name", ["stream", "bfv-compact", "paillier"])
@@ -72,14 +81,14 @@ def test_nothing_is_sealed_before_anybody_said_how(name, profile):
     """A client gives no vector in the clear just because nobody told it the scheme."""
     run = make_run(name, profile=profile)
     undisturbed = found_by(make_run(name, profile=profile))
-    for half in run.clients:
+    for half in run.clients:  # its handlers, since its session minds the order too
         before = state_of(half)
         for phase, request in [
-            ("norms", m.GridRequest(m.GridSpec(20, 40))),
-            ("margins", m.MarginsRequest(None, None, m.GridSpec(20, 40))),
-            ("measure margins", m.MarginsRequest(None, None, m.GridSpec(20, 40))),
+            ("norms", GridRequest(GridSpec(20, 40))),
+            ("margins", MarginsRequest(None, None, GridSpec(20, 40))),
+            ("measure margins", MarginsRequest(None, None, GridSpec(20, 40))),
         ]:
-            with pytest.raises(RemoteProtocolError, match="how vectors are sealed"):
-                half.phases[phase].handle(request)
+            with pytest.raises(RemoteProtocolError, match="not been arranged"):
+                half.handlers[phase](request)
         assert state_of(half) == before
     assert found_by(run) == undisturbed

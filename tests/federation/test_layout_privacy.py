@@ -80,7 +80,7 @@ def _check_stream(run, vector, owners, plain, items, client):
     assert lengths.sum() == len(vector.rows)
     ids = np.frombuffer(payload, np.uint32, n_runs * depth, starts[2])
     of_rows = np.repeat(ids.reshape(n_runs, depth), lengths, axis=0)
-    sealers = [half._schemes._made["stream"] for half in run.clients]
+    sealers = [party.sealing._schemes._made["stream"] for party in run.parties]
     rank_of = {sealer._identity: k for k, sealer in enumerate(sealers)}
     nonces = [payload[12 + 24 * j :][:24] for j in range(n_nonces)]
     for row, contributors in zip(vector.rows, of_rows.tolist(), strict=True):
@@ -92,26 +92,26 @@ def _check_stream(run, vector, owners, plain, items, client):
 
 
 def _check_vector(run, said, vector, plain):
-    half = run.clients[said.client]
+    sealing = run.parties[said.client].sealing
     layout = run.layout
     axis = layout.samples if vector.kind == "samples" else layout.features
     owners = owners_of(axis, said.client)
     n_numbers = len(vector.rows) * vector.width
     assert len(plain.payload) == 8 * n_numbers
     expected = np.frombuffer(plain.payload, np.int64).tolist()
-    scheme = run.federation.vaults.picks[vector.kind].scheme
+    scheme = run.federation.vectors.picks[vector.kind].scheme
     if scheme == "none":
         assert bytes(vector.sealed.payload) == bytes(plain.payload)
         return
     if scheme != "stream":
-        cipher = half.sealer(vector.kind)._cipher
-        vaults = run.federation.vaults
+        cipher = sealing.sealer(vector.kind)._cipher
+        vectors = run.federation.vectors
         is_samples = vector.kind == "samples"
-        groups = vaults.sample_groups if is_samples else vaults.feature_groups
+        groups = vectors.sample_groups if is_samples else vectors.feature_groups
         own_groups = groups[axis.items[said.client]]
         _check_packed(cipher, vector, owners, own_groups, expected)
         return
-    own = half._samples if vector.kind == "samples" else half._features
+    own = sealing._samples if vector.kind == "samples" else sealing._features
     rows = np.array(vector.rows, np.int64)
     items = (own.restricted(rows), None) if vector.is_apart else (own, rows)
     _check_stream(run, vector, owners, expected, items, said.client)
@@ -137,7 +137,7 @@ def _check_arrays(run, said):
     n_held = len(run.layout.samples.items[said.client])
     n_features = len(run.layout.features.items[said.client])
     is_visit = isinstance(
-        request, b.VisitRequest | b.VisitPlanesRequest | b.AdoptVisitRequest
+        request, b.VisitRequest | b.VisitPlanesRequest | b.ForwardedVisit
     )
     for name in request.__struct_fields__:
         value = getattr(request, name)

@@ -8,8 +8,8 @@ from hyfdca.holdings import partition as parts
 from hyfdca.holdings.participation import random_fraction
 from hyfdca.maths.losses import make_loss
 from hyfdca.maths.objective import Objective, reference_optimum
-from hyfdca.protocol import messages as m
-from hyfdca.protocol.client_session import Phase
+from hyfdca.protocol.codec import RemoteProtocolError
+from hyfdca.protocol.messages import Message
 from hyfdca.runtime.driver import Traffic
 from tests.support.small_runs import (
     alike_rows,
@@ -56,17 +56,17 @@ def test_margins_for_measuring_go_to_those_who_count_them():
     run_round(training)
     seen = {}
 
-    def spy(client, half):
-        phase = half.phases["losses"]
+    def spy(client, session):
+        answer = session.handlers["losses"]
 
         def handle(request):
             seen[client] = sum(len(v.payload) // 8 for v in request.margins)
-            return phase.handle(request)
+            return answer(request)
 
-        half.phases["losses"] = Phase(m.LossesRequest, handle)
+        session.handlers = {**session.handlers, "losses": handle}
 
-    for client, half in enumerate(training.clients):
-        spy(client, half)
+    for client, session in training.driver._clients.items():
+        spy(client, session)
     measure(training)
     layout = training.layout
     assert seen == {c: int(layout.counts_samples(c).sum()) for c in range(6)}
@@ -79,14 +79,14 @@ def test_bounds_tell_no_label():
     y = np.linspace(-117.4, 33.3, 40)[:, None]
     training = make_training(X, y, parts.grid(40, 6, (2, 2), seed=0), loss="squared")
     for half in training.clients:
-        bounds = half.phases["bounds"].handle(m.Message())
+        bounds = half.handlers["bounds"](Message())
         for name in bounds.__struct_fields__:
             mantissa, _ = np.frexp(getattr(bounds, name))
             assert mantissa in (0.0, 0.5)
 
 
-def test_weights_after_a_divergence_are_those_of_the_certificate():
-    """The model released is the one last certified, whoever got further."""
+def test_weights_after_a_divergence_are_those_last_measured():
+    """The model released is the one last measured, whoever got further."""
     training = diverging_run()
     X, y = alike_rows()
     weights = training.finish()
@@ -155,7 +155,7 @@ def test_weights_of_no_measurement_are_not_given_away():
     """A client releases weights that were certified, nothing else."""
     X, y = classification(30, 4)
     training = set_up(make_training(X, y, parts.grid(30, 4, (2, 2), seed=0)))
-    with pytest.raises(Exception, match="no such measurement"):
+    with pytest.raises(RemoteProtocolError, match="no such measurement"):
         training.driver.run(training.server.release(), Traffic())
 
 

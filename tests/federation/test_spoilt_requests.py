@@ -9,9 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from hyfdca.algorithms.hyfdca.messages import MoveRequest
 from hyfdca.holdings.participation import cyclic
-from hyfdca.protocol import messages as m
-from hyfdca.protocol.codec import RemoteProtocolError, decode, frame, unframe
+from hyfdca.protocol.codec import RemoteProtocolError
+from hyfdca.protocol.messages import GridSpec
+from hyfdca.protocol.sessions import decode, frame, unframe
 from tests.protocol.wires import LACKING
 from tests.support.sealed_runs import found_by
 from tests.support.wrong_requests import (
@@ -70,10 +72,10 @@ def _spoilt_parts(parts: dict[Any, Any], path: str) -> Iterator[tuple[Any, str, 
         "horizontal",
         "safe",
         "search",
-        "search-lent",
+        "search-forwarded",
         "bundle",
-        "bundle-lent",
-        "visits-lent",
+        "bundle-forwarded",
+        "visits-forwarded",
         "wide",
     ],
 )
@@ -92,8 +94,8 @@ def test_a_step_on_a_grid_that_its_duals_do_not_fit_is_refused():
     """A line search moves on the grid of its direction or not at all."""
 
     def finer(request):
-        if isinstance(request, m.MoveRequest) and any(request.steps):
-            grid = m.GridSpec(request.duals_grid.fraction_bits + 62, 1)
+        if isinstance(request, MoveRequest) and any(request.steps):
+            grid = GridSpec(request.duals_grid.fraction_bits + 62, 1)
             yield "grid", msgspec.structs.replace(request, duals_grid=grid)
 
     undisturbed = found_by(make_run("stream", "search", local_fraction=1.0))
@@ -130,7 +132,6 @@ def _of_another_study(phase, payload, _):
     body = decode(unframe(payload, payload[:8])[1], msgspec.Raw)
     mended = frame(b"another!", number, body)
     yield phase, bytes(mended)
-    yield phase, b"another!" + payload[8:]
 
 
 def _again(phase, payload, past):
@@ -146,6 +147,7 @@ def _damaged(phase, payload, _):
     for size in (0, 5, 31, len(payload) // 2, len(payload) - 1):
         yield phase, payload[:size]
     yield phase, payload + b"\0"
+    yield phase, b"another!" + payload[8:]  # the digest is of the token, too
 
 
 @pytest.mark.parametrize("name", ["none", "stream", "bfv-compact", SLOW_PAILLIER])

@@ -7,11 +7,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hyfdca.algorithms.bundle.buckets import owner_groups
 from hyfdca.crypto.schemes.arrangement import Arrangement
 from hyfdca.crypto.schemes.registry import Adders, Sealers, public_parameters
-from hyfdca.federation.sums import CachedSum, RunningSum, space_of
-from hyfdca.holdings.axis import Axis
+from hyfdca.federation.sums import CachedSum, RunningSum, layout_for
+from hyfdca.holdings.axis import Axis, owner_groups
 from hyfdca.protocol import messages as m
 from tests.crypto.owner_blocks import blocks_of, owners_of
 from tests.support.holding_strategies import subsets
@@ -40,7 +39,7 @@ def _told(number: int, width: int) -> tuple[int, int, int]:
 def _marked(kind, axis, width, sealer, adder):
     """Return the sum to which every client has given a marker a number."""
     groups = owner_groups(axis)
-    total = kind(space_of(axis, groups, width, adder))
+    total = kind(layout_for(axis, groups, width, adder))
     for client, items in enumerate(axis.items):
         numbers = [[_marker(i, c, width) for c in range(width)] for i in items.tolist()]
         table = np.array(numbers, np.int64).reshape(-1, width)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hyfdca.crypto.schemes.plain import PlainAdder
-from hyfdca.federation.sums import CachedSum, RunningSum, space_of, sum_of
+from hyfdca.federation.sums import CachedSum, RunningSum, layout_for, sum_of
 from hyfdca.holdings.axis import Axis
 from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.messages import Sealed
@@ -15,8 +15,8 @@ N_ITEMS = 7
 FINEST = 24  # all numbers of the oracle are multiples of 2**-FINEST
 
 
-def _space(axis, width):
-    return space_of(axis, np.zeros(axis.n_items, np.int64), width, PlainAdder())
+def _layout(axis, width):
+    return layout_for(axis, np.zeros(axis.n_items, np.int64), width, PlainAdder())
 
 
 def _sealed(numbers, bits):
@@ -88,7 +88,7 @@ class Dense:
 @given(axis=_axes(), n_outputs=st.integers(1, 3), data=st.data())
 def test_a_running_sum_is_the_sum_of_all_changes(axis, n_outputs, data):
     """Changes on several grids add up, and a client takes its own items only."""
-    total, dense = RunningSum(_space(axis, n_outputs)), Dense(axis, n_outputs)
+    total, dense = RunningSum(_layout(axis, n_outputs)), Dense(axis, n_outputs)
     dense.check(total, data, n_outputs)
     for _ in range(data.draw(st.integers(0, 5))):
         client = data.draw(st.sampled_from(range(len(axis.items))))
@@ -104,7 +104,7 @@ def test_a_running_sum_is_the_sum_of_all_changes(axis, n_outputs, data):
 @given(axis=_axes(), n_outputs=st.integers(1, 3), data=st.data())
 def test_a_cached_sum_is_the_sum_of_latest_parts(axis, n_outputs, data):
     """Parts replace a client's old ones; those of absent clients stay."""
-    total, dense = CachedSum(_space(axis, n_outputs)), Dense(axis, n_outputs)
+    total, dense = CachedSum(_layout(axis, n_outputs)), Dense(axis, n_outputs)
     dense.check(total, data, n_outputs)
     for _ in range(data.draw(st.integers(0, 6))):
         client = data.draw(st.sampled_from(range(len(axis.items))))
@@ -131,14 +131,14 @@ AXIS = Axis(4, (np.array([0, 1, 3]), np.array([1, 2]), np.array([], dtype=np.int
 @pytest.mark.parametrize("kind", [RunningSum, CachedSum])
 def test_a_sum_without_parts_is_empty(kind):
     """Before the first part there is no vector and no grid."""
-    total = kind(_space(AXIS, 2))
+    total = kind(_layout(AXIS, 2))
     assert total.take(0, None) == []
     assert total.take(0, np.array([1])) == []
 
 
 def test_a_client_without_part_has_no_grid():
     """The grid of a part is known once there is a part."""
-    total = CachedSum(_space(AXIS, 1))
+    total = CachedSum(_layout(AXIS, 1))
     assert total.fraction_bits(0) is None
     total.put(0, _sealed([[1], [2], [3]], 5))
     assert total.fraction_bits(0) == 5
@@ -147,14 +147,14 @@ def test_a_client_without_part_has_no_grid():
 
 def test_positions_never_sent_count_as_zero():
     """A first part at some positions leaves the others at zero."""
-    total = CachedSum(_space(AXIS, 1))
+    total = CachedSum(_layout(AXIS, 1))
     total.put(0, _sealed([[7]], FINEST), np.array([2]))
     assert _opened(total.take_all(), 4, 1).ravel().tolist() == [0, 0, 0, 7]
 
 
 def test_a_grid_nobody_uses_any_more_is_forgotten():
     """A whole part on another grid leaves nothing on the old one."""
-    total = CachedSum(_space(AXIS, 1))
+    total = CachedSum(_layout(AXIS, 1))
     total.put(0, _sealed([[1], [2], [3]], 9))
     total.put(0, _sealed([[1], [2], [3]], 4))
     assert [vector.fraction_bits for vector in total.take_all()] == [4]
@@ -168,7 +168,7 @@ def test_malformed_parts_are_refused_and_change_nothing(n_bytes):
     """A vector of another size than the client's raises RemoteProtocolError."""
     bad = Sealed(9, memoryview(bytearray(n_bytes)))
     good = _sealed([[1], [2], [3]], FINEST)
-    cached, running = (k(_space(AXIS, 1)) for k in (CachedSum, RunningSum))
+    cached, running = (k(_layout(AXIS, 1)) for k in (CachedSum, RunningSum))
     cached.put(0, good)
     running.add(0, good, None)
     for send in (
@@ -209,7 +209,7 @@ def test_malformed_totals_are_refused(n_bytes):
 def test_a_part_of_a_whole_part_can_be_replaced():
     """A part that came as read-only bytes can be replaced at some positions."""
     axis = Axis(3, (np.array([0, 1, 2]),))
-    total = CachedSum(_space(axis, 1))
+    total = CachedSum(_layout(axis, 1))
     whole = _sealed([1, 2, 3], 5)
     total.put(0, whole)
     total.put(0, _sealed([9], 5), np.array([1]))
@@ -220,7 +220,7 @@ def test_a_part_of_a_whole_part_can_be_replaced():
 def test_parts_on_different_grids_do_not_mix():
     """A part at some positions on another grid is refused, as are mixed totals."""
     axis = Axis(3, (np.array([0, 1, 2]),))
-    total = CachedSum(_space(axis, 1))
+    total = CachedSum(_layout(axis, 1))
     total.put(0, _sealed([1], 5), np.array([0]))
     with pytest.raises(RemoteProtocolError):
         total.put(0, _sealed([8], 8), np.array([1]))

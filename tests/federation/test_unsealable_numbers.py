@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from hyfdca.crypto.schemes.fixedpoint import COARSER_BITS, Grid
 from hyfdca.crypto.schemes.registry import Encryption
-from hyfdca.federation.server import Coordinator, DivergenceError
+from hyfdca.federation.grids import DivergenceError, GridMaker
 from tests.protocol.wires import listen
 from tests.support.sealed_runs import ENCRYPTIONS, found_by, keys_of
 from tests.support.small_runs import classification, make_training, partition_of
@@ -21,13 +21,13 @@ pytestmark = pytest.mark.usefixtures("small_paillier")
 @pytest.mark.parametrize("method", ["drawn", "bundle"])
 def test_an_overflow_asks_for_a_coarser_grid_and_goes_on(name, method, monkeypatch):
     """Sealed or not, clients say so for the same numbers, and find the same model."""
-    fit, too_fine = Coordinator.grid_for, COARSER_BITS + 4
+    fit, too_fine = GridMaker.finest, COARSER_BITS + 4
 
-    def finer(coordinator, *given):
-        grid = fit(coordinator, *given)
+    def finer(maker, *given):
+        grid = fit(maker, *given)
         return Grid(grid.fraction_bits + too_fine, grid.limit_bits)
 
-    monkeypatch.setattr(Coordinator, "grid_for", finer)
+    monkeypatch.setattr(GridMaker, "finest", finer)
     found = []
     for encryption in (ENCRYPTIONS[name], _bare(name)):
         run = make_run(name, method, encryption=encryption, max_rounds=2)

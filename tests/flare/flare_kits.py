@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from hyfdca.flare.processes import free_port
 from hyfdca.kits.all_local import provision_all
 from tests.flare.flare_parties import (
     Command,
     logs_of,
+    own_port,
     processes_of,
     wait_until,
 )
@@ -44,14 +44,14 @@ class Site:
     Parameters
     ----------
     before : sequence of str
-        What each command line begins with, such as what puts it into a namespace.
+        The first words of each command line, such as those that enter a namespace.
     """
 
     def __init__(self, folder: Path, files: Files, before: Sequence[str] = ()) -> None:
         self.folder, self._before = folder, list(before)
         self.names = list(files.organisations)
         self.study = files.write(folder)
-        server = f'\n[server]\nhost = "localhost"\nport = {free_port()}\n'
+        server = f'\n[server]\nhost = "localhost"\nport = {own_port()}\n'
         self.study.write_text(self.study.read_text("utf-8") + server, "utf-8")
         provision_all(self.study, self.kits)
         self.data: dict[str, Path] = {}
@@ -94,12 +94,17 @@ class Site:
     # What is seen from outside
 
     def round(self) -> int:
-        """Return the last round that the server tells of."""
+        """Return the last round that the server reports."""
         return int(_read(self.kit("server") / "state" / "status.json").get("round", 0))
 
     def result(self, name: str, party: str = "server") -> Any:
         """Return what a party has written to its folder out."""
         return _read(self.kit(party) / "out" / name)
+
+    def logs(self) -> str:
+        """Return the end of every log and all that was said, for tests that fail."""
+        said = (f"== {c.kit.name} said\n{c.said}" for c in self.commands)
+        return "\n".join([logs_of(self.kits), *said])
 
     def close(self) -> None:
         """End all commands."""
@@ -113,21 +118,19 @@ def _read(path: Path) -> Any:
 
 @contextmanager
 def site(folder: Path, files: Files, before: Sequence[str] = ()) -> Iterator[Site]:
-    """Give a test a study; nothing that it started is left behind."""
-    # A space in it: NVFlare's own commands do not quote.
+    """Give tests a study; nothing that they started is left behind."""
+    # With a space: NVFlare's own commands do not quote.
     home = folder / "two words"
     home.mkdir()
     made = Site(home, files, before)
     try:
         yield made
     except BaseException:
-        sys.stderr.write(logs_of(made.kits))
-        for command in made.commands:
-            sys.stderr.write(f"== {command.kit.name} said\n{command.said}")
+        sys.stderr.write(made.logs())
         raise
     finally:
         made.close()
-    wait_until(lambda: not processes_of(home), 5.0, f"left: {processes_of(home)}")
+    wait_until(lambda: not processes_of(home), 10.0, f"left: {processes_of(home)}")
 
 
 NUMBERS = ("round", "primal", "dual", "gap", "relative_gap", "participants")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -10,15 +11,21 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 
 import psutil
 
+from hyfdca.errors import StudyError
+from hyfdca.flare.processes import require_free
 from hyfdca.kits.all_local import provision_all
 
 ROOT = Path(__file__).parents[2]
-# Seconds in tests are of a machine that does nothing else; on others take several.
-PATIENCE = float(os.environ.get("HYFDCA_TEST_PATIENCE", "1"))
+# Seconds in tests are those of an idle machine. Waits end as soon as they can, so
+# patience costs time only where a test fails.
+PATIENCE = float(os.environ.get("HYFDCA_TEST_PATIENCE", "3"))
+# Below the ports that systems give to connections; workers of xdist start apart.
+_PORTS = count(20_000 + 16 * os.getpid() % 12_000)
 
 _STUDY = """\
 [study]
@@ -36,6 +43,15 @@ def provision(folder: Path, names: list[str], port: int) -> None:
     server = f"[server]\nport = {port}\n"
     study.write_text("\n".join([_STUDY, server, *entries]), encoding="utf-8")
     provision_all(study, folder)
+
+
+def own_port() -> int:
+    """Return a port that no other test takes before it is used."""
+    for port in _PORTS:
+        with contextlib.suppress(StudyError):
+            require_free(port)
+            return port
+    raise AssertionError("there are always more ports")
 
 
 class Command:
@@ -127,7 +143,7 @@ class Parties:
         return self._commands[-1]
 
     def close(self) -> None:
-        """End all of it."""
+        """End all commands."""
         for command in self._commands:
             command.close()
 
@@ -160,8 +176,8 @@ def logs_of(folder: Path) -> str:
 
 @contextmanager
 def parties(kits: Path, folder: Path, names: list[str]) -> Iterator[Parties]:
-    """Give a test fresh copies of kits; nothing it started is left behind."""
-    # A space in it: NVFlare's own commands do not quote.
+    """Give tests fresh copies of kits; nothing they started is left behind."""
+    # With a space: NVFlare's own commands do not quote.
     home = folder / "two words"
     shutil.copytree(kits, home)
     made = Parties(home, names)
@@ -172,7 +188,7 @@ def parties(kits: Path, folder: Path, names: list[str]) -> Iterator[Parties]:
         raise
     finally:
         made.close()
-    wait_until(lambda: not made.processes(), 5.0, f"left: {made.processes()}")
+    wait_until(lambda: not made.processes(), 10.0, f"left: {made.processes()}")
 
 
 def wait_until(holds: Callable[[], object], timeout: float, what: str = "") -> None:

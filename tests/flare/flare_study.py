@@ -16,9 +16,9 @@ from hyfdca.errors import StudyError
 from hyfdca.flare.network import Failure, Network, NetworkRequest
 from hyfdca.flare.wire import TOPIC, to_answer, to_message
 from hyfdca.protocol.codec import RemoteProtocolError
-from hyfdca.protocol.server_session import Ask
+from hyfdca.protocol.sessions import Ask
 
-N_ROUNDS, SECONDS_A_ROUND = 40, 0.1
+N_ROUNDS, SECONDS_PER_ROUND = 40, 0.1
 LARGE = 20_000_000
 
 
@@ -48,7 +48,7 @@ class EchoHandler:
 
 
 def _answer_of(site: str) -> str:
-    """Ask another site as the server would; return what comes of it."""
+    """Ask another site as the server would; return its answer, or why there is none."""
     [engine] = [o for o in gc.get_objects() if type(o) is ClientRunManager]
     request = to_message(NetworkRequest("ask", "stage", "echo", b"whispered"))
     with engine.new_context() as context:
@@ -58,7 +58,7 @@ def _answer_of(site: str) -> str:
 
 
 def join(kit: Path, data: Path) -> EchoHandler:
-    """Load a text; without one there is no taking part."""
+    """Load a text; an organisation without one cannot take part."""
     text = data.read_text(encoding="utf-8")
     if not text:
         raise StudyError("The table has no rows.")
@@ -71,7 +71,7 @@ def serve(kit: Path, network: Network) -> None:
 
 
 def _messages(kit: Path, network: Network) -> None:
-    """Try every kind of message once; write down what came back."""
+    """Try every kind of message once; write the answers to a file."""
     ranks = range(len(network.names))
 
     def ask(phase: str, payloads: dict[int, bytes], timeout: float = 20.0) -> Any:
@@ -105,7 +105,7 @@ def _messages(kit: Path, network: Network) -> None:
 
 
 def _rounds(kit: Path, network: Network) -> None:
-    """Count rounds in which everybody was there, going on where it was."""
+    """Count rounds in which everybody was present, resuming from the last count."""
     file = kit / "state" / "progress.json"
     done = json.loads(file.read_text(encoding="utf-8")) if file.exists() else 0
     while done < N_ROUNDS or (kit / "go-on").exists():
@@ -116,20 +116,17 @@ def _rounds(kit: Path, network: Network) -> None:
         new = file.with_suffix(".new")
         new.write_text(json.dumps(done), encoding="utf-8")
         new.replace(file)
-        time.sleep(SECONDS_A_ROUND)
+        time.sleep(SECONDS_PER_ROUND)
 
 
-def _never(kit: Path, network: Network) -> None:
-    raise RuntimeError("it never works")
-
-
-def _refuse(kit: Path, network: Network) -> None:
-    raise StudyError("The tables do not fit together.")
+def _messages_and_rounds(kit: Path, network: Network) -> None:
+    """Try every kind of message, then run rounds while tests need a running study."""
+    _messages(kit, network)
+    _rounds(kit, network)
 
 
 _SCRIPTS: dict[str, Callable[[Path, Network], None]] = {
     "messages": _messages,
     "rounds": _rounds,
-    "never": _never,
-    "refuse": _refuse,
+    "messages and rounds": _messages_and_rounds,
 }

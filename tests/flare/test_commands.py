@@ -7,15 +7,17 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from hyfdca.cli import flare as commands
-from hyfdca.cli.flare_commands import serve_study
+from hyfdca.cli import flare_commands
+from hyfdca.cli.flare_commands import join_study, serve_study
 from hyfdca.errors import StudyError
 from hyfdca.flare.lock import only_one
 from hyfdca.flare.prediction_inputs import KEPT
 from hyfdca.flare.status import is_over, note_over
+from hyfdca.kits import startup
 from hyfdca.kits.kit import Kit
 from hyfdca.runtime.store import Archive, FolderStore
 from tests.kits.kit_makers import Parties
+from tests.support.consortia import assert_one_sentence
 
 
 @pytest.fixture
@@ -32,35 +34,37 @@ def archive(kit: Kit) -> Archive:
     return Archive(FolderStore(kit.state / KEPT))
 
 
-def test_a_run_is_not_forgotten_while_another_server_goes_on_with_it(kit: Kit) -> None:
-    """Who cannot have the kit changes nothing in it."""
+def test_a_run_is_not_discarded_while_another_server_continues_it(kit: Kit) -> None:
+    """A command that cannot get the kit changes nothing in it."""
     note_over(kit, ["city"])
     with only_one(kit), pytest.raises(StudyError, match="Another hyfdca is running"):
-        serve_study(kit.folder, Console(quiet=True), "anew")
+        serve_study(kit.folder, Console(quiet=True), "restart")
     assert archive(kit).rounds == [3, 4]
     assert is_over(kit)
 
 
-def test_an_earlier_run_is_neither_forgotten_nor_gone_on_with_by_itself(
+def test_an_earlier_run_is_neither_discarded_nor_continued_by_default(
     kit: Kit,
 ) -> None:
-    """The sentence says what there is, and what can be done with it."""
-    with pytest.raises(StudyError, match=r"kept up to round 4; go on with --resume"):
+    """The error says which run there is, and what can be done with it."""
+    with pytest.raises(
+        StudyError, match="up to round 4; continue it with --resume, or"
+    ):
         serve_study(kit.folder, Console(quiet=True), "first")
     note_over(kit, ["city"])
     with pytest.raises(StudyError, match=r"give it to city with --resume, or run it"):
         serve_study(kit.folder, Console(quiet=True), "first")
     note_over(kit)
-    with pytest.raises(StudyError, match=r"finished.*; run it once more with --anew"):
+    with pytest.raises(StudyError, match=r"finished.*; run it again with --restart"):
         serve_study(kit.folder, Console(quiet=True), "first")
     assert archive(kit).rounds == [3, 4]
 
 
-@pytest.mark.parametrize("anew", [True, False])
-def test_an_organisation_takes_part_once_more_if_told_to(
-    installed: Parties, anew: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("restart", [True, False])
+def test_an_organisation_takes_part_once_more_on_request(
+    installed: Parties, restart: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only then it forgets that it has a model."""
+    """Only then does it forget that it has a model."""
     kit = Kit(installed.kit("north"))
     kit.state.mkdir(exist_ok=True)
     note_over(kit)
@@ -68,6 +72,30 @@ def test_an_organisation_takes_part_once_more_if_told_to(
     def run_client(*_: Any, prepare: Callable[[], None]) -> None:
         prepare()
 
-    monkeypatch.setattr(commands, "run_client", run_client)
-    commands.join_study(kit.folder, Path("table.csv"), Console(quiet=True), anew)
-    assert is_over(kit) is not anew
+    monkeypatch.setattr(flare_commands, "run_client", run_client)
+    join_study(kit.folder, Path("table.csv"), Console(quiet=True), restart)
+    assert is_over(kit) is not restart
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("demo", "--engine", "nvflare"),
+        ("server", "--kit", "kit"),
+        ("client", "--kit", "kit", "--data", "table.csv"),
+    ],
+)
+def test_without_nvflare_there_is_one_sentence(
+    arguments: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    hyfdca: Callable[..., tuple[int, str, str]],
+) -> None:
+    """NVFlare is an optional dependency; the error says how to install it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(startup, "find_spec", lambda _: None)
+    code, output, errors = hyfdca(*arguments)
+    assert (code, output) == (2, "")
+    assert "install hyfdca[nvflare]" in errors
+    assert_one_sentence(errors)
+    assert not list(tmp_path.iterdir())

@@ -26,7 +26,7 @@ def test_everybody_is_needed_until_the_study_has_begun(
 
 
 def test_those_missing_are_in_the_order_of_the_study() -> None:
-    """Strangers that are connected do not count."""
+    """Connected clients outside the study do not count."""
     assert missing(("c", "a", "b"), {"a", "x"}) == ["c", "b"]
 
 
@@ -42,37 +42,37 @@ def test_those_missing_are_in_the_order_of_the_study() -> None:
     ],
 )
 def test_a_job_ends_as_its_own_note_says(note: Note | None, end: str) -> None:
-    """Without a note of its own a job was killed, and is run again."""
+    """A job without a note of its own was killed, and is run again."""
     assert how_it_ended(note, "job") == end
 
 
 def test_the_reason_is_the_notes_or_what_nvflare_calls_it() -> None:
-    """Where nobody could leave a note there is only NVFlare's word."""
+    """Without a note, NVFlare's status is all there is."""
     assert reason_of(Note("job", "failed", "It broke."), "job", "X") == "It broke."
     assert "FINISHED:ABNORMAL" in reason_of(None, "job", "FINISHED:ABNORMAL")
 
 
 def test_outsiders_are_connected_and_not_in_the_job() -> None:
-    """Sites that did not answer are not in the table and no outsiders."""
+    """Sites that did not answer are not in the table and do not count."""
     jobs = {"north": {"job"}, "city": set(), "coast": {"old"}}
     assert outsiders("job", [*jobs, "island"], jobs) == ["city", "coast"]
 
 
-def test_strangers_are_no_outsiders() -> None:
-    """A study does not pause for whoever is none of its organisations."""
+def test_clients_outside_the_study_are_not_outsiders_of_its_job() -> None:
+    """A study does not pause for a client that is not one of its organisations."""
     jobs = {"north": {"job"}, "stranger": set()}
     assert outsiders("job", ["north", "city"], jobs) == []
 
 
 def test_a_job_that_everybody_has_left_is_not_joined() -> None:
-    """It is about to end, and the next one takes in all of them."""
+    """It is about to end, and the next job takes in all of them."""
     names = ["north", "city"]
     assert outsiders("job", names, {"north": set(), "city": set()}) == []
     assert outsiders("job", names, {}) == []
 
 
 def test_jobs_that_get_nowhere_are_tried_ever_more_slowly_then_not_at_all() -> None:
-    """Progress starts the count anew."""
+    """Progress resets the count."""
     attempts = Attempts(b"3")
     pauses = []
     for _ in PAUSES:

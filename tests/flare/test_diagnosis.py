@@ -26,7 +26,7 @@ from tests.flare.flare_output import (
 def test_what_nvflare_prints_becomes_a_sentence(
     printed: str, words: str, may_pass: bool
 ) -> None:
-    """The worst of what was printed is told."""
+    """The most serious message decides."""
     trouble = client_trouble(printed, NORTH)
     assert trouble is not None
     assert words in trouble.sentence
@@ -34,14 +34,14 @@ def test_what_nvflare_prints_becomes_a_sentence(
 
 
 def test_nothing_is_wrong_without_a_reason() -> None:
-    """Output that says nothing of trouble is none."""
+    """Ordinary output is not reported as trouble."""
     assert client_trouble("Waiting for the client cell", NORTH) is None
     assert client_is_up(UP)
     assert not client_is_up(NOBODY)
 
 
 def test_the_last_error_is_without_colours() -> None:
-    """What a terminal would colour is plain in a sentence."""
+    """Terminal colour codes are removed."""
     assert last_error(
         "\x1b[31mX - ERROR - first\n\x1b[31mY - ERROR - second\x1b[0m"
     ) == ("Y - ERROR - second")

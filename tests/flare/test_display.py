@@ -21,7 +21,7 @@ from hyfdca.flare.status import (
 
 
 def falling(rate: float, n: int = 20, every: float = 0.5) -> list[tuple[float, float]]:
-    """Return gaps that fall by the same factor a second."""
+    """Return gaps that fall by the same factor per second."""
     return [(every * k, math.exp(-rate * every * k)) for k in range(n)]
 
 
@@ -34,7 +34,7 @@ def shown(status: Status, elapsed: float = 75.0) -> str:
 
 @pytest.mark.parametrize("rate", [0.01, 0.3, 2.0])
 @pytest.mark.parametrize("n", [3, 20])
-def test_an_exact_decay_is_foretold_exactly(rate: float, n: int) -> None:
+def test_an_exact_decay_is_predicted_exactly(rate: float, n: int) -> None:
     """The gap reaches the tolerance when the formula says so."""
     gaps = falling(rate, n)
     tolerance = gaps[-1][1] / 7.0
@@ -53,17 +53,17 @@ def test_an_exact_decay_is_foretold_exactly(rate: float, n: int) -> None:
     ],
     ids=["none", "few", "rising", "still", "at once"],
 )
-def test_without_a_falling_trend_nothing_is_foretold(
+def test_without_a_falling_trend_nothing_is_predicted(
     gaps: list[tuple[float, float]],
 ) -> None:
-    """Rather than a number that means nothing."""
+    """A number would mean nothing."""
     status = Status(gaps=gaps, tolerance=1e-3)
     assert seconds_left(status) is None
     assert "by the trend" not in shown(status)
 
 
 def test_gaps_and_tolerances_of_zero_are_numbers_too() -> None:
-    """A tolerance of zero is never reached, a gap of zero is small."""
+    """A tolerance of zero is never reached; a gap of zero is below any other."""
     left = seconds_left(Status(gaps=falling(1.0), tolerance=0.0))
     assert left is not None
     assert 0.0 < left < 30.0
@@ -72,7 +72,7 @@ def test_gaps_and_tolerances_of_zero_are_numbers_too() -> None:
 
 
 def test_the_bar_is_logarithmic() -> None:
-    """Each factor of ten is as long as the others; it neither leaves its ends."""
+    """Each factor of ten is equally long, and the bar stays within its ends."""
     assert share_done(1e-1, 1.0, 1e-3) == pytest.approx(1 / 3)
     assert share_done(1e-2, 1.0, 1e-3) == pytest.approx(2 / 3)
     assert share_done(1e-9, 1.0, 1e-3) == share_done(0.0, 1.0, 1e-3) == 1.0
@@ -81,7 +81,7 @@ def test_the_bar_is_logarithmic() -> None:
 
 
 def test_everything_worth_knowing_is_shown() -> None:
-    """Round, gap, who is there and who is not, bytes and time."""
+    """Round, gap, who is present and who is missing, bytes and time."""
     status = Status(
         round=1234,
         max_rounds=5000,
@@ -110,14 +110,14 @@ def test_a_gap_of_an_earlier_round_says_so() -> None:
 
 
 def test_a_gap_that_was_reached_leaves_no_time() -> None:
-    """What is left then is to give the model to everybody."""
+    """All that is left is to send the model to everybody."""
     text = shown(Status(gaps=[*falling(1.0), (10.0, 1e-4)], tolerance=1e-3))
     assert "everybody gets the model" in text
     assert "trend" not in text
 
 
 def test_a_status_is_read_as_it_was_written(tmp_path: Path) -> None:
-    """And is none before, when forgotten, and when garbled."""
+    """There is none before, after it is deleted, and when it is damaged."""
     state = tmp_path / "state"
     assert read_status(state) is None
     status = Status(round=3, gaps=[(0.5, 0.25)], sentences=["So it is."], writer="a")
@@ -141,7 +141,7 @@ def say(state: Path, writer: str, *sentences: str, n: int | None = None) -> None
     )
 
 
-def test_every_sentence_is_told_once(tmp_path: Path) -> None:
+def test_every_sentence_is_printed_once(tmp_path: Path) -> None:
     """Also when old ones are gone from the status, and when a new process writes."""
     text = io.StringIO()
     display = StudyDisplay(Console(file=text, width=40), tmp_path)
@@ -156,7 +156,7 @@ def test_every_sentence_is_told_once(tmp_path: Path) -> None:
 
 
 def test_a_file_gets_a_line_for_rounds_worth_one(tmp_path: Path) -> None:
-    """At 1, 2, 5, 10 and so on, or what is seen next after them; lines are whole."""
+    """At 1, 2, 5, 10 and so on, or the next round seen; lines are not wrapped."""
     text = io.StringIO()
     with StudyDisplay(Console(file=text, width=40), tmp_path) as display:
         display.tell("a sentence that is longer than the width of the console is whole")
@@ -171,7 +171,7 @@ def test_a_file_gets_a_line_for_rounds_worth_one(tmp_path: Path) -> None:
 
 
 def test_a_terminal_is_left_as_it_was(tmp_path: Path) -> None:
-    """What was live is gone at the end, sentences stay."""
+    """The live display disappears at the end; sentences stay."""
     text = io.StringIO()
     console = Console(file=text, width=60, force_terminal=True)
     with StudyDisplay(console, tmp_path) as display:

@@ -7,7 +7,7 @@ import psutil
 
 from tests.flare.flare_parties import wait_until
 
-# Starts a guarded process that would run for ever, tells its number, and waits.
+# Starts a guarded process that would run for ever, prints its number, and waits.
 _STARTER = """
 import os, subprocess, sys
 guard = [sys.executable, "-m", "hyfdca.flare.guarded", str(os.getpid())]
@@ -21,7 +21,7 @@ child.wait()
 
 
 def test_a_guarded_process_ends_with_the_one_that_started_it() -> None:
-    """Also when that one is killed and can end nothing."""
+    """Even if the parent is killed and cannot stop its children."""
     with subprocess.Popen(  # noqa: S603  # our own command
         [sys.executable, "-c", _STARTER], stdout=subprocess.PIPE
     ) as starter:
@@ -33,7 +33,7 @@ def test_a_guarded_process_ends_with_the_one_that_started_it() -> None:
 
 
 def test_a_guarded_process_of_somebody_else_ends_at_once() -> None:
-    """Its parent was gone before it could look."""
+    """Its parent was gone before the first check."""
     command = [sys.executable, "-m", "hyfdca.flare.guarded", "1", "http.server", "0"]
     done = subprocess.run(command, capture_output=True, timeout=20, check=False)  # noqa: S603
     assert done.returncode != 0

@@ -57,7 +57,7 @@ def kit(tmp_path: Path) -> Any:
 
 @pytest.mark.parametrize("n_calls_away", [0, 3])
 def test_everybody_gets_the_model_once(kit: Any, n_calls_away: int) -> None:
-    """Whoever comes back later as well; it is said once whom the server waits for."""
+    """Also an organisation that returns later; the wait is reported once."""
     members: Any = Members(n_calls_away)
     said: list[str] = []
     hand_over(kit, members, members, said.append)
@@ -67,10 +67,10 @@ def test_everybody_gets_the_model_once(kit: Any, n_calls_away: int) -> None:
     assert all("Waiting for 'city'" in sentence for sentence in said)
 
 
-def test_who_has_the_model_does_not_get_it_again(
+def test_an_organisation_with_the_model_does_not_get_it_again(
     kit: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A study may pause meanwhile, or be killed: whom it still owes it is kept."""
+    """A study may pause or be killed meanwhile: who has no model yet is kept."""
 
     def pause(self: Members, missing: Iterable[int]) -> None:
         raise PausedError
@@ -82,14 +82,14 @@ def test_who_has_the_model_does_not_get_it_again(
         hand_over(kit, members, members, lambda _: None)
     assert is_over(kit)
     assert without_model(kit) == ["city"]
-    assert progress(kit) != before  # so no attempt in vain
+    assert progress(kit) != before  # so the attempt does not count as failed
     later: Any = Members()
     hand_over(kit, later, later, lambda _: None)
     assert later.has_model == [1]
 
 
 def test_a_study_without_its_model_is_not_over(kit: Any) -> None:
-    """Its last round is kept: the model can be made again."""
+    """Its last round is kept, so the model can be made again."""
     for content in (b"", b"{}", b'{"format_version": 1'):
         note_over(kit, NAMES)
         (kit.out / MODEL).write_bytes(content)
@@ -100,10 +100,10 @@ def test_a_study_without_its_model_is_not_over(kit: Any) -> None:
     assert not _has_model(kit)
 
 
-def test_who_is_back_gets_the_model_although_another_is_away(
+def test_a_returning_organisation_gets_the_model_while_another_is_away(
     kit: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The server starts with whoever is there."""
+    """The server starts with those who are present."""
     note_over(kit, ["north", "city"])
     asked = []
 

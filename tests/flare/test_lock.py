@@ -14,7 +14,7 @@ from hyfdca.kits.kit import Kit
 
 
 def test_a_kit_has_one_number_and_its_copy_another(tmp_path: Path) -> None:
-    """So a second client is told from one that was started again."""
+    """It distinguishes a second client from a restarted one."""
     (tmp_path / "kit" / "state").mkdir(parents=True)
     number = holder_number(Kit(tmp_path / "kit"))
     assert holder_number(Kit(tmp_path / "kit")) == number
@@ -26,8 +26,8 @@ def test_a_kit_has_one_number_and_its_copy_another(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
-def test_who_catches_an_interrupt_does_not_keep_it(kind: signal.Signals) -> None:
-    """It comes again at the next look; a later command starts afresh."""
+def test_an_interrupt_that_was_swallowed_is_raised_again(kind: signal.Signals) -> None:
+    """At the next check; a later command is not affected."""
     before = signal.getsignal(kind)
     with ended_in_order():
         end_if_asked()
@@ -41,7 +41,7 @@ def test_who_catches_an_interrupt_does_not_keep_it(kind: signal.Signals) -> None
 
 
 def test_what_the_system_refuses_is_a_sentence(tmp_path: Path) -> None:
-    """It names the file, and what to look at."""
+    """It names the file and the reason."""
     with (
         pytest.raises(StudyError, match=r"Cannot use .*/none/file \(No such file"),
         plain_errors(tmp_path),

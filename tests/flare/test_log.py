@@ -29,13 +29,13 @@ def lines(kit: Kit) -> list[str]:
     return found
 
 
-def test_sentences_are_told_and_written(kit: Kit) -> None:
-    """With signs that logging would take for something else."""
-    told: list[str] = []
+def test_sentences_are_printed_and_written(kit: Kit) -> None:
+    """Including characters that logging would interpret."""
+    printed: list[str] = []
     for _ in range(2):
-        with written_down(kit, told.append) as tell:
+        with written_down(kit, printed.append) as tell:
             tell("100 % of 'Süd' %s")
-    assert told == ["100 % of 'Süd' %s"] * 2
+    assert printed == ["100 % of 'Süd' %s"] * 2
     assert lines(kit) == ["Started.", "100 % of 'Süd' %s", "Finished."] * 2
 
 
@@ -50,14 +50,14 @@ def test_sentences_are_told_and_written(kit: Kit) -> None:
 def test_the_last_line_says_how_it_ended(
     kit: Kit, error: BaseException, last: str
 ) -> None:
-    """Without the text of an error that nobody wrote for people: it may have data."""
+    """Texts of unexpected errors are left out: they may contain data."""
     with pytest.raises(type(error)), written_down(kit, lambda _: None):
         raise error
     assert lines(kit) == ["Started.", last]
 
 
 def test_what_was_said_is_bounded(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The last and the one before it are kept."""
+    """The current file and the one before it are kept."""
     monkeypatch.setattr(log_module, "_MOST_SAID", 1000)
     with written_down(kit, lambda _: None) as tell:
         for number in range(200):
@@ -70,7 +70,7 @@ def test_what_was_said_is_bounded(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> 
 def test_what_is_printed_is_bounded_while_it_is_printed(
     kit: Kit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever has the log open goes on at its new beginning."""
+    """A process that has the log open continues at the start of the new file."""
     monkeypatch.setattr(log_module, "_MOST_PRINTED", 10)
     log = kit.log / "server.log"
     with log.open("ab", buffering=0) as process:

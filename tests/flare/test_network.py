@@ -3,9 +3,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from hyfdca.flare.controller import StudyController
 from hyfdca.flare.network import (
     AbortedError,
     Courier,
@@ -14,7 +17,10 @@ from hyfdca.flare.network import (
     NetworkRequest,
     PausedError,
 )
-from hyfdca.protocol.server_session import Ask
+from hyfdca.flare.supervisor import Watch
+from hyfdca.kits.kit import read_server_kit
+from hyfdca.protocol.sessions import Ask
+from tests.kits.kit_makers import Parties
 
 NAMES = ("north", "city")
 
@@ -27,8 +33,8 @@ def make() -> Iterator[list[Network]]:
         network.close()
 
 
-def network(made: list[Network], courier: Courier, **told: bool) -> Network:
-    answers = {name: (lambda value=value: value) for name, value in told.items()}
+def network(made: list[Network], courier: Courier, **states: bool) -> Network:
+    answers = {name: (lambda value=value: value) for name, value in states.items()}
     made.append(Network(NAMES, courier, **answers))
     return made[-1]
 
@@ -49,10 +55,10 @@ def test_each_client_gets_its_own_bytes_and_its_own_answer(
     assert seen["city"] == NetworkRequest("ask", "s", "p", b"b")
 
 
-def test_who_does_not_answer_is_named_while_others_are_heard(
+def test_a_silent_client_is_named_while_others_are_heard(
     make: list[Network],
 ) -> None:
-    """A slow client costs the timeout and no more."""
+    """A slow client costs no more than the timeout."""
     done = threading.Event()
 
     def courier(name: str, request: NetworkRequest, timeout: float) -> bytes:
@@ -71,7 +77,7 @@ def test_who_does_not_answer_is_named_while_others_are_heard(
 def test_what_could_not_be_sent_is_sent_again_with_the_same_bytes(
     make: list[Network],
 ) -> None:
-    """A failure that may pass is tried again, within the timeout."""
+    """A temporary failure is retried, within the timeout."""
     sent: list[NetworkRequest] = []
 
     def courier(name: str, request: NetworkRequest, timeout: float) -> bytes | Failure:
@@ -86,7 +92,7 @@ def test_what_could_not_be_sent_is_sent_again_with_the_same_bytes(
 def test_what_never_arrives_is_given_up_within_the_timeout(
     make: list[Network],
 ) -> None:
-    """The reason is the last one."""
+    """The last reason is reported."""
 
     def courier(name: str, request: NetworkRequest, timeout: float) -> Failure:
         return Failure("cannot be reached", may_pass=True)
@@ -98,7 +104,7 @@ def test_what_never_arrives_is_given_up_within_the_timeout(
 
 
 def test_a_refusal_is_not_sent_again(make: list[Network]) -> None:
-    """Who answers that it will not is not asked twice."""
+    """A client that refuses is not asked twice."""
     sent = []
 
     def courier(name: str, request: NetworkRequest, timeout: float) -> Failure:
@@ -110,8 +116,8 @@ def test_a_refusal_is_not_sent_again(make: list[Network]) -> None:
     assert sent == ["north"]
 
 
-def test_hello_tells_who_is_there(make: list[Network]) -> None:
-    """Everybody is asked, whoever is in the job."""
+def test_hello_shows_who_is_present(make: list[Network]) -> None:
+    """Everybody is asked, in the job or not."""
 
     def courier(name: str, request: NetworkRequest, timeout: float) -> bytes | Failure:
         return b"" if name == "city" else Failure("is not connected")
@@ -122,7 +128,7 @@ def test_hello_tells_who_is_there(make: list[Network]) -> None:
 
 
 def test_a_job_that_is_ended_ends_the_exchange(make: list[Network]) -> None:
-    """Nobody waits for clients of a job that is over."""
+    """The server does not wait for clients of an aborted job."""
 
     def courier(name: str, request: NetworkRequest, timeout: float) -> bytes:
         time.sleep(0.2)
@@ -133,8 +139,24 @@ def test_a_job_that_is_ended_ends_the_exchange(make: list[Network]) -> None:
         asked.exchange("s", Ask("p", {0: b""}), 5.0)
 
 
-def test_a_study_pauses_only_when_it_is_asked_to(make: list[Network]) -> None:
-    """The question costs nothing while nobody waits."""
-    network(make, lambda *_: b"").pause_if_asked()
-    with pytest.raises(PausedError):
-        network(make, lambda *_: b"", is_paused=True).pause_if_asked()
+def test_a_study_pauses_when_an_organisation_is_not_in_its_job(
+    installed: Parties, make: list[Network]
+) -> None:
+    """The supervisor's request reaches the job's process through the kit."""
+    kit = read_server_kit(installed.kits / "server")
+    kit.make_folders()
+    signal = SimpleNamespace(triggered=False)
+    make.append(StudyController()._network(kit, signal, engine=None))
+    jobs = {name: {"job"} for name in kit.names}
+    admin: Any = SimpleNamespace(jobs_by_site=lambda: jobs)
+    parent: Any = None  # which is not looked at here
+    said: list[str] = []
+    watch = Watch(admin, parent, kit, said.append)
+    watch._invite("job", kit.names)
+    make[0].pause_if_asked()
+    jobs["coast"] = set()
+    for _ in range(2):
+        watch._invite("job", kit.names)
+        with pytest.raises(PausedError):
+            make[0].pause_if_asked()
+    assert said == ["coast can take part from the next round on."]

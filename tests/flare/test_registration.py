@@ -30,7 +30,7 @@ def kit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def knock(
-    doorman: RegistrationGuard, name: str, run: str, alive: bool = True, kind: str = ""
+    guard: RegistrationGuard, name: str, run: str, alive: bool = True, kind: str = ""
 ) -> None:
     """Register with a server that knows a client of that name, alive or not."""
     seen = time.time() - (0.0 if alive else 60.0)
@@ -43,18 +43,18 @@ def knock(
         get_engine=lambda: engine,
         get_prop=lambda *_: kind or ClientType.REGULAR,
     )
-    doorman.handle_event(EventType.CLIENT_REGISTER_RECEIVED, context)
+    guard.handle_event(EventType.CLIENT_REGISTER_RECEIVED, context)
 
 
-def test_who_was_killed_and_started_again_is_let_in_at_once(tmp_path: Path) -> None:
-    """The server may have been started again in between, and knows it from its beat."""
+def test_a_restarted_client_is_let_in_at_once(tmp_path: Path) -> None:
+    """Also by a server that was restarted in between."""
     knock(RegistrationGuard(), "north", "a")
     knock(RegistrationGuard(), "north", "a")
     assert holders(Kit(tmp_path)) == {"north": "a"}
 
 
 def test_a_second_one_is_refused_while_the_first_is_alive() -> None:
-    """Also by a server that was started again."""
+    """Also by a server that was restarted."""
     knock(RegistrationGuard(), "north", "a")
     for _ in range(2):
         with pytest.raises(NotAuthenticated):
@@ -66,7 +66,7 @@ def test_a_second_one_is_refused_while_the_first_is_alive() -> None:
 
 
 def test_a_name_that_is_not_in_the_study_is_refused() -> None:
-    """Whatever its certificate; whoever submits jobs is none of the organisations."""
+    """Whatever its certificate; only the client that submits jobs has another name."""
     with pytest.raises(NotAuthenticated):
         knock(RegistrationGuard(), "harbour", "a", alive=False)
     knock(RegistrationGuard(), "admin", "", kind=ClientType.ADMIN)

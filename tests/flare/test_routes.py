@@ -23,7 +23,7 @@ from hyfdca.flare.routes import refused
 def test_messages_pass_between_a_client_and_the_server_alone(
     origin: str, destination: str, passes: bool
 ) -> None:
-    """Or between the processes of one party; a name in the middle is none."""
+    """Or between the processes of one party; only the first part of a name counts."""
     ends = {
         MessageHeaderKey.ORIGIN: origin,
         MessageHeaderKey.DESTINATION: destination,

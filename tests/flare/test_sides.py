@@ -36,15 +36,15 @@ class Context:
         self.handlers: dict[str, Any] = {}
 
     def get_engine(self) -> Context:
-        """The engine is in here too."""
+        """Return the engine, which is this object too."""
         return self
 
     def get_job_id(self) -> str:
-        """There is one job."""
+        """Return the only job."""
         return "job"
 
     def get_prop(self, name: str, default: Any = None) -> Any:
-        """What the test has set."""
+        """Return what the test has set."""
         return self._properties.get(name, default)
 
     def register_aux_message_handler(self, topic: str, handler: Any) -> None:
@@ -56,15 +56,15 @@ class Context:
 
 
 @pytest.fixture
-def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> JobEnvironment:
+def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> JobEnvironment:
     table = tmp_path / "table.csv"
     table.write_text("rows", encoding="utf-8")
-    told = JobEnvironment(tmp_path, table, "tests.flare.flare_study")
-    for name, value in told.environment().items():
+    environment = JobEnvironment(tmp_path, table, "tests.flare.flare_study")
+    for name, value in environment.environment().items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(StudyExecutor, "log_error", lambda *_: None)
     monkeypatch.setattr(executor_module, "keep_memory", lambda: None)
-    return told
+    return environment
 
 
 def joined() -> Any:
@@ -96,8 +96,8 @@ def test_requests_survive_the_wire() -> None:
         {"kind": ["ask"], "stage": "s", "phase": "p", "payload": b""},
     ],
 )
-def test_messages_that_are_no_requests_are_refused(fields: dict[str, Any]) -> None:
-    """What comes from the network is checked field by field."""
+def test_messages_that_are_not_requests_are_refused(fields: dict[str, Any]) -> None:
+    """Messages from the network are checked field by field."""
     message = Shareable()
     message.update(fields)
     with pytest.raises(ValueError, match="the message"):
@@ -123,12 +123,14 @@ def test_messages_that_are_no_requests_are_refused(fields: dict[str, Any]) -> No
 def test_an_answer_is_bytes_or_the_end_of_a_sentence(
     message: Any, answer: bytes | Failure
 ) -> None:
-    """Whatever a client sends, nothing but bytes or one line comes of it."""
+    """Whatever a client sends, the result is bytes or one line."""
     assert to_answer(message, 1.5) == answer
 
 
-def test_a_client_answers_whatever_happens_in_its_handler(told: JobEnvironment) -> None:
-    """Nothing that a handler raises leaves, and no text that may have data in it."""
+def test_a_client_answers_whatever_happens_in_its_handler(
+    environment: JobEnvironment,
+) -> None:
+    """No exception escapes, and no text that may contain data."""
     answer = joined()
     assert asked(answer, "echo") == b"x"
     assert asked(answer, "table") == b"rows"
@@ -139,31 +141,31 @@ def test_a_client_answers_whatever_happens_in_its_handler(told: JobEnvironment) 
     assert isinstance(to_answer(answer(Shareable()), 1.0), Failure)
 
 
-def test_a_client_notes_how_it_fares(told: JobEnvironment) -> None:
-    """It has joined, then the study is finished."""
+def test_a_client_notes_its_state(environment: JobEnvironment) -> None:
+    """First it has joined, then the study is finished."""
     answer = joined()
-    note = read_note(Kit(told.kit))
+    note = read_note(Kit(environment.kit))
     assert note is not None
     assert note.state == "joined"
     assert to_answer(answer(to_message(NetworkRequest("finished"))), 1.0) == b""
-    note = read_note(Kit(told.kit))
+    note = read_note(Kit(environment.kit))
     assert note is not None
     assert note.state == "finished"
 
 
-def test_a_client_that_cannot_join_says_why(told: JobEnvironment) -> None:
-    """Its process lives on: that it dies would end the job for everybody."""
-    assert told.data is not None
-    told.data.write_text("", encoding="utf-8")
+def test_a_client_that_cannot_join_says_why(environment: JobEnvironment) -> None:
+    """Its process lives on: its death would end the job for everybody."""
+    assert environment.data is not None
+    environment.data.write_text("", encoding="utf-8")
     answer = joined()
     hello = to_answer(answer(to_message(NetworkRequest("hello"))), 1.0)
     assert hello == Failure("cannot take part: The table has no rows")
-    told.data.unlink()
+    environment.data.unlink()
     answer = joined()
     hello = to_answer(answer(to_message(NetworkRequest("hello"))), 1.0)
     assert isinstance(hello, Failure)
     assert "FileNotFoundError" in hello.reason
-    assert str(told.kit) not in hello.reason
+    assert str(environment.kit) not in hello.reason
 
 
 def test_job_processes_are_guarded_and_their_arguments_quoted() -> None:

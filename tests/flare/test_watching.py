@@ -33,7 +33,7 @@ def written(state: Path) -> Status:
     return status
 
 
-def test_the_server_shows_rounds_bytes_and_who_is_there(
+def test_the_server_shows_rounds_bytes_and_who_is_present(
     tmp_path: Path, plan: Plan
 ) -> None:
     """Gaps that were not measured are not shown; names are the study's."""
@@ -50,7 +50,7 @@ def test_the_server_shows_rounds_bytes_and_who_is_there(
 
 
 def test_sentences_are_kept_with_their_number(tmp_path: Path, plan: Plan) -> None:
-    """The last ones only, however many there were; a round does not forget them."""
+    """Only the last fifty, and a round does not erase them."""
     watch = ServerWatch(tmp_path, plan)
     for number in range(70):
         watch.tell(f"sentence {number}")
@@ -63,7 +63,7 @@ def test_sentences_are_kept_with_their_number(tmp_path: Path, plan: Plan) -> Non
 
 
 def test_the_last_gaps_are_kept(tmp_path: Path, plan: Plan) -> None:
-    """Of which the trend is seen."""
+    """The trend is computed from them."""
     watch = ServerWatch(tmp_path, plan)
     presence: Any = SimpleNamespace(present={}, missing=[])
     for number in range(1, 31):
@@ -74,7 +74,7 @@ def test_the_last_gaps_are_kept(tmp_path: Path, plan: Plan) -> None:
 
 
 def test_a_member_counts_its_own_bytes(tmp_path: Path, plan: Plan) -> None:
-    """And shows the gap it was told when a round is kept."""
+    """It also shows the gap that comes with a kept round."""
     watch = ClientWatch(tmp_path, plan)
     news = News(round=1, gap=0.25, present=(0, 2))
     watch.note("training", "step", 7, 5, news)
@@ -88,7 +88,7 @@ def test_a_member_counts_its_own_bytes(tmp_path: Path, plan: Plan) -> None:
 def test_a_member_writes_no_more_often_than_people_look(
     tmp_path: Path, plan: Plan
 ) -> None:
-    """Hundreds of requests a second need no file each; what is said of all does."""
+    """Hundreds of requests per second need no file each, but every kept round does."""
     watch = ClientWatch(tmp_path, plan)
     news = News(round=1, gap=None, present=(0,))
     for _ in range(3):

@@ -26,7 +26,7 @@ def _axes(draw):
 
 @given(axis=_axes(), data=st.data())
 def test_holders_match_a_search_through_all_clients(axis, data):
-    """Every holder of every item asked for, with the place it has it at, by rank."""
+    """All holders of the requested items are returned, with positions, by rank."""
     items = data.draw(st.lists(st.integers(0, axis.n_items - 1), max_size=8))
     expected = [
         (index, client, held.tolist().index(item))
@@ -43,7 +43,7 @@ def test_holders_match_a_search_through_all_clients(axis, data):
 
 @given(axis=_axes(), data=st.data())
 def test_positions_match_a_search_through_all_clients(axis, data):
-    """Each client that holds some of the items is told where, in its own order."""
+    """Each client that holds some of the items has their positions, in its order."""
     items = data.draw(subsets(axis.n_items))
     expected = {
         client: [p for p, item in enumerate(held.tolist()) if item in items]
@@ -70,7 +70,7 @@ def test_first_holders_match_a_search(axis, data):
 
 @given(axis=_axes())
 def test_places_name_the_items(axis):
-    """Places select exactly a client's items, and a run of items is a slice."""
+    """Places select exactly a client's items; contiguous items are a slice."""
     whole = np.arange(axis.n_items)
     for place, items in zip(axis.places, axis.items, strict=True):
         np.testing.assert_array_equal(whole[place], items)
@@ -85,7 +85,7 @@ LABELLED = st.lists(st.booleans(), min_size=5, max_size=5)
 
 @given(holdings=overlapping_holdings(), flags=LABELLED, value=st.floats(0.1, 10))
 def test_the_bias_is_counted_once_a_sample(holdings, flags, value):
-    """Its cell is with the lowest-ranked labelled holder, and with nobody else."""
+    """Only a sample's lowest-ranked labelled holder has its bias cell."""
     partition = from_holdings(7, 5, holdings)
     labelled = flags[: partition.n_clients]
     designees = [
@@ -140,7 +140,7 @@ def test_samples_and_features_are_counted_by_one_holder(holdings):
 
 
 def test_a_layout_is_horizontal_where_samples_have_one_holder():
-    """One holder a sample makes it horizontal, whatever the features."""
+    """One holder per sample makes it horizontal, whatever the features."""
     assert layout_of(horizontal(6, 4, 3)).is_horizontal
     assert layout_of(from_holdings(2, 2, [([0], [0]), ([1], [1])])).is_horizontal
     assert not layout_of(vertical(6, 4, 2)).is_horizontal
@@ -148,7 +148,7 @@ def test_a_layout_is_horizontal_where_samples_have_one_holder():
 
 
 def test_a_layout_without_bias_has_the_features_of_the_data():
-    """Nothing is added unless it is asked for."""
+    """Nothing is added unless requested."""
     layout = layout_of(vertical(6, 4, 2))
     assert layout.features.n_items == 4
     assert layout.labelled == (True, True)

@@ -21,7 +21,7 @@ def holders(holdings, sample, feature):
 
 @given(overlapping_holdings(N_SAMPLES, N_FEATURES))
 def test_the_lowest_ranked_holder_owns_a_cell(holdings):
-    """Owners and shared cells are those found by asking everybody for every cell."""
+    """Owners and shared cells match a search through all clients for every cell."""
     partition = from_holdings(N_SAMPLES, N_FEATURES, holdings)
     found = cell_holders(partition.samples, partition.features)
     for own, (rows, columns) in zip(found, holdings, strict=True):
@@ -55,7 +55,7 @@ def test_own_cells_of_a_block(holdings):
 
 @given(overlapping_holdings(N_SAMPLES, N_FEATURES))
 def test_group_numbers_tell_nothing(holdings):
-    """A client's groups are numbered as they come in its table, without gaps."""
+    """A client's groups are numbered by first appearance, without gaps."""
     partition = from_holdings(N_SAMPLES, N_FEATURES, holdings)
     for own in cell_holders(partition.samples, partition.features):
         for groups in (own.row_groups, own.column_groups):
@@ -64,7 +64,7 @@ def test_group_numbers_tell_nothing(holdings):
 
 
 def test_nobody_shares_a_cell_of_a_grid():
-    """Of disjoint cells each client owns all it has, without a search."""
+    """If cells are disjoint, each client owns all it holds, without a search."""
     partition = grid(6, 4, (2, 2))
     for client, holding in enumerate(partition.holdings):
         own = partition.own_cells(client)

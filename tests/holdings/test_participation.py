@@ -17,7 +17,7 @@ def _rounds(participation, n_rounds=N_ROUNDS):
 
 
 def test_complete_names_everybody_in_every_round():
-    """Complete participation is everybody, always, and says so."""
+    """Complete participation includes every client in every round, and says so."""
     participation = complete(5)
     assert participation.is_complete
     assert set(_rounds(participation)) == {(0, 1, 2, 3, 4)}
@@ -46,7 +46,7 @@ def test_a_fraction_draws_every_client_equally_often(seed):
 
 @pytest.mark.parametrize("probability", [0.2, 0.7])
 def test_bernoulli_has_the_mean_share(seed, probability):
-    """Each client takes part by itself in the share of rounds asked for."""
+    """Each client takes part independently in the requested share of rounds."""
     rounds = _rounds(bernoulli(12, probability, seed))
     took_part = np.array([np.isin(np.arange(12), members) for members in rounds])
     deviation = np.sqrt(probability * (1 - probability) / N_ROUNDS)
@@ -57,7 +57,7 @@ def test_bernoulli_has_the_mean_share(seed, probability):
 
 
 def test_bernoulli_rounds_may_be_empty_or_full(seed):
-    """Nothing keeps an unlucky round from being empty; probability 1 is everybody."""
+    """An unlucky round may be empty; probability 1 includes every client."""
     assert () in _rounds(bernoulli(2, 0.2, seed))
     assert set(_rounds(bernoulli(4, 1.0, seed), 20)) == {(0, 1, 2, 3)}
 
@@ -83,7 +83,7 @@ def test_bad_shares_are_refused(make, share):
 
 @pytest.mark.parametrize("make", [cyclic, schedule])
 def test_sets_come_in_turn(make):
-    """Round t has the t-th set, sorted; after the last comes the first."""
+    """Round t has the t-th set, sorted; the first follows the last."""
     participation = make([[2, 0], [1], []])
     assert not participation.is_complete
     assert _rounds(participation, 7) == [(0, 2), (1,), (), (0, 2), (1,), (), (0, 2)]

@@ -19,7 +19,7 @@ from tests.support.holding_strategies import overlapping_holdings
 
 
 def _put_back(partition, blocks):
-    """Return the sum of the blocks at their places of the whole table."""
+    """Return the sum of the blocks at their places in the whole table."""
     total = np.zeros((partition.n_samples, partition.n_features))
     for holding, block in zip(partition.holdings, blocks, strict=True):
         assert block.shape == (len(holding.samples), len(holding.features))
@@ -99,7 +99,7 @@ def test_horizontal_and_vertical_are_grids_of_one_line():
     ids=["grid", "deal"],
 )
 def test_partitions_follow_from_their_seed(make, seed):
-    """The same seed gives the same groups, another one others."""
+    """The same seed gives the same groups, another seed different ones."""
     first, again, other = (make(40, 20, (2, 2), s) for s in (seed, seed, seed + 1))
     samples = [[h.samples.tolist() for h in p.holdings] for p in (first, again, other)]
     assert samples[0] == samples[1] != samples[2]
@@ -158,7 +158,7 @@ def test_nonzeros_are_dealt_evenly_within_a_group(sparse_table, shape, seed):
             holding, block = partition.holdings[k * Q + q], blocks[k * Q + q]
             np.testing.assert_array_equal(holding.samples, rows)
             counts[rows, q] = np.diff(block.indptr)
-            # A client's features are those it has a value of.
+            # A client's features are those it has values for.
             assert set(block.indices) == set(range(len(holding.features)))
     spread = counts.max(axis=1) - counts.min(axis=1)
     assert spread.max() <= 1
@@ -219,7 +219,7 @@ def test_holdings_are_sorted_and_may_be_empty():
 
 
 def test_features_nobody_holds_are_left_out():
-    """A feature without holder is in no block and has no holders."""
+    """A feature that nobody holds is in no block and has no holders."""
     partition = from_holdings(2, 3, [([0], [0]), ([1], [0, 2])])
     assert partition.features.counts.tolist() == [2, 0, 1]
     assert [b.nnz for b in partition.split(sp.csr_array(np.ones((2, 3))))] == [1, 2]
@@ -228,13 +228,13 @@ def test_features_nobody_holds_are_left_out():
 @pytest.mark.parametrize(
     ("holdings", "message"),
     [
-        ([([0, 2], [0])], "1 of 3 samples are held by no client"),
-        ([], "3 of 3 samples are held by no client"),
+        ([([0, 2], [0])], "No client holds 1 of 3 samples"),
+        ([], "No client holds 3 of 3 samples"),
         ([([0, 1, 2], [0]), ([3], [])], "samples of client 1 must lie between 0 and 2"),
         ([([-1, 0, 1, 2], [0])], "samples of client 0 must lie between 0 and 2"),
         ([([0, 1, 2], [4])], "features of client 0 must lie between 0 and 3"),
-        ([([0, 1, 2, 1], [0])], "samples of client 0 name 1 twice"),
-        ([([0, 1, 2], [1, 1, 1])], "features of client 0 name 2 twice"),
+        ([([0, 1, 2, 1], [0])], "samples of client 0 repeat 1 numbers"),
+        ([([0, 1, 2], [1, 1, 1])], "features of client 0 repeat 2 numbers"),
         ([([[0, 1, 2]], [0])], "samples of client 0 must be a list of whole numbers"),
         ([([0.0, 1.0, 2.0], [0])], "samples of client 0 must be a list of whole"),
         ([([True, True, True], [0])], "samples of client 0 must be a list of whole"),

@@ -140,7 +140,7 @@ def test_kits_are_not_written_over(installed, hyfdca):
         *("kit", "install", package_of(installed)),
         *("--keys", installed.keys("north"), "--out", installed.kit("north")),
     )
-    assert "never written over" in errors
+    assert "never overwritten" in errors
 
 
 @pytest.mark.parametrize("wrong", ["", "00" * 32, "abc"])

@@ -108,12 +108,12 @@ def test_everything_is_for_its_owner_alone(installed):
 
 def test_nothing_is_written_over(installed, hyfdca, tmp_path):
     """Neither keys nor what was provisioned."""
-    assert "never written over" in provision_refused(hyfdca, installed)
+    assert "never overwritten" in provision_refused(hyfdca, installed)
     folder = installed.keys("north")
     errors = refused(
         hyfdca, installed.root, "enrol", "--name", "north", "--out", folder
     )
-    assert "never written over" in errors
+    assert "never overwritten" in errors
     errors = refused(
         hyfdca, tmp_path, "enrol", "--name", "../up", "--out", tmp_path / "up"
     )

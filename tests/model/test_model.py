@@ -53,7 +53,7 @@ def test_margins_by_hand(loss, kind, scale, missing):
 
 @pytest.mark.parametrize("kind", ["two", "three"])
 def test_probabilities(kind):
-    """They are the logistic function of margins, and sum to one."""
+    """Probabilities are the logistic function of margins, and sum to one."""
     model, table = make_model(kind), make_table(random_cells())
     shares = model.probabilities(table)
     positive = [[1 / (1 + math.exp(-m)) for m in row] for row in model.margins(table)]
@@ -74,7 +74,7 @@ def test_probabilities_of_other_losses():
 
 @pytest.mark.parametrize("scale", ["none", "standard", "maxabs"])
 def test_a_row_s_margin_is_its_own(scale, monkeypatch):
-    """It is the same bit for bit alone, among others, sparse and in groups."""
+    """A margin is the same bit for bit alone, among others, sparse and in groups."""
     model, values = make_model("three", scale=scale), random_cells(50)
     expected = model.margins(make_table(values))
     alone = [model.margins(make_table(row))[0] for row in values]
@@ -91,14 +91,14 @@ def test_a_row_s_margin_is_its_own(scale, monkeypatch):
         shape=sparse.shape,
     )
     np.testing.assert_array_equal(model.margins_of_cells(twice), expected)
-    assert twice.nnz == 2 * sparse.nnz  # what is given is not changed
+    assert twice.nnz == 2 * sparse.nnz  # the input is unchanged
     monkeypatch.setattr("hyfdca.model.model._CELLS_AT_ONCE", 9)
     np.testing.assert_array_equal(model.margins_of_cells(sparse), expected)
 
 
 @given(order=st.permutations(range(6)))
 def test_columns_are_found_by_name(order):
-    """Their order does not matter, and others are ignored, missing cells too."""
+    """Column order does not matter; other columns and their gaps are ignored."""
     model, values = make_model(missing="refuse"), random_cells()
     more = np.column_stack([values, np.full((7, 2), np.nan)])
     names = [*FEATURES, "other", "age "]
@@ -108,7 +108,7 @@ def test_columns_are_found_by_name(order):
 
 
 def test_columns_that_are_not_there():
-    """They are named, of many the first ten."""
+    """Missing columns are named, at most the first ten."""
     with pytest.raises(ModelError, match=r"no column 'Größe', 'x\.y "):
         make_model().margins(make_table([[1.0, 2.0]], ("age", FEATURES[2])))
     names = [f"f{number}" for number in range(99)]
@@ -136,19 +136,19 @@ def test_no_rows(kind):
 
 
 def test_missing_cells_are_refused_with_their_number():
-    """A model that was trained without missing cells takes none."""
+    """A model that was trained without missing cells refuses them."""
     with pytest.raises(ModelError, match=r"^3 cells are missing"):
         make_model(missing="refuse").margins(make_table(random_cells(n_missing=3)))
 
 
 def test_margins_that_are_no_numbers():
-    """Cells beyond all reason are one sentence, not infinity."""
+    """Absurdly large cells yield one sentence, not infinity."""
     weights = dict.fromkeys(FEATURES, (10.0,))
     with pytest.raises(ModelError, match=r"^1 rows have cells so large"):
         make_model(weights=weights).margins(make_table([[1e308] * 4, [1.0] * 4]))
 
 
 def test_numbers_made_in_python_are_checked_too():
-    """A model cannot be made of infinity."""
+    """A model cannot contain infinity."""
     with pytest.raises(ModelError, match="not finite"):
         make_model(intercept=(math.inf,))

@@ -46,7 +46,7 @@ def bits(numbers):
 
 @given(numbers=st.lists(FLOATS, min_size=9, max_size=9))
 def test_numbers_are_read_bit_for_bit(tmp_path_factory, numbers):
-    """Every finite number comes back as it was, the smallest and -0.0 too."""
+    """Every finite number is read back unchanged, even the smallest and -0.0."""
     weights = {name: (x,) for name, x in zip(FEATURES, numbers, strict=False)}
     offsets = dict(zip(FEATURES, numbers[4:], strict=False))
     file = make_file(weights=weights, intercept=(numbers[8],))
@@ -63,7 +63,7 @@ def test_numbers_are_read_bit_for_bit(tmp_path_factory, numbers):
 
 @pytest.mark.parametrize("kind", ["two", "three", "regression"])
 def test_a_trained_model_is_read_as_it_was(tmp_path, kind):
-    """What a study writes is what reading gives, certificate and settings included."""
+    """Reading returns what a study wrote, including certificate and settings."""
     labels = {"two": None, "three": ["a", "b", "c"] * 20, "regression": [*range(60)]}
     loss = '"huber"' if kind == "regression" else '"logistic"'
     path = make_files(labels[kind], loss=loss, tol="0.1").write(tmp_path)
@@ -78,7 +78,7 @@ def test_a_trained_model_is_read_as_it_was(tmp_path, kind):
 
 
 def test_the_file_can_be_read_by_people():
-    """It is indented, in the order of its description, version first."""
+    """The file is indented, in the order of its description, version first."""
     text = as_bytes(make_file()).decode()
     assert text.startswith('{\n  "format_version": 1,\n  "study": "by hand",\n')
     assert text.endswith("}\n")
@@ -89,7 +89,7 @@ def test_the_file_can_be_read_by_people():
 
 
 def put(*path):
-    """Return a change of a model's document: the last of ``path`` is put there."""
+    """Return a change that puts the last item of ``path`` into a model's document."""
 
     def change(model):
         *way, key, value = path
@@ -114,7 +114,7 @@ AGE = ("scaling", "scales", "age")
 BAD = {
     "version": (
         put("format_version", 2),
-        "has format_version 2, and this hyfdca reads",
+        "has format_version 2, but this hyfdca reads",
     ),
     "no version": (drop("format_version"), "missing key `format_version`"),
     "text version": (put("format_version", "1"), "at format_version: expected `int`"),
@@ -122,29 +122,29 @@ BAD = {
     "unknown inner key": (put("scaling", "colour", 1), "at scaling: unknown key"),
     "lines in a key": (put("a\n\nb", 1), "unknown key `a b`"),
     "no weights": (drop("weights"), "missing key `weights`"),
-    "no features": (put("weights", {}), "has not 1 weights a feature"),
+    "no features": (put("weights", {}), "expected 1 weights per feature"),
     "null weight": (put("weights", "age", [None]), "expected `float`, got `null`"),
     "text weight": (put("weights", "age", ["1"]), "expected `float`, got `str`"),
-    "two weights": (put("weights", "age", [1.0, 2.0]), "has not 1 weights a feature"),
-    "no weight": (put("weights", "age", []), "has not 1 weights a feature"),
-    "two intercepts": (put("intercept", [1.0, 2.0]), "as many intercepts"),
-    "no offset": (drop("scaling", "offsets", "age"), "has not a weight, offset"),
-    "another scale": (put("scaling", "scales", "x", 1.0), "has not a weight, offset"),
-    "no filling": (put("scaling", "fillings", {}), "has not a weight, offset"),
-    "negative scale": (put(*AGE, -1.0), "has 1 scales that are not above zero"),
-    "zero scale": (put(*AGE, 0), "has 1 scales that are not above zero"),
+    "two weights": (put("weights", "age", [1.0, 2.0]), "expected 1 weights per"),
+    "no weight": (put("weights", "age", []), "expected 1 weights per feature"),
+    "two intercepts": (put("intercept", [1.0, 2.0]), "feature and 1 intercepts"),
+    "no offset": (drop("scaling", "offsets", "age"), "has a scaling for other"),
+    "another scale": (put("scaling", "scales", "x", 1.0), "has a scaling for other"),
+    "no filling": (put("scaling", "fillings", {}), "has a scaling for other"),
+    "negative scale": (put(*AGE, -1.0), "has 1 scales that are not positive"),
+    "zero scale": (put(*AGE, 0), "has 1 scales that are not positive"),
     "loss": (put("loss", "zero_one"), "loss or loss_parameter that hyfdca"),
     "loss parameter": (put("loss_parameter", 3.0), "loss or loss_parameter"),
     "classes of numbers": (put("loss", "absolute"), "has classes, but its loss"),
-    "no classes": (put("classes", []), "not two or more different classes"),
-    "one class": (put("classes", ["a"]), "not two or more different classes"),
-    "class twice": (put("classes", ["a", "a"]), "not two or more different classes"),
-    "three classes": (put("classes", ["a", "b", "c"]), "has not 3 weights a feature"),
+    "no classes": (put("classes", []), "has fewer than two classes"),
+    "one class": (put("classes", ["a"]), "has fewer than two classes"),
+    "class twice": (put("classes", ["a", "a"]), "has fewer than two classes"),
+    "three classes": (put("classes", ["a", "b", "c"]), "expected 3 weights per"),
     "no text": (put("classes", [0, 1]), "expected `str`, got `int`"),
     "positive label": (put("positive_label", "no"), "that is not the second of two"),
     "missing": (put("scaling", "missing", "zero"), "at scaling.missing: invalid enum"),
     "scale": (put("scaling", "scale", "minmax"), "at scaling.scale: invalid enum"),
-    "gap": (put("certificate", "gap", 0.1), "a certificate whose gap is not that"),
+    "gap": (put("certificate", "gap", 0.1), "a certificate whose gap does not match"),
     "relative gap": (put("certificate", "relative_gap", 0.1), "a certificate whose"),
     "number too large": (put("l2", 10**400), "out of range"),
 }
@@ -152,7 +152,7 @@ BAD = {
 
 @pytest.mark.parametrize("case", BAD)
 def test_bad_models(case, tmp_path):
-    """Whatever is wrong is one sentence that names the file and says what to do."""
+    """Every error is one sentence that names the file and says what to do."""
     change, message = BAD[case]
     model = document(make_file())
     change(model)
@@ -182,7 +182,7 @@ def test_bad_models(case, tmp_path):
     ],
 )
 def test_files_that_are_no_models(content, tmp_path):
-    """Other bytes are one sentence too."""
+    """Other bytes yield one sentence too."""
     path = write(tmp_path, content)
     with pytest.raises(ModelError, match=r"The model file .* has a mistake") as caught:
         read_model(path)
@@ -190,9 +190,9 @@ def test_files_that_are_no_models(content, tmp_path):
 
 
 def test_files_that_are_not_read(tmp_path, monkeypatch):
-    """No file, a folder and a huge file are told before anything is read."""
+    """A missing file, a folder and a huge file are refused before reading."""
     for path in (tmp_path / "none.json", tmp_path / "a\0b"):
-        with pytest.raises(ModelError, match="There is no model file"):
+        with pytest.raises(ModelError, match="Cannot read the model file"):
             read_model_file(path)
     with pytest.raises(ModelError, match="is a folder or larger than 1 GB"):
         read_model_file(tmp_path)
@@ -213,7 +213,7 @@ JSON = st.recursive(
 
 
 def places(value, way=()):
-    """Return the ways to all values inside a document."""
+    """Return the paths to all values inside a document."""
     if isinstance(value, dict | list):
         inner = value.items() if isinstance(value, dict) else enumerate(value)
         return [way, *(place for k, v in inner for place in places(v, (*way, k)))]
@@ -222,7 +222,7 @@ def places(value, way=()):
 
 @given(data=st.data())
 def test_spoilt_documents(tmp_path_factory, data):
-    """A changed file is refused in one line, or predicts as its own numbers say."""
+    """A changed file is refused in one line, or predicts with its own numbers."""
     kind = data.draw(st.sampled_from(["two", "three"]))
     model = copy.deepcopy(document(make_file(kind)))
     way = data.draw(st.sampled_from(places(model)[1:]))

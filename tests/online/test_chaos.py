@@ -1,4 +1,4 @@
-"""Three kills, of the kind that `make chaos` has more of."""
+"""Three of the kills that `make chaos` has more of."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("small_tls")]
 
 
 def test_a_study_ends_at_the_same_numbers_whatever_is_killed(tmp_path: Path) -> None:
-    """A member and the server in the middle of keeping, a client with the model."""
+    """A member and the server while a round is kept, then a client with the model."""
     blows = [
         Blow("client job", "coast", "keep"),
         Blow("server", "server", "keep"),

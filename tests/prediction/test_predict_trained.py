@@ -134,7 +134,7 @@ def test_predictions_are_those_of_pooling(tmp_path, loss):
     ).fit(X, labels)
     y = np.where(np.array(labels) == "well", 1.0, -1.0)[:, None]
     primal = Objective(X, y, make_loss(loss), l2).primal(pooled.coef_.T)
-    gaps = (outcome.measurement.gap, max(primal - outcome.measurement.dual, 0.0))
+    gaps = (outcome.certificate.gap, max(primal - outcome.certificate.dual, 0.0))
     distance = sum(np.sqrt(2 * gap / l2) for gap in gaps)
     difference = predictions.margins[:, 0] - pooled.decision_function(X)
     assert np.all(np.abs(difference) <= distance * np.linalg.norm(X, axis=1) + 1e-9)

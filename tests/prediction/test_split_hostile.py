@@ -6,22 +6,16 @@ import msgspec
 import numpy as np
 import pytest
 
-from hyfdca.audit.fields import PHASES
+from hyfdca.audit.fields import TABLES
 from hyfdca.audit.reading import heard
 from hyfdca.audit.sightings import Sightings
 from hyfdca.audit.views import Record
 from hyfdca.crypto.keys.identity import Identity
 from hyfdca.prediction import messages as p
 from hyfdca.prediction.request import signed_request
-from hyfdca.protocol.codec import (
-    TOKEN_BYTES,
-    RemoteProtocolError,
-    decode,
-    frame,
-    pack_tokens,
-    unframe,
-)
+from hyfdca.protocol.codec import RemoteProtocolError, pack_tokens
 from hyfdca.protocol.messages import GridSpec, Message
+from hyfdca.protocol.sessions import TOKEN_BYTES, decode, frame, unframe
 from hyfdca.study import messages as s
 from tests.model.models import make_model, random_cells
 from tests.prediction.split_cases import STUDY_HASH, Split
@@ -39,8 +33,17 @@ class Hostile:
         self.split.scores("north")  # they have keys now
         [reply] = [r for phase, *_, r in self.split.said if phase == "request"]
         self.asked = decode(unframe(reply, TOKEN)[1], p.Asked)
-        self.members = self.split.members("north")
-        self._number = 0
+        self.start()
+
+    def start(self):
+        """Start all members again; nobody has asked them anything but who they are."""
+        self.members, self._number = self.split.members("north"), 0
+        for rank in range(len(self.members)):
+            self.say(rank, "introduce", Message())
+
+    def take_over(self, members):
+        """Go on with members that have just been served."""
+        self.members, self._number = members, 10**6
 
     def say(self, rank, phase, message):
         """Send a message to a member; return the body of its answer."""
@@ -73,7 +76,7 @@ def shared():
 @pytest.fixture
 def hostile(shared):
     """Return members that nobody has asked anything."""
-    shared.members = shared.split.members("north")
+    shared.start()
     return shared
 
 
@@ -155,21 +158,41 @@ def test_nothing_before_consent(hostile, phase):
 
 
 def test_parts_are_given_once(hostile):
-    """No grid, group or order gets a second part, and none comes before alignment."""
+    """No grid, group or order gets a second part, and none comes before alignment.
+
+    The order of phases forbids both, and so does the holder by itself: its last phase
+    is set to the one before, as if the table of phases let a server come so far.
+    """
     hostile.consider(1, hostile.request())
+    with pytest.raises(RemoteProtocolError, match="'parts' is out of order"):
+        hostile.say(1, "parts", GRIDS)
+    hostile.members[1]._session.last_phase = "part bound"
     with pytest.raises(RemoteProtocolError, match="placement has not come"):
         hostile.say(1, "parts", GRIDS)
-    split = hostile.split
-    _, members = split.run("north")
-    hostile.members, hostile._number = members, 10**6
+    _, members = hostile.split.run("north")
+    hostile.take_over(members)
+    with pytest.raises(RemoteProtocolError, match="'parts' is out of order"):
+        hostile.say(1, "parts", GRIDS)
+    members[1]._session.last_phase = "part bound"
     with pytest.raises(RemoteProtocolError, match="has given its parts"):
+        hostile.say(1, "parts", GRIDS)
+
+
+def test_a_declined_request_begins_nothing_again(hostile):
+    """After a request that counts no more, a holder shows its rows to nobody."""
+    _, members = hostile.split.run("north")
+    hostile.take_over(members)
+    assert hostile.consider(1, hostile.asked) == p.Declined("repeated", 0)
+    with pytest.raises(RemoteProtocolError, match="after their placement"):
+        hostile.say(1, "rows", Message())
+    with pytest.raises(RemoteProtocolError, match="'parts' is out of order"):
         hostile.say(1, "parts", GRIDS)
 
 
 def test_scores_for_others(hostile):
     """Who does not ask opens no scores."""
     _, members = hostile.split.run("north")
-    hostile.members, hostile._number = members, 10**6
+    hostile.take_over(members)
     [payload] = [r for phase, _, r, _ in hostile.split.said[-9:] if phase == "scores"]
     notice = decode(unframe(payload, TOKEN)[1], p.ScoresNotice)
     with pytest.raises(RemoteProtocolError, match="waits for none"):
@@ -181,7 +204,9 @@ def test_cells_that_count_twice(hostile):
     """An asker sees that a server added something twice."""
     split = Split(make_model(), random_cells(7), HOLDINGS, "none")
     _, members = split.run("north")
-    hostile.members, hostile._number = members, 10**6
+    hostile.take_over(members)
+    # The asker has its scores; as if the table of phases let a server send others.
+    members[0]._session.last_phase = "parts"
     [payload] = [r for phase, _, r, _ in split.said if phase == "scores"]
     notice = decode(unframe(payload, TOKEN)[1], p.ScoresNotice)
     before = members[0].scores
@@ -225,12 +250,13 @@ def test_a_refusal_is_one_line(hostile):
 
 
 def test_every_phase_is_known(hostile):
-    """A member answers no phase, and takes no request, that the audit cannot read."""
+    """A member answers no phase that the audit cannot read."""
     hostile.consider(1, hostile.request())
     for member in hostile.members[:2]:
-        assert "scores" in member._phases
-        for name, phase in member._phases.items():
-            assert phase.request in PHASES[name].request
+        session = member._session
+        assert session.phases in TABLES
+        assert "scores" in session.handlers
+        assert set(session.handlers) <= set(session.phases)
 
 
 @pytest.mark.parametrize("scheme", ["stream", "bfv", "none"])

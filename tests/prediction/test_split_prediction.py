@@ -15,7 +15,8 @@ from hyfdca.errors import StudyError
 from hyfdca.prediction import messages as p
 from hyfdca.prediction.policy import LOG_FILE
 from hyfdca.prediction.split_rows import predictions_of
-from hyfdca.protocol.codec import TOKEN_BYTES, decode, unframe, unpack_tokens
+from hyfdca.protocol.codec import unpack_tokens
+from hyfdca.protocol.sessions import TOKEN_BYTES, decode, unframe
 from hyfdca.stages.alignment import messages as a
 from tests.model.models import make_model, make_table, random_cells
 from tests.prediction.split_cases import NAMES, STUDY_HASH, Split
@@ -180,6 +181,20 @@ def test_cells_that_disagree():
     assert "'north' and 'city' in 4 rows" in answers[0].refusal
     assert members[0].refusal == answers[0].refusal
     assert members[0].scores is None
+
+
+def test_who_asks_after_a_refusal_is_served():
+    """Rows that cannot be aligned cost their own asker its scores, and nobody else."""
+    both = [[0, 1, 2, 3, 4], [0, 1, 2]], [[0, 1, 2, 3, 4], [2, 3]], [[3, 4], [0, 1, 2]]
+    split = Split(make_model(missing="refuse"), random_cells(9), both)
+    split.tables[1].cells[0, 0] += 1.0  # of a row that "coast" does not hold
+    answers, members = split.run("north", "coast")
+    assert "'north' and 'city' in 1 row" in answers[0].refusal
+    assert answers[1].refusal == ""
+    assert members[0].scores is None
+    errors = np.abs(members[2].scores.margins - pooled(split, both[2][0]))
+    assert np.all(members[2].scores.n_absent == 0)
+    assert errors.max() <= tolerance(split)
 
 
 # Who sees what

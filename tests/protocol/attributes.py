@@ -1,96 +1,171 @@
-"""What changes in the objects of a run, and whether anybody says so."""
+"""All attributes of two objects, compared one by one: what differs, and where."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import cached_property
-from types import MethodType
-from typing import Any, NamedTuple
+import struct
+from collections import deque
+from collections.abc import Collection, Iterable
+from enum import Enum
+from functools import cached_property, partial
+from types import CellType, FunctionType, MethodType
+from typing import Any
 
+import msgspec
 import numpy as np
-from hyfdca.protocol.checkpoint_values import _forms
+from gmpy2 import mpz
 
-from hyfdca.crypto.schemes.registry import Sealers
-from hyfdca.protocol.checkpoint import is_kept, kept_names, passing_names
-
-_PLAIN = (bool, int, float, str, bytes, type(None))
-
-
-class Seen(NamedTuple):
-    """An object, its attributes as they were, and whether a state has it in it."""
-
-    thing: Any
-    contents: dict[str, Any]
-    is_saved: bool
+_PLAIN = (type(None), bool, int, str, bytes, slice, range, mpz, Enum, type, np.dtype)
+_BYTES = (bytearray, memoryview)
+_VALUES = (*_PLAIN, *_BYTES, set, frozenset, float, np.generic)
+_MISSING = object()
 
 
-def snapshot(*roots: Any) -> dict[int, Seen]:
-    """Return all objects of ours that can be reached from some."""
-    saved = {id(part) for root in roots for part in _saved_parts(root)}
-    seen: dict[int, Seen] = {}
-    waiting = list(roots)
-    while waiting:
-        thing = waiting.pop()
-        if id(thing) not in seen:
-            contents = {
-                name: _content(value, waiting) for name, value in vars(thing).items()
-            }
-            seen[id(thing)] = Seen(thing, contents, id(thing) in saved)
-    return seen
+def differences(one: Any, other: Any, transient: Collection[str] = ()) -> list[str]:
+    """Return where two objects of the same class differ, as paths of attributes.
+
+    All that can be reached from them is compared, arrays bit for bit. What is one
+    object for two attributes of the one must be one object for the other, too.
+
+    Parameters
+    ----------
+    transient : collection of str
+        Attributes that may differ, each as "Class.attribute".
+    """
+    comparison = _Comparison(transient)
+    comparison.compare(type(one).__name__, one, other)
+    return comparison.found
 
 
-def forgotten(before: dict[int, Seen], after: dict[int, Seen]) -> set[str]:
-    """Return the attributes that changed though no class says that they do."""
-    return {
-        f"{type(now.thing).__name__}.{name}"
-        for key, now in after.items()
-        if key in before and before[key].thing is now.thing
-        for name in _changed(before[key], now)
-    }
+class _Comparison:
+    """Compares, and notes what differs; each pair of objects once."""
+
+    def __init__(self, transient: Collection[str]) -> None:
+        self.found: list[str] = []
+        self._transient = transient
+        self._twins: dict[int, Any] = {}  # by the id of the one: the other
+        self._seen: list[Any] = []  # so that no other object gets their ids
+
+    def compare(self, where: str, one: Any, other: Any) -> None:
+        """Note what differs between two values, and all that is in them."""
+        if one is other:
+            return
+        if type(one) is not type(other):
+            names = type(one).__name__, type(other).__name__
+            self.found.append(f"{where}: a {names[0]} and a {names[1]}")
+        elif isinstance(one, _VALUES):
+            self._expect(where, _bits(one) == _bits(other))
+        elif isinstance(one, tuple):
+            self._items(where, one, other)
+        elif isinstance(one, msgspec.Struct):
+            self._attributes(where, one, other)
+        elif self._is_new(where, one, other):
+            self._inside(where, one, other)
+
+    def _expect(self, where: str, is_same: bool) -> None:
+        if not is_same:
+            self.found.append(where)
+
+    def _is_new(self, where: str, one: Any, other: Any) -> bool:
+        """Note that these two belong together; return whether that was not known."""
+        for left, right in ((one, other), (other, one)):
+            if id(left) in self._twins:
+                self._expect(f"{where}: another one", self._twins[id(left)] is right)
+                return False
+        self._twins |= {id(one): other, id(other): one}
+        self._seen += [one, other]
+        return True
+
+    def _inside(self, where: str, one: Any, other: Any) -> None:
+        if isinstance(one, np.ndarray):
+            self._arrays(where, one, other)
+        elif isinstance(one, list | deque):
+            self._expect(
+                f"{where}: maxlen",
+                getattr(one, "maxlen", 0) == getattr(other, "maxlen", 0),
+            )
+            self._items(where, one, other)
+        elif isinstance(one, dict):
+            # In order: sums are taken in the order of their parts.
+            self._items(f"{where}: keys", list(one), list(other))
+            for key in one.keys() & other.keys():
+                self.compare(f"{where}[{key!r}]", one[key], other[key])
+        elif isinstance(one, np.random.Generator):
+            states = (g.bit_generator.state for g in (one, other))
+            self.compare(where, *states)
+        elif isinstance(one, CellType):
+            self.compare(where, one.cell_contents, other.cell_contents)
+        else:
+            self._objects(where, one, other)
+
+    def _items(self, where: str, one: Iterable[Any], other: Iterable[Any]) -> None:
+        ones, others = list(one), list(other)
+        self._expect(f"{where}: length", len(ones) == len(others))
+        for place, pair in enumerate(zip(ones, others, strict=False)):
+            self.compare(f"{where}[{place}]", *pair)
+
+    def _arrays(self, where: str, one: Any, other: Any) -> None:
+        self._expect(f"{where}: dtype", one.dtype == other.dtype)
+        self._expect(f"{where}: shape", one.shape == other.shape)
+        # In which order sums of it are taken
+        self._expect(f"{where}: order", _axes(one) == _axes(other))
+        if one.dtype == object:
+            self._items(where, one.ravel().tolist(), other.ravel().tolist())
+        else:
+            self._expect(where, one.tobytes() == other.tobytes())
+
+    def _objects(self, where: str, one: Any, other: Any) -> None:
+        """Compare functions by their code and what is bound, others by attributes."""
+        if isinstance(one, MethodType):
+            self._expect(f"{where}: function", one.__func__ is other.__func__)
+            self.compare(where, one.__self__, other.__self__)
+            return
+        if isinstance(one, FunctionType):
+            self._expect(f"{where}: function", one.__code__ is other.__code__)
+            self._items(where, one.__closure__ or (), other.__closure__ or ())
+            return
+        if isinstance(one, partial):
+            parts = ((p.func, p.args, p.keywords) for p in (one, other))
+            self.compare(where, *parts)
+            return
+        self._expect(f"{where}: cannot be compared", hasattr(one, "__dict__"))
+        self._attributes(where, one, other)
+
+    def _attributes(self, where: str, one: Any, other: Any) -> None:
+        kind = type(one)
+        for name in sorted(_names(one) | _names(other)):
+            if f"{kind.__name__}.{name}" in self._transient:
+                continue
+            values = [_value(thing, name) for thing in (one, other)]
+            self.compare(f"{where}.{name}", *values)
 
 
-def _changed(old: Seen, new: Seen) -> Iterator[str]:
-    kind = type(new.thing)
-    known = {*passing_names(kind), *(kept_names(kind) if new.is_saved else ())}
-    for name in old.contents.keys() | new.contents.keys():
-        is_made = isinstance(getattr(kind, name, None), cached_property)
-        if name in known or (is_made and name not in old.contents):
-            continue
-        if old.contents.get(name) != new.contents.get(name):
-            yield name
+def _value(thing: Any, name: str) -> Any:
+    """Return an attribute, which is made if it is one that is made on first use."""
+    if isinstance(getattr(type(thing), name, None), cached_property):
+        return getattr(thing, name)
+    if isinstance(thing, msgspec.Struct):
+        return getattr(thing, name)
+    return vars(thing).get(name, _MISSING)
 
 
-def _saved_parts(thing: Any) -> Iterator[Any]:
-    """Return an object and all its parts, as they are saved."""
-    yield thing
-    for name in kept_names(type(thing)):
-        value = getattr(thing, name, None)
-        for part in value if isinstance(value, list) else [value]:
-            if is_kept(part):
-                yield from _saved_parts(part)
+def _names(thing: Any) -> set[str]:
+    if isinstance(thing, msgspec.Struct):
+        return set(thing.__struct_fields__)
+    return set(getattr(thing, "__dict__", ()))
 
 
-def _content(value: Any, found: list[Any]) -> Any:
-    """Return what can be compared later; notes the objects of ours that are inside."""
-    if isinstance(value, _PLAIN):
-        return repr(value)
-    if isinstance(value, np.ndarray):
-        is_bytes = value.dtype != object
-        return value.shape, value.tobytes() if is_bytes else repr(value.tolist())
-    if isinstance(value, tuple):  # named ones, too
-        return [_content(part, found) for part in value]
-    if type(value) in _forms:
-        parts = _forms[type(value)].take_apart(value)
-        return [_content(part, found) for part in parts]
-    if isinstance(value, MethodType):
-        return value.__func__, _content(value.__self__, found)
-    if _is_ours(value):
-        found.append(value)
-    return id(value)
+def _bits(value: Any) -> Any:
+    """Return what is equal for values that are the same."""
+    if isinstance(value, np.generic):
+        return value.tobytes()
+    if isinstance(value, float):
+        return struct.pack("<d", value)
+    return bytes(value) if isinstance(value, _BYTES) else value
 
 
-def _is_ours(value: Any) -> bool:
-    """Whether to look into an object; what seals is made anew and never saved."""
-    is_sealing = isinstance(value, Sealers) or hasattr(value, "seal")
-    is_class_of_ours = type(value).__module__.startswith(("hyfdca.", "tests."))
-    return is_class_of_ours and hasattr(value, "__dict__") and not is_sealing
+def _axes(array: Any) -> list[int]:
+    """Return the axes that count in the order in which they are in memory."""
+    if array.size < 2:
+        return []
+    sides = [axis for axis in range(array.ndim) if array.shape[axis] > 1]
+    return sorted(sides, key=lambda axis: -abs(array.strides[axis]))

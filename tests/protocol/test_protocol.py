@@ -10,18 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hyfdca.algorithms.bundle import messages as bundle_messages
-from hyfdca.prediction import messages as prediction_messages
+from hyfdca.algorithms.bundle import messages as bundle
+from hyfdca.algorithms.hyfdca import messages as hyfdca
+from hyfdca.audit.fields import TABLES
+from hyfdca.federation import messages as federation
+from hyfdca.prediction import messages as prediction
 from hyfdca.protocol import messages
 from hyfdca.protocol.codec import (
     RemoteProtocolError,
-    decode,
-    frame,
     pack_bits,
     pack_indices,
     pack_reals,
     pack_tokens,
-    unframe,
     unpack_bits,
     unpack_counts,
     unpack_indices,
@@ -30,9 +30,11 @@ from hyfdca.protocol.codec import (
     unpack_tokens,
 )
 from hyfdca.protocol.messages import Message
-from hyfdca.stages.alignment import messages as alignment_messages
-from hyfdca.stages.keys import messages as key_messages
-from hyfdca.study import messages as study_messages
+from hyfdca.protocol.sessions import decode, frame, unframe
+from hyfdca.stages import scaling
+from hyfdca.stages.alignment import messages as alignment
+from hyfdca.stages.keys import messages as keys
+from hyfdca.study import messages as study
 
 TOKEN = b"study--1"
 
@@ -41,11 +43,14 @@ KINDS = [
     kind
     for module in (
         messages,
-        bundle_messages,
-        alignment_messages,
-        key_messages,
-        study_messages,
-        prediction_messages,
+        federation,
+        hyfdca,
+        bundle,
+        scaling,
+        alignment,
+        keys,
+        study,
+        prediction,
     )
     for _, kind in inspect.getmembers(module, inspect.isclass)
     if issubclass(kind, Message) and kind.__module__ == module.__name__
@@ -85,6 +90,24 @@ def _message(kind):
 
 def _decoded(payload, kind):
     return decode(unframe(payload, TOKEN)[1], kind)
+
+
+def _kinds(kind):
+    """Return a class of messages and all that are made of it, in this package."""
+    found = {kind} if kind.__module__.startswith("hyfdca.") else set()
+    return found.union(*map(_kinds, kind.__subclasses__()))
+
+
+def test_no_message_is_left_out():
+    """Whatever stands in a table of phases is among those that are tested here."""
+    named = {
+        kind
+        for table in TABLES
+        for phase in table.values()
+        for kind in (phase.request, *phase.reply)
+    }
+    assert named <= set(KINDS)
+    assert _kinds(Message) == set(KINDS)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -183,13 +206,13 @@ def test_messages_with_more_than_their_fields_are_refused(kind, data):
         (messages.GridSpec, [0, 0]),
         (messages.GridSpec, [0, 63]),
         (messages.GridSpec, [2**63, 10]),
-        (messages.OpenRequest, [[], [[1, 0]]]),
-        (messages.OpenRequest, [[], [[1, 1_000_001]]]),
-        (messages.Opened, [["1.0"]]),
-        (bundle_messages.Move, [1, [-0.1]]),
-        (bundle_messages.Move, [1, [2.1]]),
-        (messages.Bounds, [1.0, 2.0, 3.0]),
-        (messages.LossesRequest, [[], 1, [0, 10]]),
+        (federation.OpenRequest, [[], [[1, 0]]]),
+        (federation.OpenRequest, [[], [[1, 1_000_001]]]),
+        (federation.Opened, [["1.0"]]),
+        (bundle.Move, [1, [-0.1]]),
+        (bundle.Move, [1, [2.1]]),
+        (federation.Bounds, [1.0, 2.0, 3.0]),
+        (hyfdca.LossesRequest, [[], 1, 3, [0, 10]]),
         (messages.Part, ["image", [1, b""]]),
         (messages.Part | messages.TooLarge, ["too small"]),
     ],

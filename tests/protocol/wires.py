@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from hyfdca.protocol.codec import decode, frame, unframe
 from hyfdca.protocol.messages import Message
-from hyfdca.training.in_process import Training
-from tests.support.small_runs import bundle_run, classification, partition_of
+from hyfdca.protocol.sessions import decode, frame, unframe
+from tests.support.small_runs import Run, bundle_run, classification, partition_of
 
 
 class Said(NamedTuple):
@@ -27,9 +26,9 @@ class Wire:
     ``tamper`` maps a phase to the kind of its reply and a function of that.
     """
 
-    def __init__(self, training: Training, client: int, heard: list[Said]) -> None:
+    def __init__(self, training: Run, client: int, heard: list[Said]) -> None:
         self._session = training.driver._clients[client]
-        self._phases = training.clients[client].phases
+        self._phases = self._session.phases
         self._token, self._client, self._heard = self._session._token, client, heard
         self.tamper: dict[str, tuple[type, Callable[[Any], Message]]] = {}
 
@@ -51,7 +50,7 @@ class Wire:
         return decode(unframe(said.reply, self._token)[1], kind)
 
 
-def listen(training: Training) -> tuple[list[Said], list[Wire]]:
+def listen(training: Run) -> tuple[list[Said], list[Wire]]:
     """Put a wire to every client; return what they will have heard, and the wires."""
     heard: list[Said] = []
     wires = [Wire(training, client, heard) for client in range(len(training.clients))]
@@ -62,14 +61,14 @@ def listen(training: Training) -> tuple[list[Said], list[Wire]]:
 LACKING = [True, False, True, False]  # labels, of the four clients of a 2x2 grid
 
 
-def four_clients(profile="sealed", n_features=8, **given) -> Training:
+def four_clients(profile="sealed", n_features=8, **given) -> Run:
     """Return a run of the bundle method by four clients with 60 samples."""
     X, y = classification(60, n_features, noise=0.5)
     partition = partition_of("2x2", 60, n_features)
     return bundle_run(X, y, partition, profile=profile, l2=0.01, **given)
 
 
-def numbers_of(run: Training) -> Any:
+def numbers_of(run: Run) -> Any:
     """Return what a finished run found, but for the time it took."""
     weights = run.finish()
     kept = [key for key in run.history[0] if not _is_cost(key)] if run.history else []

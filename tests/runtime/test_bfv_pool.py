@@ -15,7 +15,7 @@ from hyfdca.crypto.schemes.bfv_blocks import COMPACT, FULL, new_secret_key
 from hyfdca.maths.seeds import stream
 from hyfdca.runtime.bfv_pool import BfvWorkers, Workforce
 
-N_BLOCKS = 20  # enough for several processes, and no multiple of what each gets
+N_BLOCKS = 20  # enough for several processes, and not a multiple of their chunks
 
 
 @pytest.fixture(scope="module", params=[FULL, COMPACT], ids=["full", "compact"])
@@ -39,7 +39,7 @@ def _numbers(seed):
 
 
 def test_processes_seal_and_open_in_order(parameters, key, workers, seed):
-    """Blocks come back in their order, and either side opens what the other sealed."""
+    """Blocks return in order, and either side opens what the other sealed."""
     numbers, here = _numbers(seed), BfvCipher(parameters, key)
     there = BfvCipher(parameters, key, workers)
     np.testing.assert_array_equal(here.open(there.seal(numbers)), numbers)
@@ -47,7 +47,7 @@ def test_processes_seal_and_open_in_order(parameters, key, workers, seed):
 
 
 def test_what_is_no_ciphertext_is_refused(workers, seed):
-    """A process reports what it cannot open, and goes on working."""
+    """A process reports what it cannot open, and continues working."""
     sealed = workers.work("seal", _numbers(seed))
     broken = sealed.copy()
     broken[3] = 255
@@ -57,7 +57,7 @@ def test_what_is_no_ciphertext_is_refused(workers, seed):
 
 
 def test_few_blocks_stay_in_this_process(workers):
-    """Where there is little to do no process is started."""
+    """If there is little to do, no process is started."""
     assert not workers.is_worth(1)
     assert workers.is_worth(N_BLOCKS)
     assert not BfvWorkers(FULL, b"", n_workers=1).is_worth(N_BLOCKS)
@@ -65,7 +65,7 @@ def test_few_blocks_stay_in_this_process(workers):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks processes up in /proc")
 def test_processes_have_no_secret_on_show_and_end(parameters, key, seed):
-    """The key is in no command line and no environment; nobody stays behind."""
+    """The key is in no command line or environment; no process stays behind."""
     workers = BfvWorkers(parameters, key, n_workers=2)
     workers.work("seal", _numbers(seed))
     free, _ = workers._started
@@ -84,7 +84,7 @@ def test_processes_have_no_secret_on_show_and_end(parameters, key, seed):
 
 
 def test_work_goes_on_without_a_process_that_was_killed(workers, seed):
-    """What a dead process would have done is done here."""
+    """The work of a dead process is done in this process."""
     numbers = _numbers(seed)
     workers.work("seal", numbers)
     free, _ = workers._started
@@ -98,7 +98,7 @@ def test_work_goes_on_without_a_process_that_was_killed(workers, seed):
 
 
 def test_nothing_of_the_current_folder_is_imported(parameters, key, seed, tmp_path):
-    """A file that is called like a library does not get at the key."""
+    """A file named like a library does not get access to the key."""
     (tmp_path / "seal.py").write_text("raise SystemExit('hijacked')")
     with contextlib.chdir(tmp_path):
         workers = BfvWorkers(parameters, key, n_workers=2)
@@ -109,7 +109,7 @@ def test_nothing_of_the_current_folder_is_imported(parameters, key, seed, tmp_pa
 
 
 def test_those_with_one_key_share_processes(parameters, key):
-    """Clients of one process have the same workers if they have the same key."""
+    """Clients in one process share workers if they have the same key."""
     hire = Workforce(2)
     assert hire(parameters, key) is hire(parameters, key)
     assert hire(parameters, key) is not hire(parameters, new_secret_key(parameters))

@@ -1,7 +1,7 @@
-"""Parties that crash in the middle of keeping: before a file is there, or right after.
+"""Parties that crash while writing a checkpoint: before a file exists, or right after.
 
-Between a member's file and its answer, and between the members' files and the server's:
-at every single write of a study, so no moment of keeping is left out.
+They crash between a member's file and its reply, and between the members' files and the
+server's: at every single write of a study, so that no moment is left out.
 """
 
 import numpy as np
@@ -25,7 +25,7 @@ SETTINGS = {
 
 
 class CrashError(ProtocolError):
-    """What a network sees of a member that is gone."""
+    """What a network sees of an unavailable member."""
 
 
 class CrashingStore(MemoryStore):
@@ -36,9 +36,9 @@ class CrashingStore(MemoryStore):
     at : int
         The number of the write.
     is_written : bool
-        Whether the file is there before the crash.
+        Whether the file exists before the crash.
     crash : callable
-        Called when it is time.
+        Called at that write.
     """
 
     def __init__(self, at, is_written, crash):
@@ -58,7 +58,7 @@ class CrashingStore(MemoryStore):
 
 
 def crash_of_server(folder, at, is_written):
-    """Run a study whose server crashes at a write and is started again."""
+    """Run a study whose server crashes at a write and is restarted."""
     consortium = Consortium(folder)
     consortium.server_store = CrashingStore(at, is_written, lambda: None)
     try:
@@ -68,7 +68,7 @@ def crash_of_server(folder, at, is_written):
 
 
 def crash_of_member(folder, at, is_written):
-    """Run a study of which a member crashes at a write and is started again."""
+    """Run a study whose member crashes at a write and is restarted."""
     consortium = Consortium(folder)
     store = CrashingStore(at, is_written, lambda: consortium.network.restart(1))
     consortium.stores[1] = store
@@ -80,7 +80,7 @@ def crash_of_member(folder, at, is_written):
 @pytest.mark.parametrize("crash", [crash_of_server, crash_of_member])
 @pytest.mark.parametrize("is_written", [False, True], ids=["before", "after"])
 def test_a_crash_at_any_write_changes_no_number(settings, crash, is_written, tmp_path):
-    """The round is kept by all or repeated."""
+    """Either all parties keep the round, or it is repeated."""
     make_files(**settings).write(tmp_path)
     expected, weights = undisturbed(tmp_path)
     at, crashed = 1, True

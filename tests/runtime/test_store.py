@@ -1,4 +1,4 @@
-"""What parties keep: whole or not at all, and for nobody else's eyes."""
+"""Stored contents: whole or not at all, and readable by nobody else."""
 
 import os
 import stat
@@ -29,7 +29,7 @@ def store(request, tmp_path):
 
 
 def test_what_is_written_is_read(store):
-    """Also nothing at all, and what is written over."""
+    """Contents are read back, including empty and overwritten ones."""
     assert store.read("round-1") is None
     assert store.names() == []
     store.write("round-1", b"")
@@ -45,7 +45,7 @@ def test_what_is_written_is_read(store):
 
 @given(st.binary(max_size=200), st.integers(1, 50))
 def test_sealed_contents_of_any_size_come_back(content, piece):
-    """However many pieces they are sealed in."""
+    """Contents are read back whatever the number of sealed pieces."""
     whole, module._PIECE = module._PIECE, piece
     try:
         sealed = SealedStore(MemoryStore(), SECRET, CONTEXT)
@@ -69,7 +69,7 @@ def test_sealed_contents_show_nothing_and_never_look_alike():
 
 @pytest.mark.parametrize("damage", ["flip", "cut", "longer", "empty", "renamed"])
 def test_damaged_contents_are_refused(damage):
-    """Every byte counts, and under which name it is kept."""
+    """Every byte matters, and so does the name it is stored under."""
     inner = MemoryStore()
     sealed = SealedStore(inner, SECRET, CONTEXT)
     sealed.write("round-1", b"state" * 20)
@@ -86,12 +86,12 @@ def test_damaged_contents_are_refused(damage):
         }[damage]
         name = "round-2" if damage == "renamed" else "round-1"
         inner.write(name, damaged)
-        with pytest.raises(StoreError, match="damaged, or of another study"):
+        with pytest.raises(StoreError, match="damaged, or belongs to another study"):
             sealed.read(name)
 
 
 def test_pieces_cannot_be_left_out_or_swapped(monkeypatch):
-    """Each is bound to its place and to how many there are."""
+    """Each piece is bound to its place and to the number of pieces."""
     monkeypatch.setattr(module, "_PIECE", 4)
     inner = MemoryStore()
     sealed = SealedStore(inner, SECRET, CONTEXT)
@@ -105,7 +105,7 @@ def test_pieces_cannot_be_left_out_or_swapped(monkeypatch):
 
 @pytest.mark.parametrize("other", [(bytes(32), CONTEXT), (SECRET, b"study of city")])
 def test_others_cannot_open_what_is_sealed(other):
-    """Neither with another key nor for another purpose."""
+    """Contents open neither with another key nor for another purpose."""
     inner = MemoryStore()
     SealedStore(inner, SECRET, CONTEXT).write("keys", b"secret")
     with pytest.raises(StoreError):
@@ -121,7 +121,7 @@ def test_files_are_their_owners_alone(tmp_path):
 
 @pytest.mark.parametrize("failing", ["fsync", "fdopen"])
 def test_a_write_that_fails_leaves_what_was_there(failing, tmp_path, monkeypatch):
-    """And no half of the new; it says where and why."""
+    """No half of the new content is left; the error says where and why."""
     store = FolderStore(tmp_path)
     store.write("keys", b"old")
 
@@ -137,7 +137,7 @@ def test_a_write_that_fails_leaves_what_was_there(failing, tmp_path, monkeypatch
 
 
 def test_drafts_of_a_crash_are_not_contents(tmp_path):
-    """What a killed process left half-written is not seen, and soon gone."""
+    """A file left half-written by a killed process is invisible, and soon removed."""
     (tmp_path / ".round-1.0123").write_bytes(b"half")
     store = FolderStore(tmp_path)
     assert store.names() == []
@@ -146,7 +146,7 @@ def test_drafts_of_a_crash_are_not_contents(tmp_path):
 
 
 def test_an_archive_keeps_the_last_two_rounds():
-    """One more, because the last may not have been kept by everybody."""
+    """Two rounds are kept, because not every party may have saved the last."""
     archive = Archive(MemoryStore())
     assert archive.rounds == []
     for number in (0, 5, 9, 10, 11):

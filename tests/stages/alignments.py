@@ -11,13 +11,17 @@ from hypothesis import strategies as st
 
 from hyfdca.crypto.keys.pseudonyms import AlignmentKeys
 from hyfdca.data.tables import Table, stored_densely
-from hyfdca.protocol.client_session import ClientSession
-from hyfdca.protocol.codec import decode, frame, unframe
-from hyfdca.protocol.server_session import ServerSession
+from hyfdca.protocol.sessions import (
+    ClientSession,
+    ServerSession,
+    decode,
+    frame,
+    unframe,
+)
 from hyfdca.runtime.driver import Traffic
 from hyfdca.runtime.inprocess import InProcess
 from hyfdca.stages.alignment.client import AlignmentClient
-from hyfdca.stages.alignment.messages import AlignmentSettings
+from hyfdca.stages.alignment.messages import PHASES, AlignmentSettings
 from hyfdca.stages.alignment.server import Alignment, AlignmentServer
 from tests.support.holding_strategies import overlapping_holdings, subsets
 
@@ -126,13 +130,17 @@ class Meeting:
         self.clients = [
             AlignmentClient(table, self.keys, self.settings) for table in self.tables
         ]
-        self.wires = [Wire(ClientSession(TOKEN, c.phases)) for c in self.clients]
+        self.wires = [
+            Wire(ClientSession(TOKEN, PHASES, client.handlers))
+            for client in self.clients
+        ]
         self.traffic = Traffic()
 
     def run(self) -> Alignment:
         """Align them."""
         names = [f"org{number}" for number in range(len(self.tables))]
-        server = AlignmentServer(names, self.settings, ServerSession(TOKEN))
+        session = ServerSession(TOKEN, PHASES)
+        server = AlignmentServer(names, self.settings, session)
         driver = InProcess(dict(enumerate(self.wires)))
         return driver.run(server.run(), self.traffic)
 

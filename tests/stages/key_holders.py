@@ -6,10 +6,16 @@ from hyfdca.crypto.keys.envelope import seal_for
 from hyfdca.crypto.keys.identity import Identity
 from hyfdca.crypto.keys.roster import Roster, RosterEntry
 from hyfdca.crypto.keys.study_keys import StudyKeys
-from hyfdca.protocol.client_session import ClientSession
-from hyfdca.protocol.codec import decode, frame, unframe
 from hyfdca.protocol.messages import Message
-from hyfdca.protocol.server_session import PAUSE, Replies, ServerSession
+from hyfdca.protocol.sessions import (
+    PAUSE,
+    ClientSession,
+    Replies,
+    ServerSession,
+    decode,
+    frame,
+    unframe,
+)
 from hyfdca.stages.keys import messages as m
 from hyfdca.stages.keys.client import KeyAgreementError, KeyHolder
 
@@ -35,7 +41,7 @@ class Client:
     def __init__(self, rank, roster, held=None):
         self.n_made = 0
         self.holder = KeyHolder(IDENTITIES[rank], roster, self._make, held)
-        self.session = ClientSession(TOKEN, self.holder.phases)
+        self.session = ClientSession(TOKEN, m.PHASES, self.holder.handlers)
 
     def _make(self):
         self.n_made += 1
@@ -54,7 +60,7 @@ class Server:
         self.roster = roster_of(n_clients, epoch, study)
         self.clients = [Client(rank, self.roster) for rank in range(n_clients)]
         self.seen = []
-        self._session = ServerSession(TOKEN)
+        self._session = ServerSession(TOKEN, m.PHASES)
 
     def run(self, conversation_of, *arguments):
         """Drive a conversation of an honest server."""
@@ -74,9 +80,16 @@ class Server:
             return end.value
 
     def say(self, client, phase, message, kind=Message):
-        """Send one request out of turn and return the answer."""
-        number = self._session._next_number()
-        reply = self._carry(client, phase, frame(TOKEN, number, message))
+        """Send one request out of turn and return the answer.
+
+        What is out of order a session refuses by itself (tests/protocol). Here the
+        key holder is to refuse what comes in order, so the session takes it to be.
+        """
+        self._session.number += 1
+        session, after = self.clients[client].session, m.PHASES[phase].after
+        session.last_phase = after[0]
+        request = frame(TOKEN, self._session.number, message)
+        reply = self._carry(client, phase, request)
         return decode(unframe(reply, TOKEN)[1], kind)
 
     def _carry(self, client, phase, payload):

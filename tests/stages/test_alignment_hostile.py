@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import count
 
 import msgspec
 import numpy as np
 import pytest
 
-from hyfdca.protocol.codec import (
-    RemoteProtocolError,
-    decode,
-    frame,
-    pack_bits,
-    pack_indices,
-    unframe,
-)
+from hyfdca.protocol.codec import RemoteProtocolError, pack_bits, pack_indices
 from hyfdca.protocol.messages import Message
+from hyfdca.protocol.sessions import decode, frame, unframe
 from hyfdca.stages.alignment.checks import AlignmentError
 from hyfdca.stages.alignment.messages import (
     MOST_CLASSES,
@@ -213,17 +208,36 @@ def test_bad_placements_of_other_tasks():
 def test_phases_out_of_order():
     """Nothing is placed before rows are shown, and nothing shown or placed twice."""
     _, _, notice = fresh_client()
-    new = Meeting([make_table([3, 2, 1], [1, 2])]).wires[0]
+    none = CellsRequest(numbers(), b"")
+    requests = {"rows": Message(), "placement": notice, "cells": none}
+    new, number = Meeting([make_table([3, 2, 1], [1, 2])]).wires[0], count(1)
+    for refused, allowed in (
+        (["placement", "cells"], "rows"),
+        (["rows", "cells"], "placement"),
+        (["rows", "placement"], "cells"),
+        (["rows", "placement"], "cells"),
+    ):
+        for phase in refused:
+            with pytest.raises(RemoteProtocolError, match=f"'{phase}' is out of order"):
+                new.handle(phase, frame(TOKEN, next(number), requests[phase]))
+        new.handle(allowed, frame(TOKEN, next(number), requests[allowed]))
+
+
+def test_a_client_refuses_what_is_out_of_order_by_itself():
+    """Should a session let it through, nothing is placed before or shown after."""
+    _, _, notice = fresh_client()
+    client = Meeting([make_table([3, 2, 1], [1, 2])]).clients[0]
+    handlers = client.handlers
     with pytest.raises(RemoteProtocolError, match="before the rows"):
-        new.handle("placement", frame(TOKEN, 1, notice))
+        handlers["placement"](notice)
     with pytest.raises(RemoteProtocolError, match="has not come yet"):
-        new.handle("cells", frame(TOKEN, 2, CellsRequest(numbers(), b"")))
-    new.handle("rows", frame(TOKEN, 3, Message()))
-    new.handle("placement", frame(TOKEN, 4, notice))
+        handlers["cells"](CellsRequest(numbers(), b""))
+    handlers["rows"](Message())
+    handlers["placement"](notice)
     with pytest.raises(RemoteProtocolError, match="or twice"):
-        new.handle("placement", frame(TOKEN, 5, notice))
+        handlers["placement"](notice)
     with pytest.raises(RemoteProtocolError, match="after their placement"):
-        new.handle("rows", frame(TOKEN, 6, Message()))
+        handlers["rows"](Message())
 
 
 def test_bad_requests_for_cells():

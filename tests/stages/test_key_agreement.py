@@ -4,15 +4,10 @@ import pytest
 
 from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.messages import Message
-from hyfdca.protocol.server_session import PAUSE, Replies
+from hyfdca.protocol.sessions import PAUSE, Replies
 from hyfdca.stages.keys import messages as m
-from hyfdca.stages.keys.client import (
-    KeyAgreementError,
-    KeyHolder,
-    admit,
-    agree_on_keys,
-    compare_keys,
-)
+from hyfdca.stages.keys.client import KeyAgreementError, KeyHolder
+from hyfdca.stages.keys.server import admit, agree_on_keys, compare_keys
 from tests.stages.key_holders import IDENTITIES, Server, roster_of
 
 
@@ -133,6 +128,6 @@ def test_a_maker_that_fails_has_made_nothing():
 
     holder = KeyHolder(IDENTITIES[0], roster_of(), fail)
     with pytest.raises(RuntimeError):
-        holder.phases["make keys"].handle(Message())
+        holder.handlers["make keys"](Message())
     assert holder.held is None
     assert holder._sealed == {}

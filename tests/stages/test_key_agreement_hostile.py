@@ -10,12 +10,8 @@ from hyfdca.crypto.keys.roster import RosterEntry
 from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.messages import Message
 from hyfdca.stages.keys import messages as m
-from hyfdca.stages.keys.client import (
-    KeyAgreementError,
-    KeyHolder,
-    agree_on_keys,
-    compare_keys,
-)
+from hyfdca.stages.keys.client import KeyAgreementError, KeyHolder
+from hyfdca.stages.keys.server import agree_on_keys, compare_keys
 from tests.stages.key_holders import IDENTITIES, Server, new_keys, sealed
 
 MALLORY = Identity.generate()
@@ -42,7 +38,7 @@ def test_a_stranger_is_neither_believed_nor_given_keys(rank):
     """A rank that is not on the roster is nobody."""
     server = Server()
     envelope = server.make(0).envelopes[1]
-    expected = f"Rank {rank} is nobody on this client's roster of 3"
+    expected = f"Rank {rank} is not on this client's roster of 3"
     assert expected in server.refused(1, rank, envelope)
     assert expected in server.refusal(0, "seal keys", m.SealKeys(rank))
     tags = m.CompareKeys({rank: b"t" * 32})

@@ -3,13 +3,8 @@
 import pytest
 
 from hyfdca.crypto.schemes.registry import public_parameters
-from hyfdca.stages.keys.client import (
-    HeldKeys,
-    KeyAgreementError,
-    agree_again,
-    agree_on_keys,
-    compare_keys,
-)
+from hyfdca.stages.keys.client import HeldKeys, KeyAgreementError
+from hyfdca.stages.keys.server import agree_again, agree_on_keys, compare_keys
 from tests.stages.key_holders import Client, Server, new_keys, roster_of, sealed
 
 

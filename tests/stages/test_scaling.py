@@ -10,24 +10,25 @@ from sklearn.preprocessing import MaxAbsScaler, StandardScaler
 
 from hyfdca.crypto.schemes.registry import Adders, Encryption, Sealers
 from hyfdca.data.tables import stored_densely
+from hyfdca.federation.messages import Arrangements
 from hyfdca.holdings.ownership import owned_cells
 from hyfdca.holdings.partition import from_holdings, vertical
 from hyfdca.maths.seeds import stream
 from hyfdca.model.scaling import Scaling
-from hyfdca.protocol.client_session import ClientSession
-from hyfdca.protocol.codec import RemoteProtocolError, frame
-from hyfdca.protocol.messages import (
-    GridSpec,
-    Message,
-    ScalingNotice,
-    Sealed,
-    StatisticsRequest,
-)
-from hyfdca.protocol.server_session import ServerSession
+from hyfdca.protocol.codec import RemoteProtocolError
+from hyfdca.protocol.messages import GridSpec, Message, Sealed
+from hyfdca.protocol.sessions import ClientSession, ServerSession, frame
 from hyfdca.runtime.driver import Traffic
 from hyfdca.runtime.inprocess import InProcess
-from hyfdca.stages.scaling import ScalingClient, ScalingServer, exchanges
-from hyfdca.stages.secure_max import DIGITS, Largest
+from hyfdca.stages.scaling import (
+    PHASES,
+    ScalingClient,
+    ScalingNotice,
+    ScalingServer,
+    StatisticsRequest,
+    exchanges,
+)
+from hyfdca.stages.secure_max import DIGITS, SecureMax
 from tests.support.holding_strategies import (
     N_FEATURES,
     N_SAMPLES,
@@ -51,10 +52,13 @@ def run(partition, X, scale, missing):
         for k, table in enumerate(tables)
     ]
     driver = InProcess(
-        {k: ClientSession(TOKEN, client.phases) for k, client in enumerate(clients)}
+        {
+            k: ClientSession(TOKEN, PHASES, client.handlers)
+            for k, client in enumerate(clients)
+        }
     )
     server = ScalingServer(
-        partition.features, partition.n_samples, ADDERS, ServerSession(TOKEN)
+        partition.features, partition.n_samples, ADDERS, ServerSession(TOKEN, PHASES)
     )
     driver.run(server.run(scale, missing), Traffic())
     pooled = np.zeros(X.shape)
@@ -177,7 +181,7 @@ def test_standard_refuses_sparse_tables():
 def test_largest_of_any_floats(numbers):
     """Digits give the maximum exactly, from zero over subnormals to the last float."""
     holders = [np.array([number]) for number in numbers]
-    largest = Largest(1)
+    largest = SecureMax(1)
     for _ in range(DIGITS):
         largest.take(sum(largest.next_digit(own) for own in holders))
     assert largest.number() == max(numbers)
@@ -186,17 +190,24 @@ def test_largest_of_any_floats(numbers):
 
 @pytest.fixture
 def session(table):
-    """Return a client of a standard scaling, not yet asked anything."""
+    """Return a client of a standard scaling that has been told the schemes."""
     return session_of(table)
 
 
-def session_of(table):
-    """Return the session of the first of the clients with some columns each."""
+def client_of(table):
+    """Return the first of the clients with some columns each."""
     partition = PARTITIONS["vertical"]
     held = stored_densely(table[:, partition.holdings[0].features])
     cells = owned_cells(partition.own_cells(0), held)
-    client = ScalingClient(cells, "standard", "refuse", SEALERS)
-    return ClientSession(TOKEN, client.phases)
+    return ScalingClient(cells, "standard", "refuse", SEALERS)
+
+
+def session_of(table):
+    """Return its session, whose next request has the number 2."""
+    session = ClientSession(TOKEN, PHASES, client_of(table).handlers)
+    plain = Arrangements("none", "none", "none", None, None)
+    session.handle("arrange", frame(TOKEN, 1, plain))
+    return session
 
 
 FIRST = StatisticsRequest(None, GridSpec(40, 50))
@@ -205,10 +216,11 @@ FIRST = StatisticsRequest(None, GridSpec(40, 50))
 @pytest.mark.parametrize(
     ("phase", "request_", "message"),
     [
-        ("means", FIRST, "out of order"),
-        ("spread", FIRST, "out of order"),
-        ("scaling", ScalingNotice([]), "ends before"),
-        ("statistics", Message(), "not known yet"),
+        ("means", FIRST, "'means' is out of order"),
+        ("spread", FIRST, "'spread' is out of order"),
+        ("deviations", FIRST, "'deviations' is out of order"),
+        ("scaling", ScalingNotice([]), "'scaling' is out of order"),
+        ("statistics", Message(), "'statistics' is out of order"),
         ("digits", StatisticsRequest([], GridSpec(40, 50)), "exchange before"),
         ("digits", StatisticsRequest(None, GridSpec(48, 50)), "too fine"),
     ],
@@ -216,30 +228,63 @@ FIRST = StatisticsRequest(None, GridSpec(40, 50))
 def test_messages_out_of_order(session, phase, request_, message):
     """A message that cannot come now is refused, and the right one still works."""
     with pytest.raises(RemoteProtocolError, match=message):
-        session.handle(phase, frame(TOKEN, 1, request_))
-    assert session.handle("digits", frame(TOKEN, 2, FIRST))
+        session.handle(phase, frame(TOKEN, 2, request_))
+    assert session.handle("digits", frame(TOKEN, 3, FIRST))
+
+
+@pytest.mark.parametrize(
+    ("phase", "request_", "message"),
+    [
+        ("means", FIRST, "'means' is out of order"),
+        ("spread", FIRST, "'spread' is out of order"),
+        ("deviations", FIRST, "'deviations' is out of order"),
+        ("scaling", ScalingNotice([]), "ends before"),
+        ("statistics", Message(), "not known yet"),
+    ],
+)
+def test_a_client_counts_its_exchanges_by_itself(table, phase, request_, message):
+    """A table of phases does not say how many digits there are; a client knows."""
+    client = client_of(table)
+    with pytest.raises(RemoteProtocolError, match=message):
+        client.handlers[phase](request_)
+    assert client.handlers["digits"](FIRST)
+
+
+@pytest.mark.parametrize(
+    ("phase", "message"),
+    [("means", "'means' is out of order"), ("scaling", "ends before")],
+)
+def test_a_digit_too_few_is_refused(session, phase, message):
+    """What may follow digits by the table is refused before there are enough."""
+    session.handle("digits", frame(TOKEN, 2, FIRST))
+    nothing = [Sealed(40, memoryview(bytes(2 * 16 * 8)))]
+    again = StatisticsRequest(nothing, FIRST.grid)
+    request = ScalingNotice(nothing) if phase == "scaling" else again
+    with pytest.raises(RemoteProtocolError, match=message):
+        session.handle(phase, frame(TOKEN, 3, request))
+    assert session.handle("digits", frame(TOKEN, 4, again))
 
 
 def test_client_needs_the_sum_of_the_exchange_before(session):
     """A request without the sum it should bring, or with a wrong one, is refused."""
-    session.handle("digits", frame(TOKEN, 1, FIRST))
+    session.handle("digits", frame(TOKEN, 2, FIRST))
     with pytest.raises(RemoteProtocolError, match="exchange before"):
-        session.handle("digits", frame(TOKEN, 2, FIRST))
+        session.handle("digits", frame(TOKEN, 3, FIRST))
     short = StatisticsRequest([Sealed(40, memoryview(b"short"))], FIRST.grid)
     with pytest.raises(RemoteProtocolError, match="does not open"):
-        session.handle("digits", frame(TOKEN, 3, short))
+        session.handle("digits", frame(TOKEN, 4, short))
 
 
 def test_a_maximum_below_ones_own(table):
     """A server that hides how large numbers are is found out, not believed."""
     session = session_of(1e9 * table)
-    session.handle("digits", frame(TOKEN, 1, FIRST))
+    session.handle("digits", frame(TOKEN, 2, FIRST))
     nothing = memoryview(bytes(2 * 16 * 8))  # two features, no digit counted
     request = StatisticsRequest([Sealed(40, nothing)], FIRST.grid)
-    for number in (2, 3):
+    for number in (3, 4):
         session.handle("digits", frame(TOKEN, number, request))
     with pytest.raises(RemoteProtocolError, match="below this client's own"):
-        session.handle("means", frame(TOKEN, 4, request))
+        session.handle("means", frame(TOKEN, 5, request))
 
 
 def test_applying_does_not_store_zeros():

@@ -56,16 +56,16 @@ def test_a_server_that_stops_after_any_round_goes_on(settings, every, tmp_path):
         consortium = Consortium(tmp_path)
         stop_reason = None
         while stop_reason is None:
-            rounds = consortium.hosted().rounds
-            for place, _ in enumerate(rounds.rounds()):
+            runner = consortium.hosted().runner
+            for place, _ in enumerate(runner.rounds()):
                 if place == every:
                     break
-            stop_reason = rounds.stop_reason
+            stop_reason = runner.stop_reason
             if restarts:
                 for rank in range(3):
                     consortium.network.restart(rank)
-        assert np.array_equal(consortium.hosted().rounds.finish(), weights)
-        assert numbers(rounds.history) == numbers(expected.history)
+        assert np.array_equal(consortium.hosted().runner.finish(), weights)
+        assert numbers(runner.history) == numbers(expected.history)
 
 
 @pytest.mark.parametrize("settings", STUDIES.values(), ids=STUDIES)
@@ -119,7 +119,7 @@ def test_a_server_without_a_whole_round_says_so(kept, tmp_path):
     store = consortium.server_store
     store.remove("round-3")
     store.write(kept, store.read(kept)[:-1])
-    with pytest.raises(StoreError, match=f"kept as {kept} is damaged"):
+    with pytest.raises(StoreError, match=f"The stored {kept} is damaged"):
         consortium.train()
 
 
@@ -157,7 +157,7 @@ def test_a_member_that_comes_back_with_another_table_is_refused(change, tmp_path
         labels=tuple(labels[row] for row in rows),
     )
     consortium.network.restart(0)
-    with pytest.raises(StudyError, match=r"'north' .* table is not the one that"):
+    with pytest.raises(StudyError, match=r"'north' .* its table has changed"):
         consortium.train()
 
 
@@ -166,13 +166,13 @@ def test_a_bound_above_the_loss_is_no_proof(tmp_path, monkeypatch):
     write(tmp_path)
     wrong = Measurement(1.0, 1.001)
     consortium = Consortium(tmp_path)
-    rounds = consortium.hosted().rounds
-    run = type(rounds.driver).run
+    runner = consortium.hosted().runner
+    run = type(runner.driver).run
 
     def lie(driver, conversation, traffic):
         answer = run(driver, conversation, traffic)
         return wrong if isinstance(answer, Measurement) else answer
 
-    monkeypatch.setattr(type(rounds.driver), "run", lie)
+    monkeypatch.setattr(type(runner.driver), "run", lie)
     with pytest.raises(StudyError, match="bound from below is above the loss"):
-        rounds.finish()
+        runner.finish()

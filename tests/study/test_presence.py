@@ -34,8 +34,8 @@ class Scripted(Presence):
 
 COMES = ({1: HERE}, {})
 FAILS: tuple[dict[int, Any], dict[int, str]] = ({}, {1: "refused: it is full."})
-LACKS = "Organisation 'city' is not there: refused: it is full."
-AGAIN = "Organisation 'city' is there again."
+LACKS = "Organisation 'city' is unavailable: refused: it is full."
+AGAIN = "Organisation 'city' is available again."
 
 
 def test_who_comes_and_fails_over_and_over_is_told_of_once() -> None:

@@ -13,6 +13,7 @@ from rich.console import Console
 from sklearn.preprocessing import MaxAbsScaler, StandardScaler
 
 from hyfdca import HyFDCAClassifier
+from hyfdca.algorithms.hyfdca.hyfdca import Hyfdca
 from hyfdca.cli.display import RoundsDisplay
 from hyfdca.errors import StudyError
 from hyfdca.maths.losses import make_loss
@@ -21,7 +22,14 @@ from hyfdca.study.figures import Convergence, draw_convergence
 from hyfdca.study.file import load
 from hyfdca.study.local import prepare
 from hyfdca.study.outcome import train, train_file, write_files
-from tests.support.consortia import NAMES, held, make_files, pooled_table, scores
+from tests.support.consortia import (
+    NAMES,
+    assert_one_sentence,
+    held,
+    make_files,
+    pooled_table,
+    scores,
+)
 
 
 def run_of(path):
@@ -60,8 +68,8 @@ def test_the_model_is_that_of_the_pooled_table(tmp_path, scale, scaler, profile)
     outcome = outcome_of(files, tmp_path)
     objective, optimum = optimum_of(scaled(scaler), binary()[:, None])
     primal = objective.primal(outcome.weights)
-    assert primal == pytest.approx(outcome.measurement.primal, rel=1e-9)
-    assert 0 <= primal - optimum.dual <= outcome.measurement.gap + 1e-9
+    assert primal == pytest.approx(outcome.certificate.primal, rel=1e-9)
+    assert 0 <= primal - optimum.dual <= outcome.certificate.gap + 1e-9
     assert outcome.warning is None
     assert outcome.run.consortium.classes == ("well", "ill")
 
@@ -88,7 +96,7 @@ def test_missing_cells(tmp_path):
     X = np.nan_to_num(StandardScaler().fit_transform(X))
     objective, _ = optimum_of(X, binary()[:, None])
     assert objective.primal(outcome.weights) == pytest.approx(
-        outcome.measurement.primal, rel=1e-9
+        outcome.certificate.primal, rel=1e-9
     )
 
 
@@ -182,7 +190,7 @@ def test_an_organisation_without_labels(tmp_path):
     files.organisations["coast"].extra = "label = false"
     outcome = outcome_of(files, tmp_path)
     _, optimum = optimum_of(scaled(StandardScaler()), binary()[:, None])
-    assert outcome.measurement.primal <= optimum.primal * (1 + 1.1e-4)
+    assert outcome.certificate.primal <= optimum.primal * (1 + 1.1e-4)
     assert outcome.run.consortium.labelled == (True, True, False)
 
 
@@ -232,14 +240,14 @@ def test_sparse_organisations(tmp_path):
     objective, _ = optimum_of(MaxAbsScaler().fit_transform(X), y[:, None])
     order = [run.consortium.features.index(f"f{n}") for n in range(5)]
     weights = outcome.weights[[*order, 5]]
-    assert objective.primal(weights) == pytest.approx(outcome.measurement.primal)
+    assert objective.primal(weights) == pytest.approx(outcome.certificate.primal)
 
 
 def test_partial_participation(tmp_path):
     """Some organisations a round is enough, if slower."""
     files = make_files(participation="0.7", tol="0.05", measure_every="10")
     outcome = outcome_of(files, tmp_path)
-    assert outcome.measurement.relative_gap <= 0.05
+    assert outcome.certificate.relative_gap <= 0.05
     assert outcome.n_rounds % 10 == 0
 
 
@@ -297,33 +305,56 @@ def test_traffic_counts_everything(tmp_path):
     # Standard scaling: 8 exchanges, two notices, and the release of the statistics.
     # Training: a notice that it starts.
     training = outcome.run.training
-    before = 3 + 2.5 + 10 + 0.5 + training.set_up_traffic.round_trips
+    before = 3 + 2.5 + 10 + 0.5 + training.progress.set_up_traffic.round_trips
     before += training.release_traffic.round_trips
     assert outcome.traffic().round_trips == rounds + before
 
 
-def test_participation_and_settings_of_the_paper(tmp_path):
+def test_participation_and_settings_of_an_algorithm(tmp_path):
     """Bernoulli and cyclic participation and HyFDCA's own settings are reachable."""
+    own = {"algorithm": '"hyfdca"', "local_steps": "3", "refresh": '"all"'}
     for participation, expected in (
         ('{kind = "cyclic", sets = [["north"], ["city", "coast"]]}', [(0,), (1, 2)]),
         ('{kind = "bernoulli", probability = 1.0}', [(0, 1, 2)] * 2),
     ):
-        files = make_files()
-        files.settings |= {"participation": participation, "max_rounds": "2"}
-        files.settings["paper_settings"] = '{local_steps = 3, refresh = "all"}'
+        files = make_files(participation=participation, max_rounds="2", **own)
         training = outcome_of(files, tmp_path).run.training
         assert [r["participants"] for r in training.history] == expected
-        assert training.settings.hyfdca.local_steps == 3
-    files.settings["paper_settings"] = '{local_steps = "three"}'
+        assert training.algorithm.algorithm == Hyfdca(local_steps=3, refresh="all")
+        assert training.settings.algorithm is training.algorithm.algorithm
     with pytest.raises(StudyError, match="local_steps"):
-        outcome_of(files, tmp_path)
-    files.settings["paper_settings"] = "{colour = 3}"
-    with pytest.raises(StudyError, match="colour"):
-        outcome_of(files, tmp_path)
-    files.settings["paper_settings"] = "{}"
-    files.settings["participation"] = '{kind = "cyclic", sets = [["nowhere"]]}'
+        load(make_files(**{**own, "local_steps": '"three"'}).write(tmp_path))
+    path = make_files(**own).write(tmp_path)
+    path.write_text(path.read_text().replace("local_steps =", "colour ="))
+    with pytest.raises(StudyError, match="'hyfdca' has no setting 'colour'"):
+        load(path)
+    files = make_files(participation='{kind = "cyclic", sets = [["nowhere"]]}')
     with pytest.raises(StudyError, match="'nowhere'"):
         outcome_of(files, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('step = "safe"', ['name = "hyfdca"', 'step = "safe"']),
+        ('algorithm = "bundle"', ['name = "bundle"']),
+        (
+            'algorithm = "hyfdca"\npaper_settings = {local_steps = 3}',
+            ['name = "hyfdca"', "local_steps = 3"],
+        ),
+        ("bundle_settings = {places = 3}", ['name = "bundle"', "places = 3"]),
+    ],
+)
+def test_settings_where_they_used_to_stand_are_refused(tmp_path, old, new):
+    """With one sentence that says what to write instead."""
+    path = make_files().write(tmp_path)
+    path.write_text(path.read_text().replace("[study]", f"[study]\n{old}"))
+    with pytest.raises(StudyError, match=r"write a table \[algorithm\]") as caught:
+        load(path)
+    said = str(caught.value)
+    assert all(line in said for line in new)
+    assert "paper_settings =" not in said
+    assert_one_sentence(f"{said}\n".replace(str(path), "it"))
 
 
 def test_settings_between_machines(tmp_path):

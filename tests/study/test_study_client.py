@@ -2,8 +2,11 @@
 
 import pytest
 
-from hyfdca.protocol.codec import RemoteProtocolError, decode, frame, unframe
-from hyfdca.protocol.messages import Bounds, Message
+from hyfdca.algorithms.bundle.messages import Move, MovedRelease
+from hyfdca.federation.messages import Released
+from hyfdca.protocol.codec import RemoteProtocolError
+from hyfdca.protocol.messages import Message
+from hyfdca.protocol.sessions import decode, frame, unframe
 from hyfdca.runtime.store import SealedStore
 from hyfdca.stages.keys.client import KeyAgreementError
 from hyfdca.stages.keys.messages import MadeKeys
@@ -64,7 +67,7 @@ def test_hello_tells_what_is_kept(consortium):
 def test_another_study_file_is_refused_with_both_fingerprints(consortium):
     """Whoever reads it can compare."""
     other = bytes(32)
-    with pytest.raises(RemoteProtocolError, match="is not the server's") as told:
+    with pytest.raises(RemoteProtocolError, match="differs from the server's") as told:
         Server(consortium).say("hello", m.Hello(other, PROTOCOL))
     assert "0000 0000" in str(told.value)
     assert consortium.plan.study_hash.hex()[:4] in str(told.value)
@@ -103,15 +106,21 @@ def test_training_cannot_start_before_the_scaling(consortium):
 def test_another_algorithm_than_the_studys_is_refused(algorithm, tmp_path):
     """The server does not choose what the study has set."""
     consortium = Consortium(write(tmp_path, algorithm='"bundle"'))
-    with pytest.raises(RemoteProtocolError, match="the study says algorithm"):
+    with pytest.raises(RemoteProtocolError, match="the study sets algorithm"):
         Server(consortium).say("start", m.StartNotice(algorithm), "training")
 
 
 def test_training_starts_once(consortium):
     """A second start would forget the first."""
     consortium.hosted()
-    with pytest.raises(RemoteProtocolError, match="has begun already"):
-        Server(consortium).say("start", m.StartNotice("bundle"), "training")
+    server = Server(consortium)
+    with pytest.raises(RemoteProtocolError, match="'start' is out of order"):
+        server.say("start", m.StartNotice("bundle"), "training")
+    # Should a session let it through, the member itself refuses.
+    half = server.member.half
+    with pytest.raises(RemoteProtocolError, match="has already begun"):
+        server.member._start(m.StartNotice("bundle"))
+    assert server.member.half is half
 
 
 def test_nothing_can_be_kept_before_training(consortium):
@@ -123,7 +132,7 @@ def test_nothing_can_be_kept_before_training(consortium):
 def test_a_round_that_was_not_kept_cannot_be_returned_to(consortium):
     """It says which."""
     consortium.hosted()
-    with pytest.raises(RemoteProtocolError, match="has not kept round 7"):
+    with pytest.raises(RemoteProtocolError, match="no checkpoint of round 7"):
         Server(consortium).say("return", m.ReturnRequest(7, 0))
 
 
@@ -142,12 +151,17 @@ def test_what_was_under_way_when_members_went_back_is_refused(consortium):
     """Or it would be answered from the state that was returned to."""
     hosted = consortium.hosted()
     server = Server(consortium)
-    late = hosted.prepared.parties.session.number + 3
+    late = hosted.prepared.federation.session.number + 3
     server.say("return", m.ReturnRequest(0, late))
     server.number = late - 1
+    # It may follow the measurement of the start, after which round 0 was kept.
+    release = MovedRelease(Move(0, []))
     with pytest.raises(RemoteProtocolError, match="answered long ago"):
-        server.say("bounds", Message(), "training")
-    assert server.say("bounds", Message(), "training", Bounds).row_norm > 0
+        server.say("release", release, "training")
+    released = server.say("release", release, "training", Released)
+    counted = server.member.block.counts_feature
+    assert bytes(released.weights) == bytes(8 * counted.sum())  # it starts at zero
+    assert counted.any()
 
 
 def test_what_was_under_way_when_a_study_began_anew_is_refused(consortium):

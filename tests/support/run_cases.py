@@ -115,6 +115,13 @@ def covering(cases):
     return chosen
 
 
+def coarsen(run):
+    """Have the next vectors of rounds on coarser grids, as if some did not fit."""
+    grids = run.federation.grids
+    for grid in (grids.duals, grids.margins, grids.shares, grids.totals):
+        grid.coarsen()
+
+
 def name_of(case):
     """Return the values of a case for people."""
     return "-".join(map(str, case))

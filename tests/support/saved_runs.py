@@ -7,9 +7,9 @@ from typing import Any
 
 from hyfdca.maths.objective import Measurement
 from hyfdca.protocol.checkpoint import load, save
-from hyfdca.protocol.server_session import Conversation
-from hyfdca.training.in_process import Training
+from hyfdca.protocol.sessions import Conversation
 from tests.support.sealed_runs import found_by
+from tests.support.small_runs import Run, start
 
 
 @dataclass(frozen=True)
@@ -18,39 +18,48 @@ class Saved:
 
     server: bytes
     clients: list[bytes]
-    certificate: Measurement | None
+    last_phases: list[str]  # which each client keeps with its state
+    measurement: Measurement | None
     history: list[dict[str, Any]]
 
     @classmethod
-    def of(cls, run: Training) -> Saved:
+    def of(cls, run: Run) -> Saved:
         """Return the present state of a run."""
         clients = [save(client) for client in run.clients]
-        return cls(save(run.server), clients, run.measurement, list(run.history))
+        sessions = run.driver._clients.values()
+        last_phases = [session.last_phase for session in sessions]
+        return cls(
+            save(run.server), clients, last_phases, run.measurement, list(run.history)
+        )
 
-    def put_back(self, run: Training) -> Training:
+    def put_back(self, run: Run) -> Run:
         """Have a run that was set up go on from here."""
         load(run.server, self.server)
+        number, sessions = run.federation.session.number, run.driver._clients.values()
         for client, content in zip(run.clients, self.clients, strict=True):
             load(client, content)
-        run.measurement, run.history = self.certificate, list(self.history)
+        for session, phase in zip(sessions, self.last_phases, strict=True):
+            session.resume(number, phase)
+        progress = run.runner.progress
+        progress.measurement, progress.history[:] = self.measurement, self.history
         return run
 
 
-def begun_again(run: Training) -> Training:
+def begun_again(run: Run) -> Run:
     """Return a run of the same inputs and keys that was set up and measured once."""
-    fresh = Training(
-        run.settings, run.layout, run.blocks, run.participation, run.secrecy
+    fresh = start(
+        run.settings, run.layout, run.blocks, run.participation, run.training.secrecy
     )
-    fresh.start()
+    fresh.runner.start()
     return fresh
 
 
-def saved_rounds(run: Training) -> list[Saved]:
+def saved_rounds(run: Run) -> list[Saved]:
     """Run all rounds; return the states after those that end between steps."""
     return [Saved.of(run) for _ in run.rounds() if run.server.is_between_steps]
 
 
-def abort(run: Training, conversation: Conversation[None], n_exchanges: int) -> bool:
+def abort(run: Run, conversation: Conversation[None], n_exchanges: int) -> bool:
     """Break a conversation off after so many exchanges; return whether it had more.
 
     The answers of the last one are lost: clients have gone on, the server has not.
@@ -66,7 +75,7 @@ def abort(run: Training, conversation: Conversation[None], n_exchanges: int) -> 
     return True
 
 
-def everything_of(run: Training) -> Any:
+def everything_of(run: Run) -> Any:
     """Return all that a finished run found and that its parties keep.
 
     But for sealed sums, of which no two are alike.

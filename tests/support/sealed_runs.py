@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from hyfdca.algorithms.hyfdca.dual_server import DualCoordinator
+from hyfdca.algorithms.bundle.async_client import VisitedBuckets
+from hyfdca.algorithms.hyfdca.dual_client import DualClient
+from hyfdca.algorithms.hyfdca.dual_server import DualServer
 from hyfdca.crypto.schemes.paillier_keys import TEST_BITS, SecretKey
 from hyfdca.crypto.schemes.registry import Encryption, new_keys
-from hyfdca.training.in_process import Training
+from hyfdca.federation.client import Party
 from tests.protocol.wires import numbers_of
-from tests.support.small_runs import server_duals
+from tests.support.small_runs import Run, server_duals
 
 # Everything a study may say, with one scheme for all vectors where it can.
 ENCRYPTIONS = {
@@ -24,6 +26,9 @@ ENCRYPTIONS = {
     "paillier": Encryption("paillier", "full", "same"),
     "paillier-compact": Encryption("paillier", "compact"),
 }
+
+
+_BY_NUMBER = ("_delivered", "_measured")  # arrays by number
 
 
 @cache
@@ -39,23 +44,28 @@ def _small_key() -> bytes:
     return SecretKey.generate(TEST_BITS, for_tests=True).to_bytes()
 
 
-def found_by(run: Training) -> Any:
+def found_by(run: Run) -> Any:
     """Return all that a finished run found, on the server and on every client."""
     numbers = numbers_of(run)
-    is_dual = isinstance(run.federation, DualCoordinator)
+    is_dual = isinstance(getattr(run.server, "dual", None), DualServer)
     duals = server_duals(run).tobytes() if is_dual else None
-    return numbers, duals, [_arrays_of(half) for half in run.clients]
+    clients = zip(run.clients, run.parties, strict=True)
+    return numbers, duals, [_arrays_of(half, party) for half, party in clients]
 
 
-def _arrays_of(half: Any) -> dict[str, Any]:
+def _arrays_of(half: Any, party: Party) -> dict[str, Any]:
     """Return the arrays that a client keeps: duals, margins, weights, shares.
 
     But for margins as they were sent, which only packed schemes need.
     """
+    held = [
+        p for p in vars(half).values() if isinstance(p, DualClient | VisitedBuckets)
+    ]
     return {
-        name: _bits(value)
-        for name, value in vars(half).items()
-        if name != "_sent" and (isinstance(value, np.ndarray) or name == "_delivered")
+        f"{type(part).__name__}.{name}": _bits(value)
+        for part in (half, party, *held)
+        for name, value in vars(part).items()
+        if name != "_sent" and (isinstance(value, np.ndarray) or name in _BY_NUMBER)
     }
 
 

@@ -9,9 +9,10 @@ import msgspec
 import numpy as np
 
 from hyfdca.algorithms.bundle import messages as b
+from hyfdca.algorithms.hyfdca.messages import LossesRequest
 from hyfdca.protocol import messages as m
-from hyfdca.training.in_process import Training
 from tests.protocol.wires import Said
+from tests.support.small_runs import Run
 
 
 class Vector(NamedTuple):
@@ -49,7 +50,7 @@ def sealed_in(value: Any) -> Iterator[m.Sealed]:
             yield from sealed_in(getattr(value, name))
 
 
-def vectors_in(run: Training, said: Said) -> Iterator[Vector]:
+def vectors_in(run: Run, said: Said) -> Iterator[Vector]:
     """Return the vectors by sample and by feature of a request."""
     request, layout = said.request, run.layout
     sizes = {
@@ -63,9 +64,9 @@ def vectors_in(run: Training, said: Said) -> Iterator[Vector]:
             continue
         kind = _KINDS[name]  # or it has vectors that this does not look at
         rows = list(range(sizes[kind]))
-        width = 1 if name == "norms" else run.clients[0].problem.n_outputs
+        width = 1 if name == "norms" else run.parties[0].problem.n_outputs
         width *= getattr(request, "n_planes", 1)
-        if isinstance(request, b.VisitPlanesRequest | b.AdoptVisitRequest):
+        if isinstance(request, b.VisitPlanesRequest | b.ForwardedVisit):
             yield from _of_buckets(run, said, value)
             continue
         rows = rows_asked(run, said, rows) if kind == "samples" else rows
@@ -73,10 +74,10 @@ def vectors_in(run: Training, said: Said) -> Iterator[Vector]:
             yield Vector(kind, rows, False, width, vector)
 
 
-def _of_buckets(run: Training, said: Said, value: list[m.Sums]) -> Iterator[Vector]:
+def _of_buckets(run: Run, said: Said, value: list[m.Sums]) -> Iterator[Vector]:
     """Return the vectors by sample of some buckets."""
-    half = run.clients[said.client]
-    width = half.problem.n_outputs * getattr(said.request, "n_planes", 1)
+    half, problem = run.clients[said.client], run.parties[said.client].problem
+    width = problem.n_outputs * getattr(said.request, "n_planes", 1)
     buckets = np.frombuffer(said.request.buckets, np.uint32)
     for bucket, sums in zip(buckets, value, strict=True):
         rows = np.flatnonzero(half.buckets == bucket).tolist()
@@ -84,13 +85,13 @@ def _of_buckets(run: Training, said: Said, value: list[m.Sums]) -> Iterator[Vect
             yield Vector("samples", rows, True, width, vector)
 
 
-def rows_asked(run: Training, said: Said, rows: list[int]) -> list[int]:
+def rows_asked(run: Run, said: Said, rows: list[int]) -> list[int]:
     """Return the positions of the samples that a request is about."""
     request = said.request
     for name in ("positions", "drawn"):
         if getattr(request, name, None) is not None:
             return np.frombuffer(getattr(request, name), np.uint32).tolist()
-    if isinstance(request, m.LossesRequest):
+    if isinstance(request, LossesRequest):
         held = [set(items.tolist()) for items in run.layout.samples.items]
         own = run.layout.samples.items[said.client].tolist()
         ranks = [k for k, labelled in enumerate(run.layout.labelled) if labelled]

@@ -8,9 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hyfdca.crypto.schemes.arrangement import Arrangement
 from hyfdca.crypto.schemes.registry import Encryption
 from hyfdca.holdings.participation import cyclic
-from hyfdca.protocol.codec import RemoteProtocolError, decode, frame, unframe
+from hyfdca.protocol.checkpoint import save
+from hyfdca.protocol.codec import RemoteProtocolError
+from hyfdca.protocol.sessions import decode, frame, unframe
 from tests.support.sealed_runs import ENCRYPTIONS, keys_of
 from tests.support.small_runs import classification, make_training, partition_of
 
@@ -48,23 +51,25 @@ def make_run(
     )
 
 
-_CACHES = ("._picked", "._partial_norms", "Visiting._rows")
+_CACHES = ("._picked", "._partial_norms", "VisitedBuckets._rows")
 
 
 def state_of(half: Any) -> dict[str, Any]:
     """Return what a client, and whoever answers for it, keeps between requests."""
-    answering = {id(p.handle.__self__): p.handle.__self__ for p in half.phases.values()}
+    handlers = half.handlers.values()
+    answering = {id(handle.__self__): handle.__self__ for handle in handlers}
     kept = {
         f"{type(part).__name__}.{name}": value
         for part in answering.values()
         for name, value in vars(part).items()
-        if isinstance(value, np.ndarray | int | float | slice | dict)
+        if isinstance(value, np.ndarray | int | float | slice | dict | Arrangement)
     }
-    return {
+    frozen = {
         name: _frozen(value)
         for name, value in kept.items()
-        if not name.endswith((*_CACHES, ".phases"))
+        if not name.endswith(_CACHES)
     }
+    return {**frozen, "checkpoint": save(half)}
 
 
 def _frozen(value: Any) -> Any:
@@ -72,6 +77,8 @@ def _frozen(value: Any) -> Any:
         return value.shape, value.tobytes()
     if isinstance(value, dict):
         return {key: _frozen(part) for key, part in value.items()}
+    if isinstance(value, Arrangement):
+        return _frozen(value.groups)
     return repr(value)
 
 
@@ -80,15 +87,16 @@ class Tempter:
 
     def __init__(self, run: Any, client: int, wrong: Callable[..., Any]) -> None:
         self._session, self._half = run.driver._clients[client], run.clients[client]
+        self._party = run.parties[client]
         self._wrong, self.reasons = wrong, []
 
     def handle(self, phase: str, payload: bytes | bytearray) -> bytearray:
         """Pass a request on, after some that must be refused."""
         token = self._session._token
         number, body = unframe(payload, token)
-        request = decode(body, self._half.phases[phase].request)
+        request = decode(body, self._session.phases[phase].request)
         for what, message in self._wrong(request):
-            if phase == "search" and self._half.block.labels is None:
+            if phase == "search" and self._party.block.labels is None:
                 continue  # it has no margins to look at
             before = state_of(self._half)
             try:

@@ -21,14 +21,21 @@ from hyfdca.crypto.schemes.stream_sums import StreamAdder
 from hyfdca.data.tables import stored_densely
 from hyfdca.holdings.ownership import owned_cells
 from hyfdca.maths.seeds import stream
-from hyfdca.protocol.client_session import ClientSession
-from hyfdca.protocol.server_session import ServerSession
+from hyfdca.protocol.sessions import ClientSession, ServerSession
 from hyfdca.runtime.driver import Traffic
 from hyfdca.runtime.inprocess import InProcess
-from hyfdca.stages.scaling import ScalingClient, ScalingServer
+from hyfdca.stages.scaling import PHASES, ScalingClient, ScalingServer
 from tests.protocol.wires import listen
 from tests.support.holding_strategies import PARTITIONS
-from tests.support.run_cases import AXES, METHODS, Case, cases_of, covering, name_of
+from tests.support.run_cases import (
+    AXES,
+    METHODS,
+    Case,
+    cases_of,
+    coarsen,
+    covering,
+    name_of,
+)
 from tests.support.sealed_runs import ENCRYPTIONS, found_by, keys_of
 from tests.support.small_runs import classification, make_training, partition_of
 
@@ -52,7 +59,7 @@ def _check(case, **given):
 def test_encryption_changes_no_bit(case):
     """Weights, duals, margins and history are those of the run that is not sealed."""
     sealed = _check(case)
-    picks = sealed.federation.vaults.picks
+    picks = sealed.federation.vectors.picks
     is_sealed = {kind: pick.scheme != "none" for kind, pick in picks.items()}
     by_feature = case.profile == "sealed"
     assert is_sealed == {"samples": True, "features": by_feature, "totals": True}
@@ -87,7 +94,7 @@ def test_one_number_a_ciphertext_changes_no_bit(method, profile, small_paillier)
     sealed = case.run(encryption)
     expected = found_by(case.run(Encryption()))
     assert found_by(sealed) == expected
-    assert sealed.federation.vaults.picks["samples"].scheme == "paillier-single"
+    assert sealed.federation.vectors.picks["samples"].scheme == "paillier-single"
 
 
 @pytest.mark.parametrize("method", ["drawn", "bundle"])
@@ -105,7 +112,7 @@ def test_schemes_side_by_side_change_no_bit(method):
 
     sealed = run(Encryption("bfv"))
     assert found_by(sealed) == found_by(run(Encryption()))
-    picks = sealed.federation.vaults.picks
+    picks = sealed.federation.vectors.picks
     schemes = {kind: pick.scheme for kind, pick in picks.items()}
     assert schemes == {"samples": "bfv", "features": "stream", "totals": "stream"}
 
@@ -149,7 +156,7 @@ def test_sealing_duals_anew_changes_no_bit(name, method, presence, small_capacit
     assert found_by(sealed) == found_by(plain)
     resealed = [said for said in heard if said.phase == "reseal"]
     assert len({said.client for said in resealed}) > 1
-    assert sealed.federation.duals._n_summands.max() <= 4 + 2 * 4
+    assert sealed.server.dual.duals._n_summands.max() <= 4 + 2 * 4
 
 
 @pytest.mark.parametrize("presence", ["complete", "partial"])
@@ -163,10 +170,9 @@ def test_sums_on_several_grids_change_no_bit(name, presence, small_capacity):
         run = case.run(replace(encryption, scheme=scheme), max_rounds=8)
         for report in run.rounds():
             if report.round_number in (2, 4, 7):
-                for kind in ("duals", "margins", "shares", "totals"):
-                    run.federation._coarsen(kind)
+                coarsen(run)
         found.append(found_by(run))
-        assert len(run.federation.duals.take_all()) > 2
+        assert len(run.server.dual.duals.take_all()) > 2
     assert found[0] == found[1]
 
 
@@ -188,12 +194,14 @@ def _scaled(partition, X, encryption, scale, missing):
         for k, h in enumerate(partition.holdings)
     }
     token = b"scaling!"
-    driver = InProcess({k: ClientSession(token, c.phases) for k, c in clients.items()})
+    driver = InProcess(
+        {k: ClientSession(token, PHASES, c.handlers) for k, c in clients.items()}
+    )
     server = ScalingServer(
         partition.features,
         partition.n_samples,
         Adders(encryption, public_parameters(keys)),
-        ServerSession(token),
+        ServerSession(token, PHASES),
     )
     driver.run(server.run(scale, missing), Traffic())
     released = driver.run(server.release(), Traffic())

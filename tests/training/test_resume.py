@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hyfdca.algorithms.bundle.async_server import AsyncBundleServer
-from hyfdca.algorithms.bundle.bucket_states import Bucket, Owed, Spaces
+from hyfdca.algorithms.bundle.bucket_states import Bucket, BucketLayouts, Owed
 from hyfdca.crypto.schemes.paillier import PaillierAddition
 from hyfdca.crypto.schemes.registry import Encryption
 from hyfdca.crypto.schemes.stream import StreamSealer
@@ -21,6 +21,7 @@ from tests.support.run_cases import (
     MORE_METHODS,
     Case,
     cases_of,
+    coarsen,
     covering,
     name_of,
 )
@@ -85,12 +86,11 @@ def test_worn_sums_on_several_grids_are_resumed(name, presence, monkeypatch):
     )
     for report in run.rounds():
         if report.round_number in (2, 4):
-            for kind in ("duals", "margins", "shares", "totals"):
-                run.federation._coarsen(kind)
+            coarsen(run)
         if report.round_number == 6:
             saved = Saved.of(run)
     expected = everything_of(run)
-    assert len(run.federation.duals.take_all()) > 2
+    assert len(run.server.dual.duals.take_all()) > 2
     assert everything_of(saved.put_back(begun_again(run))) == expected
 
 
@@ -102,7 +102,7 @@ def _facts(thing):
         return thing.tolist()
     if isinstance(thing, Bucket | Owed):
         return {name: _facts(value) for name, value in vars(thing).items()}
-    return None if isinstance(thing, Spaces) else thing
+    return None if isinstance(thing, BucketLayouts) else thing
 
 
 @pytest.mark.parametrize("labels", AXES["labels"])

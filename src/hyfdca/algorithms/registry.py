@@ -39,7 +39,7 @@ def make_algorithm(name: str, settings: Mapping[str, Any]) -> Algorithm | None:
     ValueError
         If there is no such algorithm or setting, with one plain sentence.
     """
-    if name != AUTO and name not in ALGORITHMS:
+    if not isinstance(name, str) or name not in (AUTO, *ALGORITHMS):
         known = ", ".join([AUTO, *ALGORITHMS])
         raise ValueError(f"algorithm must be one of {known}, got {name!r}.")
     own = settings_of(name)

@@ -1,1 +1,1 @@
-"""What parties of a recorded run saw, and what they could make of it."""
+"""What the parties of a recorded run saw, and what they could infer from it."""

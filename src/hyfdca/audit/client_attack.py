@@ -1,13 +1,13 @@
-"""What a curious client could make of its view: the others' part of its margins.
+"""What a curious client could infer from its view: the others' part of its margins.
 
-A holder with labels is told the margins of its samples, and knows its own part of them.
-The rest, over rounds, is Z = X W with X what the other holders have of these samples
-(docs/errata.md, E21). With all duals known too, W = X'A / (λN), and
+A holder with labels receives the margins of its samples, and knows its own part of
+them. The rest, over rounds, is Z = X W, where X is the other holders' part of these
+samples (docs/errata.md, E21). If all duals are known too, W = X'A / (λN), and
 
     X X' = λN Z (A'Z)⁺ Z',
 
-the others' Gram matrix, summed over them. And the columns of Z span those of X: rows
-that the client knows of X in full, as many as X has columns, give it all others.
+the others' Gram matrix, summed over them. Moreover, the columns of Z span those of X:
+a client that fully knows as many rows of X as X has columns can compute all others.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from hyfdca.audit.reading import heard
 from hyfdca.audit.scoring import AttackScore, score
 from hyfdca.audit.views import Record
 
-_TOTALS = ("step", "direction", "search")  # phases that bring margins
-_PARTS = ("margins", "trial")  # phases that have the client answer its part of them
-_MOST = 2000  # samples of a group; more are not needed to show it
-_NO_NUMBER = 1e-11  # singular values below it, of the largest, are rounding
+_TOTALS = ("step", "direction", "search")  # phases that deliver margins
+_PARTS = ("margins", "trial")  # phases in which the client returns its part of them
+_MOST = 2000  # samples per group; more are not needed to demonstrate the attack
+_NO_NUMBER = 1e-11  # smaller singular values, relative to the largest, are rounding
 
 
 @dataclass
@@ -46,7 +46,7 @@ class Overheard:
         self._rows = np.arange(shape[0])
 
     def listen(self, records: Iterable[Record]) -> Overheard:
-        """Go through a client's view; returns itself."""
+        """Read a client's view; return self."""
         for record in records:
             if record.direction == "down":
                 self._note_rows(record)
@@ -74,7 +74,7 @@ class Overheard:
             self.duals.append(self._duals.copy())
 
     def others(self, rows: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Return Z and A of rounds that had all these rows."""
+        """Return Z and A of the rounds that included all these rows."""
         z, a = [np.empty((len(rows), 0))], [np.empty((len(self._duals), 0))]
         for total, own, duals in zip(self.totals, self.own, self.duals, strict=True):
             rest = (total - own)[rows]
@@ -86,7 +86,7 @@ class Overheard:
 
 @dataclass(frozen=True)
 class Group:
-    """Samples of a client that are held by the same others."""
+    """A client's samples that the same other clients hold."""
 
     rows: IntArray
     samples: IntArray
@@ -100,11 +100,11 @@ class RotationScore:
     Parameters
     ----------
     gram_error : float or None
-        Of the others' Gram matrix, as a share of it; None where duals of samples that
-        the client does not hold are in the others' weights.
+        Relative error of the others' Gram matrix; None if the others' weights involve
+        duals of samples that the client does not hold.
     few, enough : AttackScore
-        The rows of the group, from as many known rows as the narrowest other holder has
-        columns, and as many as all of them have together.
+        Scores on the group's rows, given as many known rows as the narrowest other
+        holder has columns, and as many as all of them have together.
     """
 
     group: Group
@@ -116,7 +116,7 @@ class RotationScore:
 
 
 def groups_of(facts: Facts, client: int) -> list[Group]:
-    """Return the client's samples by who else holds them, the largest groups first."""
+    """Return the client's samples by who else holds them, largest groups first."""
     samples = facts.layout.samples
     held = samples.items[client]
     which, holders, _ = samples.holders_of(held)
@@ -154,14 +154,14 @@ def mount(
 def _others_part(
     facts: Facts, group: Group, truth: dict[int, FloatArray]
 ) -> FloatArray:
-    """Return what the others have of the samples, column beside column."""
+    """Return the others' part of the samples, their columns side by side."""
     items = facts.layout.samples.items
     parts = [truth[o][np.searchsorted(items[o], group.samples)] for o in group.others]
     return np.hstack(parts)
 
 
 def _from_known_rows(Z: FloatArray, X: FloatArray, n_known: int) -> AttackScore:
-    """Guess X from the span of Z and the first rows of X; scored on the rest."""
+    """Guess X from the span of Z and the first rows of X; score the rest."""
     n_known = min(n_known, len(X) // 2)
     if not Z.size:
         return score({}, {0: X[n_known:]}, 0)
@@ -175,7 +175,7 @@ def _from_known_rows(Z: FloatArray, X: FloatArray, n_known: int) -> AttackScore:
 def _gram_error(
     facts: Facts, client: int, group: Group, Z: FloatArray, A: FloatArray, X: FloatArray
 ) -> float | None:
-    """Return how far off the Gram matrix is that margins and duals give."""
+    """Return the relative error of the Gram matrix from margins and duals."""
     features, samples = facts.layout.features, facts.layout.samples
     columns = np.unique(np.concatenate([features.items[o] for o in group.others]))
     contributors = {

@@ -1,9 +1,10 @@
-"""What a curious client could make of columns that it shares: the others' rows there.
+"""What a curious client could infer from shared columns: the others' rows there.
 
-A holder of a feature is told its weight, or its slopes, as sums over all holders, and
-knows its own share of them. What the rest changes by is a sum over the others' samples
-whose dual changed: with one changed sample, that row, on the shared columns. It is the
-server's attack on open shares (docs/errata.md, E22), open to clients in every profile.
+A holder of a feature receives its weight, or its slopes, as sums over all holders, and
+knows its own share of them. The change of the rest is a sum over the others' samples
+whose dual changed. With one changed sample it is that row, on the shared columns. This
+is the server's attack on open shares (docs/errata.md, E22), which is available to
+clients in every profile.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ from hyfdca.audit.reading import heard
 from hyfdca.audit.scoring import AttackScore, is_parallel, score
 from hyfdca.audit.views import Record
 
-_WEIGHTS = ("margins", "weights", "step")  # phases that bring weights of HyFDCA
-_FEWEST_COLUMNS = 4  # below, sums over several rows are along some row by chance
-_MOST_PLANES = 150  # of a bucket, that are compared in pairs
-_ONE = 1e-3  # how far from 1 a changed dual may seem to be
+_WEIGHTS = ("margins", "weights", "step")  # phases that deliver weights of HyFDCA
+_FEWEST_COLUMNS = 4  # with fewer, sums over rows are parallel to some row by chance
+_MOST_PLANES = 150  # per bucket, compared in pairs
+_ONE = 1e-3  # largest apparent distance of a dual's change from 1
 
 
 @dataclass
 class Rests:
-    """What a client's sums by feature are without its own part, in their order."""
+    """A client's sums by feature without its own part, in order of arrival."""
 
     facts: Facts
     client: int
@@ -49,7 +50,7 @@ class Rests:
         self._n_opened = 0
 
     def listen(self, records: Iterable[Record]) -> Rests:
-        """Go through a client's view; returns itself."""
+        """Read a client's view; return self."""
         for record in records:
             if record.direction == "down":
                 self._begin(record)
@@ -89,7 +90,7 @@ class Rests:
         self.slopes[bucket].extend(rest.T)
 
     def differences(self) -> Iterator[FloatArray]:
-        """Return what the others' sums changed by, or planes of a bucket differ by."""
+        """Return changes of the others' sums, and differences of a bucket's planes."""
         for before, after in pairwise(self.weights):
             yield from (after - before).T
         for image in self.images:
@@ -108,7 +109,7 @@ class Rests:
 
 @dataclass(frozen=True)
 class ColumnScore:
-    """What a client found out about another's rows, on columns that both have."""
+    """What a client found out about another's rows, on columns both hold."""
 
     other: int
     n_columns: int
@@ -138,7 +139,7 @@ def attack_columns(rests: Rests, truth: dict[int, FloatArray]) -> list[ColumnSco
 def _named(
     rests: Rests, differences: list[FloatArray], table: FloatArray, columns: IntArray
 ) -> AttackScore:
-    """Score differences along a row; which row it is, is given away here."""
+    """Score differences parallel to a row; the truth is used to identify the row."""
     guess = np.full(table.shape, np.nan)
     facts = rests.facts
     has_bias = columns[-1] == facts.layout.features.n_items - 1

@@ -1,4 +1,4 @@
-"""What the server's view gives attacks to work with: equations and differences."""
+"""Evidence for attacks from the server's view: equations and differences."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hyfdca.algorithms.bundle import messages as b
-from hyfdca.algorithms.bundle.collecting import by_plane
-from hyfdca.algorithms.bundle.planes import Slopes
+from hyfdca.algorithms.bundle.planes import Slopes, by_plane
 from hyfdca.algorithms.hyfdca.messages import SharesRequest
 from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.audit.facts import Facts, forced, reals_of, rows_of
 from hyfdca.audit.reading import Heard
 from hyfdca.protocol import messages as m
 
-_MOST = 1000  # equations a client; the first ones, in which numbers still move
+_MOST = 1000  # equations per client; the first ones, while numbers still change
 
 
 class MarginEquation(NamedTuple):
@@ -37,10 +36,10 @@ class ShareEquation(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """What two shares of a client differ by, and the rows whose dual changed between.
+    """The difference of two shares of a client, and the rows whose dual changed.
 
-    ``period`` are the numbers of steps before either: those of one period are by the
-    same changes of duals.
+    ``period`` gives the number of steps before each of the two shares. Differences of
+    the same period come from the same changes of duals.
     """
 
     client: int
@@ -54,7 +53,7 @@ Plane = tuple[int, int]  # number of the delivery, column
 
 @dataclass
 class Evidence:
-    """Filled by going once through a server's messages in their order."""
+    """Evidence collected in one pass over a server's messages, in order."""
 
     facts: Facts
     margins: dict[int, list[MarginEquation]] = field(
@@ -76,7 +75,7 @@ class Evidence:
         self._duals = [np.zeros((self.facts.n_samples(c), width)) for c in everyone]
         self._share = [np.zeros((self.facts.n_features(c), width)) for c in everyone]
         self._told = [Slopes(self.facts.n_features(c), width) for c in everyone]
-        self._buckets: dict[int, IntArray] = {}  # of a client's, by place
+        self._buckets: dict[int, IntArray] = {}  # each client's buckets, by place
         self._rows: dict[int, IntArray] = {}  # the place of each row's bucket
         self._held_back = [np.empty(0, np.int64) for _ in everyone]
         self._n_steps = 0
@@ -100,7 +99,7 @@ class Evidence:
         }
 
     def collect(self, messages: Iterable[Heard]) -> Evidence:
-        """Take everything that is of use; returns itself."""
+        """Collect everything useful; return self."""
         last = ""
         for said in messages:
             if said.phase in ("step", "direction") and last != said.phase:
@@ -119,13 +118,13 @@ class Evidence:
     # HyFDCA
 
     def _read(self, kind: str, client: int, vectors: list[m.Sealed]) -> Any:
-        """Read a vector over all that a client holds."""
+        """Read a vector over all samples or features that a client holds."""
         facts = self.facts
         size = facts.n_samples if kind == "samples" else facts.n_features
         return forced(vectors, (size(client), facts.n_outputs))
 
     def _now(self, client: int, request: SharesRequest) -> tuple[IntArray, FloatArray]:
-        """Return the rows that a client is told, and all its duals after that."""
+        """Return the rows that a client is sent, and all its duals after that."""
         rows = rows_of(request.positions, self.facts.n_samples(client))
         told = forced(request.duals, (len(rows), self.facts.n_outputs))
         duals = self._duals[client].copy()
@@ -140,7 +139,7 @@ class Evidence:
         self._note_share(client, request, reply, is_kept=False)
 
     def _note_share(self, client: int, request: Any, reply: Any, is_kept: bool) -> None:
-        """Note a share; one that was only measured is not what comes after it."""
+        """Record a share; later differences ignore one that was only measured."""
         if reply is None:
             return
         rows, duals = self._now(client, request)
@@ -149,7 +148,7 @@ class Evidence:
             return
         if len(self.shares[client]) < _MOST:
             self.shares[client].append(ShareEquation(duals, share))
-        # A client that shows its old share again holds back what changed, for later.
+        # A client that shows its old share again withholds the changes for later.
         rows = np.union1d(self._held_back[client], rows).astype(np.int64)
         change = share - self._share[client]
         if change.any():
@@ -173,7 +172,7 @@ class Evidence:
             self._set_weights(client, request.weights)
 
     def _take_image(self, client: int, request: Any, reply: Any) -> None:
-        """Note the image of a line search: what a full step would change a share by."""
+        """Record the image of a line search: the share's change at a full step."""
         if reply is None:
             return
         image = self._read("features", client, [reply.vector])
@@ -203,7 +202,7 @@ class Evidence:
         self._rows[client] = rows_of(notice.buckets, 0)
 
     def _take_planes(self, client: int, request: Any, reply: Any) -> None:
-        """Note each client's own part of the slopes of new planes."""
+        """Record each client's own part of the slopes of new planes."""
         if reply is None:
             return
         places = range(len(reply.slopes))
@@ -225,7 +224,7 @@ class Evidence:
                     self.slopes[client, bucket][number, column] = values
 
     def _take_gram(self, client: int, request: Any, reply: Any) -> None:
-        """Remember sums of slopes as the client does, to know the weights they give."""
+        """Store sums of slopes as the client does, to compute the weights later."""
         told, width = self._told[client], request.n_planes * self.facts.n_outputs
         if reply is not None or request.first in told.numbers:
             return

@@ -1,4 +1,4 @@
-"""What the server of a study knows anyway, and how vectors are read by force."""
+"""What the server of a study knows anyway, and how to read vectors by force."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Facts:
         return len(self.layout.samples.items[client])
 
     def n_features(self, client: int) -> int:
-        """Return how many features a client holds, the bias among them."""
+        """Return how many features a client holds, including the bias."""
         return len(self.layout.features.items[client])
 
     def bias_place(self, client: int) -> int | None:
@@ -45,8 +45,8 @@ class Facts:
 def forced(vectors: list[m.Sealed], shape: tuple[int, int]) -> FloatArray | None:
     """Read the last words of vectors as plain numbers, sealed or not, and add them.
 
-    That is what they are where nothing is sealed; else it is what a server can make of
-    them that knows nothing better. None where there are not as many words.
+    If nothing is sealed, these are the true numbers; otherwise they are the best guess
+    of a server without the key. Returns None if a vector has too few words.
     """
     total = np.zeros(shape)
     size = 8 * shape[0] * shape[1]
@@ -61,12 +61,12 @@ def forced(vectors: list[m.Sealed], shape: tuple[int, int]) -> FloatArray | None
 
 
 def rows_of(positions: memoryview | None, n_held: int) -> IntArray:
-    """Return the rows that a message names; none stands for all."""
+    """Return the rows that a message names; None means all."""
     if positions is None:
         return np.arange(n_held)
     return np.frombuffer(positions, "<u4").astype(np.int64)
 
 
 def reals_of(content: memoryview, shape: tuple[int, ...]) -> FloatArray:
-    """Return reals that travelled as they are."""
+    """Return reals that were sent unsealed."""
     return np.frombuffer(content, "<f8").reshape(shape)

@@ -1,8 +1,8 @@
 """Which value each field of each message carries, and which phases there are.
 
-Both are read from what the protocol itself runs on: the ``Seen`` annotations of
-messages and the tables of phases. A message or phase that is in none of them is one
-that nobody has thought about: the audit fails on it.
+Both come from what the protocol itself runs on: the ``Seen`` annotations of messages
+and the tables of phases. A message or phase that appears in neither has never been
+considered, so the audit fails on it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TABLES: tuple[Phases, ...] = (
 
 
 def phases_named(name: str) -> list[Phase]:
-    """Return what any table says of a phase; algorithms may share a name."""
+    """Return every table's entry for a phase; algorithms may share a name."""
     found = [table[name] for table in TABLES if name in table]
     return [phase for place, phase in enumerate(found) if phase not in found[:place]]
 
@@ -43,14 +43,14 @@ def fields_of(kind: type[Message]) -> dict[str, str]:
     Raises
     ------
     TypeError
-        If a field has no annotation that says so.
+        If a field has no ``Seen`` annotation.
     """
     hints = typing.get_type_hints(kind, include_extras=True)
     values = {}
     for name in kind.__struct_fields__:
         seen = [meta for meta in typing.get_args(hints[name]) if isinstance(meta, Seen)]
         if not seen:
-            raise TypeError(f"{kind.__name__}.{name} does not say which value it is.")
+            raise TypeError(f"{kind.__name__}.{name} needs a Seen annotation.")
         values[name] = seen[0].value
     return values
 

@@ -1,8 +1,8 @@
-"""Whether sealed vectors look sealed: nobody's word is taken for it.
+"""Checks that vectors declared sealed look sealed; the declaration is not trusted.
 
-Numbers on a grid stay below 2^58, so as words of 64 bits they are all small, and a
-sealed word is small once in 32 times. That tells a vector that was said to be sealed
-and is not. It proves no scheme secure.
+Numbers on a grid stay below 2^58, so as words of 64 bits they are all small. A sealed
+word is small once in 32 times. This reveals vectors that were declared sealed and are
+not. It does not prove any scheme secure.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-_SMALL = 2**58  # what sums on grids stay below
-_CHANCE = 1.0 / 32.0  # that a random word is small
-_ENOUGH = 16  # words; that most of so many are small by chance: once in 10^9 vectors
+_SMALL = 2**58  # sums on grids stay below this
+_CHANCE = 1.0 / 32.0  # probability that a random word is small
+_ENOUGH = 16  # words; most of them are small by chance once in 10^9 vectors
 _LOOKED_AT = 4096  # bytes at each end of a packed vector
 _NONCE = 24  # bytes, before the words of a stream vector
 _DEVIATIONS = 6.0
 
-_TWICE = "A pad was used twice, which shows what two sealed vectors differ by."
+_TWICE = "A pad was used twice, which reveals the difference of two sealed vectors."
 
 Bytes = bytes | memoryview
 
 
 def stream_words(payload: Bytes, is_sum: bool) -> Bytes:
-    """Return the words of a vector that is padded number by number."""
+    """Return the words of a vector sealed by stream, without its nonces."""
     if not is_sum:
         return payload[_NONCE:]
     head = np.frombuffer(payload[:12], "<u4").tolist()
@@ -37,7 +37,7 @@ def stream_words(payload: Bytes, is_sum: bool) -> Bytes:
 
 
 def looks_plain(payload: Bytes) -> bool:
-    """Return whether a vector reads as small whole numbers, wherever they start."""
+    """Return whether a vector reads as small whole numbers at any byte offset."""
     ends = {bytes(payload[:_LOOKED_AT]), bytes(payload[-_LOOKED_AT:])}
     for part in ends:
         for start in range(8):
@@ -49,7 +49,7 @@ def looks_plain(payload: Bytes) -> bool:
 
 @dataclass
 class Seals:
-    """What a run's sealed vectors looked like; ``complaints`` are plain sentences."""
+    """Checks of a run's sealed vectors; ``complaints`` are plain sentences."""
 
     complaints: dict[str, None] = field(default_factory=dict)
     _nonces: set[bytes] = field(default_factory=set)
@@ -57,7 +57,7 @@ class Seals:
     _small: dict[str, int] = field(default_factory=lambda: defaultdict(int))
 
     def look(self, value: str, scheme: str, payload: Bytes, is_sum: bool) -> None:
-        """Look at a vector that is said to be sealed by a scheme."""
+        """Check a vector that is declared sealed by a scheme."""
         if scheme == "stream":
             self._look_at_stream(value, payload, is_sum)
         elif len(payload) and looks_plain(payload):
@@ -72,14 +72,14 @@ class Seals:
         words = _words(stream_words(payload, is_sum))
         if len(words) >= _ENOUGH and _n_small(words) > len(words) / 2:
             self._complain(value)
-        # Vectors too short to tell are looked at together. A sum that nobody added to
-        # is zero, and says so.
+        # Vectors too short to judge alone are judged together. A sum that nobody added
+        # to is zero, and declares it.
         if not is_sum:
             self._words[value].append(len(words))
             self._small[value] += _n_small(words)
 
     def finish(self) -> list[str]:
-        """Return the complaints, also about short vectors taken together."""
+        """Return the complaints, including those about short vectors together."""
         for value, sizes in self._words.items():
             expected = sum(sizes) * _CHANCE
             most = expected + _DEVIATIONS * expected**0.5 + 3
@@ -88,7 +88,7 @@ class Seals:
         return list(self.complaints)
 
     def _complain(self, value: str) -> None:
-        sentence = f"The {value} are said to be sealed, but read as plain numbers."
+        sentence = f"The {value} are declared sealed, but read as plain numbers."
         self.complaints[sentence] = None
 
 

@@ -1,4 +1,4 @@
-"""From recorded bytes to messages, and to the values in their fields."""
+"""Decodes recorded bytes into messages and the values in their fields."""
 
 from __future__ import annotations
 
@@ -11,29 +11,30 @@ import msgspec
 from hyfdca.audit.fields import fields_of, phases_named, value_of
 from hyfdca.audit.values import VALUES
 from hyfdca.audit.views import Record
-from hyfdca.protocol.codec import TOKEN_BYTES, RemoteProtocolError, decode, unframe
+from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.messages import Message, Sealed
 from hyfdca.protocol.phases import Phase
+from hyfdca.protocol.sessions import TOKEN_BYTES, decode, unframe
 
 
 class UnknownError(ValueError):
-    """A message that is in no table; the message is one plain sentence."""
+    """A recorded message that no table lists; the error is one plain sentence."""
 
 
 @dataclass(frozen=True)
 class Heard:
-    """A message as one side heard or said it."""
+    """A message as one side received or sent it."""
 
     phase: str
     client: int
     direction: Literal["down", "up"]
     conversation: bytes  # the token: scaling and training are two
     message: Message
-    entry: Phase  # what the table of phases says of it
+    entry: Phase  # its entry in the table of phases
 
 
 class Sight(NamedTuple):
-    """A value in a message: sealed vectors, or the bytes of what travels as it is."""
+    """A value in a message: its sealed vectors, or the size of its plain content."""
 
     value: str
     sealed: list[Sealed]
@@ -41,7 +42,7 @@ class Sight(NamedTuple):
 
 
 def heard(record: Record) -> Heard:
-    """Return the message of a record; raises ``UnknownError`` if it is none we know."""
+    """Return the message of a record; raise ``UnknownError`` if it is unknown."""
     direction: Literal["down", "up"] = "down" if record.direction == "down" else "up"
     entries = phases_named(record.phase)
     if not entries:
@@ -55,7 +56,7 @@ def heard(record: Record) -> Heard:
                 continue
             return Heard(record.phase, record.client, direction, token, message, entry)
     raise UnknownError(
-        f"A message {direction} in phase {record.phase!r} is none that this phase has."
+        f"A message {direction} in phase {record.phase!r} is not one of this phase."
     )
 
 
@@ -75,7 +76,7 @@ def _sight(value: str, content: Any) -> Sight:
 
 
 def _vectors(content: Iterable[Any]) -> Iterator[Sealed]:
-    """Return the sealed vectors in a field, in lists or lists of lists or alone."""
+    """Return the sealed vectors in a field, alone or in lists of any depth."""
     for one in content:
         if isinstance(one, Sealed):
             yield one

@@ -1,8 +1,8 @@
-"""Records what parties see while a run goes on, without changing a bit of it.
+"""Records what parties see during a run, without changing a bit of it.
 
-The server's view is every request it sent and every reply it got. A client's view is
-what it was sent and what it answered and, beside these, the numbers that it opened and
-that it sealed: who has this file has that client's secrets.
+The server's view is every request it sent and every reply it received. A client's view
+is every request it received and every reply it sent, and also the numbers that it
+opened and sealed: this file contains that client's secrets.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from hyfdca.audit.views import (
 from hyfdca.errors import StudyError
 from hyfdca.federation.sealing import Sealing
 from hyfdca.protocol.codec import pack_reals
-from hyfdca.protocol.server_session import Ask
+from hyfdca.protocol.sessions import Ask
 from hyfdca.runtime.driver import listening
 from hyfdca.study.file import StudyFile, load
 from hyfdca.study.local import prepare
@@ -36,7 +36,7 @@ from hyfdca.study.outcome import Outcome, Watcher, check_folder, train
 
 
 class Recorder:
-    """Writes the views of the server and of the clients named.
+    """Writes the views of the server and of the named clients.
 
     Parameters
     ----------
@@ -55,20 +55,20 @@ class Recorder:
             own = msgspec.structs.replace(header, party=rank, name=name)
             self._headers[rank] = own
         self._writers: dict[int | None, ViewWriter] = {}
-        # What a client opened and sealed since its last message was noted. Clients may
-        # work at the same time, but each has a list of its own.
+        # What a client opened and sealed since its last recorded message. Clients may
+        # work at the same time, but each has its own list.
         self._numbers: dict[int, list[tuple[Direction, str, FloatArray]]] = {
             rank: [] for rank in clients
         }
 
     def attach(self, rank: int, sealing: Sealing) -> None:
-        """Have a client that is recorded tell what it opens and seals."""
+        """Listen to what a recorded client opens and seals."""
         if rank in self._numbers:
             own = self._numbers[rank]
             sealing.listener = lambda *said: own.append(said)
 
     def __call__(self, ask: Ask, replies: Mapping[int, bytes | bytearray]) -> None:
-        """Note one exchange, or the notices of one."""
+        """Record one exchange, or its notices."""
         for client, request in ask.payloads.items():
             self._note(client, Record(ask.phase, client, "down", bytes(request)))
             self._note_numbers(ask.phase, client)
@@ -92,9 +92,9 @@ class Recorder:
 
     @contextmanager
     def recording(self) -> Iterator[None]:
-        """Record all conversations in this process; write the views at the end.
+        """Record all conversations in this context; write the views at the end.
 
-        Whoever fails inside leaves no new view behind.
+        An error inside leaves no new view behind.
         """
         try:
             for party, header in self._headers.items():
@@ -112,7 +112,7 @@ class Recorder:
 def train_recorded(
     path: Path, folder: Path, watch: Watcher, recorded: Sequence[str]
 ) -> Outcome:
-    """Train the study of a file, with views of the server and of some organisations.
+    """Train a study and record the views of the server and some organisations.
 
     Raises
     ------
@@ -124,7 +124,7 @@ def train_recorded(
     names = [client.name for client in file.clients]
     if strangers := [name for name in recorded if name not in names]:
         raise StudyError(
-            f"There is no organisation {strangers[0]!r} to record; the study has "
+            f"Cannot record {strangers[0]!r}, which is not in the study; choose from "
             f"{', '.join(map(repr, names))}."
         )
     clients = {names.index(name): name for name in recorded}

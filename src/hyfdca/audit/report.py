@@ -1,4 +1,4 @@
-"""The audit of a recorded run: what was seen, what could be made of it, the verdict."""
+"""The audit of a recorded run: what was seen, what can be inferred, the verdict."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from hyfdca.errors import StudyError
 from hyfdca.study.file import StudyFile, load
 from hyfdca.study.local import LocalRun, prepare
 
-# What the trust model admits in the open profile: the server has every share.
+# Attacks that the trust model admits: in the open profile the server has every share.
 _ADMITTED = {"open": {"share differences", "plane differences"}, "sealed": set[str]()}
 
 
@@ -54,7 +54,7 @@ class ClientAudit:
 
 @dataclass(frozen=True)
 class Audit:
-    """The result; ``complaints`` are what the trust model forbids, and happened."""
+    """The result; ``complaints`` lists breaches of the trust model."""
 
     header: Header
     names: tuple[str, ...]
@@ -65,11 +65,11 @@ class Audit:
 
     @property
     def is_clean(self) -> bool:
-        """Whether nobody saw or could find out more than the trust model says."""
+        """Whether nobody saw or could infer more than the trust model allows."""
         return not self.complaints
 
     def is_admitted(self, attack: str) -> bool:
-        """Return whether the trust model says that this attack may succeed."""
+        """Return whether the trust model allows this attack to succeed."""
         return attack in _ADMITTED[self.header.profile]
 
     def as_json(self) -> dict[str, Any]:
@@ -131,12 +131,12 @@ def audit_folder(folder: Path, study: Path | None = None) -> Audit:
     Parameters
     ----------
     study : Path, optional
-        The study file, by default where it was when the run was recorded.
+        The study file; by default at its path when the run was recorded.
 
     Raises
     ------
     StudyError
-        If there is no whole view, or not the study that it is of.
+        If there is no complete view, or the study is another one.
     """
     try:
         header, _ = read_view(view_path(folder, None))
@@ -147,12 +147,12 @@ def audit_folder(folder: Path, study: Path | None = None) -> Audit:
 
 
 def _truth_run(header: Header, path: Path) -> LocalRun:
-    """Return the study with its data in place, as it was when it was recorded."""
+    """Return the study with its data in one place, as it was recorded."""
     file = load(path)
     if hashlib.sha256(path.read_bytes()).hexdigest() != header.study_hash:
         raise StudyError(
-            f"The study file {path} is not the one that was recorded; give it with "
-            "--study."
+            f"The study file {path} is not the one that was recorded; give the "
+            "recorded one with --study."
         )
     plain = msgspec.structs.replace(file.study, encryption="none")
     return prepare(StudyFile(plain, file.clients), path.parent)
@@ -168,8 +168,8 @@ def _audit(folder: Path, header: Header, run: LocalRun) -> Audit:
     evidence = Evidence(facts).collect(again)
     attacks = {name: attack(evidence, truth) for name, attack in ATTACKS.items()}
     broken = [
-        f"The attack by {name} succeeds: error {score.error:.2g} of predicting the "
-        f"mean, {score.recovered:.0%} of the rows recovered."
+        f"The attack by {name} succeeds: its error is {score.error:.2g} times that of "
+        f"predicting the mean, with {score.recovered:.0%} of the rows recovered."
         for name, score in attacks.items()
         if score.succeeds and name not in _ADMITTED[header.profile]
     ]
@@ -195,12 +195,12 @@ def facts_of(run: LocalRun) -> Facts:
 
 
 def truth_of(run: LocalRun) -> Truth:
-    """Return every client's block, as it is in the messages: scaled, own cells only."""
+    """Return every client's block as used in messages: scaled, own cells only."""
     return {client: block.X.toarray() for client, block in enumerate(run.blocks)}
 
 
 def _messages(records: Iterator[Record], unknown: dict[str, None]) -> Iterator[Heard]:
-    """Return the messages of a view; adds a sentence for each that is unknown."""
+    """Return the messages of a view; add a sentence to ``unknown`` for others."""
     for record in records:
         if record.direction not in ("down", "up"):
             continue
@@ -216,7 +216,7 @@ def _client_audit(
     header, _ = read_view(path)
     if header.run != server.run or header.party is None:
         raise StudyError(
-            f"The view {path} is of another run than the server's; record them "
+            f"The view {path} and the server's are of different runs; record them "
             "together."
         )
     sightings = Sightings(header.profile)

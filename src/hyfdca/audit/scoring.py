@@ -1,4 +1,4 @@
-"""How much an attack recovers, against the data of the study."""
+"""How much an attack recovers, compared with the data of the study."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ import numpy as np
 
 from hyfdca.arrays import BoolArray, FloatArray
 
-_FOUND = 0.01  # of its length, that a row may be off and still count as recovered
-_ANGLE = 1e-3  # that a direction may be off
-_FEWEST_COLUMNS = 3  # below, directions agree by chance
+_FOUND = 0.01  # largest error of a recovered row, as a share of its length
+_ANGLE = 1e-3  # largest error of a recovered direction
+_FEWEST_COLUMNS = 3  # with fewer, directions agree by chance
 
-# Guesses near zero tie with the mean where columns are centred; chance is on either
-# side of a tie.
+# If columns are centred, guesses near zero tie with the mean; chance decides on which
+# side of the tie they fall.
 BETTER = 0.95
 
 
 @dataclass(frozen=True)
 class AttackScore:
-    """What an attack found out about rows of a table.
+    """What an attack found out about the rows of a table.
 
     Parameters
     ----------
     error : float
-        Root of squared errors, over that of predicting each column's mean: 0 is all, 1
-        is nothing. Rows that the attack says nothing of are predicted by the mean.
+        Root of squared errors, relative to predicting each column's mean: 0 is full
+        recovery, 1 is none. Rows without a guess are predicted by the mean.
     recovered : float
         Share of rows that are right to 1 %.
     directions : float
-        Share of rows that are right but for a factor.
+        Share of rows that are right up to a factor.
     n_equations : int
-        What the attack had to work with.
+        How many equations the attack could use.
     """
 
     error: float
@@ -42,14 +42,14 @@ class AttackScore:
 
     @property
     def succeeds(self) -> bool:
-        """Whether it does better than predicting column means."""
+        """Whether the attack does better than predicting column means."""
         return self.error < BETTER or self.recovered > 0 or self.directions > 0
 
 
 def score(
     guesses: Mapping[int, FloatArray], truth: Mapping[int, FloatArray], n_equations: int
 ) -> AttackScore:
-    """Compare guesses of clients' blocks, NaN where there is none, with the blocks."""
+    """Compare guesses of clients' blocks with the blocks; NaN means no guess."""
     wrong = spread = 0.0
     n_rows = n_found = n_directions = 0
     for client, table in truth.items():
@@ -73,11 +73,11 @@ def score(
 
 
 def is_parallel(guess: FloatArray, table: FloatArray) -> BoolArray:
-    """Return which rows point the same way, or the opposite one."""
+    """Return which rows point in the same or in opposite directions."""
     if table.shape[1] < _FEWEST_COLUMNS:
         return np.zeros(len(table), np.bool_)
     scale = np.abs(guess).max(axis=1, keepdims=True, initial=0.0)
-    guess = guess / np.where(scale > 0, scale, 1.0)  # no square overflows
+    guess = guess / np.where(scale > 0, scale, 1.0)  # so that no square overflows
     lengths = np.linalg.norm(guess, axis=1) * np.linalg.norm(table, axis=1)
     along = np.abs((guess * table).sum(axis=1))
     return np.asarray((lengths > 0) & (along >= (1 - _ANGLE**2 / 2) * lengths))

@@ -1,4 +1,4 @@
-"""What an honest but curious server could make of its view.
+"""What an honest but curious server could infer from its view.
 
 | attack              | from                   | idea                             |
 |---------------------|------------------------|----------------------------------|
@@ -7,7 +7,7 @@
 | share differences   | docs/errata.md, E22    | one changed dual: the row itself |
 | plane differences   | docs/errata.md, E22    | planes that differ in one sample |
 
-Each reads vectors by force, whatever seals them: what is sealed gives it noise.
+Each attack reads vectors by force, sealed or not: sealed ones yield noise.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from hyfdca.audit.scoring import AttackScore, is_parallel, score
 
 Truth = dict[int, FloatArray]
 
-_MOST_ROWS = 500  # of a client, that are solved for
-_MOST_DUALS = 2000  # of a client, that can be solved for at once
-_MOST_PLANES = 150  # of a bucket, that are compared in pairs
-_ONE = 1e-3  # how far from 1 a changed dual may seem to be
+_MOST_ROWS = 500  # per client, that are solved for
+_MOST_DUALS = 2000  # per client, that can be solved for at once
+_MOST_PLANES = 150  # per bucket, compared in pairs
+_ONE = 1e-3  # largest apparent distance of a dual's change from 1
 
 
 def margins_and_weights(evidence: Evidence, truth: Truth) -> AttackScore:
-    """Solve z_i = W x_i for each row, from margins and the weights they are of."""
+    """Solve z_i = W x_i for each row, from margins and their weights."""
     guesses, n_equations = {}, 0
     for client, equations in evidence.margins.items():
         n_rows = min(evidence.facts.n_samples(client), _MOST_ROWS)
@@ -43,7 +43,7 @@ def margins_and_weights(evidence: Evidence, truth: Truth) -> AttackScore:
 def _rows_from(
     equations: list[MarginEquation], n_rows: int, n_columns: int
 ) -> FloatArray:
-    """Solve for rows, those together that are in the same equations."""
+    """Solve for rows; those in the same equations are solved together."""
     n_outputs = equations[0].weights.shape[1]
     margins = np.full((n_rows, len(equations), n_outputs), np.nan)
     for place, equation in enumerate(equations):
@@ -62,7 +62,7 @@ def _rows_from(
 
 
 def duals_and_shares(evidence: Evidence, truth: Truth) -> AttackScore:
-    """Solve s = X' α for a client's rows, from its shares and the duals they are of."""
+    """Solve s = X' α for a client's rows, from its shares and their duals."""
     guesses, n_equations = {}, 0
     for client, equations in evidence.shares.items():
         n_equations += len(equations)
@@ -74,7 +74,7 @@ def duals_and_shares(evidence: Evidence, truth: Truth) -> AttackScore:
 
 
 def _least_squares(left: FloatArray, right: FloatArray) -> FloatArray:
-    """Return the shortest solution; columns are brought to one size first."""
+    """Return the shortest solution, after scaling columns to one size."""
     sizes = np.linalg.norm(left, axis=0)
     sizes = np.where(sizes > 0, sizes, 1.0)
     solved = np.linalg.lstsq(left / sizes, right, rcond=None)[0] / sizes[:, None]
@@ -82,10 +82,10 @@ def _least_squares(left: FloatArray, right: FloatArray) -> FloatArray:
 
 
 def share_differences(evidence: Evidence, truth: Truth) -> AttackScore:
-    """Take what shares differ by where one dual changed between.
+    """Take the difference of two shares between which one dual changed.
 
-    It is the row, times the change of the dual. That factor is the same for all holders
-    and stands beside the row where one of them has the sample's bias cell.
+    It is the row, times the change of the dual. That factor is the same for all
+    holders, and is visible if one of them has the sample's bias cell.
     """
     single = [d for d in evidence.differences if len(d.rows) == 1]
     facts, samples = evidence.facts, evidence.facts.layout.samples
@@ -111,11 +111,11 @@ def share_differences(evidence: Evidence, truth: Truth) -> AttackScore:
 
 
 def plane_differences(evidence: Evidence, truth: Truth) -> AttackScore:
-    """Take what slopes differ by where two planes differ in one sample.
+    """Take the difference of two slopes whose planes differ in one sample.
 
     With the hinge loss duals are 0 or the label, so the bias entries of such slopes
-    differ by exactly one bias cell. Which row it is the server cannot tell; it is
-    given away here where the difference points along a row.
+    differ by exactly one bias cell. The server cannot tell which row it is; here the
+    truth identifies it if the difference is parallel to a row.
     """
     guesses = {client: np.full(table.shape, np.nan) for client, table in truth.items()}
     n_pairs = 0
@@ -139,7 +139,7 @@ def plane_differences(evidence: Evidence, truth: Truth) -> AttackScore:
 
 
 def _name(row: FloatArray, table: FloatArray, guess: FloatArray) -> None:
-    """Put a row where it belongs, if it is along any."""
+    """Store a row as the guess for every true row it is parallel to."""
     same = is_parallel(np.broadcast_to(row, table.shape), table)
     guess[same] = row
 

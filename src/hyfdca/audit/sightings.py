@@ -1,4 +1,4 @@
-"""What a side saw of each value, sealed or open, and what it should not have seen."""
+"""What one side saw of each value, sealed or open, and what it must not see."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class Sighting:
 
 
 class Sightings:
-    """Goes through messages of one side and keeps the tally.
+    """Tallies the values in the messages of one side.
 
     Parameters
     ----------
     profile : {"open", "sealed"}
-        Of the study: what the server may read.
+        The study's profile: what the server may read.
     """
 
     def __init__(self, profile: Profile) -> None:
@@ -43,7 +43,7 @@ class Sightings:
         self.labelled: tuple[bool, ...] = ()  # which clients need margins
 
     def look(self, messages: Iterable[Heard]) -> None:
-        """Note what is in these messages."""
+        """Tally the values in these messages."""
         for said in messages:
             if isinstance(said.message, Arrangements):
                 self._arranged[said.conversation, said.client] = said.message
@@ -51,7 +51,7 @@ class Sightings:
                 self._note(said, sight)
 
     def complaints(self) -> list[str]:
-        """Return a sentence for each thing that the trust model forbids."""
+        """Return one sentence per breach of the trust model."""
         found = [*self._complaints, *self._seals.finish()]
         if self._forbidden:
             found.insert(
@@ -78,17 +78,17 @@ class Sightings:
             self._check_need(said, sight)
 
     def _check_need(self, said: Heard, sight: Sight) -> None:
-        """Complain of margins that go to a client which has no use for them."""
+        """Complain about margins sent to a client that does not need them."""
         is_sent = said.direction == "down" and sight.value == "margins"
         if is_sent and self.labelled and not self.labelled[said.client]:
-            sentence = f"Client {said.client} has no labels and was sent margins."
+            sentence = f"Client {said.client} has no labels but was sent margins."
             self._complaints[sentence] = None
 
     def _scheme(self, said: Heard, vector: Vector) -> str:
-        """Return the scheme that the run said it seals such vectors with."""
+        """Return the scheme that the run declared for such vectors."""
         arranged = self._arranged.get((said.conversation, said.client))
         if arranged is None:
-            return "none"  # nobody said anything of sealing
+            return "none"  # no scheme was declared
         if vector == "buckets":
             return "none" if self._profile == "open" else arranged.totals
         if vector == "samples":

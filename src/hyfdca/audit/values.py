@@ -1,7 +1,7 @@
-"""The trust model as a table: every value that travels, and who may see it.
+"""The trust model as a table: every value that is sent, and who may see it.
 
-``docs/threat-model.md`` says the same in words. A sealed vector must be sealed from the
-server in the profiles that its kind says; what a client is sent it may open.
+``docs/threat-model.md`` says the same in words. The kind of a sealed vector decides in
+which profiles it must be sealed from the server. A client may open what it receives.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Literal
 
 from hyfdca.federation.problem import Profile
 
-# Kinds of sealed vectors: as ``arrange`` names their schemes, but for totals a bucket,
-# which the server reads in the open profile, and statistics, which it never does.
+# Kinds of sealed vectors. Most are named as ``arrange`` names their schemes. Buckets
+# (totals per bucket) are readable by the server in the open profile, statistics never.
 Vector = Literal["samples", "features", "totals", "buckets", "statistics", "envelope"]
 Form = Literal["sealed", "open"]
 
@@ -26,11 +26,11 @@ class Value:
     Parameters
     ----------
     vector : str or None
-        What kind of sealed vector it is; None travels as it is.
+        The kind of sealed vector; None if the value is sent unsealed.
     holder, other : str
         What clients see of it: those that hold the sample or feature, and the rest.
     open_only : bool
-        Whether it may travel in the open profile alone.
+        Whether it may be sent only in the open profile.
     """
 
     what: str
@@ -40,7 +40,7 @@ class Value:
     open_only: bool = False
 
     def admits(self, form: Form, profile: Profile) -> bool:
-        """Return whether the server may see the value so."""
+        """Return whether the server may see the value in this form."""
         if self.vector is None:
             return profile == "open" or not self.open_only
         if form == "sealed":
@@ -48,7 +48,7 @@ class Value:
         return profile == "open" and self.vector in _READABLE_IN_OPEN
 
     def server(self, profile: Profile) -> str:
-        """Return in a word what the server sees."""
+        """Return one word for what the server sees."""
         if not self.admits("open", profile):
             return "nothing" if self.vector is None else "sealed"
         return "open"
@@ -56,9 +56,9 @@ class Value:
 
 _OWN = "their own samples'"
 _FEATURES = "their own features'"
-_RECEIVER = "whoever it is sent to"
+_RECEIVER = "the receiver"
 _HOLDERS = "all clients"
-_ASKER = "who asks and holds the row"
+_ASKER = "the asker, which holds the row"
 
 VALUES: dict[str, Value] = {
     # By sample
@@ -67,9 +67,9 @@ VALUES: dict[str, Value] = {
     "duals": Value("duals", "samples", _OWN),
     "dual changes": Value("changes of duals", "samples", _OWN),
     "probe margins": Value("margins of random weights", "samples", _OWN),
-    "score parts": Value("parts of scores asked for", "samples", "nobody else's"),
-    "scores": Value("scores asked for", "samples", _ASKER),
-    "cell counts": Value("how many cells are in a score", "samples", _ASKER),
+    "score parts": Value("parts of requested scores", "samples", "nobody else's"),
+    "scores": Value("requested scores", "samples", _ASKER),
+    "cell counts": Value("number of cells in a score", "samples", _ASKER),
     # By feature
     "weights": Value("weights, as sums of shares", "features", _FEATURES),
     "shares": Value("each client's share of the weights", "features", "nobody else's"),
@@ -80,7 +80,7 @@ VALUES: dict[str, Value] = {
     "released weights": Value("weights of the model", None, "the model", "the model"),
     "released scaling": Value("scaling of the model", None, "the model", "the model"),
     # Totals
-    "losses": Value("losses of a client, added up", "totals", "nobody else's"),
+    "losses": Value("sum of a client's losses", "totals", "nobody else's"),
     "products": Value("inner products of feature sums", "totals", "nobody else's"),
     "offsets": Value("offsets of planes, by bucket", "buckets", "nobody else's"),
     "grand totals": Value("totals of all clients", "totals", "the one that opens them"),
@@ -90,12 +90,12 @@ VALUES: dict[str, Value] = {
     "Gram and offsets": Value(
         "offsets by bucket, products of slopes", None, "the one that opens them"
     ),
-    # Said by the server, or public
+    # Sent by the server, or public
     "schemes": Value("how vectors are sealed", None, _RECEIVER),
     "group numbers": Value("numbers of owner groups", None, _OWN),
     "bucket numbers": Value("numbers of buckets", None, _OWN),
-    "holder counts": Value("how many hold a sample or feature", None, _OWN),
-    "positions": Value("which samples are drawn or told", None, _OWN),
+    "holder counts": Value("holders per sample or feature", None, _OWN),
+    "positions": Value("which samples are drawn or sent", None, _OWN),
     "grids": Value("grids of numbers", None, _RECEIVER),
     "factors": Value("factors of the safe step", None, _OWN),
     "steps": Value("steps and where planes touch", None, _RECEIVER),
@@ -105,7 +105,7 @@ VALUES: dict[str, Value] = {
     "bounds": Value("bounds on rows, as powers of two", None, "nobody else's"),
     "numbers": Value("counters and flags", None, _RECEIVER),
     "algorithm": Value("which algorithm runs", None, "all clients"),
-    "study": Value("the study file's hash", None, "all clients", "all clients"),
+    "study": Value("hash of the study file", None, "all clients", "all clients"),
     "certificate": Value("the certified gap", None, "all clients"),
     "model": Value("the released model", None, "all clients"),
     # Alignment
@@ -116,9 +116,9 @@ VALUES: dict[str, Value] = {
     "cell tokens": Value("keyed tokens of cells held twice", None, "nobody else's"),
     "placement": Value("who counts which rows and columns", None, _OWN),
     # Predictions of split rows
-    "asked pseudonyms": Value("keyed pseudonyms of rows asked for", None, _HOLDERS),
+    "asked pseudonyms": Value("keyed pseudonyms of requested rows", None, _HOLDERS),
     "prediction request": Value("who asks, for how many rows", None, _HOLDERS),
-    "prediction refusal": Value("why nothing is given", None, "who asks"),
+    "prediction refusal": Value("why a request is refused", None, "the asker"),
     "model digest": Value("a digest of the model", None, _HOLDERS),
     # Keys
     "scheme parameters": Value("public parameters of schemes", None, "all clients"),

@@ -1,8 +1,8 @@
-"""Views on disk: all that one party of a run saw, a record after the other.
+"""Views on disk: everything that one party of a run saw, record by record.
 
-A file is a line that says what it is, then frames: a length, a digest, msgpack. The
-first frame is the header, the last says how many records there are. It is written
-under another name and renamed when it is whole, so no reader meets a half of it.
+A file is a line that identifies the format, then frames: a length, a digest, msgpack.
+The first frame is the header, the last the number of records. The file is written under
+another name and renamed once it is complete, so no reader sees half of it.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     Parameters
     ----------
     party : int or None
-        The rank of a client; none for the server.
+        The rank of a client; None for the server.
     run : str
-        A random name: views of one run go together.
+        A random name, the same in all views of one run.
     study, study_hash : str
-        Where the study file is, from the folder of the view, and the SHA-256 of it.
+        Path of the study file, relative to the view's folder, and its SHA-256.
     """
 
     party: int | None
@@ -57,19 +57,21 @@ class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 
 class Record(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
-    """One thing seen: a message down or up, or numbers a client opened or sealed."""
+    """One observation: a message down or up, or numbers a client opened or sealed."""
 
     phase: str
     client: Size
     direction: Direction
     payload: bytes
-    kind: str = ""  # of numbers: by sample, by feature or totals
+    kind: str = ""  # kind of numbers: by sample, by feature or totals
     shape: tuple[Size, Size] = (0, 0)
 
     def numbers(self) -> NDArray[np.float64]:
         """Return the numbers that a client opened or sealed."""
         if len(self.payload) != 8 * self.shape[0] * self.shape[1]:
-            raise ViewError("A view has numbers that do not fit their shape.")
+            raise ViewError(
+                "A view has numbers that do not match their shape; record it again."
+            )
         return np.frombuffer(self.payload, "<f8").reshape(self.shape)
 
 
@@ -78,17 +80,17 @@ class _End(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=T
 
 
 def view_path(folder: Path, party: int | None) -> Path:
-    """Return where the view of a party is; none stands for the server."""
+    """Return the path of a party's view; None means the server."""
     return folder / (_SERVER if party is None else _CLIENT.format(party))
 
 
 def client_views(folder: Path) -> list[Path]:
-    """Return the views of clients in a folder, by name."""
+    """Return the paths of the clients' views in a folder, by name."""
     return sorted(folder.glob(_CLIENT.format("*")))
 
 
 class ViewWriter:
-    """Writes a view; only ``close`` makes it one that others can read."""
+    """Writes a view; readers can open it only after ``close``."""
 
     def __init__(self, path: Path, header: Header) -> None:
         self._path, self._partial = path, path.with_name(f".{path.name}.part")
@@ -96,7 +98,7 @@ class ViewWriter:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._partial.unlink(missing_ok=True)
-            # For its owner only, like a key: there may be secrets in it.
+            # Readable by its owner only, like a key: it may contain secrets.
             self._file = os.fdopen(_owner_only(self._partial), "wb")
             self._file.write(_MAGIC)
         except OSError as error:
@@ -109,7 +111,7 @@ class ViewWriter:
         self._n_records += 1
 
     def close(self) -> None:
-        """Finish the view and give it its name."""
+        """Finish the view and give it its final name."""
         self._write(_End(self._n_records))
         try:
             self._file.close()
@@ -118,7 +120,7 @@ class ViewWriter:
             raise _unwritable(self._path, error) from None
 
     def discard(self) -> None:
-        """Leave nothing behind; an older view stays as it was."""
+        """Remove the partial file; an older view stays unchanged."""
         with contextlib.suppress(OSError):
             self._file.close()
             self._partial.unlink(missing_ok=True)
@@ -138,7 +140,7 @@ def read_view(path: Path) -> tuple[Header, Iterator[Record]]:
     Raises
     ------
     ViewError
-        If it is not there or, also while records are read, not whole.
+        If the view is missing or incomplete; also while records are read.
     """
     frames = _frames(path)
     header = _decoded(next(frames, b""), Header, path)
@@ -160,7 +162,7 @@ def _frames(path: Path) -> Iterator[bytes]:
     try:
         with path.open("rb") as file:
             if file.read(len(_MAGIC)) != _MAGIC:
-                raise ViewError(f"{path} is no view of a run; record one again.")
+                raise ViewError(f"{path} is not a view of a run; record it again.")
             while start := file.read(_FRAME.size):
                 if len(start) < _FRAME.size:
                     raise _damaged(path)
@@ -171,7 +173,7 @@ def _frames(path: Path) -> Iterator[bytes]:
                 yield body
     except OSError:
         raise ViewError(
-            f"There is no view {path} to read; train with --record first."
+            f"Cannot read the view {path}; train with --record first."
         ) from None
 
 
@@ -193,4 +195,6 @@ def _damaged(path: Path) -> ViewError:
 
 
 def _unwritable(path: Path, error: OSError) -> ViewError:
-    return ViewError(f"Cannot write the view {path} ({error.strerror}).")
+    return ViewError(
+        f"Cannot write the view {path} ({error.strerror}); use another folder."
+    )

@@ -1,1 +1,1 @@
-"""What things cost on this machine, measured by a command of its own."""
+"""What operations cost on this machine, measured by ``hyfdca bench``."""

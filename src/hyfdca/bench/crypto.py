@@ -1,4 +1,4 @@
-"""Measuring encryption: nanoseconds and bytes a value, end to end, in one thread."""
+"""Measures encryption: nanoseconds and bytes per value, end to end, in one thread."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from hyfdca.bench.subjects import LIBRARIES, SCHEMES, Subject
 from hyfdca.maths.seeds import stream
 
 SECONDS = 0.5  # spent on each figure
-_REPETITIONS = 5  # at least; the figure is their median
+_REPETITIONS = 5  # minimum; the figure is their median
 _MOST_REPETITIONS = 1000
 _MOST_VALUES = 2**18
 
 EXTRA = "hyfdca[bench]"
 _DISTRIBUTIONS = ("hyfdca", "numpy", "gmpy2", "seal-python", "cryptography")
 
-# The paper estimated these and never encrypted (Overman, Blum, Klabjan 2024).
+# The paper estimated these without encrypting anything (Overman, Blum, Klabjan 2024).
 PAPER = {"encrypt_ns": 18_882_000.0, "decrypt_ns": 18_865_000.0, "add_ns": 54_000.0}
 
 
@@ -51,7 +51,7 @@ class CostComparison:
         return [name for name, cost in self.libraries.items() if cost is None]
 
     def as_json(self) -> dict[str, Any]:
-        """Return it in the form that is printed for programs."""
+        """Return the comparison as printed for programs."""
         return {
             **asdict(self),
             "paper": PAPER,
@@ -65,12 +65,12 @@ class CostComparison:
 def compare(
     seconds: float = SECONDS, tell: Callable[[str], None] = lambda _: None
 ) -> CostComparison:
-    """Measure every scheme and every library that is installed.
+    """Measure every scheme and every installed library.
 
     Parameters
     ----------
-    seconds : spent on each figure
-    tell : is told the name of what is measured next
+    seconds : time spent on each figure
+    tell : called with the name of the next subject
     """
     libraries: dict[str, Cost | None] = {}
     for name, make in LIBRARIES.items():
@@ -89,14 +89,14 @@ def compare(
 
 
 def measure(subject: Subject, seconds: float = SECONDS) -> Cost:
-    """Return what a value costs, after checking that sums are right.
+    """Return the cost of one value, after checking that sums are right.
 
-    Times are of the processor, not of the wall: others at work disturb them less.
+    Times are processor time, not wall time: other load disturbs them less.
     """
     values = stream(0, "bench").uniform(-1.0, 1.0, _n_values(subject, seconds))
     payload = _checked(subject, values)
     total, vector = subject.load(payload), subject.load(payload)
-    of_one = subject.dump(total)  # which is what clients get
+    of_one = subject.dump(total)  # what clients receive
 
     def each(work: Callable[[], object], before: Callable[[], None]) -> float:
         return _median(work, seconds, before) / len(values)
@@ -116,7 +116,7 @@ def _nothing() -> None:
 
 
 def _n_values(subject: Subject, seconds: float) -> int:
-    """Return how long a vector to take so that the repetitions fit the time."""
+    """Return a vector length for which the repetitions fit the time."""
     values = np.ones(subject.n_slots)
     _checked(subject, values)  # compile
     started = time.process_time()
@@ -128,7 +128,7 @@ def _n_values(subject: Subject, seconds: float) -> int:
 
 
 def _checked(subject: Subject, values: FloatArray) -> Any:
-    """Return sealed values that open as they should, and so does their double."""
+    """Return sealed values, after checking that they and their double open right."""
     payload = subject.seal(values)
     total = subject.load(payload)
     opened = subject.open(subject.dump(total))
@@ -136,14 +136,14 @@ def _checked(subject: Subject, values: FloatArray) -> Any:
     doubled = subject.open(subject.dump(total))
     near = np.allclose(opened, values, rtol=0.0, atol=1e-6)
     if not near or not np.array_equal(doubled, 2 * opened):
-        raise ArithmeticError("what was measured does not open as what was sealed")
+        raise ArithmeticError("the opened values differ from the sealed ones")
     return payload
 
 
 def _median(
     work: Callable[[], object], seconds: float, before: Callable[[], None]
 ) -> float:
-    """Return the nanoseconds of the processor that the work usually takes."""
+    """Return the median processor time of the work, in nanoseconds."""
     times: list[int] = []
     end = time.process_time() + seconds
     while len(times) < _REPETITIONS or (

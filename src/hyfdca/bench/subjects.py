@@ -1,4 +1,4 @@
-"""What `hyfdca bench crypto` measures: our schemes, and libraries beside them.
+"""The subjects of `hyfdca bench crypto`: our schemes, and libraries to compare.
 
 To add a scheme, add one entry to ``SCHEMES`` that returns ``Ours(sealer, adder)``.
 """
@@ -30,24 +30,24 @@ from hyfdca.crypto.schemes.registry import (
 )
 
 GRID = grid_for(bound=1.0, n_summands=1000)
-_LONG = 4096  # numbers of vectors that have no blocks
+_LONG = 4096  # length of vectors that have no blocks
 
 
 class Subject(Protocol):
     """Something that seals reals into bytes, adds them unread, and opens them.
 
-    What is measured is ``seal`` (quantise, encode, encrypt, serialise), ``open``
+    The benchmark measures ``seal`` (quantise, encode, encrypt, serialise), ``open``
     (load, decrypt, decode) and ``add`` of vectors already loaded.
     """
 
-    n_slots: int  # the vectors it is given are multiples of this long
+    n_slots: int  # lengths of vectors are multiples of this
 
     def prepare(self, n_values: int) -> None:
-        """Do what may be done ahead of sealing that many values; not counted."""
+        """Do the work possible before sealing that many values; not measured."""
         ...
 
     def seal(self, values: FloatArray) -> Any:
-        """Return the bytes that would travel."""
+        """Return the bytes that would be sent."""
         ...
 
     def open(self, payload: Any) -> FloatArray:
@@ -55,7 +55,7 @@ class Subject(Protocol):
         ...
 
     def load(self, payload: Any) -> Any:
-        """Return what ``add`` takes, free to be changed."""
+        """Return a vector for ``add``, which may change it."""
         ...
 
     def add(self, total: Any, vector: Any) -> None:
@@ -68,16 +68,19 @@ class Subject(Protocol):
 
 
 class Ours:
-    """Any scheme of ours, as studies use it.
+    """One of our schemes, as studies use it.
 
     Parameters
     ----------
-    n_slots : int
-        Numbers in a block, if it has blocks.
     grid : Grid
-        The fixed point that its slots have room for.
+        A fixed point that fits the scheme's slots.
     fill : callable
-        Does ahead what can be done for a number of blocks, uncounted.
+        Prepares the given number of blocks, unmeasured.
+
+    Attributes
+    ----------
+    n_slots : int
+        Numbers per block, if the scheme has blocks.
     """
 
     def __init__(
@@ -93,7 +96,7 @@ class Ours:
         self._n_values = 0
 
     def prepare(self, n_values: int) -> None:
-        """Fill the pool, if this is measured with one."""
+        """Fill the pool, if there is one."""
         if self._fill is not None:
             self._fill(n_values // self.n_slots)
 
@@ -106,12 +109,12 @@ class Ours:
     def open(self, payload: memoryview) -> FloatArray:
         """Return reals."""
         arrangement = Arrangement.together(self._n_values)
-        # What a client sends is read as a sum of one.
+        # A single client's payload is read as a sum of one.
         numbers = self._sealer.open(payload, 1, arrangement)
         return decode(numbers, self._grid.fraction_bits).reshape(-1)
 
     def load(self, payload: memoryview) -> Any:
-        """Return a sum of one."""
+        """Return the payload as a sum of one."""
         adder = self._adder
         n_units = -(-self._n_values // (adder.n_slots or 1))
         total = adder.zeros((n_units, 1))
@@ -128,7 +131,7 @@ class Ours:
 
 
 class Phe:
-    """python-paillier at 2048 bits, one value a ciphertext."""
+    """python-paillier at 2048 bits, one value per ciphertext."""
 
     n_slots = 1
     _BITS = 2048
@@ -140,10 +143,10 @@ class Phe:
         self._size = 2 * self._BITS // 8
 
     def prepare(self, n_values: int) -> None:
-        """The library has no pool."""
+        """Do nothing: the library has no pool."""
 
     def seal(self, values: FloatArray) -> bytes:
-        """Return ciphertexts one after the other."""
+        """Return concatenated ciphertexts."""
         numbers = map(self._public.encrypt, GRID.encode(values).tolist())
         return self.dump(list(numbers))
 
@@ -166,13 +169,13 @@ class Phe:
         total[:] = [left + right for left, right in zip(total, vector, strict=True)]
 
     def dump(self, total: list[Any]) -> bytes:
-        """Return ciphertexts one after the other, as they are."""
+        """Return concatenated ciphertexts, without blinding them again."""
         numbers = (number.ciphertext(be_secure=False) for number in total)
         return b"".join(number.to_bytes(self._size, "big") for number in numbers)
 
 
 class Tenseal:
-    """BFV as TenSEAL has it, with 60-bit slots and secret-key encryption."""
+    """TenSEAL's BFV, with 60-bit slots and secret-key encryption."""
 
     n_slots = 4096
     _COEFFICIENT_BITS = (46, 46, 17)
@@ -189,7 +192,7 @@ class Tenseal:
         )
 
     def prepare(self, n_values: int) -> None:
-        """Nothing can be done ahead."""
+        """Do nothing: the library has nothing to prepare."""
 
     def seal(self, values: FloatArray) -> list[bytes]:
         """Return a message for each vector."""
@@ -217,7 +220,7 @@ class Tenseal:
 
 
 def _batching_prime(ring_degree: int, bits: int) -> int:
-    """Return the largest prime of that length that gives a slot a coefficient."""
+    """Return the largest prime of that length with one slot per coefficient."""
     step = 2 * ring_degree
     prime = (1 << bits) - step + 1
     while not gmpy2.is_prime(prime):

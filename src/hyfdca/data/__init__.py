@@ -1,1 +1,1 @@
-"""One organisation's table: reading it, its labels."""
+"""One organisation's table: its readers, its labels, the paper's data sets."""

@@ -1,6 +1,6 @@
-"""Where data comes from: the sets of the paper, and one organisation's table.
+"""The data sets of the paper, read from their original files.
 
-Of the modules below the training only this one and ``tables`` read files.
+In this package only this module and ``readers`` read files.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sklearn.datasets import load_svmlight_file
 
 from hyfdca.arrays import FloatArray
 
-MNIST_BIAS = 10.0  # the paper's, large so that the penalty hardly touches it
+MNIST_BIAS = 10.0  # the paper's value; large, so that the penalty hardly affects it
 _EVEN_DIGITS = (0, 2, 4, 6, 8)
 _IDX_UBYTE = 0x08
 
@@ -34,7 +34,7 @@ class Dataset:
     X : CSR array (n_samples, n_features)
         With 32-bit indices.
     y : array (n_samples,)
-        -1 and 1.
+        Labels -1 and 1.
     """
 
     X: sp.csr_array
@@ -46,14 +46,14 @@ def load_mnist(
     positive: Collection[int] = _EVEN_DIGITS,
     part: Literal["train", "t10k"] = "train",
 ) -> Dataset:
-    """Return MNIST with pixels in [0, 1] and a last column of the bias, 10.
+    """Return MNIST with pixels in [0, 1] and the bias, 10, as the last column.
 
     Parameters
     ----------
     folder : path
-        Has the four original files ``*-ubyte.gz``, itself or in ``mnist``.
+        Contains the four original files ``*-ubyte.gz``, directly or in ``mnist``.
     positive : collection of int
-        The digits labelled 1. The paper does not say how it makes two classes.
+        The digits labelled 1. The paper does not state how it forms two classes.
     part : {"train", "t10k"}
     """
     folder = _folder_of(folder, "mnist")
@@ -74,14 +74,14 @@ def load_news20(folder: Path | str) -> Dataset:
 
 
 def load_covtype(folder: Path | str) -> Dataset:
-    """Return covtype.binary, scaled; label 1 is the set's class 2."""
+    """Return covtype.binary, scaled; label 1 is class 2 of the set."""
     path = _folder_of(folder, "covtype") / "covtype.libsvm.binary.scale.bz2"
     with bz2.open(path) as file:
         return _read_libsvm(file, positive=2.0)
 
 
 def _folder_of(folder: Path | str, name: str) -> Path:
-    """Return the set's own folder, given it or the one of all sets."""
+    """Return a set's folder, given either that folder or its parent."""
     inner = Path(folder) / name
     return inner if inner.is_dir() else Path(folder)
 
@@ -97,7 +97,7 @@ def _read_idx(path: Path) -> NDArray[np.uint8]:
         content = file.read()
     rank = content[3]
     if content[:3] != bytes([0, 0, _IDX_UBYTE]):
-        raise ValueError(f"{path.name} is no idx file of bytes.")
+        raise ValueError(f"{path.name} is not an idx file of unsigned bytes.")
     start = 4 + 4 * rank
     shape = np.frombuffer(content, ">u4", count=rank, offset=4)
     return np.frombuffer(content, np.uint8, offset=start).reshape(shape.tolist())

@@ -1,4 +1,4 @@
-"""Labels as text and as numbers: the classes of a task, and a client's own labels."""
+"""Labels as text and as numbers: a task's classes and a client's own labels."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hyfdca.arrays import FloatArray, IntArray
 
 Task = Literal["classification", "regression"]
 
-REST = "rest"  # what is not the positive label, where that is several
+REST = "rest"  # all labels but the positive one, if there are several
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class ClassNames:
     names : tuple of str
         All classes; with a positive label, that one and at most one other.
     has_rest : bool
-        There are several other classes than the positive one, which stay unnamed.
+        Whether there are several classes besides the positive one; they stay unnamed.
     """
 
     names: tuple[str, ...]
@@ -40,10 +40,10 @@ def class_names(labels: Iterable[str], positive: str | None) -> ClassNames:
 
 
 def common_classes(own: Iterable[ClassNames], positive: str | None) -> tuple[str, ...]:
-    """Return the classes of all clients in order, numbers as numbers.
+    """Return the classes of all clients in order; numbers sort numerically.
 
-    With a positive label, it comes last after the other class or the rest; without
-    other classes, or if nobody has it, there are fewer than two.
+    A positive label comes last, after the other class or the rest. There are fewer
+    than two classes if there are no others, or if nobody has the positive label.
     """
     own = list(own)
     found = sorted({name for each in own for name in each.names}, key=_as_sortable)
@@ -58,7 +58,7 @@ def common_classes(own: Iterable[ClassNames], positive: str | None) -> tuple[str
 def encode_classes(
     labels: Sequence[str], classes: Sequence[str], positive: str | None
 ) -> FloatArray:
-    """Return 1 for its class and -1 for others, (n, 1) or (n, classes)."""
+    """Return 1 for a label's own class and -1 for others, (n, 1) or (n, classes)."""
     targets = classes if len(classes) > 2 else classes[1:]
     if positive is not None:
         targets = (positive,)
@@ -67,7 +67,7 @@ def encode_classes(
 
 
 def encode_numbers(labels: Sequence[str]) -> tuple[FloatArray, int]:
-    """Return labels as numbers, (n, 1), and how many are no finite number."""
+    """Return labels as numbers, (n, 1), and how many are not finite numbers."""
     values = np.array([_number(label) for label in labels], dtype=np.float64)
     return values.reshape(-1, 1), int(np.sum(~np.isfinite(values)))
 
@@ -84,7 +84,7 @@ def _as_sortable(text: str) -> tuple[int, float, str]:
     return (1, 0.0, text) if np.isnan(number) else (0, number, text)
 
 
-_FLAT = 700.0  # beyond it the exponential overflows and the probability is 0 or 1
+_FLAT = 700.0  # beyond this the exponential overflows and the probability is 0 or 1
 
 
 def chosen_classes(margins: FloatArray) -> IntArray:
@@ -93,8 +93,8 @@ def chosen_classes(margins: FloatArray) -> IntArray:
     Parameters
     ----------
     margins : array (n_samples, n_outputs)
-        One output for two classes, of which 1 has the positive margins (a margin of
-        exactly zero is class 0); else one a class, the largest of which wins.
+        One output for two classes: positive margins are class 1, a margin of exactly
+        zero is class 0. Otherwise one per class; the largest wins.
     """
     if margins.shape[1] == 1:
         return (margins[:, 0] > 0).astype(np.int64)

@@ -1,7 +1,7 @@
-"""Files with one organisation's table, whatever their format, checked.
+"""Readers of one organisation's table, one per file format, with checks.
 
-Whatever is wrong with a file is a ``TableError`` of one sentence that says what, where
-and what to do, and never quotes a cell: cells are somebody's data.
+Every problem with a file raises a ``TableError`` of one sentence. It says what is
+wrong, where, and what to do. It never quotes a cell: cells are somebody's data.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _LARGEST = 1e100  # squares of larger numbers soon overflow
 
 
 def read_table(path: Path, columns: Columns) -> Table:
-    """Return the table of a file, by its ending, checked.
+    """Read and check a table; the ending of the file gives its format.
 
     Raises
     ------
@@ -50,13 +50,13 @@ def read_table(path: Path, columns: Columns) -> Table:
         known = ", ".join(_READERS)
         raise TableError(f"cannot read {path.name}; use a file that ends in {known}")
     if not path.is_file():
-        raise TableError(f"there is no file {path}; correct its path")
+        raise TableError(f"the file {path} does not exist; correct its path")
     if path.stat().st_size == 0:
-        raise TableError(f"the file {path.name} is empty; give it a table")
+        raise TableError(f"the file {path.name} is empty; give a file with a table")
     try:
         table = reader(path, columns)
     except OSError:
-        raise TableError(f"cannot open {path.name}; see who may read it") from None
+        raise TableError(f"cannot open {path.name}; check its permissions") from None
     _check_ids(path, table.ids)
     _check_cells(path, table)
     if columns.label_needed and table.labels is not None and "" in table.labels:
@@ -68,13 +68,13 @@ def read_table(path: Path, columns: Columns) -> Table:
 
 
 def has_named_columns(path: Path) -> bool:
-    """Return whether columns of such a file have names of their own."""
+    """Return whether the columns of such a file have names."""
     return _READERS.get(_ending(path)) in (read_csv, read_parquet)
 
 
 def _check_ids(path: Path, ids: Sequence[str]) -> None:
     if not ids:
-        raise TableError(f"the file {path.name} has no rows; give it some")
+        raise TableError(f"the file {path.name} has no rows; add some")
     if "" in ids:
         raise TableError(
             f"{ids.count('')} rows of {path.name} have no ID; give each row one"
@@ -83,21 +83,22 @@ def _check_ids(path: Path, ids: Sequence[str]) -> None:
     if n_repeated:
         raise TableError(
             f"{n_repeated} rows of {path.name} repeat the ID of another row; keep one "
-            "row an ID"
+            "row per ID"
         )
 
 
 def _check_cells(path: Path, table: Table) -> None:
     if not table.features:
-        raise TableError(f"{path.name} has no feature columns; give it some")
+        raise TableError(f"{path.name} has no feature columns; add some")
     if len(set(table.features)) < len(table.features):
         raise TableError(f"features for {path.name} are named twice; name each once")
     too_large = np.abs(table.cells.data) > _LARGEST
     if too_large.any():
         columns = np.unique(table.cells.indices[too_large])
         raise TableError(
-            f"{path.name} has {too_large.sum()} infinite numbers or beyond {_LARGEST}, "
-            f"first in column {table.features[columns[0]]!r}; correct them"
+            f"{path.name} has {too_large.sum()} numbers that are infinite or beyond "
+            f"{_LARGEST}, the first in column {table.features[columns[0]]!r}; correct "
+            "them"
         )
 
 
@@ -109,7 +110,7 @@ def _ending(path: Path) -> str:
 def read_csv(path: Path, columns: Columns) -> Table:
     """Return the table of a CSV file."""
     try:
-        # First the names, because an ID read as a number would lose its zeros.
+        # Read the names first: an ID read as a number would lose leading zeros.
         names = pa.csv.open_csv(path).schema.names
         texts = [n for n in names if normalised(n) in (columns.id, columns.label)]
         options = pa.csv.ConvertOptions(
@@ -118,8 +119,8 @@ def read_csv(path: Path, columns: Columns) -> Table:
         table = pa.csv.read_csv(path, convert_options=options)
     except (pa.ArrowInvalid, pa.ArrowKeyError):  # its message would quote the row
         raise TableError(
-            f"{path.name} is no CSV table; save it as UTF-8 with one line of column "
-            "names and as many cells in every row"
+            f"{path.name} is not a CSV table; save it as UTF-8 with one line of column "
+            "names and one cell per column in every row"
         ) from None
     return _from_arrow(path, table, columns)
 
@@ -129,7 +130,7 @@ def read_parquet(path: Path, columns: Columns) -> Table:
     try:
         table = pa.parquet.read_table(path)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowKeyError):
-        raise TableError(f"{path.name} is no Parquet file; save it again") from None
+        raise TableError(f"{path.name} is not a Parquet file; save it again") from None
     return _from_arrow(path, table, columns)
 
 
@@ -165,7 +166,7 @@ def _from_arrow(path: Path, table: Any, columns: Columns) -> Table:
 
 
 def _numbers(path: Path, name: str, column: Any) -> FloatArray:
-    """Return a column as floats, NaN where it is empty."""
+    """Return a column as floats, with NaN for empty cells."""
     if pa.types.is_dictionary(column.type):
         column = column.combine_chunks().dictionary_decode()
     kind = column.type
@@ -183,7 +184,7 @@ def _numbers(path: Path, name: str, column: Any) -> FloatArray:
 
 def _refuse(path: Path, name: str, n_cells: int) -> FloatArray:
     raise TableError(
-        f"column {name!r} of {path.name} has {n_cells} cells that are no numbers; "
+        f"column {name!r} of {path.name} has {n_cells} cells that are not numbers; "
         "correct them or leave the column out of the features"
     )
 
@@ -197,22 +198,22 @@ def _number(cell: str | None) -> float | None:
 
 _MOST_FEATURES = 20_000_000
 _BAD_ZIP = (zipfile.BadZipFile, zlib.error)
-# What a scipy sparse matrix is made of in an NPZ file
+# The arrays of a scipy sparse matrix in an NPZ file
 _CSR_PARTS = {"data", "indices", "indptr", "shape"}
 _NUMBERED = re.compile(r"f(0|[1-9][0-9]{0,8})")  # names of features
 
 
 def read_libsvm(path: Path, columns: Columns) -> Table:
     """Return the table of a LIBSVM file."""
-    # Here, as it takes seconds: every command would pay for a format few have.
+    # Imported here because it takes seconds, and few tables have this format.
     from sklearn.datasets import load_svmlight_file  # noqa: PLC0415
 
     try:
         cells, labels = load_svmlight_file(str(path), zero_based=False)
     except ValueError:  # its message would quote the line
         raise TableError(
-            f"{path.name} is no LIBSVM file; write lines of a label and index:value "
-            "pairs, indices from 1"
+            f"{path.name} is not a LIBSVM file; write one label and index:value pairs "
+            "per line, with indices from 1"
         ) from None
     cells = sp.csr_array(cells)
     if columns.absent_are_zero:
@@ -224,7 +225,7 @@ def read_libsvm(path: Path, columns: Columns) -> Table:
 
 
 def _width(features: Sequence[str] | None) -> int:
-    """Return how many numbered features there must be to have these."""
+    """Return how many numbered features are needed to include these."""
     numbers = (_NUMBERED.fullmatch(name) for name in features or ())
     found = (int(number[1]) + 1 for number in numbers if number)
     return min(max(found, default=0), _MOST_FEATURES)
@@ -237,7 +238,7 @@ def read_npz(path: Path, columns: Columns) -> Table:
             arrays = {name: file[name] for name in file.files}
     except (AttributeError, EOFError, TypeError, ValueError, OSError, *_BAD_ZIP):
         raise TableError(
-            f"{path.name} is no NPZ file of plain arrays; save it again"
+            f"{path.name} is not an NPZ file of plain arrays; save it again"
         ) from None
     try:
         cells = _cells_of(arrays)
@@ -250,7 +251,7 @@ def read_npz(path: Path, columns: Columns) -> Table:
 
 
 def _cells_of(arrays: dict[str, NDArray[Any]]) -> sp.csr_array:
-    """Return the table in an NPZ file's arrays; raises where they make none."""
+    """Return the table in an NPZ file's arrays; raise if there is none."""
     if any(np.iscomplexobj(array) for array in arrays.values()):
         raise TypeError("complex numbers")
     if not arrays.keys() >= _CSR_PARTS:
@@ -258,7 +259,7 @@ def _cells_of(arrays: dict[str, NDArray[Any]]) -> sp.csr_array:
     parts = (arrays["data"], arrays["indices"], arrays["indptr"])
     n_rows, n_columns = (int(size) for size in arrays["shape"])
     cells = sp.csr_array(parts, shape=(n_rows, n_columns), dtype=np.float64)
-    # Kernels trust indices, so a file's must be looked at one by one.
+    # Kernels trust indices, so every index of a file must be checked.
     cells.check_format(full_check=True)
     cells.sum_duplicates()
     return cells
@@ -271,17 +272,17 @@ def _numbered(
     ids: NDArray[Any] | None,
     columns: Columns,
 ) -> Table:
-    """Name features f0, f1, ... and rows by number where they have no names."""
+    """Name features f0, f1, ... and number rows that have no IDs."""
     n_rows, n_features = cells.shape
     if n_features > _MOST_FEATURES:
         raise TableError(
-            f"{path.name} has a feature number {n_features}, beyond {_MOST_FEATURES}; "
+            f"{path.name} has {n_features} features, more than {_MOST_FEATURES}; "
             "number features without gaps"
         )
     if columns.has_label and columns.label_needed and labels is None:
         raise TableError(f"{path.name} has no labels; save them as the array y")
     if any(a is not None and np.shape(a) != (n_rows,) for a in (labels, ids)):
-        raise TableError(f"{path.name} has not one label and ID a row; save it again")
+        raise TableError(f"{path.name} needs one label and ID per row; save it again")
     rows = range(n_rows) if ids is None else ids.tolist()
     texts = tuple(map(label_text, labels.tolist())) if labels is not None else None
     table = Table(

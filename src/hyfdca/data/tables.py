@@ -1,4 +1,4 @@
-"""One organisation's table, and how IDs, names and labels are told from another."""
+"""One organisation's table, and how IDs, names and labels are compared."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class TableError(ValueError):
 
 
 class MissingColumnsError(TableError):
-    """A table that lacks columns; whoever knows what they are for may say more."""
+    """A table that lacks columns; the caller may add what they are for."""
 
     def __init__(self, file: str, missing: Sequence[str]) -> None:
         self.columns = tuple(missing)
@@ -34,23 +34,23 @@ class MissingColumnsError(TableError):
 
 @dataclass(frozen=True)
 class Columns:
-    """Which columns of a table are what.
+    """The role of each column of a table.
 
     Parameters
     ----------
     id : str or None
-        Needed by tables with named columns; others have ``ids`` or row numbers.
+        Required for tables with named columns; others have ``ids`` or row numbers.
     label : str or None
-        Is never a feature, even where ``has_label`` says that it is not to be read.
+        Never a feature, even if ``has_label`` is false and it is not read.
     features : tuple of str or None
-        None stands for all other columns.
+        None means all other columns.
     features_needed : bool
-        Where they are not, those that the table does not have are left out.
+        If false, features that the table lacks are left out.
     label_needed : bool
-        Where it is not, a table or a row may have no label, and "" stands for none.
+        If false, a table or a row may lack a label; "" means no label.
     absent_are_zero : bool
-        Features beyond the last of a LIBSVM file are zero, as in its lines; else they
-        are missing columns, which finds mistakes in names.
+        If true, features beyond the last of a LIBSVM file are zero, as in its lines.
+        Otherwise they are missing columns, which reveals mistakes in names.
     """
 
     id: str | None = None
@@ -78,11 +78,11 @@ class Table:
     Parameters
     ----------
     ids : tuple of str
-        Normalised; each once.
+        Normalised and distinct.
     features : tuple of str
         Names of the columns of ``cells``.
     cells : CSR array (rows, features)
-        NaN is missing. A dense table stores its zeros too.
+        NaN means missing. A dense table stores its zeros too.
     labels : tuple of str or None
         As text, numbers in their shortest form.
     """
@@ -99,7 +99,7 @@ class Table:
 
     @property
     def digest(self) -> bytes:
-        """What tells this table, in this order of rows and columns, from others."""
+        """Hash of the table, including the order of its rows and columns."""
         names = msgspec.msgpack.encode((self.ids, self.features, self.labels))
         hasher = hashlib.sha256(names)
         for part in (self.cells.indptr, self.cells.indices, self.cells.data):
@@ -108,7 +108,7 @@ class Table:
 
     @property
     def is_dense(self) -> bool:
-        """Whether all cells are stored, zeros too."""
+        """Whether all cells are stored, including zeros."""
         return bool(self.cells.nnz == len(self.ids) * len(self.features))
 
 
@@ -118,12 +118,12 @@ def normalised(value: object) -> str:
 
 
 def id_text(value: object) -> str:
-    """Return an ID as text; "" stands for none."""
+    """Return an ID as text; "" means no ID."""
     return "" if value is None else normalised(value)
 
 
 def label_text(value: object) -> str:
-    """Return a label as text: 1, 1.0 and "1" are the same; "" stands for none."""
+    """Return a label as text: 1, 1.0 and "1" are the same; "" means no label."""
     text = "" if value is None else normalised(value)
     try:
         number = float(text)
@@ -135,16 +135,16 @@ def label_text(value: object) -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Return names for a sentence, of many the first few and a count."""
+    """Return names for use in a sentence: the first few, and how many more."""
     shown = ", ".join(map(repr, names[:_MOST_LISTED]))
     n_more = len(names) - _MOST_LISTED
     return f"{shown} and {n_more} more" if n_more > 0 else shown
 
 
 def stored_densely(values: FloatArray) -> sp.csr_array:
-    """Return a dense array as CSR that stores every cell, zeros too."""
+    """Return a dense array as CSR that stores every cell, including zeros."""
     n_rows, n_columns = values.shape
-    # Both of one type, or scipy makes them the larger one.
+    # Both must have one type; otherwise scipy widens them to the larger one.
     index = np.int32 if values.size <= np.iinfo(np.int32).max else np.int64
     indices = np.tile(np.arange(n_columns, dtype=index), n_rows)
     indptr = (np.arange(n_rows + 1) * n_columns).astype(index)
@@ -152,7 +152,7 @@ def stored_densely(values: FloatArray) -> sp.csr_array:
 
 
 def check_columns(file: str, wanted: Sequence[str], names: Sequence[str]) -> None:
-    """Check that a file has columns.
+    """Check that a file has the wanted columns.
 
     Raises
     ------

@@ -1,1 +1,1 @@
-"""The demonstrations: three hospitals on one machine."""
+"""Demonstrations: three hospitals on one machine."""

@@ -1,4 +1,4 @@
-"""The demonstration as between machines: every party in processes of its own."""
+"""The demonstration between processes: every party has its own, as on machines."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ from hyfdca.study.outcome import (
 
 _WHAT = (
     "Three hospitals and a server train one model on this machine as they would on "
-    "four, each in processes of its own that talk over mutual TLS; starting them takes "
-    "about 20 seconds."
+    "four, each in its own processes, which connect over mutual TLS; starting them "
+    "takes about 20 seconds."
 )
 
 
 class DemoDisplay(AbstractContextManager["DemoDisplay"], Protocol):
-    """What shows the demonstration while it runs."""
+    """Shows the demonstration while it runs."""
 
     def tell(self, sentence: str) -> None:
-        """Say something."""
+        """Show a sentence."""
 
     def doing(self, what: str) -> None:
-        """Show what takes a while before there are rounds, or after."""
+        """Show a long step before or after the rounds."""
 
 
 def run_flare_demo(folder: Path, display_of: Callable[[Path], DemoDisplay]) -> Summary:
@@ -58,7 +58,7 @@ def run_flare_demo(folder: Path, display_of: Callable[[Path], DemoDisplay]) -> S
     Parameters
     ----------
     display_of : callable
-        Returns what shows a study whose job processes write to this folder.
+        Returns the display of a study whose job processes write to this folder.
 
     Raises
     ------
@@ -68,21 +68,21 @@ def run_flare_demo(folder: Path, display_of: Callable[[Path], DemoDisplay]) -> S
     write_files(folder, demo_files())
     with _workplace() as work, display_of(work / SERVER / STATE) as display:
         display.tell(_WHAT)
-        display.doing("making keys and certificates of the server and three hospitals")
+        display.doing("making keys and certificates for the server and three hospitals")
         _provision(work)
         display.doing(
-            "processes start, then the hospitals match rows and agree on keys"
+            "starting processes; the hospitals then match rows and agree on keys"
         )
         with hospitals(work, folder) as present:
             run_server(work / SERVER, display.tell)
             present.wait()
-        display.doing("looking for the optimum of the pooled data, to compare with")
+        display.doing("computing the optimum of the pooled data for comparison")
         return _compared(folder, read_server_kit(work / SERVER))
 
 
 @contextmanager
 def _workplace() -> Iterator[Path]:
-    """Give a folder for the kits, which stays if something fails, with its logs."""
+    """Yield a folder for the kits; a failed study leaves it, with its logs."""
     home = Path(tempfile.mkdtemp(prefix="hyfdca-demo-"))
     try:
         yield home / "kits"
@@ -103,9 +103,9 @@ def _provision(kits: Path) -> None:
 
 
 def _compared(folder: Path, kit: ServerKit) -> Summary:
-    """Write what came out, beside what only a demonstration can know.
+    """Write the results, with figures that only a demonstration can know.
 
-    It has all tables, so it can pool them and see how many rows get their class.
+    It has all tables, so it can pool them and count the rows classified correctly.
     """
     run = prepare(load(folder / STUDY), folder)
     optimum = pooled_optimum(run)
@@ -128,7 +128,7 @@ def _compared(folder: Path, kit: ServerKit) -> Summary:
 
 
 def _weights(model: bytes, run: LocalRun) -> FloatArray:
-    """Return a model's weights in the order of a run, the bias last."""
+    """Return a model's weights in the order of a run, with the bias last."""
     file = msgspec.json.decode(model, type=ModelFile)
     rows = [file.weights[feature] for feature in run.consortium.features]
     if run.study.fit_intercept:

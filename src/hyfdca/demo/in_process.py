@@ -1,4 +1,4 @@
-"""The demonstration: three hospitals with CSV files of their own train one model."""
+"""The demonstration: three hospitals train one model, each with its own CSV file."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _REFERENCE_GAP = 1e-9  # far below the demonstration's own tolerance
 
 @dataclass(frozen=True)
 class Hospital:
-    """Shares of the shuffled patients, from and to, and the columns measured there."""
+    """A hospital: its share of the shuffled patients, from and to, and its columns."""
 
     name: str
     patients: tuple[float, float]
     columns: range
 
 
-# Neighbours share patients and two columns; nobody has all of either.
+# Neighbours share patients and two columns; no hospital has all of either.
 HOSPITALS = (
     Hospital("north", (0.0, 0.65), range(12)),
     Hospital("city", (0.3, 1.0), range(10, 22)),
-    Hospital("coast", (0.5, 1.2), range(20, 30)),  # past the end: the first again
+    Hospital("coast", (0.5, 1.2), range(20, 30)),  # past the end it wraps around
 )
 
 _STUDY = """\
@@ -59,7 +59,7 @@ data = "{0}.csv"
 
 
 def run_demo(folder: Path, watch: Watcher) -> Outcome:
-    """Write the hospitals' files and the study, train it, compare with pooling."""
+    """Write the hospitals' files and the study, train, compare with pooling."""
     check_folder(folder)
     write_files(folder, demo_files())
     path = folder / "study.toml"
@@ -72,7 +72,7 @@ def run_demo(folder: Path, watch: Watcher) -> Outcome:
 
 def demo_files() -> dict[str, bytes]:
     """Return the hospitals' tables and the study file, by file name."""
-    # Here, as it takes seconds, which other commands would pay for too.
+    # Imported here because it takes seconds, and other commands do not need it.
     from sklearn.datasets import load_breast_cancer  # noqa: PLC0415
 
     data = load_breast_cancer()
@@ -95,7 +95,7 @@ def pooled_optimum(run: LocalRun) -> float:
 def pooled_objective(run: LocalRun) -> Objective:
     """Return the problem of all hospitals' scaled tables in one place.
 
-    A cell nobody holds is zero, which is the mean; the bias is a column like others.
+    A cell that nobody holds is zero, which is the mean; the bias is a normal column.
     """
     layout = run.training.federation.layout
     shape = (layout.samples.n_items, layout.features.n_items)

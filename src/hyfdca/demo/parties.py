@@ -1,4 +1,4 @@
-"""The hospitals of the demonstration: ``hyfdca client``, each in a process."""
+"""The hospitals of the demonstration, each a ``hyfdca client`` process."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from hyfdca.errors import StudyError
 
 _LOOK_EVERY = 0.5  # seconds
 _LEAVE_WITHIN = 20.0  # seconds, when the study is finished
-_GRACE = 10.0  # seconds to end in when told to
+_GRACE = 10.0  # seconds to end after being asked to
 
 
 class HospitalProcess:
-    """One hospital's command, and what it says."""
+    """One hospital's command, and its output."""
 
     def __init__(self, kit: Path, data: Path) -> None:
         self._said = kit / "said"
@@ -38,24 +38,24 @@ class HospitalProcess:
 
     @property
     def failure(self) -> str | None:
-        """The last thing it said, if it has failed."""
+        """The last line of output, if the process has failed."""
         if self._process.poll() in (None, 0):
             return None
         lines = self._said.read_text(encoding="utf-8", errors="replace").splitlines()
         return lines[-1] if lines else "A hospital's process ended."
 
     def wait(self) -> None:
-        """Wait until it ends by itself, but not for long."""
+        """Wait a limited time for the process to end by itself."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_LEAVE_WITHIN)
 
     def ask_to_end(self) -> None:
-        """Tell it to end, in order."""
+        """Ask the process to end cleanly."""
         with contextlib.suppress(ProcessLookupError):
             self._process.terminate()
 
     def end(self) -> None:
-        """See that it ends."""
+        """Wait for the process to end, then kill it."""
         try:
             self._process.wait(_GRACE)
         except subprocess.TimeoutExpired:
@@ -64,7 +64,7 @@ class HospitalProcess:
 
 
 class HospitalProcesses:
-    """All of them, watched: if one fails, so does the demonstration."""
+    """All hospitals, watched: if one fails, so does the demonstration."""
 
     def __init__(self, members: list[HospitalProcess]) -> None:
         self._members = members
@@ -74,16 +74,16 @@ class HospitalProcesses:
 
     @property
     def failure(self) -> str | None:
-        """What the first one said that has failed."""
+        """The last line of output of the first hospital that has failed."""
         return next((m.failure for m in self._members if m.failure), None)
 
     def wait(self) -> None:
-        """Wait until all have got the model and left."""
+        """Wait a limited time until all have received the model and ended."""
         for member in self._members:
             member.wait()
 
     def close(self) -> None:
-        """End what has not ended."""
+        """End the processes that are still running."""
         self._is_over.set()
         self._watcher.join()
         for member in self._members:
@@ -94,14 +94,14 @@ class HospitalProcesses:
     def _watch(self) -> None:
         while not self._is_over.wait(_LOOK_EVERY):
             if self.failure:
-                # The main thread is in the server's loop, which Ctrl-C gets out of.
+                # The main thread is in the server's loop, which Ctrl-C interrupts.
                 os.kill(os.getpid(), signal.SIGINT)
                 return
 
 
 @contextmanager
 def hospitals(kits: Path, folder: Path) -> Iterator[HospitalProcesses]:
-    """Start every hospital with its kit and its table; none is left afterwards.
+    """Start every hospital with its kit and its table; end all of them on exit.
 
     Raises
     ------

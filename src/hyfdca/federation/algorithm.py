@@ -15,15 +15,15 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Protocol
 
 import msgspec
+import numpy as np
 
 from hyfdca.arrays import FloatArray
 from hyfdca.federation.client import Party
 from hyfdca.federation.server import Federation
 from hyfdca.maths.objective import Measurement
 from hyfdca.protocol.checkpoint import Checkpointed
-from hyfdca.protocol.client_session import Handlers
 from hyfdca.protocol.phases import Phases
-from hyfdca.protocol.server_session import Conversation
+from hyfdca.protocol.sessions import Conversation, Handlers
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ def check_settings(settings: Any) -> None:
     hints = typing.get_type_hints(type(settings), include_extras=True)
     for field in dataclasses.fields(settings):
         value = getattr(settings, field.name)
-        if hasattr(value, "item"):  # NumPy's numbers are numbers
+        if isinstance(value, np.generic):  # NumPy's numbers are numbers
             value = value.item()
             object.__setattr__(settings, field.name, value)
         try:
@@ -156,6 +156,8 @@ def check_settings(settings: Any) -> None:
 def allowed(hint: Any) -> str:
     """Return the choices or bounds of an annotation in words, if they are simple."""
     arguments = typing.get_args(hint)
+    if hint is bool:
+        return "true or false"
     if typing.get_origin(hint) is Literal:
         return f"one of {', '.join(map(str, arguments))}"
     for meta in arguments:
@@ -168,9 +170,10 @@ def allowed(hint: Any) -> str:
 
 def _bounds(kind: Any, meta: msgspec.Meta) -> str:
     if kind is int and meta.ge is not None:
-        return f"a whole number from {meta.ge}"
+        return f"a whole number from {meta.ge:g}"
     if meta.le is not None and meta.le <= 1:
-        return (
-            f"above {meta.gt if meta.gt is not None else meta.ge} and at most {meta.le}"
+        lowest = (
+            f"above {meta.gt:g}" if meta.gt is not None else f"at least {meta.ge:g}"
         )
+        return f"{lowest} and at most {meta.le:g}"
     return "a positive number"

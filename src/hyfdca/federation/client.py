@@ -9,17 +9,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hyfdca.arrays import BoolArray, FloatArray
-from hyfdca.crypto.schemes.fixedpoint import power_above
+from hyfdca.crypto.schemes.fixedpoint import (
+    power_above,
+)
 from hyfdca.crypto.schemes.registry import Sealers
 from hyfdca.federation import messages as m
-from hyfdca.federation.problem import SLACK, Problem
+from hyfdca.federation.problem import Problem
 from hyfdca.federation.sealing import Rows, Sealing
 from hyfdca.federation.sums import EVERYWHERE
 from hyfdca.holdings.block import Block
 from hyfdca.maths.kernels import add_row_combination, row_norms, row_products, unsigned
-from hyfdca.protocol.client_session import Handlers
-from hyfdca.protocol.codec import RemoteProtocolError, pack_reals, unpack_counts
+from hyfdca.protocol.codec import (
+    RemoteProtocolError,
+    pack_reals,
+    unpack_counts,
+)
 from hyfdca.protocol.messages import Message
+from hyfdca.protocol.sessions import Handlers
 
 _MOST_TOTALS = 100_000_000  # numbers
 
@@ -148,7 +154,9 @@ class Party:
 
     def products(self, rows: Rows, weights: FloatArray) -> FloatArray:
         """Return x_{k,i}·w of some rows."""
-        out = np.empty((self.sealing.count(rows), weights.shape[1]))
+        out = np.empty(
+            (self.n_held if isinstance(rows, slice) else len(rows), weights.shape[1])
+        )
         row_products(*self.csr, self.numbers(rows), weights, out)
         return out
 
@@ -178,8 +186,3 @@ class Party:
         norms = np.empty((self.n_held, 1))
         row_norms(*self.csr, norms)
         return norms
-
-
-def above(totals: FloatArray) -> FloatArray:
-    """Return totals rounded up to cover floating-point error."""
-    return totals + SLACK * np.abs(totals)

@@ -37,10 +37,9 @@ from hyfdca.federation.problem import SLACK
 from hyfdca.federation.server import Federation
 from hyfdca.federation.sums import EVERYWHERE, CachedSum
 from hyfdca.maths.objective import Measurement
-from hyfdca.protocol.client_session import Handlers
 from hyfdca.protocol.codec import RemoteProtocolError, pack_reals
 from hyfdca.protocol.messages import Message, Part, Sealed, Sums, TooLarge
-from hyfdca.protocol.server_session import Conversation
+from hyfdca.protocol.sessions import Conversation, Handlers
 
 _N_TOTALS = 4  # loss, conjugate, λ/2||w||² for P and for D
 

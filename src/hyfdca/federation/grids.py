@@ -99,7 +99,7 @@ class PublicBounds:
 
     @classmethod
     def of(cls, bounds: Iterable[Bounds], n_samples: int) -> PublicBounds:
-        """Return what these clients' bounds say of so many samples."""
+        """Return what the bounds of all clients say together."""
         own = list(bounds)
         return cls(
             row_norm=sum(b.row_norm for b in own),

@@ -166,6 +166,7 @@ class ReleaseRequest(Message, frozen=True):
 def evaluation_phases(*rounds: str) -> Phases:
     """Return the phases of an evaluation, which may come after these phases."""
     rest = ("prepare", "evaluate norms", "open", "release")
+    within = ("evaluate", "touch", "touch forwarded")
     return {
         "evaluate": summing(EvaluateRequest, "margins", *rounds, *rest, "evaluate"),
         "touch": Phase(TouchRequest, (Touched, TooLarge), ("evaluate", "touch")),
@@ -176,5 +177,6 @@ def evaluation_phases(*rounds: str) -> Phases:
             NormsRequest, "losses", "touch", "touch forwarded", "evaluate norms"
         ),
         "open": opening("P and D", "evaluate norms"),
-        "release": Phase(ReleaseRequest, (Released,), (*rounds, *rest)),
+        # A run that diverges ends within a round, with the model last measured.
+        "release": Phase(ReleaseRequest, (Released,), (*rounds, *rest, *within)),
     }

@@ -26,10 +26,9 @@ from hyfdca.federation.messages import SET_UP, evaluation_phases, summing
 from hyfdca.federation.server import Federation, FederationState
 from hyfdca.federation.sums import CachedSumState
 from hyfdca.maths.objective import Measurement
-from hyfdca.protocol.client_session import Handlers
 from hyfdca.protocol.messages import Message, Part, Sums
 from hyfdca.protocol.phases import Phases
-from hyfdca.protocol.server_session import Conversation
+from hyfdca.protocol.sessions import Conversation, Handlers
 
 
 def primal_phases(name: str, request: type[Message]) -> Phases:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from hyfdca.maths.losses import Loss
@@ -33,8 +33,8 @@ class Problem:
     n_samples: int
     n_outputs: int = 1
     profile: Profile = "sealed"
+    l2_scale: float = field(init=False)  # λN
 
-    @property
-    def l2_scale(self) -> float:
-        """λN."""
-        return self.l2_strength * self.n_samples
+    def __post_init__(self) -> None:
+        """Set what follows from the rest."""
+        object.__setattr__(self, "l2_scale", self.l2_strength * self.n_samples)

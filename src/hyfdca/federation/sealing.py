@@ -11,13 +11,22 @@ import numpy as np
 from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.crypto.schemes.arrangement import Arrangement
 from hyfdca.crypto.schemes.base import Sealer
-from hyfdca.crypto.schemes.fixedpoint import Grid, GridOverflowError, Rounding, decode
-from hyfdca.crypto.schemes.plain import PlainSealer
+from hyfdca.crypto.schemes.fixedpoint import (
+    Grid,
+    GridOverflowError,
+    Rounding,
+    decode,
+)
+from hyfdca.crypto.schemes.plain import PlainAdder, PlainSealer
 from hyfdca.crypto.schemes.registry import Sealers
 from hyfdca.federation.messages import Arrangements
-from hyfdca.federation.problem import Profile
+from hyfdca.federation.problem import SLACK, Profile
 from hyfdca.federation.sums import EVERYWHERE
-from hyfdca.protocol.codec import RemoteProtocolError, unpack_indices, unpack_places
+from hyfdca.protocol.codec import (
+    RemoteProtocolError,
+    unpack_indices,
+    unpack_places,
+)
 from hyfdca.protocol.messages import GridSpec, Message, Part, Sealed, Sums, TooLarge
 
 Rows = IntArray | slice  # numbers of rows, or all of them
@@ -232,7 +241,8 @@ class Sealing:
     def opened_totals(self, sums: Sums, shape: tuple[int, int]) -> FloatArray:
         """Return the reals of totals whose rows were summed apart."""
         n_rows, width = shape
-        return self._opened("totals", sums, width, Arrangement.apart(n_rows))
+        rows = _ONE_ITEM if n_rows == 1 else Arrangement.apart(n_rows)
+        return self._opened("totals", sums, width, rows)
 
     # Listening in
 
@@ -309,4 +319,16 @@ def open_sum(
 
 def read_sum(sums: Sums, shape: tuple[int, int]) -> FloatArray:
     """Return the reals of a sum that is not sealed."""
-    return open_sum(sums, shape[1], PlainSealer(), Arrangement.together(shape[0]))
+    try:
+        parts = [
+            decode(PlainAdder().load(vector.payload, shape), vector.fraction_bits)
+            for vector in sums
+        ]
+    except ValueError as error:
+        raise RemoteProtocolError(f"a sum does not read: {error}") from None
+    return reduce(np.add, parts) if parts else np.zeros(shape)
+
+
+def above(totals: FloatArray) -> FloatArray:
+    """Return totals rounded up to cover floating-point error."""
+    return totals + SLACK * np.abs(totals)

@@ -1,4 +1,4 @@
-"""A study's encryption: each party with what it may have of the keys."""
+"""A study's encryption: each party with its own share of the keys."""
 
 from __future__ import annotations
 

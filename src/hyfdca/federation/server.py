@@ -35,7 +35,7 @@ from hyfdca.federation.vectors import SealedVectors
 from hyfdca.holdings.layout import Layout
 from hyfdca.protocol.codec import RemoteProtocolError, pack_indices, unpack_reals
 from hyfdca.protocol.messages import Message, Part, Sealed, Sums, TooLarge
-from hyfdca.protocol.server_session import (
+from hyfdca.protocol.sessions import (
     BadReplyError,
     Conversation,
     ServerSession,
@@ -239,7 +239,7 @@ class Federation:
         request: Callable[[int], Message],
         total: CachedSum,
     ) -> Conversation[CachedSum]:
-        """Ask everybody for parts of a sum and return it with them put in."""
+        """Ask all clients for parts of a sum; return the sum."""
         parts = yield from self.gather(phase, self.everyone, grids, request, Part)
         for client, part in parts.items():
             total.put(client, part.vector)
@@ -248,7 +248,7 @@ class Federation:
     # The end
 
     def release(self, request: Message) -> Conversation[FloatArray]:
-        """Ask everybody for the weights it counts; return (n_features, n_outputs)."""
+        """Ask each client for the weights it counts; return (n_features, n_outputs)."""
         replies = yield from self.session.ask(
             "release", dict.fromkeys(self.everyone, request), m.Released
         )

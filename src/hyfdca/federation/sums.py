@@ -119,15 +119,15 @@ class RunningSum:
         return self._wears and self._n_summands.max() >= self._adder.capacity
 
     def replace(
-        self, client: int, anew: Sequence[Sealed], positions: IntArray | None
+        self, client: int, again: Sequence[Sealed], positions: IntArray | None
     ) -> None:
-        """Take the same numbers, sealed anew, at a client's positions."""
-        if [part.fraction_bits for part in anew] != list(self._totals):
-            raise RemoteProtocolError("what is sealed anew stands on other grids")
+        """Take the same numbers, sealed again, at a client's positions."""
+        if [part.fraction_bits for part in again] != list(self._totals):
+            raise RemoteProtocolError("what was sealed again stands on other grids")
         units = self._layout.units(client, positions)
         where = _places(self._axis, client, units)
         shape = (_size(self._axis, client, units), self._layout.width)
-        vectors = [load(self._adder, part, shape) for part in anew]
+        vectors = [load(self._adder, part, shape) for part in again]
         for total, vector in zip(self._totals.values(), vectors, strict=True):
             self._adder.put(total, where, vector)
         self._n_summands[where] = 1
@@ -213,15 +213,16 @@ class CachedSum:
         """
         units = self._layout.units(client, positions)
         if units is not None:
-            return self._dumped(self._some(self._axis.items[client][units]))
+            some = self._some(self._axis.items[client][units])
+            return [Sealed(b, self._adder.dump(t)) for b, t in some.items()]
         where = self._axis.places[client]
         if id(where) not in self._taken:
-            totals = {b: self._adder.take(t, where) for b, t in self._all().items()}
-            self._taken[id(where)] = self._dumped(totals)
+            adder = self._adder
+            self._taken[id(where)] = [
+                Sealed(bits, adder.dump(adder.take(total, where)))
+                for bits, total in self._all().items()
+            ]
         return self._taken[id(where)]
-
-    def _dumped(self, totals: dict[int, Any]) -> Sums:
-        return [Sealed(bits, self._adder.dump(total)) for bits, total in totals.items()]
 
     def take_all(self) -> Sums:
         """Return the sum over the whole axis, for those who may see it."""
@@ -273,7 +274,7 @@ _EVERYBODY, _ONE_GROUP = Axis(1, (np.zeros(1, np.int64),)), np.zeros(1, np.int64
 
 
 def sum_of(parts: list[Sealed], count: int, adder: Adder) -> Sums:
-    """Add up vectors of so many numbers that every sender has in full: totals."""
+    """Add up vectors of ``count`` numbers that every sender has in full: totals."""
     if len({part.fraction_bits for part in parts}) != 1:
         raise RemoteProtocolError("parts of one sum stand on different grids")
     total = RunningSum(layout_for(_EVERYBODY, _ONE_GROUP, count, adder))

@@ -58,12 +58,12 @@ class SealedVectors:
 
     @cached_property
     def sample_groups(self) -> IntArray:
-        """The owner group of each sample, under a number that tells nothing."""
+        """The owner group of each sample, under a number that reveals nothing."""
         return self._opaque(self._layout.samples, "samples")
 
     @cached_property
     def feature_groups(self) -> IntArray:
-        """The owner group of each feature, under a number that tells nothing."""
+        """The owner group of each feature, under a number that reveals nothing."""
         return self._opaque(self._layout.features, "features")
 
     def _opaque(self, axis: Axis, name: str) -> IntArray:
@@ -105,12 +105,12 @@ class SealedVectors:
         scheme = self.picks[kind].scheme
         return PlainAdder() if scheme == "none" else self._adders.named(scheme)
 
-    @property
+    @cached_property
     def sample_adder(self) -> Adder:
         """What adds vectors by sample."""
         return self._adder("samples")
 
-    @property
+    @cached_property
     def totals_adder(self) -> Adder:
         """What adds totals."""
         return self._adder("totals")
@@ -162,7 +162,7 @@ class SealedVectors:
     def by_bucket(
         self, of_client: tuple[IntArray, ...], n: int, width: int
     ) -> VectorLayout:
-        """Return the layout of totals a bucket, of which clients have some."""
+        """Return the layout of totals per bucket, of which clients have some."""
         is_open = self._problem.profile == "open"
         adder = PlainAdder() if is_open else self.totals_adder
         return layout_for(Axis(n, of_client), np.arange(n), width, adder)

@@ -28,7 +28,7 @@ from hyfdca.kits.kit import (
 )
 from hyfdca.model.file import ModelError, parse_model_file
 from hyfdca.protocol.codec import RemoteProtocolError
-from hyfdca.protocol.server_session import Ask, Replies
+from hyfdca.protocol.sessions import Ask, Replies
 from hyfdca.runtime.driver import Driver
 from hyfdca.runtime.store import Archive, FolderStore, StoreError
 from hyfdca.study.client import RefusedError, StudyClient

@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Literal
 
-from hyfdca.protocol.server_session import Ask, Replies
+from hyfdca.protocol.sessions import Ask, Replies
 
 Kind = Literal["hello", "ask", "finished"]
 

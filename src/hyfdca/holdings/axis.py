@@ -1,4 +1,4 @@
-"""The samples, or the features, of a table and which clients hold each."""
+"""The samples or the features of a table, and which clients hold each."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from hyfdca.arrays import IntArray
 
 @dataclass(frozen=True)
 class Axis:
-    """The items (samples, or features) of a table and which clients hold each.
+    """The items (samples or features) of a table, and which clients hold each.
 
-    ``items[k]`` are the sorted items of client k; a *position* is a place in it.
+    ``items[k]`` are the sorted items of client k; a *position* is an index into it.
     """
 
     n_items: int
@@ -23,7 +23,7 @@ class Axis:
 
     @cached_property
     def _pairs(self) -> tuple[IntArray, IntArray, IntArray]:
-        """All (client, position) pairs by item then client, and where items start."""
+        """Where each item starts, and all (client, position) pairs by item, client."""
         sizes = [len(items) for items in self.items]
         every = np.concatenate([*self.items, np.empty(0, np.int64)])
         clients = np.repeat(np.arange(len(sizes)), sizes)
@@ -40,15 +40,15 @@ class Axis:
 
     @cached_property
     def places(self) -> tuple[slice | IntArray, ...]:
-        """Where each client's items are on the axis: a slice where they are one run."""
-        # One object where clients have the very same items: sums are then taken once.
+        """Where each client's items are on the axis: a slice if contiguous."""
+        # Clients with the very same items share one object, so sums are taken once.
         places = {id(items): _as_slice(items) for items in self.items}
         return tuple(places[id(items)] for items in self.items)
 
     def positions_of(self, items: IntArray) -> dict[int, IntArray]:
-        """Return, for each client that holds some of ``items``, where it has them.
+        """Return the positions of ``items`` at each client that holds some of them.
 
-        The cost follows the number of items asked for, not the size of the axis.
+        The cost grows with the number of ``items``, not with the size of the axis.
         """
         clients, positions = self.holders_of(items)[1:]
         order = np.lexsort((positions, clients))
@@ -58,7 +58,7 @@ class Axis:
         return dict(zip(found.tolist(), parts, strict=True))
 
     def holders_of(self, items: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-        """Return (index into ``items``, client, position) of every holder of each."""
+        """Return (index into ``items``, client, position) for every holder of each."""
         starts, clients, positions = self._pairs
         sizes = self.counts[items]
         which = np.repeat(np.arange(len(items)), sizes)
@@ -76,11 +76,11 @@ class Axis:
 
 
 def owner_groups(axis: Axis) -> IntArray:
-    """Return the number of each item's owner group, ordered by their holders."""
+    """Return the owner group of each item, numbered in the order of the holders."""
     groups = np.zeros(axis.n_items, np.int64)
     n_groups = 1
     for items in axis.items:
-        # Those of a group that the client holds become a group of their own.
+        # The items of a group that the client holds become a group of their own.
         numbers = renumbered(groups[items])
         groups[items] = n_groups + numbers
         n_groups += int(numbers.max(initial=-1)) + 1
@@ -88,7 +88,7 @@ def owner_groups(axis: Axis) -> IntArray:
 
 
 def renumbered(numbers: IntArray) -> IntArray:
-    """Return whole numbers as places among those that occur, in time linear in them."""
+    """Return each number's rank among those that occur, in linear time."""
     places = np.cumsum(np.bincount(numbers) > 0) - 1
     return places[numbers]
 

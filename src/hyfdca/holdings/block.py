@@ -16,7 +16,7 @@ from hyfdca.holdings.partition import Partition
 class Block:
     """A client's own data: its samples by its features, owned cells only.
 
-    It has no repr, because its contents must not reach a log.
+    There is no repr, because the contents must not reach a log.
 
     Parameters
     ----------
@@ -24,7 +24,7 @@ class Block:
     sample_weights : array (samples held, n_outputs) or None
         None counts every sample once.
     counts_sample, counts_feature : arrays of bool
-        The samples and features this client is designated for.
+        The samples and features that this client is designated for.
     """
 
     X: sp.csr_array
@@ -42,7 +42,7 @@ def split_blocks(
     bias: float | None = None,
     sample_weights: FloatArray | None = None,
 ) -> list[Block]:
-    """Return what each client holds of a table that is all in one place."""
+    """Split a table that is all in one place into the clients' blocks."""
     blocks = []
     for client, part in enumerate(partition.split(X)):
         rows, counted = layout.samples.items[client], layout.counts_samples(client)
@@ -59,9 +59,9 @@ def split_blocks(
 
 
 def append_bias(block: sp.csr_array, counted: BoolArray, value: float) -> sp.csr_array:
-    """Return a client's block with its bias cells as one more column, if it has any.
+    """Return a client's block with its bias cells, if any, as a last column.
 
-    ``counted`` are the samples it is designated for.
+    ``counted`` are the samples that the client is designated for.
     """
     if not counted.any():
         return block

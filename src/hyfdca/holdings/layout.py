@@ -1,4 +1,4 @@
-"""What is known of a whole consortium: who holds, who has labels, who counts what."""
+"""The layout of a consortium: who holds what, who has labels, who counts what."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from hyfdca.holdings.partition import Partition
 
 @dataclass(frozen=True)
 class Layout:
-    """What is known of the whole consortium: the two axes and who has labels.
+    """The layout of the whole consortium: the two axes and who has labels.
 
-    The feature axis may have one more item than the data has columns: the bias.
+    The feature axis may have one item more than the data has columns: the bias.
     """
 
     samples: Axis
@@ -31,7 +31,7 @@ class Layout:
 
     @cached_property
     def is_horizontal(self) -> bool:
-        """Whether every sample has one holder, which then knows its margin alone."""
+        """Whether every sample has one holder, which alone then knows its margin."""
         return bool(np.all(self.samples.counts == 1))
 
     @property
@@ -41,22 +41,22 @@ class Layout:
 
     @cached_property
     def sample_designees(self) -> IntArray:
-        """Return who counts each sample's loss: its lowest-ranked labelled holder."""
+        """Who counts each sample's loss: its lowest-ranked labelled holder, or -1."""
         return self.samples.first_holders(self.labelled)
 
     @cached_property
     def feature_designees(self) -> IntArray:
-        """Return who counts each feature's weight: its lowest-ranked holder."""
+        """Who counts each feature's weight: its lowest-ranked holder, or -1."""
         return self.features.first_holders([True] * self.n_clients)
 
     @cached_property
     def bias_designee(self) -> int:
-        """Who counts the weight of the bias, if there is one: its first holder."""
+        """Who counts the weight of the bias, if there is one: its lowest holder."""
         return int(self.sample_designees.min(initial=self.n_clients))
 
     @cached_property
     def label_counts(self) -> IntArray:
-        """How many clients with labels hold each sample; at least 1."""
+        """How many labelled clients hold each sample; at least 1."""
         counts = np.zeros(self.samples.n_items, np.int64)
         for items, has_labels in zip(self.samples.items, self.labelled, strict=True):
             counts[items] += has_labels
@@ -79,9 +79,9 @@ def layout_of(
     Parameters
     ----------
     labelled : sequence of bool, optional
-        Which clients have the labels of their samples; by default all.
+        Which clients have the labels of their samples; all by default.
     bias : bool
-        Add the bias as the last feature. Its cell of a sample belongs to the sample's
+        Add the bias as the last feature. A sample's bias cell belongs to the sample's
         designated holder.
     """
     labelled = (
@@ -89,21 +89,21 @@ def layout_of(
     )
     if len(labelled) != partition.n_clients:
         raise ValueError(
-            f"There are {partition.n_clients} clients, but {len(labelled)} were said "
-            "to have labels or not."
+            f"There are {partition.n_clients} clients, but labelled has "
+            f"{len(labelled)} entries; give one entry per client."
         )
     layout = Layout(partition.samples, partition.features, labelled)
     unlabelled = int(np.sum(layout.sample_designees < 0))
     if unlabelled:
         raise ValueError(
             f"{unlabelled} of {partition.n_samples} samples have no holder with a "
-            "label; give some holder of each sample its label."
+            "label; give at least one holder of each sample its label."
         )
     return with_bias(layout) if bias else layout
 
 
 def with_bias(layout: Layout) -> Layout:
-    """Return a layout with the bias as one more feature, the last."""
+    """Return a layout with the bias added as the last feature."""
     last = layout.features.n_items
     features = tuple(
         np.append(items, last) if layout.counts_samples(client).any() else items

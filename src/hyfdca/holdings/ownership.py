@@ -1,8 +1,8 @@
 """Who counts a cell that several clients hold: the lowest-ranked of them.
 
-Whoever holds one cell of an owner group of rows and an owner group of columns holds
-all of them. So cells are told apart by such rectangles, which are few, and never by
-comparing the clients' rows.
+A row group and a column group of owners form a rectangle of cells. A client that
+holds one cell of a rectangle holds all of them. Ownership is therefore decided per
+rectangle, of which there are few, and never by comparing the clients' rows.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from hyfdca.holdings.axis import Axis, owner_groups
 
 @dataclass(frozen=True)
 class OwnCells:
-    """Which of its cells a client counts; what it has to know of the others' tables.
+    """Which of its cells a client counts: all it must know of the others' tables.
 
     Parameters
     ----------
     row_groups, column_groups : arrays (samples held,) and (features held,)
-        The owner group of each, by numbers that mean nothing elsewhere.
+        The owner group of each, in numbers that mean nothing elsewhere.
     owns : array (row groups, column groups) of bool
-        Whether the client counts the cells of the rectangle.
+        Whether the client counts the cells of each rectangle.
     """
 
     row_groups: IntArray
@@ -56,14 +56,14 @@ class CellHolders:
     Parameters
     ----------
     row_groups, column_groups : arrays (samples held,) and (features held,)
-        The owner group of each, numbered in the order in which the client has them:
-        such a number tells nothing of the others.
+        The owner group of each, numbered in order of appearance at this client, so
+        the numbers reveal nothing about other clients.
     columns : array (column groups,)
         The owner groups' numbers on the feature axis.
     owners : array (row groups, column groups)
         The lowest-ranked holder.
     is_shared : array (row groups, column groups) of bool
-        There is more than one.
+        Whether there is more than one holder.
     """
 
     row_groups: IntArray
@@ -73,13 +73,13 @@ class CellHolders:
     is_shared: BoolArray
 
     def own_cells(self, client: int) -> OwnCells:
-        """Return what the client itself is told."""
+        """Return the part that the client itself receives."""
         owns = np.equal(self.owners, client)
         return OwnCells(self.row_groups, self.column_groups, owns)
 
 
 def cell_holders(samples: Axis, features: Axis) -> list[CellHolders]:
-    """Return, by client, who holds the rectangles of its cells."""
+    """Return who holds the rectangles of each client's cells, by client."""
     rows, columns = _Groups(samples), _Groups(features)
     return [_holders(rows, columns, client) for client in range(len(samples.items))]
 
@@ -96,15 +96,15 @@ class _Groups:
         self._axis = Axis(n_groups, tuple(map(np.sort, self.numbers)))
 
     def pairs(self, client: int) -> tuple[IntArray, IntArray]:
-        """Return all (place among the client's groups, client that holds it too)."""
+        """Return all pairs (index of one of the client's groups, holder of it)."""
         which, clients, _ = self._axis.holders_of(self.numbers[client])
         return which, clients
 
 
 def _by_appearance(groups: IntArray, n_groups: int) -> tuple[IntArray, IntArray]:
-    """Return groups numbered as they come, and the old number of each new one."""
+    """Number groups by first appearance; also return each new one's old number."""
     first = np.full(n_groups, len(groups))
-    first[groups[::-1]] = np.arange(len(groups))[::-1]  # of several, the last stays
+    first[groups[::-1]] = np.arange(len(groups))[::-1]  # the last assignment wins
     n_found = int(np.sum(first < len(groups)))
     numbers = np.argsort(first, kind="stable")[:n_found]
     local = np.empty(n_groups, np.int64)
@@ -114,12 +114,12 @@ def _by_appearance(groups: IntArray, n_groups: int) -> tuple[IntArray, IntArray]
 
 def _holders(rows: _Groups, columns: _Groups, client: int) -> CellHolders:
     row_pairs, column_pairs = rows.pairs(client), columns.pairs(client)
-    both = np.intersect1d(row_pairs[1], column_pairs[1])  # itself among them
+    both = np.intersect1d(row_pairs[1], column_pairs[1])  # includes itself
     has_row = _table(row_pairs, both, len(rows.numbers[client]))
     has_column = _table(column_pairs, both, len(columns.numbers[client]))
     shape = (has_row.shape[1], has_column.shape[1])
     owners, is_shared = np.full(shape, client), np.zeros(shape, dtype=bool)
-    for place in reversed(range(len(both))):  # so that the lowest-ranked one stays
+    for place in reversed(range(len(both))):  # so that the lowest rank wins
         if both[place] != client:
             held = np.logical_and.outer(has_row[place], has_column[place])
             is_shared |= held
@@ -137,7 +137,7 @@ def _holders(rows: _Groups, columns: _Groups, client: int) -> CellHolders:
 def _table(
     pairs: tuple[IntArray, IntArray], clients: IntArray, n_groups: int
 ) -> BoolArray:
-    """Return whether each of some clients holds each group."""
+    """Return whether each of ``clients`` holds each group."""
     which, holders = pairs
     is_wanted = np.isin(holders, clients)
     table = np.zeros((len(clients), n_groups), dtype=bool)
@@ -152,11 +152,11 @@ class Cells:
     Parameters
     ----------
     stored : CSR array (samples held, features held)
-        Owned cells; NaN is missing. What is not stored is zero if owned.
+        Owned cells; NaN means missing. Owned cells that are not stored are zero.
     n_owned : array (features held,)
-        How many cells of a feature the client owns, stored or not.
+        How many cells of each feature the client owns, stored or not.
     is_dense : bool
-        All owned cells are stored, zeros too.
+        Whether all owned cells are stored, including zeros.
     """
 
     stored: sp.csr_array
@@ -165,7 +165,7 @@ class Cells:
 
 
 def owned_cells(own: OwnCells, table: sp.csr_array) -> Cells:
-    """Return what a client counts of its table, which may store zeros."""
+    """Return the cells that a client counts in its table, which may store zeros."""
     stored, n_owned = own.of(table), own.counts()
     return Cells(stored, n_owned, bool(np.all(n_stored(stored) == n_owned)))
 

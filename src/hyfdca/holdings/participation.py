@@ -1,4 +1,4 @@
-"""Who takes part in which round, all from the study's seed."""
+"""Who takes part in which round, derived from the study's seed."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ class Participation:
     Parameters
     ----------
     of_round : callable
-        Takes the round number, from 1, and returns the ranks of the participants.
+        Takes the round number, starting at 1, and returns the participants' ranks.
     is_complete : bool
-        Everybody takes part in every round, which saves round trips.
+        Whether all clients take part in every round, which saves round trips.
     """
 
     of_round: Callable[[int], Sequence[int]]
     is_complete: bool = False
 
 
-# Plain objects, not closures, so that an estimator that has one can be pickled.
+# Plain objects, not closures, so that an estimator that holds one can be pickled.
 
 
 @dataclass(frozen=True)
@@ -62,12 +62,12 @@ class _Coins:
 
 
 def complete(n_clients: int) -> Participation:
-    """Everybody, always."""
+    """All clients take part in every round."""
     return Participation(_Cycle((tuple(range(n_clients)),)), is_complete=True)
 
 
 def random_fraction(n_clients: int, fraction: float, seed: int) -> Participation:
-    """A fixed number of clients, drawn anew each round; at least one."""
+    """Draw a fixed number of clients for each round; at least one."""
     _check_share("participation", fraction)
     size = max(1, round(fraction * n_clients))
     if size >= n_clients:
@@ -76,7 +76,7 @@ def random_fraction(n_clients: int, fraction: float, seed: int) -> Participation
 
 
 def bernoulli(n_clients: int, probability: float, seed: int) -> Participation:
-    """Each client by itself with the same probability; a round may be empty."""
+    """Draw each client independently with one probability; rounds may be empty."""
     _check_share("probability", probability)
     if probability == 1.0:
         return complete(n_clients)
@@ -84,7 +84,7 @@ def bernoulli(n_clients: int, probability: float, seed: int) -> Participation:
 
 
 def cyclic(sets: Sequence[Sequence[int]]) -> Participation:
-    """Take the sets in turn, as in Theorem 4."""
+    """Cycle through the sets, as in Theorem 4."""
     turns = tuple(tuple(sorted(set(members))) for members in sets)
     if not turns:
         raise ValueError("A cycle needs at least one set of clients.")
@@ -92,7 +92,7 @@ def cyclic(sets: Sequence[Sequence[int]]) -> Participation:
 
 
 def schedule(rounds: Sequence[Sequence[int]]) -> Participation:
-    """The participants of each round, given; after the last round it starts again."""
+    """Use the given participants of each round, repeated after the last one."""
     return cyclic(rounds)
 
 

@@ -1,8 +1,9 @@
-"""Who holds what: clients' samples and features, and who counts what is held twice.
+"""Who holds which samples and features, and who counts cells held more than once.
 
 A cell (sample, feature) held by several clients is *owned* by the lowest-ranked one;
-the others count it as zero, or the wrong problem would be solved. A cell nobody holds
-is zero, a feature nobody holds gets the weight zero, a sample nobody holds is refused.
+the others count it as zero, otherwise the wrong problem would be solved. A cell that
+nobody holds is zero, a feature that nobody holds gets the weight zero, and a sample
+that nobody holds is refused.
 """
 
 from __future__ import annotations
@@ -41,12 +42,12 @@ class Partition:
     holdings : tuple of Holding
         In order of rank.
     is_disjoint : bool
-        No cell is held twice (then nobody needs to look for such cells).
+        Whether no cell is held twice, so that nobody needs to look for such cells.
     cell_owners : array (stored values,), optional
-        The client of each stored value of one particular matrix, in CSR order, where
-        a client's cells are no rectangle (``deal_nonzeros``).
+        The client of each stored value of one particular matrix, in CSR order, if the
+        clients' cells do not form rectangles (``deal_nonzeros``).
     pattern : int
-        Checksum of where that matrix has its stored values.
+        Checksum of the positions of that matrix's stored values.
     """
 
     n_samples: int
@@ -58,7 +59,7 @@ class Partition:
 
     @property
     def n_clients(self) -> int:
-        """How many clients there are, empty ones included."""
+        """How many clients there are, including empty ones."""
         return len(self.holdings)
 
     @cached_property
@@ -89,7 +90,7 @@ class Partition:
         return [with_small_indices(block) for block in blocks]
 
     def own_cells(self, client: int) -> OwnCells:
-        """Return which cells of its block a client counts."""
+        """Return which cells of its block the client counts."""
         if self.is_disjoint:
             mine = self.holdings[client]
             rows, columns = np.zeros_like(mine.samples), np.zeros_like(mine.features)
@@ -106,12 +107,12 @@ def from_holdings(
     n_features: int,
     holdings: Iterable[tuple[ArrayLike, ArrayLike]],
 ) -> Partition:
-    """Return the partition of arbitrary holdings, overlaps allowed.
+    """Return the partition of arbitrary holdings, which may overlap.
 
     Parameters
     ----------
     holdings : iterable of (samples, features)
-        Index lists of each client, in order of rank. A client may hold nothing.
+        Index lists per client, in order of rank. A client may hold nothing.
     """
     checked = tuple(
         Holding(
@@ -124,8 +125,8 @@ def from_holdings(
     unheld = int(np.sum(partition.samples.counts == 0))
     if unheld:
         raise ValueError(
-            f"{unheld} of {n_samples} samples are held by no client; give each sample "
-            "to some client or leave it out of the data."
+            f"No client holds {unheld} of {n_samples} samples; give each sample "
+            "to a client or leave it out of the data."
         )
     return partition
 
@@ -133,10 +134,10 @@ def from_holdings(
 def grid(
     n_samples: int, n_features: int, shape: tuple[int, int], seed: int | None = None
 ) -> Partition:
-    """Return K sample groups by Q feature groups, one client a cell of the grid.
+    """Return a grid of K sample groups by Q feature groups, one client per cell.
 
-    With a ``seed`` samples and features are shuffled first; else groups are runs.
-    Client k Q + q has the sample group k and the feature group q.
+    With a ``seed``, samples and features are shuffled first; otherwise each group is
+    contiguous. Client k Q + q has the sample group k and the feature group q.
     """
     n_rows, n_columns = shape
     samples = _groups(n_samples, n_rows, seed, "samples")
@@ -148,25 +149,25 @@ def grid(
 def horizontal(
     n_samples: int, n_features: int, n_clients: int, seed: int | None = None
 ) -> Partition:
-    """Return clients that have all features of some samples."""
+    """Return a partition where each client has all features of some samples."""
     return grid(n_samples, n_features, (n_clients, 1), seed)
 
 
 def vertical(
     n_samples: int, n_features: int, n_clients: int, seed: int | None = None
 ) -> Partition:
-    """Return clients that have some features of all samples."""
+    """Return a partition where each client has some features of all samples."""
     return grid(n_samples, n_features, (1, n_clients), seed)
 
 
 def image_quadrants(
     n_samples: int, n_sample_groups: int, seed: int | None = None, side: int = 28
 ) -> Partition:
-    """Return the paper's MNIST partition: image quadrants, with bias in the fourth.
+    """Return the paper's MNIST partition: image quadrants, the bias in the fourth.
 
     The table has ``side * side`` pixels and, as its last feature, the bias (the paper
     gives it the value 10). The first ``n_sample_groups`` clients have the first
-    quadrant, the next the second, and so on.
+    quadrant, the next ones the second, and so on.
     """
     pixel = np.arange(side * side)
     lower = pixel // side >= side // 2
@@ -187,7 +188,7 @@ def deal_nonzeros(
     """Return the paper's News20 and Covtype partition of ``X``.
 
     Samples are divided into K groups; the non-zeros of each *sample* are dealt evenly
-    to the Q clients of its group. A client's features are those it has a value of.
+    to the Q clients of its group. A client's features are those it has values for.
     """
     n_rows, n_columns = shape
     X = sp.csr_array(X)
@@ -219,13 +220,13 @@ def _split_cells(
 ) -> list[sp.csr_array]:
     if pattern != _pattern(X):
         raise ValueError(
-            "The non-zeros of this partition were dealt from another matrix, with "
-            "other stored values; deal those of this one."
+            "The partition was dealt from another matrix, with other stored values; "
+            "deal the non-zeros of this one."
         )
     blocks = []
     for client, holding in enumerate(holdings):
         mine = owners == client
-        # Dropping the others' values keeps rows sorted and never makes a dense mask.
+        # Dropping the others' values keeps rows sorted without a dense mask.
         kept = np.concatenate([[0], np.cumsum(mine)])[X.indptr]
         rows = sp.csr_array(
             (X.data[mine], X.indices[mine], kept), shape=X.shape, copy=False
@@ -237,13 +238,13 @@ def _split_cells(
 
 
 def _pattern(X: sp.csr_array) -> int:
-    """Return a checksum of where the stored values of a table are."""
+    """Return a checksum of the positions of a table's stored values."""
     small = with_small_indices(X)
     return zlib.crc32(small.indices.tobytes(), zlib.crc32(small.indptr.tobytes()))
 
 
 def with_small_indices(X: sp.csr_array) -> sp.csr_array:
-    """Return a CSR table with 32-bit indices, half the memory; values are shared."""
+    """Return a CSR table with 32-bit indices if they fit; values are shared."""
     if X.nnz > np.iinfo(np.int32).max:
         return X
     indices, indptr = (a.astype(np.int32, copy=False) for a in (X.indices, X.indptr))
@@ -267,7 +268,9 @@ def _indices(values: ArrayLike, size: int, what: str) -> IntArray:
         raise ValueError(f"The {what} must be a list of whole numbers.")
     indices = np.unique(given.astype(np.int64))
     if len(indices) < len(given):
-        raise ValueError(f"The {what} name {len(given) - len(indices)} twice.")
+        raise ValueError(
+            f"The {what} repeat {len(given) - len(indices)} numbers; give each once."
+        )
     if indices[0] < 0 or indices[-1] >= size:
         raise ValueError(f"The {what} must lie between 0 and {size - 1}.")
     return indices

@@ -1,7 +1,7 @@
 """Whether compiled functions can be kept between runs.
 
 Numba keeps them beside the package, in the user's home or in ``NUMBA_CACHE_DIR``, and
-raises where none of them can be written to. Then each process compiles anew.
+raises where none of them can be written to. Each process then compiles for itself.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Compiled loops over CSR rows: products, grids and epochs of coordinate ascent.
 
-Arrays over samples or features have two dimensions, items by outputs (one output a
-class); sums run in index order, so the same rows give the same bits. Index arrays are
-best unsigned (``unsigned``): numba then need not look for negative ones, which doubles
+Arrays over samples or features have two dimensions, items by outputs (one output
+per class); sums run in index order, so the same rows give the same bits. Indices are
+best unsigned (``unsigned``): numba then need not check for negative ones, which doubles
 the speed of products.
 """
 

@@ -1,9 +1,10 @@
-"""The file ``model.json``: what is in it, written and read by one description.
+"""The file ``model.json``: one description serves for writing and reading.
 
 The margin of a row x is Σ_f weights[f] (x[f] - offsets[f]) / scales[f] plus the
-intercept, a missing x[f] being fillings[f]; one number an output. There is one output
-for numbers and for two classes (the second has the positive margins), else one a
-class. Numbers are written in their shortest form and read back bit for bit.
+intercept, with fillings[f] in place of a missing x[f]; one number per output. There
+is one output for regression and for two classes (positive margins mean the second),
+otherwise one per class. Numbers are written in their shortest form and read back bit
+for bit.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ _ADVICE = "give the model.json that hyfdca train wrote"
 
 
 class ModelError(ValueError):
-    """A model that cannot be used so; the message is one plain sentence."""
+    """A model that cannot be used this way; the message is one plain sentence."""
 
 
 class _Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Has the fields that it names and no others."""
+    """A record that accepts exactly the fields it names."""
 
 
 class ScalingEntry(_Strict, frozen=True):
@@ -42,7 +43,7 @@ class ScalingEntry(_Strict, frozen=True):
 
 
 class TrainingEntry(_Strict, frozen=True):
-    """How the model came about; prediction does not need it."""
+    """How the model was trained; prediction does not need it."""
 
     algorithm: str
     algorithm_reason: str
@@ -56,24 +57,24 @@ class CertificateEntry(_Strict, frozen=True):
     """How close the model is to the optimum on the rows it was trained on."""
 
     primal: float
-    dual: float | None  # none where there is no bound, and so no gap
+    dual: float | None  # None if there is no bound, and therefore no gap
     gap: float | None
     relative_gap: float | None
 
 
 class ModelFile(_Strict, frozen=True):
-    """A model as its file has it.
+    """A model as stored in its file.
 
     Parameters
     ----------
     id_column, label_column : str or None
-        What the study calls them; tables to predict may have others.
+        Names used in the study; tables to predict may use others.
     positive_label : str or None
-        If there is one, every other label belongs to the first class.
+        If given, every other label belongs to the first class.
     classes : tuple of str
-        None for regression. Labels are text, numbers in their shortest form.
+        Empty for regression. Labels are text, numbers in their shortest form.
     weights : dict of str to tuple of float
-        One number an output, by feature; their order is the model's.
+        One number per output, by feature; their order is the model's.
     """
 
     format_version: Literal[1]
@@ -93,18 +94,18 @@ class ModelFile(_Strict, frozen=True):
 
 
 class _Version(msgspec.Struct, frozen=True):
-    """What a file of any version has; all else is passed over."""
+    """The field that a file of any version has; the rest is ignored."""
 
     format_version: int
 
 
 def as_bytes(file: ModelFile) -> bytes:
-    """Return the content of a model file, to be read by people too."""
+    """Return the content of a model file, formatted for human readers too."""
     return msgspec.json.format(msgspec.json.encode(file), indent=2) + b"\n"
 
 
 def read_model_file(path: Path) -> ModelFile:
-    """Return what a model file says, checked field by field.
+    """Return the parsed model file, checked field by field.
 
     Raises
     ------
@@ -114,7 +115,7 @@ def read_model_file(path: Path) -> ModelFile:
 
 
 def parse_model_file(content: bytes, path: Path) -> ModelFile:
-    """Return what the content of a model file says; ``path`` is for messages.
+    """Return the parsed content of a model file; ``path`` is for messages.
 
     Raises
     ------
@@ -129,18 +130,18 @@ def parse_model_file(content: bytes, path: Path) -> ModelFile:
             f"The model file {path} has a mistake{plain_mistake(error)}; {_ADVICE}."
         ) from None
     raise ModelError(
-        f"The model file {path} has format_version {version}, and this hyfdca reads "
+        f"The model file {path} has format_version {version}, but this hyfdca reads "
         f"{FORMAT_VERSION}; use the hyfdca that wrote it, or train the study again."
     )
 
 
 def _content(path: Path) -> bytes:
     try:
-        # What is no file, such as a pipe, might never end.
+        # Anything but a regular file, such as a pipe, might never end.
         if path.stat().st_size <= _MOST_BYTES and path.is_file():
             return path.read_bytes()
     except (OSError, ValueError):
-        raise ModelError(f"There is no model file {path} to read; {_ADVICE}.") from None
+        raise ModelError(f"Cannot read the model file {path}; {_ADVICE}.") from None
     raise ModelError(
         f"The model file {path} is a folder or larger than {_MOST_BYTES >> 30} GB; "
         f"{_ADVICE}."

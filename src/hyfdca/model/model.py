@@ -31,7 +31,7 @@ class Model:
     Parameters
     ----------
     file : ModelFile
-        All that is known of it.
+        The whole content of the model file.
     weights : array (n_features, n_outputs)
         Of the scaled features, in the order of ``features``.
     intercept : array (n_outputs,)
@@ -47,12 +47,12 @@ class Model:
 
     @classmethod
     def of(cls, file: ModelFile) -> Self:
-        """Return the model that a file's content makes.
+        """Build the model from the content of its file.
 
         Raises
         ------
         ModelError
-            Which tells what is wrong, without a beginning and an end.
+            The message is only the predicate of a sentence, such as "has ...".
         """
         loss = _loss(file)
         _check_classes(file, loss.task)
@@ -60,12 +60,13 @@ class Model:
         n_wrong = sum(len(row) != width for row in file.weights.values())
         if not file.weights or n_wrong or len(file.intercept) != width:
             raise ModelError(
-                f"has not {width} weights a feature and as many intercepts"
+                f"has a wrong shape: expected {width} weights per feature and "
+                f"{width} intercepts"
             )
         entry = file.scaling
         by_feature = (entry.offsets, entry.scales, entry.fillings)
         if any(numbers.keys() != file.weights.keys() for numbers in by_feature):
-            raise ModelError("has not a weight, offset, scale and filling a feature")
+            raise ModelError("has a scaling for other features than its weights")
         arrays = [np.array([d[f] for f in file.weights]) for d in by_feature]
         model = cls(
             file,
@@ -83,11 +84,11 @@ class Model:
         if not all(np.isfinite(array).all() for array in (*numbers, scaling.scale)):
             raise ModelError("has numbers that are not finite")
         if n_bad := int(np.sum(scaling.scale <= 0)):
-            raise ModelError(f"has {n_bad} scales that are not above zero")
+            raise ModelError(f"has {n_bad} scales that are not positive")
         certificate = self.certificate
         said = (self.file.certificate.gap, self.file.certificate.relative_gap)
         if said != (certificate.gap, certificate.relative_gap):
-            raise ModelError("has a certificate whose gap is not that of P and D")
+            raise ModelError("has a certificate whose gap does not match P and D")
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -96,30 +97,30 @@ class Model:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """Names of the classes; none for regression."""
+        """Names of the classes; empty for regression."""
         return self.file.classes
 
     @property
     def task(self) -> Task:
-        """What it predicts: classes, or numbers."""
+        """What the model predicts: classes, or numbers."""
         return self.loss.task
 
     @property
     def has_probabilities(self) -> bool:
-        """Whether margins have a probability: those of the logistic loss have."""
+        """Whether margins yield probabilities: only with the logistic loss."""
         return self.loss.name == "logistic"
 
     @property
     def certificate(self) -> Measurement:
-        """How close it is to the optimum on the rows it was trained on."""
+        """How close the model is to the optimum on its training rows."""
         return Measurement(self.file.certificate.primal, self.file.certificate.dual)
 
-    # Of tables, by the names of their columns
+    # From tables, by the names of their columns
 
     def margins(self, table: Table) -> FloatArray:
         """Return the margins of a table's rows, (n_rows, n_outputs).
 
-        Columns are found by name; those that the model does not know are ignored.
+        Columns are matched by name; those that the model does not use are ignored.
         """
         if table.features == self.features:
             return self.margins_of_cells(table.cells)
@@ -138,7 +139,7 @@ class Model:
         """Return the probability of each class, (n_rows, n_classes)."""
         return self.probabilities_from(self.margins(table))
 
-    # Of margins, wherever they come from
+    # From margins, whatever their source
 
     def predict_from(self, margins: FloatArray) -> NDArray[Any]:
         """Return the class of each row of margins, or its number for regression."""
@@ -150,37 +151,37 @@ class Model:
         """Return the probability of each class of each row of margins."""
         if not self.has_probabilities:
             raise ModelError(
-                f"A model of the loss {self.loss.name!r} has no probabilities; train "
+                f"A model with the loss {self.loss.name!r} has no probabilities; train "
                 "one with loss = 'logistic'."
             )
         return class_probabilities(margins)
 
-    # Of cells in the order of the features
+    # From cells in the order of the features
 
     def margins_of_cells(self, cells: sp.csr_array) -> FloatArray:
         """Return the margins of rows, (n_rows, n_outputs).
 
-        Every row is summed by itself in the order of the features, so its margin is
-        the same bit for bit whatever rows are beside it and whether zeros are stored.
+        Each row is summed on its own in the order of the features. Its margin is
+        therefore the same bit for bit, whatever the other rows and stored zeros.
 
         Parameters
         ----------
         cells : CSR array (n_rows, n_features)
-            Not scaled; NaN is missing.
+            Not scaled; NaN means missing.
         """
         self._check_missing(int(np.isnan(cells.data).sum()))
         if not cells.has_canonical_format:
             cells = cells.copy()
             cells.sum_duplicates()
         margins = np.empty((cells.shape[0], len(self.intercept)))
-        # What is too large is seen at the end.
+        # Overflow is detected at the end.
         with np.errstate(over="ignore", invalid="ignore"):
             for rows in self._row_groups(cells.shape[0]):
                 margins[rows] = self._scaled(cells[rows]) @ self.weights
             margins += self.intercept
         if n_bad := int(np.sum(~np.isfinite(margins).all(axis=1))):
             raise ModelError(
-                f"{n_bad} rows have cells so large that their margins are no numbers; "
+                f"{n_bad} rows have cells so large that their margins are not finite; "
                 "correct them."
             )
         return margins
@@ -188,8 +189,8 @@ class Model:
     def _check_missing(self, n_missing: int) -> None:
         if n_missing and self.file.scaling.missing == "refuse":
             raise ModelError(
-                f"{n_missing} cells are missing, and the model takes none; fill them, "
-                'or train with missing = "mean".'
+                f"{n_missing} cells are missing, but the model needs every cell; fill "
+                'them, or train with missing = "mean".'
             )
 
     def _row_groups(self, n_rows: int) -> Iterator[slice]:
@@ -206,13 +207,13 @@ class Model:
     def _scaled(self, cells: sp.csr_array) -> sp.csr_array:
         n_rows, n_features = cells.shape
         if self._is_centred and cells.nnz < n_rows * n_features:
-            # A zero that is not stored has an offset too.
+            # Zeros that are not stored need the offset too.
             cells = stored_densely(cells.toarray())
         return self.scaling.apply(cells)
 
 
 def read_model(path: Path) -> Model:
-    """Return the model of a file.
+    """Read a model from its file.
 
     Raises
     ------
@@ -244,6 +245,6 @@ def _check_classes(file: ModelFile, task: Task) -> None:
             raise ModelError(f"has classes, but its loss {file.loss!r} is for numbers")
         return
     if len(set(classes)) < max(len(classes), 2):
-        raise ModelError("has not two or more different classes")
+        raise ModelError("has fewer than two classes, or one of them twice")
     if file.positive_label is not None and classes[1:] != (file.positive_label,):
         raise ModelError("has a positive_label that is not the second of two classes")

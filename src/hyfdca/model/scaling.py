@@ -16,9 +16,10 @@ Missing = Literal["refuse", "mean"]
 
 @dataclass(frozen=True)
 class Scaling:
-    """What a feature's value x becomes: (x - offset) / scale, a missing x ``filling``.
+    """Maps each value x of a feature to (x - offset) / scale.
 
-    Arrays by feature; ``filling`` is a value before scaling, such as the mean.
+    All arrays are by feature; ``filling`` replaces a missing x before scaling and is
+    for example the mean.
     """
 
     offset: FloatArray
@@ -26,7 +27,7 @@ class Scaling:
     filling: FloatArray
 
     def apply(self, cells: sp.csr_array) -> sp.csr_array:
-        """Return the stored cells filled and scaled; zeros are not kept."""
+        """Return the stored cells, filled and scaled, with zeros removed."""
         column = cells.indices
         filled = np.where(np.isnan(cells.data), self.filling[column], cells.data)
         scaled = (filled - self.offset[column]) / self.scale[column]

@@ -44,9 +44,9 @@ from hyfdca.prediction import messages as p
 from hyfdca.prediction.policy import PredictionLog, PredictionTerms, declined_sentence
 from hyfdca.prediction.request import checked_pseudonyms, signed_request
 from hyfdca.prediction.sums import OwnParts, ScoreSums, ScoringClient
-from hyfdca.protocol.client_session import ClientSession, Handlers
-from hyfdca.protocol.codec import TOKEN_BYTES, RemoteProtocolError
+from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.messages import Message
+from hyfdca.protocol.sessions import TOKEN_BYTES, ClientSession, Handlers
 from hyfdca.runtime.driver import one_thread
 from hyfdca.runtime.store import StoreError
 from hyfdca.stages.alignment.aligned_table import AlignedTable

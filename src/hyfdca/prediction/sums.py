@@ -33,10 +33,9 @@ from hyfdca.federation.sums import CachedSum, layout_for
 from hyfdca.holdings.axis import owner_groups
 from hyfdca.holdings.layout import Layout
 from hyfdca.prediction import messages as p
-from hyfdca.protocol.client_session import Handlers
 from hyfdca.protocol.codec import RemoteProtocolError, pack_indices
 from hyfdca.protocol.messages import GridSpec, Message
-from hyfdca.protocol.server_session import Conversation, ServerSession
+from hyfdca.protocol.sessions import Conversation, Handlers, ServerSession
 
 LARGEST = 2.0**400  # that a part may be; squares of it are numbers
 

@@ -1,4 +1,4 @@
-"""Bytes of messages: a header with a digest, msgpack, arrays as little-endian bytes.
+"""Arrays as little-endian bytes, and what is wrong with bytes that are not.
 
 What comes off the wire is hostile until it has passed through here: a wrong type, a
 wrong size, an index outside the table raises ``RemoteProtocolError``.
@@ -7,29 +7,14 @@ wrong size, an index outside the table raises ``RemoteProtocolError``.
 from __future__ import annotations
 
 import math
-import struct
-from typing import Any, TypeVar, overload
+from typing import Any, overload
 
-import msgspec
 import numpy as np
-import xxhash
 from numpy.typing import NDArray
-
-from hyfdca.protocol.messages import Message
-
-_HEADER = struct.Struct("<8sQ")  # study token, number of the request
-TOKEN_BYTES = 8
-_DIGEST_BYTES = 16
-_START = _HEADER.size + _DIGEST_BYTES  # of the body
 
 _INDEX = np.dtype("<u4")
 _REAL = np.dtype("<f8")
 _TOKEN = np.dtype("<u8")
-
-_encoder = msgspec.msgpack.Encoder()
-_decoders: dict[Any, msgspec.msgpack.Decoder[Any]] = {}
-
-T = TypeVar("T")
 
 
 class ProtocolError(Exception):
@@ -46,57 +31,6 @@ class RemoteProtocolError(ProtocolError):
 
 class DamagedError(RemoteProtocolError):
     """A message did not arrive as it was sent."""
-
-
-def frame(token: bytes, number: int, message: Message) -> bytearray:
-    """Return the bytes of a message of a study."""
-    buffer = bytearray(_START)
-    _HEADER.pack_into(buffer, 0, token, number)
-    _encoder.encode_into(message, buffer, _START)
-    buffer[_HEADER.size : _START] = _digest(buffer)
-    return buffer
-
-
-def unframe(payload: bytes | bytearray, token: bytes) -> tuple[int, memoryview]:
-    """Return the number and the body of a framed message of this study."""
-    if len(payload) < _START:
-        raise DamagedError("the message is shorter than its header")
-    sent_token, number = _HEADER.unpack_from(payload)
-    if payload[_HEADER.size : _START] != _digest(payload):
-        raise DamagedError("the message was damaged on its way")
-    if sent_token != token:
-        raise RemoteProtocolError("the message belongs to another study")
-    return number, memoryview(payload)[_START:]
-
-
-def _digest(payload: bytes | bytearray) -> bytes:
-    """Return what detects accidents; the channel keeps enemies out."""
-    view = memoryview(payload)
-    digest = xxhash.xxh3_128(view[: _HEADER.size])
-    digest.update(view[_START:])
-    return digest.digest()
-
-
-def decode(body: memoryview, kind: type[T]) -> T:
-    """Return the message of that kind, or raise ``RemoteProtocolError``."""
-    decoder = _decoders.get(kind)
-    if decoder is None:
-        decoder = _decoders[kind] = msgspec.msgpack.Decoder(kind)
-    try:
-        message: T = decoder.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise RemoteProtocolError(f"the message does not decode: {error}") from None
-    return message
-
-
-def read_reply(
-    payload: bytes | bytearray, token: bytes, number: int, kind: type[T]
-) -> T:
-    """Return the reply to a request, or raise ``RemoteProtocolError``."""
-    answered, body = unframe(payload, token)
-    if answered != number:
-        raise RemoteProtocolError(f"it answers request {answered}, not {number}")
-    return decode(body, kind)
 
 
 @overload

@@ -1,7 +1,7 @@
 """Processes that seal and open BFV blocks, so that all cores work on encryption.
 
-They are started when there is first much to do, get the key through a pipe, share
-memory for blocks with this process, and end with it.
+They start when there is enough to do for the first time, receive the key through a
+pipe, share memory for blocks with this process, and end with it.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from hyfdca.crypto.schemes.bfv_worker import (
     shared_size,
 )
 
-_FEW = 16  # blocks that are not worth a process
+_FEW = 16  # fewer blocks than this are not worth several processes
 
-# glibc gives large pieces of memory back to the system at once, and asks for them anew
-# with every ciphertext; told not to, SEAL is a third faster.
+# By default glibc returns large pieces of memory to the system at once, and requests
+# them again for every ciphertext. Without that, SEAL is a third faster.
 _KEPT = str(1 << 30)
 _MEMORY = {"MALLOC_MMAP_THRESHOLD_": _KEPT, "MALLOC_TRIM_THRESHOLD_": _KEPT}
 
@@ -45,13 +45,13 @@ class Worker:
     """One process, the pipes to it and the memory shared with it."""
 
     def __init__(self, parameters: BfvParameters, key: bytes) -> None:
-        # Memory that has no name: only who is given its number can reach it.
+        # Memory without a name: reachable only through its file number.
         file_number = os.memfd_create("blocks")
         os.ftruncate(file_number, shared_size(parameters))
         self._parameters = parameters
         memory = mmap.mmap(file_number, shared_size(parameters))
         self._shared = shared_arrays(memory, parameters)
-        # -P: nothing of the current folder is imported where the key is.
+        # -P: a process that has the key imports nothing from the current folder.
         command = [sys.executable, "-P", "-m", "hyfdca.crypto.schemes.bfv_worker"]
         self._process = subprocess.Popen(  # noqa: S603  # our own module
             [*command, str(file_number)],
@@ -68,7 +68,7 @@ class Worker:
         send(self._asked, b"f" if parameters == FULL else b"c", len(key), key)
 
     def work(self, what: str, rows: NDArray[Any], out: NDArray[Any]) -> None:
-        """Have some blocks sealed or opened, into ``out``."""
+        """Seal or open some blocks in the process, into ``out``."""
         numbers, room = self._shared
         sealed = room[: len(rows) * self._parameters.block_bytes]
         sealed = sealed.reshape(len(rows), -1)
@@ -90,7 +90,7 @@ class Worker:
 
 
 class BfvWorkers:
-    """Several processes with one key; blocks go to whichever is free."""
+    """Several processes with one key; blocks go to any free process."""
 
     def __init__(self, parameters: BfvParameters, key: bytes, n_workers: int) -> None:
         self._parameters, self._key, self._n_workers = parameters, key, n_workers
@@ -101,16 +101,16 @@ class BfvWorkers:
 
     @cached_property
     def here(self) -> BfvBlocks:
-        """What seals and opens in this process, for few blocks."""
+        """Seals and opens in this process, for few blocks."""
         return BfvBlocks(self._parameters, self._key)
 
     def is_worth(self, n_blocks: int) -> bool:
-        """Return whether so many blocks are better done by several processes."""
+        """Return whether several processes pay for that many blocks."""
         can_share = hasattr(os, "memfd_create")  # Linux
         return can_share and self._n_workers > 1 and n_blocks >= _FEW
 
     def work(self, what: str, rows: NDArray[Any]) -> NDArray[Any]:
-        """Have blocks sealed or opened."""
+        """Seal or open blocks in the processes."""
         parameters, n_blocks = self._parameters, len(rows)
         out: NDArray[Any] = (
             np.empty((n_blocks, parameters.block_bytes), np.uint8)
@@ -125,7 +125,7 @@ class BfvWorkers:
             try:
                 worker.work(what, rows[first:last], out[first:last])
             except (OSError, EOFError):
-                # Its process is gone, and it stays in the queue: it fails at once.
+                # Its process is gone. It stays in the queue, where it fails at once.
                 done = self.here.seal if what == "seal" else self.here.open
                 out[first:last] = done(rows[first:last])
             finally:
@@ -141,7 +141,7 @@ class BfvWorkers:
 
     @cached_property
     def _processes(self) -> tuple[queue.SimpleQueue[Worker], ThreadPoolExecutor]:
-        # One more than cores: while blocks are handed over nobody waits.
+        # One more than cores, so that no core waits while blocks are handed over.
         n_processes = self._n_workers + 1
         workers = [Worker(self._parameters, self._key) for _ in range(n_processes)]
         free: queue.SimpleQueue[Worker] = queue.SimpleQueue()
@@ -159,7 +159,7 @@ def _end(workers: list[Worker], threads: ThreadPoolExecutor) -> None:
 
 
 class Workforce:
-    """Gives those with the same key the same processes."""
+    """Hands out the same processes to all users of the same key."""
 
     def __init__(self, n_workers: int) -> None:
         self._n_workers = n_workers

@@ -1,7 +1,7 @@
-"""What carries a conversation: sends each request, sends the replies back in.
+"""Drivers carry a conversation: they send its requests and return the replies.
 
-A driver brings bytes to clients and theirs back, wherever these are; how long it waits
-is its own business, and who did not answer is said with the reason.
+A driver exchanges bytes with clients, wherever they are. It decides how long to wait,
+and reports clients that did not answer, with the reason.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from typing import Protocol, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
-from hyfdca.protocol.server_session import Ask, Conversation, Replies
+from hyfdca.protocol.sessions import Ask, Conversation, Replies
 
 T = TypeVar("T")
 
-# One thread in matrix products: for a few hundred rows more are slower, on a busy
-# machine a thousand times, and the order of sums must not depend on their number.
+# Matrix products use one thread: for a few hundred rows more threads are slower, on a
+# busy machine a thousand times, and the order of sums must not depend on their number.
 _BLAS = ThreadpoolController()
 
-# Told of every exchange, requests and replies, after it. Of all drivers, whoever made
-# them: a conversation that nobody thought of recording is recorded too.
+# Called after every exchange with its requests and replies. It covers all drivers, so
+# that conversations nobody thought of recording are recorded too.
 Listener = Callable[[Ask, Mapping[int, bytes | bytearray]], None]
 _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
 
 
 @contextmanager
 def listening(listener: Listener) -> Iterator[None]:
-    """Have a listener told of what is said in this process for a while."""
+    """Call a listener after every exchange in this context."""
     token = _listener.set(listener)
     try:
         yield
@@ -41,7 +41,7 @@ def listening(listener: Listener) -> Iterator[None]:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Have matrix products computed by one thread, and so in one order."""
+    """Compute matrix products in one thread, and therefore in one order."""
     with _BLAS.limit(limits=1, user_api="blas"):
         yield
 
@@ -56,10 +56,10 @@ class Handler(Protocol):
 
 @dataclass
 class Traffic:
-    """What a conversation cost; a notice is half a round trip.
+    """The cost of a conversation; a notice is half a round trip.
 
-    Extra trips, such as those of a line search, are counted apart from those of the
-    round they are in.
+    Extra trips, such as those of a line search, are counted separately from the other
+    trips of their round.
     """
 
     round_trips: float = 0.0
@@ -68,7 +68,7 @@ class Traffic:
     bytes_down: int = 0
 
     def add(self, ask: Ask, replies: Replies) -> None:
-        """Count an exchange, or half of one."""
+        """Add an exchange, or a notice."""
         self.bytes_down += sum(map(len, ask.payloads.values()))
         if ask.wants_reply:
             self.bytes_up += sum(map(len, replies.ok.values()))
@@ -80,10 +80,10 @@ class Traffic:
 
 
 class Driver(ABC):
-    """Drives conversations with the clients that it can reach."""
+    """Drives conversations with the clients it can reach."""
 
     def run(self, conversation: Conversation[T], traffic: Traffic) -> T:
-        """Drive a server's conversation to its end; adds its cost to ``traffic``."""
+        """Drive a server's conversation to its end; add its cost to ``traffic``."""
         with one_thread():
             return self._run(conversation, traffic)
 
@@ -102,7 +102,7 @@ class Driver(ABC):
 
     @abstractmethod
     def exchange(self, ask: Ask) -> Replies:
-        """Bring requests to clients and return their replies.
+        """Send requests to clients and return their replies.
 
-        A notice has arrived when this returns, or its client has failed.
+        When this returns, each notice has arrived or its client has failed.
         """

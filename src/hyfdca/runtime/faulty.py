@@ -1,7 +1,7 @@
-"""A network in one process on which everything goes wrong, by a seed.
+"""A network in one process on which everything goes wrong, driven by a seed.
 
-Requests and replies are lost, late, doubled, damaged, out of order; members crash and
-come back with what they kept. What a study does on it can be repeated exactly.
+Requests and replies are lost, late, duplicated, damaged or out of order. Members crash
+and restart from their checkpoints. Every run can be repeated exactly.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Protocol
 
 from hyfdca.maths.seeds import stream
 from hyfdca.protocol.codec import ProtocolError
-from hyfdca.protocol.server_session import Ask, Replies
+from hyfdca.protocol.sessions import Ask, Replies
 from hyfdca.runtime.driver import Driver
 
 
 class Participant(Protocol):
-    """A member of a study, as a network sees it."""
+    """A member of a study, as seen by a network."""
 
     def handle(
         self, stage: str, phase: str, payload: bytes | bytearray
@@ -28,9 +28,9 @@ class Participant(Protocol):
 
 @dataclass(frozen=True)
 class Faults:
-    """How likely each fault is, for each message."""
+    """The probability of each fault, per message."""
 
-    drop: float = 0.0  # of a request or, as likely, of its reply
+    drop: float = 0.0  # of a request or, equally likely, of its reply
     delay: float = 0.0  # until some later exchange
     duplicate: float = 0.0
     reorder: float = 0.0  # of the members of one exchange
@@ -51,9 +51,9 @@ class FaultyNetwork:
     Parameters
     ----------
     start : callable
-        Starts a member of that rank, with what it kept when it ran last.
+        Starts the member of that rank from its last checkpoint.
     n_tries : int
-        How often the same bytes are sent before a member counts as gone.
+        How often the same bytes are sent before a member counts as unavailable.
     """
 
     def __init__(
@@ -72,19 +72,19 @@ class FaultyNetwork:
         self.met: dict[str, int] = {}  # how often each fault was met
 
     def driver(self, stage: str) -> Driver:
-        """Return what carries the requests of a stage."""
+        """Return the driver that carries the requests of a stage."""
         return _FaultyDriver(self, stage)
 
     def wait(self, missing: Iterable[int]) -> None:
-        """Count that somebody was waited for; all are back at once."""
+        """Count a wait; all members are back at once."""
         self.n_waits += 1
 
     def returning(self, missing: Iterable[int]) -> Iterable[int]:
-        """Return everybody who is missing."""
+        """Return all missing members."""
         return missing
 
     def exchange(self, stage: str, ask: Ask) -> Replies:
-        """Bring requests to members, each with its own misfortunes."""
+        """Send requests to members, each with its own faults."""
         ranks = list(ask.payloads)
         if self._strikes("reorder"):
             self._random.shuffle(ranks)
@@ -128,12 +128,12 @@ class FaultyNetwork:
         return reply
 
     def restart(self, rank: int) -> None:
-        """Have a member start again; what was on its way to it is lost."""
+        """Restart a member; messages on their way to it are lost."""
         self._late[rank].clear()
         self._members[rank] = self._start(rank)
 
     def _deliver_late(self, rank: int) -> None:
-        """Deliver what was late, by chance now; nobody waits for the replies."""
+        """Perhaps deliver a late message now; nobody waits for the reply."""
         if self._late[rank] and self._random.random() < 0.5:
             late = self._late[rank].pop(0)
             try:

@@ -1,4 +1,4 @@
-"""All parties in one process, talking in bytes as they would between machines."""
+"""All parties in one process, exchanging bytes as they would between machines."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
-from hyfdca.protocol.server_session import Ask, Replies
+from hyfdca.protocol.sessions import Ask, Replies
 from hyfdca.runtime.driver import Driver, Handler
 
 
 class InProcess(Driver):
-    """Carries requests to clients, several at a time where there is much to compute.
+    """Carries requests to clients, several at a time if there is much to compute.
 
-    Clients share nothing, so the order in which they answer changes no bit.
+    Clients share nothing, so the order of their replies does not change a single bit.
 
     Parameters
     ----------
@@ -24,18 +24,18 @@ class InProcess(Driver):
     def __init__(self, clients: Mapping[int, Handler], n_threads: int = 1) -> None:
         self._clients = clients
         self._pool = ThreadPoolExecutor(n_threads) if n_threads > 1 else None
-        self.client_seconds = 0.0  # that the server waited for clients
+        self.client_seconds = 0.0  # time the server waited for clients
 
     def client(self, rank: int) -> Handler:
-        """Return one of the clients."""
+        """Return the client of that rank."""
         return self._clients[rank]
 
     def work_one_by_one(self) -> None:
-        """Have one client work at a time from now on."""
+        """Let one client work at a time from now on."""
         self._pool = None
 
     def exchange(self, ask: Ask) -> Replies:
-        """Have every client asked answer."""
+        """Return the replies of all clients that are asked."""
         started = time.perf_counter()
         phase, clients = ask.phase, self._clients
         if self._pool and len(ask.payloads) > 1:

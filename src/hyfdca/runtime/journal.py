@@ -1,43 +1,43 @@
-"""Conversations gone through again: replies are noted, and later given in their place.
+"""Replay of conversations: replies are recorded, and later returned in their place.
 
-A server's half follows from the replies it got, so who has these has its state.
+The server's state follows from the replies it received, so they suffice to restore it.
 """
 
 from __future__ import annotations
 
-from hyfdca.protocol.server_session import Ask, Replies
+from hyfdca.protocol.sessions import Ask, Replies
 from hyfdca.runtime.driver import Driver
 
 Heard = list[dict[int, bytes]]  # the replies of one exchange after another
 
 
 class Journaling(Driver):
-    """Notes what another driver brings."""
+    """Records the replies that another driver returns."""
 
     def __init__(self, driver: Driver, heard: Heard) -> None:
         self._driver, self._heard = driver, heard
 
     def exchange(self, ask: Ask) -> Replies:
-        """Have the other driver bring it, and note the replies."""
+        """Pass the request to the other driver, and record the replies."""
         replies = self._driver.exchange(ask)
         self._heard.append({c: bytes(reply) for c, reply in replies.ok.items()})
         return replies
 
 
 class Repeating(Driver):
-    """Gives noted replies; nobody is asked.
+    """Returns recorded replies without asking any client.
 
     Parameters
     ----------
     heard : Heard
-        Is used up.
+        Consumed by the exchanges.
     """
 
     def __init__(self, heard: Heard) -> None:
         self._heard = heard
 
     def exchange(self, ask: Ask) -> Replies:
-        """Return what was said at this place."""
+        """Return the replies recorded for this exchange."""
         if not self._heard or set(self._heard[0]) != set(ask.payloads):
-            raise ValueError("the journal is of another conversation")
+            raise ValueError("the journal belongs to another conversation")
         return Replies(self._heard.pop(0))

@@ -1,4 +1,4 @@
-"""What this machine has, and how its memory is best used by a program of ours."""
+"""The machine's cores, and how our programs use its memory."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import ctypes
 import os
 
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of glibc's mallopt
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # for glibc's mallopt
 _KEPT = 1 << 30  # bytes
 
 
@@ -17,11 +17,11 @@ def n_cores() -> int:
 
 
 def keep_memory() -> None:
-    """Have memory that was freed used again, not given back to the system.
+    """Reuse freed memory instead of returning it to the system.
 
-    Messages and vectors of some megabytes come and go with every exchange; glibc would
-    have the system clear each of them anew, which took half of the server's time. For
-    programs, not for libraries: it holds for the whole process.
+    Every exchange allocates and frees messages and vectors of some megabytes. By
+    default glibc lets the system clear each of them again, which took half of the
+    server's time. For programs, not for libraries: it affects the whole process.
     """
     with contextlib.suppress(OSError, AttributeError):  # another C library
         glibc = ctypes.CDLL("libc.so.6")

@@ -1,4 +1,4 @@
-"""Where a party keeps what it must not lose: whole files, or none."""
+"""Durable storage of a party: files are written whole or not at all."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from hyfdca.files import OWNER_ONLY, write_whole
 
 _NONCE_BYTES = 12
-_PIECE = 2**30  # bytes sealed at a time; AES-GCM takes less than 2^31
+_PIECE = 2**30  # bytes sealed at a time; AES-GCM accepts less than 2^31
 
 
 class StoreError(Exception):
-    """Something cannot be kept, or was damaged; one plain sentence."""
+    """Something cannot be stored, or is damaged; the message is one sentence."""
 
 
 class Store(Protocol):
     """Contents by name."""
 
     def write(self, name: str, content: bytes) -> None:
-        """Keep a content; when this returns it survives a crash."""
+        """Store a content; once this returns, it survives a crash."""
         ...
 
     def read(self, name: str) -> bytes | None:
-        """Return a content, none if there is none; raises ``StoreError`` if damaged."""
+        """Return a content or None; raise ``StoreError`` if it is damaged."""
         ...
 
     def names(self) -> list[str]:
@@ -38,22 +38,22 @@ class Store(Protocol):
         ...
 
     def remove(self, name: str) -> None:
-        """Forget a content, if it is there."""
+        """Remove a content, if it exists."""
         ...
 
 
 class MemoryStore:
-    """Keeps contents as long as the process lives."""
+    """Stores contents in memory, for the life of the process."""
 
     def __init__(self) -> None:
         self._contents: dict[str, bytes] = {}
 
     def write(self, name: str, content: bytes) -> None:
-        """Keep a content."""
+        """Store a content."""
         self._contents[name] = bytes(content)
 
     def read(self, name: str) -> bytes | None:
-        """Return a content, none if there is none."""
+        """Return a content, or None if there is none."""
         return self._contents.get(name)
 
     def names(self) -> list[str]:
@@ -61,61 +61,63 @@ class MemoryStore:
         return sorted(self._contents)
 
     def remove(self, name: str) -> None:
-        """Forget a content, if it is there."""
+        """Remove a content, if it exists."""
         self._contents.pop(name, None)
 
 
 class FolderStore:
-    """Keeps contents as files of a folder that only its owner can read."""
+    """Stores contents as files in a folder that only its owner can read."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def write(self, name: str, content: bytes) -> None:
-        """Write a file so that it is never seen, or found after a crash, by halves."""
+        """Write a file atomically: nobody sees half of it, even after a crash."""
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             for left in self._folder.glob(f".{name}.*"):
-                left.unlink()  # by a process that was killed
+                left.unlink()  # left behind by a process that was killed
             write_whole(self._folder / name, content, OWNER_ONLY, is_durable=True)
         except OSError as error:
             raise StoreError(
-                f"Cannot write to {self._folder} ({error.strerror}); make room there "
+                f"Cannot write to {self._folder} ({error.strerror}); free some space "
                 "or use another folder."
             ) from None
 
     def read(self, name: str) -> bytes | None:
-        """Return the content of a file, none if there is none."""
+        """Return the content of a file, or None if there is none."""
         try:
             return (self._folder / name).read_bytes()
         except FileNotFoundError:
             return None
         except OSError as error:
             raise StoreError(
-                f"Cannot read {self._folder / name} ({error.strerror})."
+                f"Cannot read {self._folder / name} ({error.strerror}); "
+                "check the file and its permissions."
             ) from None
 
     def names(self) -> list[str]:
-        """Return the names of all files that are whole, sorted."""
+        """Return the names of all complete files, sorted."""
         if not self._folder.is_dir():
             return []
         entries = [path.name for path in self._folder.iterdir() if path.is_file()]
         return sorted(name for name in entries if not name.startswith("."))
 
     def remove(self, name: str) -> None:
-        """Remove a file, if it is there."""
+        """Remove a file, if it exists."""
         (self._folder / name).unlink(missing_ok=True)
 
 
 class SealedStore:
-    """Seals contents before another store keeps them.
+    """Seals contents before another store saves them.
 
     Parameters
     ----------
     secret : bytes
-        Of which the key is made; nobody else has it.
+        The key is derived from it; nobody else has it.
     context : bytes
-        What the contents belong to: others do not open them, nor do these open others.
+        What the contents belong to; contents open only in the context they were
+        sealed in.
     """
 
     def __init__(self, store: Store, secret: bytes, context: bytes) -> None:
@@ -123,7 +125,7 @@ class SealedStore:
         self._store, self._cipher, self._context = store, AESGCM(key), context
 
     def write(self, name: str, content: bytes) -> None:
-        """Keep a content, sealed."""
+        """Seal and store a content."""
         pieces = [content[i : i + _PIECE] for i in range(0, len(content) or 1, _PIECE)]
         sealed = []
         for place, piece in enumerate(pieces):
@@ -133,7 +135,7 @@ class SealedStore:
         self._store.write(name, b"".join(sealed))
 
     def read(self, name: str) -> bytes | None:
-        """Return a content, opened."""
+        """Return a content, opened, or None if there is none."""
         sealed = self._store.read(name)
         if sealed is None:
             return None
@@ -150,7 +152,7 @@ class SealedStore:
             ]
         except (InvalidTag, ValueError):
             raise StoreError(
-                f"What was kept as {name} is damaged, or of another study or another "
+                f"The stored {name} is damaged, or belongs to another study or another "
                 "organisation's key."
             ) from None
         return b"".join(opened)
@@ -160,7 +162,7 @@ class SealedStore:
         return self._store.names()
 
     def remove(self, name: str) -> None:
-        """Forget a content, if it is there."""
+        """Remove a content, if it exists."""
         self._store.remove(name)
 
     def _bound(self, name: str, place: int, n_pieces: int) -> bytes:
@@ -169,21 +171,21 @@ class SealedStore:
 
 _ROUND = "round-"
 _DIGEST_BYTES = 16
-_N_KEPT = 2  # rounds: the last one may not have been kept by everybody
+_N_KEPT = 2  # rounds; the last one may not have been saved by every party
 
 
 class Archive:
-    """Files by their meaning, each with a digest: a damaged one is not believed."""
+    """Files by their meaning, each with a digest to detect damage."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def write(self, name: str, content: bytes) -> None:
-        """Keep something that is there once."""
+        """Store a single content, not one per round."""
         self._store.write(name, xxhash.xxh3_128_digest(content) + content)
 
     def read(self, name: str) -> bytes | None:
-        """Return something that is there once, none if it is not.
+        """Return a single content, or None if there is none.
 
         Raises
         ------
@@ -195,31 +197,31 @@ class Archive:
             return None
         content = kept[_DIGEST_BYTES:]
         if xxhash.xxh3_128_digest(content) != kept[:_DIGEST_BYTES]:
-            raise StoreError(f"What was kept as {name} is damaged.")
+            raise StoreError(f"The stored {name} is damaged.")
         return content
 
     @property
     def rounds(self) -> list[int]:
-        """The numbers of the rounds that are kept, ascending."""
+        """The numbers of the stored rounds, ascending."""
         names = [name for name in self._store.names() if name.startswith(_ROUND)]
         return sorted(int(name.removeprefix(_ROUND)) for name in names)
 
     def write_round(self, number: int, content: bytes) -> None:
-        """Keep the state after a round, and of those before only the last."""
+        """Store the state after a round; keep only one earlier round."""
         self.write(f"{_ROUND}{number}", content)
         for old in self.rounds[:-_N_KEPT]:
             self._store.remove(f"{_ROUND}{old}")
 
     def read_round(self, number: int) -> bytes | None:
-        """Return the state after a round, none if it was not kept."""
+        """Return the state after a round, or None if it was not stored."""
         return self.read(f"{_ROUND}{number}")
 
     def forget_after(self, number: int) -> None:
-        """Forget the rounds after one."""
+        """Remove the rounds after ``number``."""
         for later in self.rounds:
             if later > number:
                 self._store.remove(f"{_ROUND}{later}")
 
     def forget(self, name: str) -> None:
-        """Forget something that is there once."""
+        """Remove a single content."""
         self._store.remove(name)

@@ -36,7 +36,6 @@ from hyfdca.federation.sums import CachedSum, layout_for
 from hyfdca.holdings.axis import Axis, owner_groups
 from hyfdca.holdings.ownership import Cells, n_stored
 from hyfdca.model.scaling import Missing, Scale, Scaling
-from hyfdca.protocol.client_session import Handlers
 from hyfdca.protocol.codec import (
     RemoteProtocolError,
     pack_indices,
@@ -52,7 +51,7 @@ from hyfdca.protocol.messages import (
     Sums,
 )
 from hyfdca.protocol.phases import START, Phase, Phases
-from hyfdca.protocol.server_session import Conversation, ServerSession
+from hyfdca.protocol.sessions import Conversation, Handlers, ServerSession
 from hyfdca.stages.secure_max import BASE, DIGITS, EXPONENT_DIGITS, SecureMax
 
 _LARGEST = 4.0  # above the square of a number in units of its feature

@@ -21,7 +21,7 @@ _EXPONENT_BIAS = 1023
 
 
 class SecureMax:
-    """The largest of some non-negative floats a feature, found digit by digit."""
+    """The largest of some non-negative floats per feature, found digit by digit."""
 
     def __init__(self, n_features: int) -> None:
         self._prefix = np.zeros(n_features, np.uint64)
@@ -38,7 +38,7 @@ class SecureMax:
         return hot
 
     def take(self, counts: FloatArray) -> None:
-        """Append the highest digit that anybody counted; 0 where nobody did."""
+        """Append the highest digit that any client counted; 0 if none did."""
         highest = BASE - 1 - np.argmax(counts[:, ::-1] > 0.5, axis=1)
         digit = np.where(counts.max(axis=1) > 0.5, highest, 0).astype(np.uint64)
         self._prefix = self._prefix * np.uint64(BASE) + digit

@@ -1,22 +1,22 @@
 """An organisation's side of a study, from its keys to its part of every round.
 
-A study has stages, each a conversation of its own: the keys, the alignment, the
-scaling, the training. A stage begins with the first request of it, from what the one
-before has left. About the study as a whole the server speaks in the stage *study*:
+A study has the stages keys, alignment, scaling and training. Each is a separate
+conversation. A stage begins with its first request and builds on the result of the
+previous one. The stage *study* concerns the study as a whole:
 
 | phase   | down                           | up                                       |
 |---------|--------------------------------|------------------------------------------|
-| hello   | the study file's hash          | the same; keys and rounds that were kept |
-| begin   | -                              | - (everything but the keys starts anew)  |
+| hello   | the study file's hash          | the same; saved keys and rounds          |
+| begin   | -                              | - (everything but the keys restarts)     |
 | keep    | the number of a round          | - (its state is on disk)                 |
-| return  | the number of a round          | - (its state is the present one)         |
+| return  | the number of a round          | - (its state is restored)                |
 | finish  | the model                      | -                                        |
 
-Theory of operation. What was said before the first round is kept as it came, request
-by request, and is gone through again after a restart: the answers follow from the
-table and the keys. What rounds change is kept as it is after a round, the last two
-times, for the server may have failed to keep the last one itself. Keys, states and
-requests are sealed by whatever store keeps them; pads and noise are in none of them.
+Theory of operation. Requests before the first round are saved verbatim and replayed
+after a restart: the replies follow from the table and the keys. After a round its state
+is saved. The last two states are kept, because the server may have failed to save the
+last one itself. The store seals keys, states and requests; none of them contains pads
+or noise.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from hyfdca.federation.secrets import ClientSecrecy, make_keys
 from hyfdca.holdings.block import Block
 from hyfdca.holdings.ownership import Cells, owned_cells
 from hyfdca.protocol import checkpoint
-from hyfdca.protocol.client_session import ClientSession, Handlers
 from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.phases import Phases
+from hyfdca.protocol.sessions import ClientSession, Handlers
 from hyfdca.runtime.driver import one_thread
 from hyfdca.runtime.store import Archive, MemoryStore, Store, StoreError
 from hyfdca.stages.alignment import messages as alignment_messages
@@ -54,7 +54,7 @@ from hyfdca.study.plan import PROTOCOL, Plan, n_outputs
 
 T = TypeVar("T")
 
-STUDY_TOKEN = b"hyfdca:1"  # the stage in which other studies are told from this one
+STUDY_TOKEN = b"hyfdca:1"  # of the stage that detects a different study
 STAGES = ("study", "keys", "alignment", "scaling", "training")
 
 _KEYS, _PREPARATION = "keys", "preparation"
@@ -64,7 +64,7 @@ Said = tuple[str, str, bytes]  # stage, phase and request
 
 @dataclass(frozen=True)
 class ClientPreparation:
-    """The requests before the first round, and the digest of the table."""
+    """The requests before the first round, and the table's digest."""
 
     table: bytes
     said: list[Said]
@@ -79,7 +79,7 @@ class ClientRound:
 
 
 class News(NamedTuple):
-    """What the server has told of the study as a whole."""
+    """What the server last reported about the study as a whole."""
 
     round: int = 0
     gap: float | None = None
@@ -87,7 +87,7 @@ class News(NamedTuple):
 
 
 class RefusedError(RemoteProtocolError):
-    """The organisation cannot take part as the study is; one plain sentence."""
+    """The organisation cannot take part in this study; one plain sentence."""
 
 
 def _read(kind: type[T], content: bytes) -> T:
@@ -98,7 +98,7 @@ def _read(kind: type[T], content: bytes) -> T:
 
 
 class Stage:
-    """A stage of an organisation's side, as drivers see a client."""
+    """One stage of an organisation's side, with the interface drivers expect."""
 
     def __init__(self, member: StudyClient, name: str) -> None:
         self._member, self._name = member, name
@@ -116,8 +116,8 @@ class StudyClient:
     roster : Roster
         Read from the organisation's own copy of the study file.
     store : Store, optional
-        Keeps keys and states, sealed for this organisation alone; without one, nothing
-        is kept.
+        Saves keys and states, sealed for this organisation alone; by default nothing is
+        saved.
     hire : Workforce, optional
         Processes that encrypt for this organisation.
     """
@@ -134,7 +134,7 @@ class StudyClient:
         self._plan, self._table, self._hire = plan, table, hire
         self._archive, self._is_kept = Archive(store or MemoryStore()), bool(store)
         self._identity, self._roster = identity, roster
-        self.model: bytes | None = None  # of a study that is over
+        self.model: bytes | None = None  # set when the study has ended
         self.news = News()
         self._key_holder = self._new_key_holder()
         handlers: Handlers = {
@@ -145,11 +145,11 @@ class StudyClient:
             "finish": self._finish,
         }
         self._sessions = {"study": ClientSession(STUDY_TOKEN, m.PHASES, handlers)}
-        self._after = 0  # requests up to this number are of no interest any more
+        self._after = 0  # requests up to this number are obsolete
         self._forget()
 
     def _forget(self) -> None:
-        """Be as before the first stage."""
+        """Reset to the state before the first stage."""
         self._sessions = {"study": self._sessions["study"]}
         self._alignment: AlignmentClient | None = None
         self._cells: Cells | None = None
@@ -157,7 +157,7 @@ class StudyClient:
         self._block: Block | None = None
         self._party: Party | None = None
         self._half: ClientHalf | None = None
-        # What was said before the first round; none once it is kept.
+        # Requests before the first round; None once they are saved.
         self._said: list[Said] | None = [] if self._is_kept else None
 
     def stage(self, name: str) -> Stage:
@@ -170,7 +170,7 @@ class StudyClient:
         Raises
         ------
         RemoteProtocolError
-            If the request is not one this client can be asked now.
+            If the request is not allowed now.
         """
         try:
             with one_thread():
@@ -189,7 +189,7 @@ class StudyClient:
                 "keys": (key_messages.PHASES, lambda: self._key_holder.handlers),
                 "alignment": (alignment_messages.PHASES, self._begin_alignment),
                 "scaling": (SCALING_PHASES, self._begin_scaling),
-                # The algorithm's own phases follow once it is known which that is.
+                # The algorithm's own phases follow once the server has named it.
                 "training": (m.START_PHASES, lambda: {"start": self._start}),
             }
             if stage not in begin:
@@ -218,7 +218,7 @@ class StudyClient:
 
     @property
     def secrecy(self) -> ClientSecrecy:
-        """What seals and opens, once everybody is known to have the same keys."""
+        """Seals and opens, once everybody is known to have the same keys."""
         keys = self._key_holder.keys
         return ClientSecrecy(self._plan.encryption, keys, self._hire)
 
@@ -245,7 +245,7 @@ class StudyClient:
 
     @property
     def block(self) -> Block:
-        """What the organisation counts, scaled."""
+        """The cells that the organisation counts, scaled."""
         if self._cells is None or self._scaling is None:
             raise RemoteProtocolError("this stage comes after the scaling")
         if self._block is None:
@@ -259,10 +259,10 @@ class StudyClient:
         if name not in ALGORITHMS or (wanted is not None and wanted.name != name):
             expected = AUTO if wanted is None else wanted.name
             raise RemoteProtocolError(
-                f"the study says algorithm {expected!r}, the server says {name!r}"
+                f"the study sets algorithm {expected!r}, but the server sent {name!r}"
             )
         if self._half is not None:
-            raise RemoteProtocolError("training has begun already")
+            raise RemoteProtocolError("training has already begun")
         algorithm, aligned = wanted or ALGORITHMS[name](), self.aligned
         try:
             self._party = Party(
@@ -282,7 +282,7 @@ class StudyClient:
 
     @property
     def party(self) -> Party:
-        """What the organisation's half of the algorithm is made of."""
+        """The input to the organisation's half of the algorithm."""
         if self._party is None:
             raise RemoteProtocolError("training has not begun yet")
         return self._party
@@ -300,13 +300,13 @@ class StudyClient:
         own = self._plan.study_hash
         if request.protocol != PROTOCOL:
             raise RefusedError(
-                f"it speaks protocol {PROTOCOL}, the server {request.protocol}; "
+                f"it uses protocol {PROTOCOL}, the server {request.protocol}; "
                 "install the same version of hyfdca everywhere"
             )
         if request.study_hash != own:
             raise RefusedError(
-                f"its study file ({hash_text(own)}) is not the server's "
-                f"({hash_text(request.study_hash)}); have everybody use the same file"
+                f"its study file ({hash_text(own)}) differs from the server's "
+                f"({hash_text(request.study_hash)}); use the same file everywhere"
             )
         has_keys = self._key_holder.held is not None
         return m.Present(own, PROTOCOL, has_keys, self._archive.rounds)
@@ -332,7 +332,8 @@ class StudyClient:
         content = self._archive.read_round(request.round)
         if content is None:
             raise RemoteProtocolError(
-                f"it has not kept round {request.round}: what it kept is lost, or older"
+                f"it has no checkpoint of round {request.round}: its checkpoints are "
+                "lost, or older"
             )
         kept = _read(ClientRound, content)
         if self._half is None or self._said is not None:
@@ -346,18 +347,18 @@ class StudyClient:
         self._archive.forget_after(request.round)
 
     def _repeat_preparation(self) -> None:
-        """Go through all that was said before the first round again.
+        """Replay all requests before the first round.
 
-        The answers are those of then only if the table is.
+        The replies are the same only if the table is.
         """
         content = self._archive.read(_PREPARATION)
         if content is None:
-            raise RemoteProtocolError("it has not kept how the study began")
+            raise RemoteProtocolError("it has no record of how the study began")
         kept = _read(ClientPreparation, content)
         if kept.table != self._table.digest:
             raise RefusedError(
-                "its table is not the one that the study began with; bring that one "
-                "back, or have the study begin again"
+                "its table has changed since the study began; restore that table, or "
+                "restart the study"
             )
         self._after = 0
         self._forget()

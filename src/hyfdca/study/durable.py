@@ -1,15 +1,14 @@
-"""Rounds that survive drop-outs and crashes: a round is kept by all, or repeated.
+"""Rounds that survive drop-outs and crashes: a round is committed by all, or repeated.
 
-Theory of operation. A round is over when everybody who is there has kept its state
-after it, and then the server its own: that is the commit. A member that fails in the
-middle of a round was not there: everybody goes back to the last round that was kept,
-and the round is run again with those who are there, if they are enough. So each round
-is one of the in-process algorithm with the participants that its record names. A member
-that comes back goes on from the last round it kept for good; what it missed it is told
-as in Algorithm 1.
+Theory of operation. A round is committed when every present member has saved its state
+after it, and then the server its own. A member that fails during a round counts as
+absent: everybody returns to the last checkpoint, and the round is repeated with the
+members present, if they form a quorum. So each round equals one of the in-process
+algorithm with the participants that its record names. A member that comes back resumes
+from its last committed round; the server sends it what it missed, as in Algorithm 1.
 
-Between rounds some servers are in the middle of an exchange that waits for absent
-members. Such a state cannot be written down; instead the last one that could is, with
+Between rounds some servers are suspended in an exchange that waits for absent members.
+Such a state cannot be saved. Instead, the last state that could be saved is kept, with
 the replies since.
 """
 
@@ -24,7 +23,7 @@ import msgspec
 
 from hyfdca.maths.objective import Measurement
 from hyfdca.protocol import checkpoint
-from hyfdca.protocol.server_session import BadReplyError, ClientsFailedError
+from hyfdca.protocol.sessions import BadReplyError, ClientsFailedError
 from hyfdca.runtime.driver import Traffic
 from hyfdca.runtime.journal import Heard, Repeating
 from hyfdca.runtime.store import Archive, StoreError
@@ -34,7 +33,7 @@ from hyfdca.training.runner import DrawnMembers, Runner
 
 @dataclass(frozen=True)
 class Since:
-    """A round after the last state that could be kept."""
+    """A round after the last state that could be saved."""
 
     number: int  # of the last request before it
     participants: tuple[int, ...]
@@ -43,20 +42,20 @@ class Since:
 
 @dataclass(frozen=True)
 class ServerRound:
-    """What the server keeps after a round."""
+    """What the server saves after a round."""
 
-    kept_by: dict[int, int]  # the last round that each member kept for good
+    kept_by: dict[int, int]  # the last round that each member committed
     primal: float
     dual: float | None
     seconds: float
-    history: bytes  # one record per round, as JSON would have it
+    history: bytes  # one record per round, in MessagePack
     set_up_traffic: dict[str, int | float]
     state: bytes
     since: list[Since]
 
 
 class PresentMembers:
-    """Of those drawn for a round, the members that are present."""
+    """The members that are drawn for a round and present."""
 
     def __init__(
         self, drawn: DrawnMembers, presence: Presence, checkpoints: RoundCheckpoints
@@ -65,39 +64,39 @@ class PresentMembers:
         self._checkpoints = checkpoints
 
     def of_round(self, round_number: int) -> tuple[int, ...]:
-        """Return them, once enough are there."""
+        """Return them once a quorum is present."""
         self._checkpoints.gather(self._presence.quorum)
         here = self._presence.present
         return tuple(c for c in self._drawn.of_round(round_number) if c in here)
 
     def can_measure(self, is_last: bool) -> bool:
-        """Return whether everybody is there, or nobody is asked anything.
+        """Return whether everybody is present, or measuring asks nobody.
 
         The last round waits for everybody: the model is that of the last measurement.
         """
         if self._checkpoints.measures_alone:
             return True
         if is_last:
-            self.wait_for_all("the last round is measured by all")
+            self.wait_for_all("measuring the last round needs every organisation")
         return not self._presence.missing
 
     def wait_for_all(self, because: str) -> None:
-        """Wait until every member is present, and where it should be."""
+        """Wait until every member is present and has restored its checkpoint."""
         self._presence.say_who_is_needed(because)
         self._checkpoints.gather(len(self._presence.everyone))
 
 
 class RoundCheckpoints:
-    """Keeps rounds at all members and at the server, and goes back to them.
+    """Saves rounds at all members and at the server, and restores them.
 
     Parameters
     ----------
     archive : Archive
         The server's.
     every : int
-        Rounds after which all is kept.
+        Rounds between checkpoints.
     heard : Heard
-        The replies of the present round, where a state may not be enough.
+        The replies of the current round, where a state may not suffice.
     """
 
     def __init__(
@@ -124,18 +123,18 @@ class RoundCheckpoints:
     # Rounds
 
     def begin_round(self) -> None:
-        """Note where the round begins."""
+        """Note the request number at which the round begins."""
         self._before = self._session.number
         self._heard.clear()
 
     def end_round(self, participants: tuple[int, ...]) -> None:
-        """Keep the replies, in case the state cannot be kept."""
+        """Keep the replies, in case the state cannot be saved."""
         if not self._runner.federation.is_complete:
             since = Since(self._before, participants, list(self._heard))
             self._since.append(since)
 
     def commit(self, is_last: bool) -> None:
-        """Have all keep the round, then keep it here; see who is back."""
+        """Save the round if that is due, then call members that may be back."""
         number = self._runner.progress.n_rounds
         if is_last or number % self._every == 0:
             self.keep(number)
@@ -143,7 +142,7 @@ class RoundCheckpoints:
         self._send_back(self._presence.call_returning())
 
     def keep(self, number: int) -> None:
-        """Keep the state after a round, everywhere or nowhere."""
+        """Save the state after a round, at all present members and then here."""
         presence, progress = self._presence, self._runner.progress
         presence.keep(number, self._gap_of_round())
         self.kept_by = {**self.kept_by, **dict.fromkeys(presence.present, number)}
@@ -163,7 +162,7 @@ class RoundCheckpoints:
         self._archive.write_round(number, checkpoint.encode(kept))
 
     def _gap_of_round(self) -> float | None:
-        """Return the gap after the last round, if it was measured."""
+        """Return the relative gap after the last round; None if not measured."""
         progress = self._runner.progress
         if not progress.history:
             measurement = progress.measurement
@@ -171,15 +170,15 @@ class RoundCheckpoints:
         gap = float(progress.history[-1]["relative_gap"])
         return None if math.isnan(gap) else gap
 
-    # Going back
+    # Recovery
 
     def recover(self, failure: ClientsFailedError | BadReplyError) -> None:
-        """Go back to the last round kept, with those who are there."""
+        """Return to the last checkpoint with the members still present."""
         self._presence.lose(failure)
         self.go_back()
 
     def go_back(self) -> None:
-        """Restore the last round kept, here and at those who are there."""
+        """Restore the last checkpoint, here and at the members present."""
         self._restore_last()
         self._send_back(list(self._presence.present))
         self.gather(self._presence.quorum)
@@ -188,7 +187,7 @@ class RoundCheckpoints:
         self._presence.send_back(self.kept_by, clients, self._session.number)
 
     def gather(self, needed: int) -> None:
-        """Wait until enough members are there, and where they should be.
+        """Wait until enough members are present and have restored a checkpoint.
 
         A member that failed in this round is called again only if it is needed.
         """
@@ -197,7 +196,7 @@ class RoundCheckpoints:
             self._send_back(presence.wait_for(needed))
 
     def _restore_last(self) -> None:
-        """Take the last state kept, or the one before if it is damaged."""
+        """Restore the last checkpoint, or the one before if it is damaged."""
         *earlier, last = self._archive.rounds
         try:
             self.restore(last)
@@ -207,7 +206,7 @@ class RoundCheckpoints:
             self.restore(earlier[-1])
 
     def restore(self, number: int) -> None:
-        """Take the state after a round that was kept.
+        """Restore the checkpoint of a round.
 
         Raises
         ------

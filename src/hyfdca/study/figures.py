@@ -1,4 +1,4 @@
-"""Figures of a training run, as the bytes of a PNG file."""
+"""The figure of a training run, as the bytes of a PNG file."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class Convergence:
     Parameters
     ----------
     history : sequence of records
-        With ``round``, ``primal``, ``dual`` and ``relative_gap``; a round that was not
-        measured has NaN or, from a file, None.
+        With ``round``, ``primal``, ``dual`` and ``relative_gap``; rounds that were not
+        measured have NaN or, from a file, None.
     pooled_primal : float or None
-        The optimum of the pooled data, where it is known.
+        The optimum of the pooled data, if known.
     """
 
     title: str
@@ -37,7 +37,7 @@ class Convergence:
     pooled_primal: float | None = None
 
     def measured(self, name: str) -> Any:
-        """Return a column of the history, of the rounds that were measured."""
+        """Return a column of the history, for the rounds that were measured."""
         gaps = self._column("relative_gap")
         return self._column(name)[np.isfinite(gaps)]
 
@@ -46,11 +46,11 @@ class Convergence:
 
 
 def draw_convergence(run: Convergence) -> bytes:
-    """Return P and D with the gap between them, and the relative gap, as a PNG."""
+    """Return a PNG of P, D and the gap between them, and of the relative gap."""
     figure = Figure(figsize=(10.0, 4.2), layout="constrained")
     FigureCanvasAgg(figure)
     left, right = figure.subplots(1, 2)
-    # A study's name is text, whatever signs of mathematics are in it.
+    # A study's name is plain text, even if it contains mathematical symbols.
     figure.suptitle(run.title, fontsize=13, color=_INK, parse_math=False)
     _draw_objectives(left, run)
     _draw_gap(right, run)
@@ -66,8 +66,8 @@ def _draw_objectives(axes: Axes, run: Convergence) -> None:
     axes.fill_between(
         rounds, dual, primal, color=_FAINT, alpha=0.6, lw=0, label="duality gap"
     )
-    axes.plot(rounds, primal, color=_PRIMAL, lw=2, label="primal P(w), loss now")
-    axes.plot(rounds, dual, color=_DUAL, lw=2, label="dual D(α), bound from below")
+    axes.plot(rounds, primal, color=_PRIMAL, lw=2, label="primal P(w), current loss")
+    axes.plot(rounds, dual, color=_DUAL, lw=2, label="dual D(α), lower bound")
     if run.pooled_primal is not None:
         axes.axhline(
             run.pooled_primal, color=_POOLED, lw=1.2, ls="--", label="pooled optimum"
@@ -80,7 +80,7 @@ def _draw_objectives(axes: Axes, run: Convergence) -> None:
 
 
 def _range(primal: Any, dual: Any) -> tuple[float, float]:
-    """Return where the curves end, not how high the first rounds were."""
+    """Return limits that show where the curves end, not how high they began."""
     final = primal[-1]
     high = min(primal.max(), max(np.quantile(primal, 0.9), 3.0 * final))
     low = max(dual.min(), min(np.quantile(dual, 0.05), 0.0))

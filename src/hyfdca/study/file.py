@@ -1,4 +1,4 @@
-"""A study: one training job, as its TOML file says who takes part and what is learnt.
+"""The study file (TOML): one training job, who takes part and what is trained.
 
     [study]
     name = "readmission"
@@ -15,18 +15,19 @@
     [[clients]]
     name = "north"
     data = "north.csv"          # relative to the study file
-    public_key = "hyfdca1:..."  # optional; of hyfdca enrol
+    public_key = "hyfdca1:..."  # optional; printed by hyfdca enrol
 
-    [server]                    # optional; where organisations meet
+    [server]                    # optional; where organisations connect
     host = "fl.example.org"
     port = 8102
 
 Features are matched by name, rows by ID. LIBSVM and NPZ tables have features f0, f1,
-... and, unless they bring IDs, row numbers from 0.
+... and, unless they contain IDs, row numbers from 0.
 """
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -50,12 +51,12 @@ from hyfdca.model.scaling import Missing, Scale
 from hyfdca.stages.alignment.messages import DisagreeingCells
 from hyfdca.study.identity import public_identities
 
-_LARGEST = 1e100  # squares and inverses of settings must stay numbers
+_LARGEST = 1e100  # squares and inverses of settings must stay finite
 Positive = Annotated[float, msgspec.Meta(ge=1.0 / _LARGEST, le=_LARGEST)]
 Fraction = Annotated[float, msgspec.Meta(gt=0, le=1)]
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
 KeyEpoch = Annotated[int, msgspec.Meta(ge=1, le=2**32)]
-# Of a host or of the server: it stands in a certificate, in settings and in commands.
+# Of a host or of the server: used in certificates, settings and commands.
 HostName = Annotated[
     str,
     msgspec.Meta(
@@ -75,23 +76,23 @@ class _Participation(
     tag_field="kind",
     tag=str.lower,
 ):
-    """A way of taking part, told by its kind."""
+    """A way of taking part, identified by its kind."""
 
 
 class Bernoulli(_Participation, frozen=True):
-    """Each organisation takes part with this probability, by itself."""
+    """Each organisation takes part independently with this probability."""
 
     probability: Fraction
 
 
 class Cyclic(_Participation, frozen=True):
-    """Sets of organisations, by name, take part in turn."""
+    """Sets of organisations, given by name, take part in turn."""
 
     sets: Annotated[list[list[str]], msgspec.Meta(min_length=1)]
 
 
 class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The settings of a study; those of training are documented at the estimators."""
+    """The settings of a study; the estimators document those of training."""
 
     name: str
     loss: str = "logistic"
@@ -119,27 +120,27 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     labels_visible_to_holders: bool = False
     allow_unshared: bool = False
     disagreeing_cells: DisagreeingCells = "refuse"
-    key_epoch: KeyEpoch = 1  # raised when new keys are to be made
-    # Of studies between machines
+    key_epoch: KeyEpoch = 1  # raise it to have new keys made
+    # For studies between machines
     quorum: Literal["all"] | AtLeastOne = "all"  # organisations a round needs
-    phase_timeout: Seconds = 60.0  # that an answer may take
+    phase_timeout: Seconds = 60.0  # for a reply
     checkpoint_every: AtLeastOne = 1  # rounds
-    predictions_per_hour: AtLeastOne = 1000  # rows that one organisation may ask for
+    predictions_per_hour: AtLeastOne = 1000  # rows that each organisation may ask for
 
     @property
     def positive_text(self) -> str | None:
-        """The positive label as labels are compared."""
+        """The positive label in the form in which labels are compared."""
         return None if self.positive_label is None else label_text(self.positive_label)
 
     def encryption_settings(self) -> Encryption:
-        """Return what the study says of encryption."""
+        """Return the encryption settings of the study."""
         return Encryption(
             self.encryption, self.precision, self.small_vectors, self.paillier_bits
         )
 
 
 class Client(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """An organisation: its table, and what its columns are called there."""
+    """An organisation: its table and the names of the table's columns."""
 
     name: str
     data: str | None = None  # between machines, each organisation names its own table
@@ -147,12 +148,12 @@ class Client(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     id_column: str | None = None
     label_column: str | None = None
     label: bool = True
-    public_key: str | None = None  # as hyfdca enrol prints it
-    may_predict: bool = False  # ask the others for scores of its own rows
+    public_key: str | None = None  # as printed by hyfdca enrol
+    may_predict: bool = False  # may ask the others for scores of its own rows
 
 
 class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Where organisations on several machines meet, and by which name they know it."""
+    """The server that organisations connect to, and its name in certificates."""
 
     host: HostName = "localhost"
     port: Port = 8102
@@ -160,7 +161,7 @@ class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 
 class StudyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a study file says."""
+    """The contents of a study file."""
 
     study: Study
     clients: Annotated[list[Client], msgspec.Meta(min_length=1)]
@@ -168,19 +169,19 @@ class StudyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     server: Server = Server()
 
     def chosen_algorithm(self) -> Algorithm | None:
-        """Return the algorithm with its settings; None where it is left open.
+        """Return the algorithm with its settings; None if the study leaves it open.
 
         Raises
         ------
         ValueError
-            If there is no such algorithm or setting.
+            If the algorithm or a setting is unknown or invalid.
         """
         settings = dict(self.algorithm)
         return make_algorithm(str(settings.pop("name", AUTO)), settings)
 
 
 def load(path: Path) -> StudyFile:
-    """Return the study of a file, checked as far as that goes without its tables.
+    """Read a study file and check it, as far as possible without its tables.
 
     Raises
     ------
@@ -190,25 +191,27 @@ def load(path: Path) -> StudyFile:
         content = path.read_bytes()
     except OSError:
         raise StudyError(
-            f"There is no study file {path} to read; give the path of one."
+            f"Cannot read the study file {path}; give the path of a study file."
         ) from None
     return parse(content, path)
 
 
 def parse(content: bytes, path: Path) -> StudyFile:
-    """Return the study of a file's bytes, checked like that of ``load``.
+    """Parse the bytes of a study file, with the same checks as ``load``.
 
     Raises
     ------
     StudyError
-        With the path in its message.
+        The message names the path.
     """
     try:
         raw = msgspec.toml.decode(content)
         _refuse_old_keys(raw, path)
         file = msgspec.convert(raw, StudyFile)
     except UnicodeDecodeError:
-        raise StudyError(f"The study file {path} is not UTF-8; save it so.") from None
+        raise StudyError(
+            f"The study file {path} is not UTF-8; save it as UTF-8."
+        ) from None
     except msgspec.MsgspecError as error:
         raise StudyError(
             f"The study file {path} has a mistake{plain_mistake(error)}; correct it."
@@ -240,7 +243,7 @@ _MOVED = {
 
 
 def _refuse_old_keys(raw: Any, path: Path) -> None:
-    """Say how settings of algorithms are written now."""
+    """Refuse settings of algorithms in [study]; say how to write them now."""
     study: Any = raw.get("study") if isinstance(raw, dict) else None
     old = [key for key in _MOVED if isinstance(study, dict) and key in study]
     if not old:
@@ -250,10 +253,10 @@ def _refuse_old_keys(raw: Any, path: Path) -> None:
         nested = isinstance(study[key], dict)
         settings |= study[key] if nested else {key: study[key]}
     settings.pop("algorithm", None)
-    lines = msgspec.toml.encode(settings).decode().split("\n")
+    lines = [f"{key} = {json.dumps(value)}" for key, value in settings.items()]
     raise StudyError(
         f"The study file {path} has {', '.join(old)} in [study]; write a table "
-        f"[algorithm] with {' and '.join(line for line in lines if line)} instead."
+        f"[algorithm] with {' and '.join(lines)} instead."
     )
 
 
@@ -261,8 +264,8 @@ def _check_quorum(path: Path, file: StudyFile) -> None:
     quorum, n_clients = file.study.quorum, len(file.clients)
     if quorum != "all" and quorum > n_clients:
         raise StudyError(
-            f"The study file {path} wants a quorum of {quorum} but has {n_clients} "
-            "organisations; lower it."
+            f"The study file {path} sets a quorum of {quorum} but has {n_clients} "
+            "organisations; lower the quorum."
         )
 
 
@@ -272,5 +275,5 @@ def _check_labels_visible(study: Study, client: Client) -> None:
     raise StudyError(
         f"Organisation {client.name!r} has no labels but would learn them, because the "
         "sign of a dual is the label; set labels_visible_to_holders = true if all "
-        "organisations agree to that."
+        "organisations agree."
     )

@@ -1,4 +1,4 @@
-"""What makes a study this one and no other: its file, its organisations' keys."""
+"""What identifies a study: its file and its organisations' keys."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from hyfdca.errors import StudyError
 
 
 def study_hash(content: bytes) -> bytes:
-    """Return the hash of a study file, of its bytes as they are."""
+    """Return the hash of a study file's exact bytes."""
     return hashlib.sha256(b"hyfdca study 1\n" + content).digest()
 
 
 def study_fingerprint(content: bytes) -> str:
-    """Return the whole hash in groups of letters, for people to compare.
+    """Return the full hash in groups of letters, for people to compare.
 
-    Whole, because whoever writes a study file can look for two with the same short
-    fingerprint.
+    The full hash, because the author of a study file could search for two files with
+    the same short fingerprint.
     """
     return hash_text(study_hash(content))
 
 
 def hash_text(digest: bytes) -> str:
-    """Return a hash as people compare it."""
+    """Return a hash in the form that people compare."""
     return in_groups(digest)
 
 
@@ -36,7 +36,7 @@ def public_identities(keys: Mapping[str, str | None]) -> dict[str, PublicIdentit
     Raises
     ------
     StudyError
-        If a key is none, or two organisations have one in common.
+        If a key is invalid, or two organisations share one.
     """
     owners: dict[bytes, str] = {}
     identities = {}
@@ -55,12 +55,12 @@ def public_identities(keys: Mapping[str, str | None]) -> dict[str, PublicIdentit
 
 
 def make_roster(content: bytes, keys: Mapping[str, str | None], epoch: int) -> Roster:
-    """Return the roster of a study file, by organisations in their order.
+    """Return the roster of a study file, with organisations in the file's order.
 
     Raises
     ------
     StudyError
-        If an organisation has no key, or no good one.
+        If an organisation has no key, or an invalid one.
     """
     identities = public_identities(keys)
     missing = [name for name in keys if name not in identities]

@@ -1,6 +1,6 @@
 """A study in one process: every organisation with its own table, keys and half.
 
-They talk as they would between machines; nothing is pooled.
+They exchange the same messages as between machines; nothing is pooled.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from hyfdca.federation.secrets import workforce
 from hyfdca.holdings.block import Block
 from hyfdca.holdings.partition import Holding, Partition
 from hyfdca.model.scaling import Scaling
-from hyfdca.protocol.server_session import ServerSession
+from hyfdca.protocol.sessions import ServerSession
 from hyfdca.runtime.driver import Traffic
 from hyfdca.runtime.inprocess import InProcess
 from hyfdca.runtime.store import Store
@@ -41,7 +41,7 @@ from hyfdca.training.runner import DrawnMembers, Runner, make_runner
 
 @dataclass(frozen=True)
 class Consortium:
-    """Who holds what of which problem.
+    """The organisations of a study, and which samples and features each holds.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ class Consortium:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """Empty for regression; negative and positive class where there are two."""
+        """Empty for regression; negative and positive class if there are two."""
         return self.alignment.classes
 
     @property
@@ -89,9 +89,9 @@ class Run:
     training: Runner
 
     def accuracy(self, weights: FloatArray) -> float | None:
-        """Return the share of the samples that get their class.
+        """Return the share of samples that are classified correctly.
 
-        None where there are no classes, or where nobody here has the samples.
+        None if there are no classes, or if the samples are unavailable here.
         """
         del weights
         return None
@@ -99,17 +99,17 @@ class Run:
 
 @dataclass(frozen=True)
 class LocalRun(Run):
-    """A run with its members beside it, who can be asked what no server knows."""
+    """A run in the same process as its members, whose data it can read."""
 
     members: tuple[StudyClient, ...] = field(repr=False)
 
     @property
     def blocks(self) -> list[Block]:
-        """What each organisation counts, scaled."""
+        """The cells that each organisation counts, scaled."""
         return [member.block for member in self.members]
 
     def margins(self, weights: FloatArray) -> FloatArray:
-        """Return x·w of every sample, as the sum of its holders' parts of it."""
+        """Return x·w of every sample, summed over its holders' parts."""
         layout = self.training.federation.layout
         total = np.zeros((layout.samples.n_items, weights.shape[1]))
         for client, block in enumerate(self.blocks):
@@ -129,7 +129,7 @@ class LocalRun(Run):
         return labels
 
     def accuracy(self, weights: FloatArray) -> float | None:
-        """Return the share of the samples that get their class; None if there are none.
+        """Return the share of samples classified correctly; None without classes.
 
         A margin of exactly zero counts as the negative class, as in prediction.
         """
@@ -140,7 +140,7 @@ class LocalRun(Run):
 
 
 def prepare(file: StudyFile, folder: Path) -> LocalRun:
-    """Read the tables, align and scale them; paths are relative to ``folder``.
+    """Read, align and scale the tables; paths are relative to ``folder``.
 
     Raises
     ------
@@ -170,18 +170,18 @@ def prepare(file: StudyFile, folder: Path) -> LocalRun:
 def local_clients(
     plan: Plan, tables: Sequence[Table], stores: Sequence[Store] | None = None
 ) -> tuple[StudyClient, ...]:
-    """Return organisations with keys that are made for the occasion.
+    """Return organisations with newly generated keys.
 
     Parameters
     ----------
     stores : sequence of Store, optional
-        Where each keeps what it must not lose; by default nothing is kept.
+        Where each saves its keys and states; by default nothing is saved.
     """
     own: Sequence[Store | None] = stores or [None] * len(tables)
     identities = [Identity.generate() for _ in tables]
     entries = map(RosterEntry, plan.names, (identity.public for identity in identities))
     roster = Roster(plan.study_hash, tuple(entries), plan.epoch)
-    hire = workforce(plan.encryption)  # for all, as they get the same keys
+    hire = workforce(plan.encryption)  # for all, because they have the same keys
     return tuple(
         StudyClient(plan, table, identity, roster, store, hire)
         for table, identity, store in zip(tables, identities, own, strict=True)
@@ -191,6 +191,6 @@ def local_clients(
 def local_driver(
     members: tuple[StudyClient, ...], stage: str, n_threads: int = 1
 ) -> InProcess:
-    """Return what carries a stage's requests to members in this process."""
+    """Return the driver that carries a stage's requests within this process."""
     stages = {k: member.stage(stage) for k, member in enumerate(members)}
     return InProcess(stages, n_threads)

@@ -1,4 +1,4 @@
-"""Messages about a study as a whole: who is there, what is kept, when it is over."""
+"""Messages about a study as a whole: who is present, what is saved, when it ends."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Hash = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
 
 
 class Hello(Message, frozen=True):
-    """Ask who is there; everybody must have the very same study file and protocol."""
+    """Ask who is present; everybody must have the same study file and protocol."""
 
     study_hash: Annotated[Hash, Seen("study")]
     protocol: Annotated[Version, Seen("numbers")]
 
 
 class Present(Message, frozen=True):
-    """What a client brings from earlier: the study's keys, and rounds it has kept."""
+    """What a client has saved earlier: the study's keys, and rounds."""
 
     study_hash: Annotated[Hash, Seen("study")]
     protocol: Annotated[Version, Seen("numbers")]
@@ -35,21 +35,21 @@ class Present(Message, frozen=True):
 
 
 class BeginRequest(Message, frozen=True):
-    """Start anew; whatever is still under way, up to a number, is of no interest."""
+    """Restart; pending requests up to a number are obsolete."""
 
     after: Annotated[Number, Seen("numbers")]
 
 
 class StartNotice(Message, frozen=True):
-    """Training begins, with this algorithm; no answer."""
+    """Training begins, with this algorithm; no reply."""
 
     algorithm: Annotated[Annotated[str, msgspec.Meta(max_length=32)], Seen("algorithm")]
 
 
 class KeepRequest(Message, frozen=True):
-    """Ask to keep the state after a round, so that it can be gone back to.
+    """Save the state after a round, so that it can be restored.
 
-    With what people like to see: how close the model is, and who is there.
+    The relative gap and the members present are for display.
     """
 
     round: Annotated[Round, Seen("numbers")]
@@ -60,9 +60,9 @@ class KeepRequest(Message, frozen=True):
 
 
 class ReturnRequest(Message, frozen=True):
-    """Go back to the state after a round that was kept; forget all later ones.
+    """Restore the saved state after a round; discard all later ones.
 
-    What is still under way, up to a number, was said in a round that is repeated.
+    Pending requests up to a number belong to a round that is repeated.
     """
 
     round: Annotated[Round, Seen("numbers")]
@@ -70,12 +70,12 @@ class ReturnRequest(Message, frozen=True):
 
 
 class FinishNotice(Message, frozen=True):
-    """The study is over: the model, as a file; no answer."""
+    """The study has ended: the model, as a file; no reply."""
 
     model: Annotated[Annotated[bytes, msgspec.Meta(max_length=2**30)], Seen("model")]
 
 
-# About the study as a whole: clients come and go, so any may follow any other.
+# Clients come and go, so any phase may follow any other.
 PHASES: Phases = {
     "hello": Phase(Hello, (Present,)),
     "begin": Phase(BeginRequest, (Message,)),

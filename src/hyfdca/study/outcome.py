@@ -1,4 +1,4 @@
-"""What a study gives: model, result, history and figure, written or not at all."""
+"""The outcome of a study: model, result, history and figure, each written whole."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Watcher = Callable[[Run, RoundReport], None]
 RESULT, HISTORY = "result.json", "history.json"
 
 _TRAFFIC = ("round_trips", "search_round_trips", "bytes_up", "bytes_down")
-# Of each round, in its history; what measuring cost is in the result alone.
+# Per round, in the history; the cost of measuring is in the result only.
 _RECORDED = ("round", "primal", "dual", "gap", "relative_gap", "seconds", *_TRAFFIC)
 
 
@@ -46,7 +46,7 @@ class Outcome:
     Parameters
     ----------
     weights : array (n_features, n_outputs)
-        The bias, if there is one, last.
+        The bias, if there is one, comes last.
     seconds : float
         From the first exchange of training to the last, measuring included.
     pooled_primal : float or None
@@ -61,19 +61,19 @@ class Outcome:
 
     @property
     def relative_loss(self) -> float | None:
-        """How much higher the loss is than the pooled optimum, as a share of it."""
+        """The relative excess of the loss over the pooled optimum."""
         if self.pooled_primal is None:
             return None
         return (self.certificate.primal - self.pooled_primal) / self.pooled_primal
 
     @property
     def n_rounds(self) -> int:
-        """How many rounds were run."""
+        """The number of rounds run."""
         return len(self.run.training.history)
 
     @property
     def warning(self) -> str | None:
-        """One sentence if the gap did not become small enough."""
+        """One sentence if the gap did not reach the tolerance, else None."""
         training, tolerance = self.run.training, self.run.study.tol
         if training.stop_reason == "tolerance":
             return None
@@ -85,7 +85,7 @@ class Outcome:
         )
 
     def traffic(self) -> Traffic:
-        """Return the cost of everything, from alignment to the model's release."""
+        """Return the total traffic, from alignment to the model's release."""
         training = self.run.training
         total = replace(self.run.preparing_traffic)
         for name in _TRAFFIC:
@@ -96,10 +96,11 @@ class Outcome:
         return total
 
     def result(self) -> dict[str, Any]:
-        """Return the numbers of ``result.json``; with ``warning`` if there is one.
+        """Return the contents of ``result.json``; with ``warning`` if there is one.
 
-        ``pooled_primal`` and ``relative_loss`` are null but for a demonstration,
-        ``accuracy`` (over the training rows) is null for regression.
+        ``pooled_primal`` and ``relative_loss`` are null except in a demonstration.
+        ``accuracy`` (over the training rows) is null for regression and between
+        machines.
         """
         study, traffic = self.run.study, self.traffic()
         result = {
@@ -122,11 +123,11 @@ class Outcome:
         return result if self.warning is None else {**result, "warning": self.warning}
 
     def summary(self) -> Summary:
-        """Return what people are shown."""
+        """Return what users are shown."""
         return Summary(self.run.study.name, self.result(), self.run.consortium)
 
     def history(self) -> list[dict[str, Any]]:
-        """Return the records of ``history.json``, one per round, with who took part.
+        """Return the records of ``history.json``, one per round, with participants.
 
         The objectives are null for rounds that were not measured.
         """
@@ -140,7 +141,7 @@ class Outcome:
         ]
 
     def model(self) -> ModelFile:
-        """Return the model of ``model.json``, which ``model_file`` describes."""
+        """Return the contents of ``model.json``, described in ``model/file.py``."""
         run, study = self.run, self.run.study
         features, scaling = run.consortium.features, run.scaling
         weights = map(tuple, self.weights[: len(features)].tolist())
@@ -187,8 +188,8 @@ class Outcome:
         )
 
     def write(self, folder: Path) -> None:
-        """Write the model, its result, its history and a figure of that."""
-        # Here, as drawing takes a second to import, and organisations draw nothing.
+        """Write the model, its result, its history and the figure."""
+        # Imported here: it takes a second, and organisations draw nothing.
         from hyfdca.study.figures import Convergence, draw_convergence  # noqa: PLC0415
 
         study, history = self.run.study, self.run.training.history
@@ -206,12 +207,12 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Summary:
-    """What people are shown of a trained study.
+    """What users are shown of a trained study.
 
     Parameters
     ----------
     result : dict
-        The numbers of ``result.json``.
+        The contents of ``result.json``.
     """
 
     name: str
@@ -220,7 +221,7 @@ class Summary:
 
 
 def train(run: Run, watch: Watcher) -> Outcome:
-    """Run a study's rounds, showing each to ``watch``."""
+    """Run a study's rounds, passing each report to ``watch``."""
     started = time.perf_counter()
     for report in run.training.rounds():
         watch(run, report)
@@ -237,7 +238,7 @@ def train_file(path: Path, folder: Path, watch: Watcher) -> Outcome:
     Raises
     ------
     StudyError
-        Before anything is written.
+        Nothing has been written then.
     """
     check_folder(folder)
     outcome = train(prepare(load(path), path.parent), watch)
@@ -246,19 +247,19 @@ def train_file(path: Path, folder: Path, watch: Watcher) -> Outcome:
 
 
 def check_folder(folder: Path) -> None:
-    """Refuse a folder that could not be written to, before work is spent."""
+    """Refuse a folder that cannot be written to, before any work is done."""
     existing = next(p for p in (folder, *folder.absolute().parents) if p.exists())
     if not existing.is_dir() or not os.access(existing, os.W_OK):
         raise StudyError(f"Cannot write to {folder}; choose another folder with --out.")
 
 
 def write_files(folder: Path, contents: Mapping[str, bytes]) -> None:
-    """Write files so that none is ever seen half-written; they survive crashes."""
+    """Write files durably; none is ever seen half-written."""
     taken = [name for name in contents if (folder / name).is_dir()]
     if taken:
         raise StudyError(
-            f"Cannot write to {folder}, which has a folder {taken[0]} where the file "
-            "goes; choose another folder with --out."
+            f"Cannot write to {folder}, where {taken[0]} is a folder instead of a "
+            "file; choose another folder with --out."
         )
     drafts: dict[str, Path] = {}
     try:
@@ -279,5 +280,5 @@ def write_files(folder: Path, contents: Mapping[str, bytes]) -> None:
 
 
 def as_json(content: dict[str, Any] | list[dict[str, Any]]) -> bytes:
-    """Return numbers as a file has them that people may read."""
+    """Return the content as indented JSON."""
     return msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n"

@@ -1,4 +1,4 @@
-"""What a study says, as both its sides read it from the same file."""
+"""The plan of a study: its settings, as both sides read them from the same file."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from hyfdca.holdings.participation import (
 )
 from hyfdca.maths.losses import Loss, make_loss
 from hyfdca.model.scaling import Missing, Scale
-from hyfdca.protocol.codec import TOKEN_BYTES
+from hyfdca.protocol.sessions import TOKEN_BYTES
 from hyfdca.stages.alignment.messages import AlignmentSettings
 from hyfdca.study.file import Bernoulli, Cyclic, Study, StudyFile
 from hyfdca.training.settings import TrainingSettings
 
-# Version of the messages between organisations; raised whenever they change.
+# Version of the messages between organisations; increment it whenever they change.
 PROTOCOL = 2
 
 
@@ -33,16 +33,16 @@ class Plan:
     names : tuple of str
         The organisations, by rank.
     bias : float or None
-        The value of the bias feature; none where there is no intercept.
+        The value of the bias feature; None without an intercept.
     participation : Participation
-        Who is drawn for which round. It is complete only where no round does without
-        somebody.
+        Who is drawn for which round. It is complete only if no round may proceed
+        without an organisation.
     quorum : int
-        How many organisations must be there for a round.
+        How many organisations must be present for a round.
     phase_timeout : float
-        Seconds that an answer may take.
+        Seconds that a reply may take.
     checkpoint_every : int
-        Rounds after which all is kept.
+        Rounds between checkpoints.
     """
 
     study_hash: bytes
@@ -61,17 +61,17 @@ class Plan:
 
     @property
     def token(self) -> bytes:
-        """What tells messages of this study from others."""
+        """Distinguishes messages of this study from those of others."""
         return self.study_hash[:TOKEN_BYTES]
 
 
 def n_outputs(classes: tuple[str, ...]) -> int:
-    """Return how many columns of weights a study has: one, or one per class."""
+    """Return the number of weight columns: one per class if over two, else one."""
     return len(classes) if len(classes) > 2 else 1
 
 
 def plan_of(file: StudyFile, study_hash: bytes) -> Plan:
-    """Return what both sides of a study go by.
+    """Return the plan that both sides of a study follow.
 
     Raises
     ------
@@ -102,7 +102,7 @@ def _plan(file: StudyFile, study_hash: bytes) -> Plan:
 
 
 def alignment_settings(study: Study) -> AlignmentSettings:
-    """Return what the study says of bringing tables together."""
+    """Return the study's settings for aligning tables."""
     return AlignmentSettings(
         make_loss(study.loss, study.loss_parameter).task,
         study.positive_text,
@@ -114,7 +114,7 @@ def alignment_settings(study: Study) -> AlignmentSettings:
 def _participation(study: Study, names: Sequence[str]) -> Participation:
     """Return who takes part when, with organisations by rank.
 
-    Where a round may do without somebody, nobody is known to be in every round.
+    If a round may proceed without an organisation, participation is not complete.
     """
     drawn = _drawn(study, names)
     needs_all = study.quorum == "all" or study.quorum >= len(names)
@@ -129,8 +129,8 @@ def _drawn(study: Study, names: Sequence[str]) -> Participation:
         strangers = {name for members in given.sets for name in members} - set(names)
         if strangers:
             raise ValueError(
-                f"The participation names {sorted(strangers)[0]!r}, which is none of "
-                "the study's organisations; correct it."
+                f"The participation names {sorted(strangers)[0]!r}, which is not an "
+                "organisation of the study; correct the name."
             )
         return cyclic([[names.index(n) for n in members] for members in given.sets])
     return random_fraction(len(names), given, study.seed)

@@ -1,4 +1,4 @@
-"""A study on a server that may be stopped at any time, and goes on where it was."""
+"""A study that survives restarts of its server."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hyfdca.crypto.schemes.registry import new_group_secret
 from hyfdca.errors import StudyError
 from hyfdca.protocol import checkpoint
-from hyfdca.protocol.server_session import (
+from hyfdca.protocol.sessions import (
     BadReplyError,
     ClientsFailedError,
     ServerSession,
@@ -24,16 +24,16 @@ from hyfdca.study.server import Prepared, StudyServer
 from hyfdca.training.runner import DrawnMembers, Runner, make_runner
 
 _STARTS, _PREPARATION = "starts", "preparation"
-_NUMBERS = 2**32  # of requests, that one start of the server has for itself
+_NUMBERS = 2**32  # request numbers reserved for each start of the server
 
 
 @dataclass(frozen=True)
 class ServerPreparation:
-    """How a study began: enough to go through it again."""
+    """How a study began: enough to replay it."""
 
     number: int  # of the last request before
     group_secret: bytes
-    holders: list[int]  # of the study's keys, from before
+    holders: list[int]  # who had the study's keys before
     heard: Heard
 
 
@@ -48,7 +48,7 @@ class ReadyStudy:
 
 
 class ResumableStudy:
-    """Brings a study to where its next round can be run, anew or again."""
+    """Brings a study to its next round, from the start or from a checkpoint."""
 
     def __init__(
         self, plan: Plan, network: StudyNetwork, presence: Presence, archive: Archive
@@ -58,16 +58,16 @@ class ResumableStudy:
 
     @property
     def has_begun(self) -> bool:
-        """Whether there is something to go on with."""
+        """Whether there is a checkpoint to resume from."""
         return bool(self._archive.rounds)
 
     def ready(self) -> ReadyStudy:
-        """Return the study, from where it was or from its beginning.
+        """Return the study, resumed from its last checkpoint or started.
 
         Raises
         ------
         StudyError
-            If its tables make no study.
+            If it can be neither started nor resumed.
         """
         if self.has_begun:
             return self._resumed()
@@ -80,7 +80,7 @@ class ResumableStudy:
                 raise StudyError(str(error)) from None
 
     def _begun(self) -> ReadyStudy:
-        """Have everybody start; what is heard is kept when all is ready."""
+        """Start with all members; save their replies when all is ready."""
         presence, number = self._presence, self.number_again()
         presence.wait_for(len(presence.everyone))
         presence.begin(number)
@@ -97,7 +97,7 @@ class ResumableStudy:
         return hosted
 
     def _resumed(self) -> ReadyStudy:
-        """Go through the beginning again, then to the last round that was kept."""
+        """Replay the beginning, then restore the last checkpoint."""
         kept = self._archive.read(_PREPARATION)
         try:
             beginning = checkpoint.decode(ServerPreparation, kept or b"")
@@ -112,7 +112,7 @@ class ResumableStudy:
     def _prepared(
         self, beginning: ServerPreparation, driver: Callable[[str], Driver]
     ) -> ReadyStudy:
-        """Run all stages and the set-up of training, by whatever driver."""
+        """Run all stages and the set-up of training with the given drivers."""
         plan = self._plan
         session = ServerSession(plan.token, after=beginning.number)
         convener = StudyServer(plan, driver, session, beginning.group_secret)
@@ -133,7 +133,7 @@ class ResumableStudy:
         return ReadyStudy(prepared, runner, checkpoints, convener.traffic)
 
     def number_again(self) -> int:
-        """Give requests numbers above all of earlier starts of this server."""
+        """Give requests numbers above those of all earlier starts of this server."""
         starts = int(self._archive.read(_STARTS) or b"0") + 1
         self._archive.write(_STARTS, b"%d" % starts)
         number = starts * _NUMBERS

@@ -1,4 +1,4 @@
-"""The server's side of a study: brings its members together, stage by stage."""
+"""The server's side of a study: leads its members through the stages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hyfdca.crypto.schemes.registry import Adders, new_group_secret
 from hyfdca.federation.server import Federation
 from hyfdca.holdings.layout import with_bias
 from hyfdca.model.scaling import Scaling
-from hyfdca.protocol.server_session import Conversation, ServerSession
+from hyfdca.protocol.sessions import Conversation, ServerSession
 from hyfdca.runtime.driver import Driver, Traffic
 from hyfdca.stages.alignment import messages as alignment_messages
 from hyfdca.stages.alignment.server import Alignment, AlignmentServer
@@ -41,12 +41,11 @@ class StudyServer:
     Parameters
     ----------
     driver : callable
-        Returns what carries the requests of a stage.
+        Returns the driver that carries the requests of a stage.
     session : ServerSession
         Numbers the requests of all stages.
     group_secret : bytes, optional
-        What owner groups get their numbers of; who goes through a study again needs
-        the same.
+        Determines the numbers of owner groups; replaying a study needs the same one.
     """
 
     def __init__(
@@ -70,12 +69,12 @@ class StudyServer:
         Parameters
         ----------
         holders : collection of int
-            Who has the study's keys already.
+            Who already has the study's keys.
 
         Raises
         ------
         AlignmentError
-            If the tables make no study.
+            If the tables cannot be aligned.
         """
         adders = self.agree(holders)
         alignment = self.align()
@@ -86,21 +85,21 @@ class StudyServer:
         return Prepared(alignment, scaling, federation, choice)
 
     def agree(self, holders: Collection[int] = ()) -> Adders:
-        """Have all members get the same keys; return what adds."""
+        """Have all members agree on the same keys; return the adders."""
         self._session.enter(key_messages.PHASES)
         agreement = agree_again(self._session, self._everyone, holders)
         public = self._run("keys", agreement)
         return Adders(self._plan.encryption, public, self._group_secret)
 
     def align(self) -> Alignment:
-        """Match rows by ID and columns by name; the outcome depends on no key."""
+        """Match rows by ID and columns by name; the result depends on no key."""
         plan = self._plan
         self._session.enter(alignment_messages.PHASES)
         server = AlignmentServer(plan.names, plan.alignment, self._session)
         return self._run("alignment", server.run())
 
     def scale(self, alignment: Alignment, adders: Adders) -> Scaling:
-        """Have every member scale its own cells, after the sums that this needs."""
+        """Have every member scale its own cells, after the sums this needs."""
         plan, layout = self._plan, alignment.layout
         self._session.enter(SCALING_PHASES)
         server = ScalingServer(

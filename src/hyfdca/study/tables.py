@@ -1,4 +1,4 @@
-"""Tables of organisations, as their study says they are."""
+"""Tables of organisations, read as their study specifies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hyfdca.study.file import Client, Study
 
 
 def table_of(study: Study, client: Client, path: Path) -> Table:
-    """Read one organisation's table, as the study says it is.
+    """Read one organisation's table, as the study specifies.
 
     Raises
     ------
@@ -35,13 +35,13 @@ def table_of(study: Study, client: Client, path: Path) -> Table:
     if study.scale == "standard" and not table.is_dense:
         raise StudyError(
             f"Organisation {client.name!r} has a sparse table, which scale = "
-            '"standard" would fill because it centres features; use scale = "maxabs".'
+            '"standard" would make dense by centring features; use scale = "maxabs".'
         )
     return table
 
 
 def data_of(client: Client) -> str:
-    """Return where an organisation's table is, as the study file says."""
+    """Return the path of an organisation's table in the study file."""
     if client.data is None:
         raise StudyError(
             f"Organisation {client.name!r} has no data in the study file; add the path "

@@ -13,9 +13,7 @@ from hyfdca.federation.server import Federation
 from hyfdca.holdings.block import Block
 from hyfdca.holdings.layout import Layout
 from hyfdca.holdings.participation import Participation
-from hyfdca.protocol.client_session import ClientSession
-from hyfdca.protocol.codec import TOKEN_BYTES
-from hyfdca.protocol.server_session import ServerSession
+from hyfdca.protocol.sessions import TOKEN_BYTES, ClientSession, ServerSession
 from hyfdca.runtime.inprocess import InProcess
 from hyfdca.runtime.machine import n_cores
 from hyfdca.training.runner import DrawnMembers, Runner, make_runner

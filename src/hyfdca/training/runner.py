@@ -22,7 +22,7 @@ from hyfdca.federation.server import Federation
 from hyfdca.holdings.participation import Participation
 from hyfdca.maths.objective import Measurement
 from hyfdca.model.file import StopReason
-from hyfdca.protocol.server_session import BadReplyError, ClientsFailedError
+from hyfdca.protocol.sessions import BadReplyError, ClientsFailedError
 from hyfdca.runtime.driver import Driver, Traffic
 from hyfdca.training.settings import TrainingSettings
 from hyfdca.training.stopping import Progress, reason_to_stop

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from hyfdca.algorithms.bundle.server import BundleSettings
 from hyfdca.holdings.participation import (
     Participation,
     bernoulli,
@@ -101,7 +100,8 @@ def test_certificates_of_visits_only_improve(absence, seed):
         profile="open",
         participation=ABSENCES[absence](seed),
         max_rounds=80,
-        bundle=BundleSettings(sub_groups=2, min_group_size=10),
+        sub_groups=2,
+        min_group_size=10,
     )
     run.finish()
     primals = np.array([record["primal"] for record in run.history])
@@ -286,7 +286,7 @@ def test_bounds_of_visits_cover_what_grids_round_away(lost_bits, labelled, seed)
     with coarse_grids(lost_bits):
         run.finish()
     optimum = reference_optimum(objective, 1e-12)
-    step = 2.0 ** -run.federation.grids["shares"].fraction_bits
+    step = 2.0**-run.federation.grids.shares.fraction_bits
     assert run.server.model.coarsest_step == step
     assert run.measurement.dual <= optimum.primal
     assert run.measurement.primal >= objective.primal(run.release()) * (1 - 1e-12)

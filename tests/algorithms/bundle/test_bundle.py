@@ -185,7 +185,7 @@ def test_classes_in_one_run_are_as_good_as_alone(profile, seed):
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("loss", ["hinge", "logistic"])
 def test_holders_without_labels_change_nothing(loss, profile, seed):
-    """They are lent the duals, on a grid, and give the same slopes."""
+    """Duals are forwarded to them, on a grid, and they give the same slopes."""
     X, y = table_for(loss, seed=seed)
     lacking = [True, False, False, True]
     runs = [
@@ -200,8 +200,8 @@ def test_holders_without_labels_change_nothing(loss, profile, seed):
         )
         for labelled in (None, lacking)
     ]
-    usual, lent = [run.finish() for run in runs]
-    assert lent == pytest.approx(usual, rel=1e-9, abs=1e-9)
+    usual, forwarded = [run.finish() for run in runs]
+    assert forwarded == pytest.approx(usual, rel=1e-9, abs=1e-9)
     for column in ("primal", "dual"):
         first, second = ([r[column] for r in run.history] for run in runs)
         assert first == pytest.approx(second, rel=1e-9)

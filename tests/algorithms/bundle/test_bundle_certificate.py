@@ -6,7 +6,6 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hyfdca.algorithms.bundle.server import BundleSettings
 from hyfdca.holdings import participation
 from hyfdca.holdings import partition as parts
 from hyfdca.holdings.block import split_blocks
@@ -101,7 +100,9 @@ def test_the_certificate_is_never_optimistic(
         blocks=blocks,
         participation=None if is_complete else coins,
         max_rounds=6 if is_complete else 12,
-        bundle=BundleSettings(min_contributors=2, sub_groups=2, min_group_size=2),
+        min_contributors=2,
+        sub_groups=2,
+        min_group_size=2,
     )
     optimum = reference_optimum(objective, 1e-10, max_epochs=300)
     with coarse_grids(lost_bits):

@@ -5,7 +5,7 @@ import pytest
 from msgspec.structs import replace
 
 from hyfdca.algorithms.bundle import messages as b
-from hyfdca.algorithms.bundle.server import BundleSettings
+from hyfdca.federation.messages import Opened
 from hyfdca.holdings.participation import cyclic
 from hyfdca.protocol import messages as m
 from hyfdca.protocol.codec import RemoteProtocolError, pack_indices, pack_reals
@@ -48,8 +48,8 @@ SPOILT_REPLIES = {
         "does not load",
     ),
     "duals kept": ("planes", b.Planes, lambda r: replace(r, duals=None), "kept its"),
-    "adopted slopes too few": (
-        "adopt planes",
+    "forwarded slopes too few": (
+        "forward planes",
         m.Parts,
         lambda _: m.Parts([]),
         "slopes of other buckets",
@@ -74,8 +74,8 @@ SPOILT_REPLIES = {
     ),
     "no number": (
         "open search",
-        m.Opened,
-        lambda r: m.Opened(pack_reals(np.full(len(r.values) // 8, np.nan))),
+        Opened,
+        lambda r: Opened(pack_reals(np.full(len(r.values) // 8, np.nan))),
         "not a number",
     ),
 }
@@ -99,7 +99,7 @@ def test_a_spoilt_reply_is_refused(name, profile):
     [
         ("visit", m.Parts, lambda r: m.Parts(r.vectors[1:])),
         ("visit planes", b.Planes, lambda r: replace(r, slopes=r.slopes[1:])),
-        ("adopt visit", m.Parts, lambda r: m.Parts(r.vectors[1:])),
+        ("forward visit", m.Parts, lambda r: m.Parts(r.vectors[1:])),
     ],
 )
 def test_a_spoilt_reply_to_a_visit_is_refused(phase, kind, change):
@@ -231,7 +231,7 @@ def test_a_spoilt_request_changes_nothing(name, profile):
     last = {(said.client, said.phase): said.request for said in heard}
     for client, half in enumerate(run.clients):
         with pytest.raises(RemoteProtocolError):
-            half.phases[phase].handle(spoil(last[client, phase]))
+            half.handlers[phase](spoil(last[client, phase]))
     assert numbers_of(run) == undisturbed
 
 
@@ -270,7 +270,8 @@ def test_a_spoilt_visit_changes_nothing(name):
     given = {
         "profile": "open",
         "participation": cyclic([[0, 1, 2, 3]]),
-        "bundle": BundleSettings(sub_groups=3, min_group_size=5),
+        "sub_groups": 3,
+        "min_group_size": 5,
         "max_rounds": 6,
     }
     undisturbed = numbers_of(four_clients(**given))
@@ -282,7 +283,7 @@ def test_a_spoilt_visit_changes_nothing(name):
     last = {(said.client, said.phase): said.request for said in heard}
     for client, half in enumerate(run.clients):
         with pytest.raises(RemoteProtocolError):
-            half.phases[phase].handle(spoil(last[client, phase]))
+            half.handlers[phase](spoil(last[client, phase]))
     assert numbers_of(run) == undisturbed
 
 
@@ -293,7 +294,7 @@ def test_a_client_without_labels_makes_no_planes():
     run.finish()
     request = next(said.request for said in heard if said.phase == "planes")
     with pytest.raises(RemoteProtocolError, match="no labels"):
-        run.clients[1].phases["planes"].handle(request)
+        run.clients[1].handlers["planes"](request)
 
 
 def test_deliveries_of_other_sizes_are_not_mixed():
@@ -302,10 +303,10 @@ def test_deliveries_of_other_sizes_are_not_mixed():
     heard, _ = listen(run)
     run.finish()
     said = [said for said in heard if said.phase == "planes"][-1]
-    planes = run.clients[said.client].phases["planes"]
+    planes = run.clients[said.client].handlers["planes"]
     number, mixture = said.request.number, said.request.mixture
     request = replace(said.request, move=run.server._move)
-    planes.handle(replace(request, number=number + 1, candidates=[]))
+    planes(replace(request, number=number + 1, candidates=[]))
     both = b.Mixture([mixture.deliveries[0], number + 1], mixture.weights)
-    with pytest.raises(RemoteProtocolError, match="as many planes"):
-        planes.handle(replace(request, number=number + 2, mixture=both))
+    with pytest.raises(RemoteProtocolError, match="unequal widths"):
+        planes(replace(request, number=number + 2, mixture=both))

@@ -7,7 +7,7 @@ import scipy.sparse as sp
 from hyfdca.algorithms.bundle import messages as b
 from hyfdca.crypto.schemes.fixedpoint import Grid
 from hyfdca.crypto.schemes.registry import Encryption
-from hyfdca.federation.server import Coordinator
+from hyfdca.federation.server import Federation
 from hyfdca.holdings.participation import cyclic
 from hyfdca.protocol import messages as m
 from tests.protocol.wires import LACKING, four_clients, listen, numbers_of
@@ -23,7 +23,7 @@ from tests.support.small_runs import (
 
 @pytest.mark.parametrize("profile", ["open", "sealed"])
 def test_no_dual_travels_where_all_have_labels(profile):
-    """Planes go up without duals, and nobody has to adopt any."""
+    """Planes go up without duals, and none are forwarded."""
     run = four_clients(profile, max_rounds=3)
     heard, wires = listen(run)
     run.finish()
@@ -32,7 +32,7 @@ def test_no_dual_travels_where_all_have_labels(profile):
     assert all(not said.request.forwards for said in planes)
     for said in planes:
         assert wires[said.client].read(said, b.Planes).duals is None
-    assert "adopt planes" not in {said.phase for said in heard}
+    assert "forward planes" not in {said.phase for said in heard}
 
 
 @pytest.mark.parametrize("profile", ["open", "sealed"])
@@ -42,10 +42,10 @@ def test_duals_travel_to_those_without_labels_alone(profile):
     heard, _ = listen(run)
     run.finish()
     askers = {said.client for said in heard if said.phase == "planes"}
-    adopted = [said for said in heard if said.phase == "adopt planes"]
+    forwarded = [said for said in heard if said.phase == "forward planes"]
     assert askers == {0, 2}
-    assert {said.client for said in adopted} == {1, 3}
-    for said in adopted:
+    assert {said.client for said in forwarded} == {1, 3}
+    for said in forwarded:
         [duals] = said.request.duals
         n_held = len(run.layout.samples.items[said.client])
         assert len(duals.payload) == 8 * n_held * said.request.n_planes
@@ -58,7 +58,7 @@ def test_the_exchanges_of_a_round(profile):
     heard, _ = listen(set_up(run))
     run_round(run)
     sealed = ["gram", "open planes"] if profile == "sealed" else []
-    expected = ["planes", "adopt planes", *sealed, "trial", "search", "open search"]
+    expected = ["planes", "forward planes", *sealed, "trial", "search", "open search"]
     assert list(dict.fromkeys(said.phase for said in heard)) == expected
 
 
@@ -143,20 +143,30 @@ def test_candidates_of_rows_of_zeros_are_at_the_end_of_the_domain():
     assert np.all(np.abs(candidate[1::2]) < 1.0)
 
 
-_fit_margins = Coordinator.fit_margins
+_fit_margins = Federation.fit_margins
 
 
-def too_fine(name):
-    """Return what fits a grid of that name 16 bits finer than margins need."""
+def make_finer(grid):
+    """Make a grid 16 bits finer than its vectors need."""
+    usual = grid.grid
+    grid.use(Grid(usual.fraction_bits + 16, usual.limit_bits))
 
-    def fit(coordinator, grid, squared_norms):
-        _fit_margins(coordinator, grid, squared_norms)
-        fitted = coordinator.grids[grid]
-        if grid == name:
-            finer = Grid(fitted.fraction_bits + 16, fitted.limit_bits)
-            coordinator.grids[grid] = finer
+
+def too_fine(of_visits):
+    """Return what fits grids of margins, those of visits or the others too finely."""
+
+    def fit(federation, grid, squared_norms):
+        _fit_margins(federation, grid, squared_norms)
+        if (grid is not federation.grids.margins) == of_visits:
+            make_finer(grid)
 
     return fit
+
+
+def grid_of(run, name):
+    """Return a grid of the federation, or one of planes."""
+    every = {**vars(run.federation.grids), **vars(run.server.grids)}
+    return every[name]
 
 
 @pytest.mark.parametrize("labelled", [None, LACKING])
@@ -190,12 +200,10 @@ def test_being_asked_again_moves_nobody_twice(
     heard, _ = listen(run)
     # The grid of Gram entries is chosen anew each round, with room for larger ones.
     monkeypatch.setattr("hyfdca.algorithms.bundle.collecting._ROOM", 1e-9)
-    monkeypatch.setattr(Coordinator, "fit_margins", too_fine("margins"))
-    coordinator = run.federation
+    monkeypatch.setattr(Federation, "fit_margins", too_fine(of_visits=False))
     for report in run.rounds():
         if report.round_number == 1:
-            usual = coordinator.grids[grid]
-            coordinator.grids[grid] = Grid(usual.fraction_bits + 16, usual.limit_bits)
+            make_finer(grid_of(run, grid))
     asked = [said for said in heard if said.phase == phase]
     n_asked = 4 if labelled is None or phase != "planes" else 2
     assert len(asked) > n_asked * len(run.history)
@@ -208,7 +216,7 @@ def test_being_asked_again_moves_nobody_twice(
 
 @pytest.mark.parametrize(
     ("labelled", "phases"),
-    [(None, {"visit", "visit planes"}), (LACKING, {"visit", "adopt visit"})],
+    [(None, {"visit", "visit planes"}), (LACKING, {"visit", "forward visit"})],
 )
 def test_being_asked_again_on_a_visit_moves_nobody_twice(labelled, phases, monkeypatch):
     """Nor is a measurement disturbed that has been waiting since before."""
@@ -222,12 +230,9 @@ def test_being_asked_again_on_a_visit_moves_nobody_twice(labelled, phases, monke
     weights = undisturbed.finish()
     run = four_clients(**given)
     heard, _ = listen(run)
-    monkeypatch.setattr(Coordinator, "fit_margins", too_fine("visit margins"))
-    coordinator = run.federation
+    monkeypatch.setattr(Federation, "fit_margins", too_fine(of_visits=True))
     for report in run.rounds():
         if report.round_number == 4:
-            usual = coordinator.grids["shares"]
-            finer = Grid(usual.fraction_bits + 16, usual.limit_bits)
-            coordinator.grids["shares"] = finer
+            make_finer(run.federation.grids.shares)
     assert phases <= {said.phase for said in heard if b"too large" in said.reply}
     assert run.release() == pytest.approx(weights, rel=1e-6, abs=1e-6)

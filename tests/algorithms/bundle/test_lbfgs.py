@@ -113,7 +113,7 @@ def test_the_gap_is_the_gradient_of_the_point_before(loss, profile, seed):
         bound = objective.primal(weights) - (gradient**2).sum() / (2 * l2)
         highest = max(highest, bound)
         assert measure(run).dual == pytest.approx(highest, rel=1e-9, abs=1e-11)
-        weights = run.driver.run(run.server.release(), run.release_traffic)
+        weights = run.release()
 
 
 @pytest.mark.parametrize("loss", sorted(set(LOSSES) - set(SMOOTH)))

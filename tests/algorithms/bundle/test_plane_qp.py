@@ -1,4 +1,4 @@
-"""The master programme against closed forms, SLSQP and its own optimality gap."""
+"""The programme of planes against closed forms, SLSQP and its own optimality gap."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import LinearConstraint, minimize
 
-from hyfdca.algorithms.bundle.plane_qp import solve_master
+from hyfdca.algorithms.bundle.plane_qp import solve_plane_qp
 from hyfdca.maths.seeds import stream
 
 
@@ -32,8 +32,8 @@ def assert_feasible(weights, buckets):
 
 def both_forms(offsets, buckets, tolerance, factor):
     return (
-        solve_master(offsets, buckets, tolerance, factor=factor),
-        solve_master(offsets, buckets, tolerance, gram=factor @ factor.T),
+        solve_plane_qp(offsets, buckets, tolerance, factor=factor),
+        solve_plane_qp(offsets, buckets, tolerance, gram=factor @ factor.T),
     )
 
 
@@ -84,9 +84,9 @@ def test_separable_buckets(seed):
         rows = slice(5 * bucket, 5 * bucket + 5)
         together[rows, 2 * bucket : 2 * bucket + 2] = factor[bucket]
     buckets = np.repeat(np.arange(3), 5)
-    joint = solve_master(offsets.ravel(), buckets, 1e-10, factor=together)
+    joint = solve_plane_qp(offsets.ravel(), buckets, 1e-10, factor=together)
     alone = [
-        solve_master(offsets[b], np.zeros(5, int), 1e-10, factor=factor[b])
+        solve_plane_qp(offsets[b], np.zeros(5, int), 1e-10, factor=factor[b])
         for b in range(3)
     ]
     assert value_of(joint, offsets.ravel(), together) == pytest.approx(
@@ -176,7 +176,7 @@ def test_noisy_gram(tolerance, seed):
     gram = factor @ factor.T
     noise = rng.normal(size=gram.shape)
     noise *= 1e-15 * np.linalg.norm(gram, 2) / np.linalg.norm(noise, 2)
-    weights = solve_master(offsets, buckets, tolerance, gram=gram + noise + noise.T)
+    weights = solve_plane_qp(offsets, buckets, tolerance, gram=gram + noise + noise.T)
     assert_feasible(weights, buckets)
     # Rounding of gradients of size 1e7.
     assert gap_of(weights, offsets, buckets, factor) <= max(tolerance, 1e-6)
@@ -184,7 +184,7 @@ def test_noisy_gram(tolerance, seed):
 
 def test_lone_planes():
     """A bucket of one plane gives it all the weight."""
-    weights = solve_master(np.arange(3.0), np.arange(3), 0.0, factor=np.ones((3, 2)))
+    weights = solve_plane_qp(np.arange(3.0), np.arange(3), 0.0, factor=np.ones((3, 2)))
     assert weights.tolist() == [1.0, 1.0, 1.0]
 
 
@@ -195,9 +195,9 @@ def test_start_saves_time_alone(form, guess, seed):
     rng = stream(seed, "start")
     offsets, buckets, factor = many_planes(rng, 8, 75, 300)
     slopes = {form: factor if form == "factor" else factor @ factor.T}
-    plain = solve_master(offsets, buckets, 1e-8, **slopes)
+    plain = solve_plane_qp(offsets, buckets, 1e-8, **slopes)
     start = {"solution": plain, "zeros": 0.0 * plain, "anything": rng.random(600)}
-    weights = solve_master(offsets, buckets, 1e-8, **slopes, start=start[guess])
+    weights = solve_plane_qp(offsets, buckets, 1e-8, **slopes, start=start[guess])
     for result in (plain, weights):
         assert_feasible(result, buckets)
         assert gap_of(result, offsets, buckets, factor) <= 1e-8
@@ -209,7 +209,7 @@ def test_start_saves_time_alone(form, guess, seed):
 def test_large_programme_out_of_reach(seed):
     """Where few planes at a time do not reach the tolerance, all are taken."""
     offsets, buckets, factor = many_planes(stream(seed, "reach"), 8, 75, 300)
-    weights = solve_master(offsets, buckets, 0.0, factor=factor)
+    weights = solve_plane_qp(offsets, buckets, 0.0, factor=factor)
     assert_feasible(weights, buckets)
     rounding = 1e-9 * np.abs(offsets).max()
     assert gap_of(weights, offsets, buckets, factor) <= rounding
@@ -219,7 +219,7 @@ def test_same_input_same_bits(seed):
     """Two solves of one programme agree to the last bit."""
     offsets, buckets, factor = many_planes(stream(seed, "bits"), 5, 12, 9)
     first, second = (
-        solve_master(offsets, buckets, 1e-9, factor=factor) for _ in range(2)
+        solve_plane_qp(offsets, buckets, 1e-9, factor=factor) for _ in range(2)
     )
     assert np.array_equal(first, second)
 
@@ -228,4 +228,4 @@ def test_either_factor_or_gram():
     """Exactly one form of the slopes is given."""
     for slopes in ({}, {"factor": np.eye(2), "gram": np.eye(2)}):
         with pytest.raises(ValueError, match="either a factor or a Gram matrix"):
-            solve_master(np.zeros(2), np.zeros(2, int), 0.1, **slopes)
+            solve_plane_qp(np.zeros(2), np.zeros(2, int), 0.1, **slopes)

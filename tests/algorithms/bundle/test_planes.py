@@ -95,8 +95,8 @@ def _add_planes(model, objective, weights):
         for b in range(N_BUCKETS)
     ]
     offsets = -np.bincount(bucket_of, conjugates[:, 0])[:, None]
-    told = model.remember(np.stack(sums))
-    model.add(np.arange(N_BUCKETS), offsets, told)
+    update = model.remember(np.stack(sums))
+    model.add(np.arange(N_BUCKETS), offsets, update)
 
 
 def _point(model, objective):
@@ -265,8 +265,8 @@ def test_outputs_are_solved_apart(seed):
         model = CuttingModel(
             2, len(outputs), 1.0, Slopes(N_FEATURES, len(outputs)), True
         )
-        told = model.remember(own)
-        model.add(np.array([0, 1, 0, 1]), offsets[:, outputs], told)
+        update = model.remember(own)
+        model.add(np.array([0, 1, 0, 1]), offsets[:, outputs], update)
         model.solve(np.full(len(outputs), 1e-10))
         return model
 

@@ -115,14 +115,14 @@ def test_equals_plain_algorithm_under_partial_participation(name, refresh, divid
     weights = plain.weights()
     for client in active:
         features = partition.holdings[client].features
-        held = training.clients[client].weights[:, 0]
+        held = training.clients[client].dual.weights[:, 0]
         assert np.abs(held - weights[features]).max(initial=0.0) <= 1e-11
 
 
 def _assert_active_agree(training, active, duals):
     for client in active:
         items = training.layout.samples.items[client]
-        mine = training.clients[client].duals[:, 0]
+        mine = training.clients[client].dual.duals[:, 0]
         assert np.abs(mine - duals[items]).max(initial=0.0) <= 1e-12
 
 
@@ -169,7 +169,7 @@ def test_round_trips_are_those_of_the_paper():
     for round_number in range(1, 20):
         active = participation.of_round(round_number)
         # Where nobody present has missed a dual, nobody has to be brought up to date.
-        behind = any(map(partial.federation.has_news, active))
+        behind = any(map(partial.server.dual.has_news, active))
         trips = run_round(partial, active).round_trips
         assert trips == (4.5 if behind else 3.5)
         seen.append(trips)
@@ -345,7 +345,8 @@ def test_holders_without_labels_take_part(step, loss):
     assert training.stop_reason == "tolerance"
     duals = duals_of(training)
     for client, half in enumerate(training.clients):
-        assert np.array_equal(half.duals, duals[partition.holdings[client].samples])
+        own = duals[partition.holdings[client].samples]
+        assert np.array_equal(half.dual.duals, own)
 
 
 def test_inner_iterations_constant_is_the_papers():

@@ -78,7 +78,8 @@ def test_holders_agree_on_every_dual():
         run_round(training)
     duals = duals_of(training)
     for client, half in enumerate(training.clients):
-        assert np.array_equal(half.duals, duals[partition.holdings[client].samples])
+        own = duals[partition.holdings[client].samples]
+        assert np.array_equal(half.dual.duals, own)
 
 
 def test_some_samples_a_round_reach_the_same_optimum():

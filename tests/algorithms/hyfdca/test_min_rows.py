@@ -12,11 +12,10 @@ from hyfdca.errors import StudyError
 from hyfdca.holdings.participation import random_fraction
 from hyfdca.holdings.partition import from_holdings
 from hyfdca.maths.seeds import stream
-from hyfdca.protocol.codec import decode, unframe
 from hyfdca.protocol.messages import Part
+from hyfdca.protocol.sessions import decode, unframe
 from hyfdca.runtime.driver import listening
 from hyfdca.study.file import load
-from hyfdca.study.local import prepare
 from tests.audit.audits import HORIZONTAL, PAPER, audited, write_study
 from tests.support.small_runs import (
     classification,
@@ -111,7 +110,7 @@ def test_certificates_are_never_optimistic(loss, fraction):
         run_round(run, list(range(4)) if present is None else present.of_round(number))
         certificate = measure(run)
         duals = server_duals(run)
-        weights = run.driver.run(run.server.release(), run.release_traffic)
+        weights = run.release()
         assert certificate.dual <= objective.dual(duals) + 1e-15
         assert certificate.primal >= objective.primal(weights) - 1e-15
         own = objective.weights_from(duals)
@@ -187,7 +186,7 @@ def test_line_search_is_refused():
     with pytest.raises(ValueError, match="shows sums over the drawn rows"):
         make_training(X, y, partition, step="line_search", min_rows=2)
     auto = make_training(X, y, partition, step="auto", min_rows=2)
-    assert "step" in auto.clients[0].phases  # the safe step, not the search
+    assert "step" in auto.clients[0].handlers  # the safe step, not the search
 
 
 @pytest.mark.parametrize("bad", [0, -1, 1.5, "2"])
@@ -200,7 +199,7 @@ def test_bad_numbers_are_refused(bad):
 
 def test_the_audit_finds_no_rows_where_shares_are_held_back(tmp_path):
     """The study setting ends the attack that succeeds without it."""
-    given = {**PAPER, "paper_settings": "{local_steps = 1}", "max_rounds": "80"}
+    given = {**PAPER, "local_steps": "1", "max_rounds": "80"}
     given |= {"profile": '"open"', "encryption": '"stream"'}
     audit = audited(tmp_path, HORIZONTAL, min_rows="5", **given)
     assert audit.attacks["share differences"].n_equations == 0
@@ -213,8 +212,9 @@ def test_the_audit_finds_no_rows_where_shares_are_held_back(tmp_path):
 def test_studies_of_other_algorithms_are_refused(tmp_path):
     """The bundle method has no shares to hold back: one sentence."""
     path = write_study(tmp_path, HORIZONTAL, algorithm='"bundle"', min_rows="3")
-    with pytest.raises(StudyError, match="min_rows is a setting of algorithm='hyfdca'"):
-        prepare(load(path), tmp_path)
+    message = "min_rows is a setting of algorithm 'hyfdca', not of 'bundle'"
+    with pytest.raises(StudyError, match=message):
+        load(path)
 
 
 def test_shares_of_wide_clients_tell_the_duals():

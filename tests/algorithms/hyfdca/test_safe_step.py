@@ -1,16 +1,19 @@
 """The safe step and what it is made of; a run whose step is not safe."""
 
 import numpy as np
+import pytest
 import scipy.sparse as sp
 
 from hyfdca.algorithms.hyfdca.safe_step import SAFETY, estimate_interaction
 from hyfdca.holdings import partition as parts
 from hyfdca.runtime.driver import Traffic
 from tests.support.small_runs import (
+    alike_rows,
     classification,
     diverging_run,
     duals_of,
     make_training,
+    partition_of,
     pooled,
     run_round,
     set_up,
@@ -19,8 +22,10 @@ from tests.support.small_runs import (
 N, M = 120, 24
 
 
-def test_safe_step_never_lowers_the_mean_dual(seed):
+def test_safe_step_never_lowers_the_mean_dual(seed, monkeypatch):
     """With the exact interaction the mean dual rises in every round, for every H."""
+    # Factors follow a probe, whose estimate is not used here.
+    monkeypatch.setattr("hyfdca.algorithms.hyfdca.safe_step.ITERATIONS", 1)
     X, y = classification(40, 10, noise=1.0)
     partition = parts.grid(40, 10, (2, 2), seed=seed)
     normalised = X.toarray() / np.linalg.norm(X.toarray(), axis=1, keepdims=True)
@@ -39,6 +44,7 @@ def test_safe_step_never_lowers_the_mean_dual(seed):
                 seed=run,
             )
             set_up(training)
+            training.driver.run(estimate_interaction(training.federation), Traffic())
             training.driver.run(training.server.send_factors(interaction), Traffic())
             for t in range(1, n_rounds + 1):
                 run_round(training)
@@ -51,7 +57,7 @@ def test_interaction_estimate_approaches_the_eigenvalue_from_below():
     X, y = classification(N, M)
     X = sp.csr_array(X.multiply(np.linspace(0.5, 9.0, N)[:, None]))
     training = set_up(make_training(X, y, parts.grid(N, M, (3, 3), seed=1)))
-    conversation = estimate_interaction(training.federation, seed=0)
+    conversation = estimate_interaction(training.federation)
     estimate = training.driver.run(conversation, Traffic())
     rows = X.toarray() / np.linalg.norm(X.toarray(), axis=1, keepdims=True)
     exact = float(np.linalg.eigvalsh(rows @ rows.T)[-1])
@@ -64,3 +70,22 @@ def test_a_diverging_run_stops_with_its_reason():
     training.finish()
     assert training.stop_reason == "diverged"
     assert training.measurement.relative_gap > 0.5
+
+
+@pytest.mark.parametrize(("l2", "measure_every"), [(1e-12, 21), (1e-4, 20)])
+def test_a_run_that_diverges_while_it_is_measured_gives_its_last_model(
+    l2, measure_every
+):
+    """Whichever exchange outgrows every grid, the model last measured is released."""
+    X, y = alike_rows()
+    run = make_training(
+        X,
+        y,
+        partition_of("4x1", 200, 4),
+        loss="half_squared",
+        l2=l2,
+        max_rounds=3000,
+        measure_every=measure_every,
+    )
+    assert np.all(np.isfinite(run.finish()))
+    assert run.stop_reason == "diverged"

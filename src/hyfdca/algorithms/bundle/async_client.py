@@ -9,11 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hyfdca.algorithms.bundle import messages as b
-from hyfdca.algorithms.bundle.plane_sums import PlaneSums
 from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.crypto.schemes.fixedpoint import GridOverflowError
 from hyfdca.maths.loss_kernels import touching_duals
-from hyfdca.protocol.client_session import Handlers
 from hyfdca.protocol.codec import (
     RemoteProtocolError,
     unpack_indices,
@@ -21,6 +19,7 @@ from hyfdca.protocol.codec import (
     unpack_reals,
 )
 from hyfdca.protocol.messages import Message, Parts, TooLarge
+from hyfdca.protocol.sessions import Handlers
 
 if TYPE_CHECKING:
     from hyfdca.algorithms.bundle.client import BundleClient
@@ -98,7 +97,7 @@ class VisitedBuckets:
         ]
         for visit in zip(buckets, request.numbers, opened, strict=True):
             self._take_margins(*visit)
-        sums = PlaneSums(self._client, len(buckets), len(request.places))
+        sums = self._client.plane_sums(len(buckets), len(request.places))
         forwarded = []
         try:
             for place, bucket in enumerate(buckets):
@@ -143,7 +142,7 @@ class VisitedBuckets:
         buckets = self._buckets(request.buckets)
         if len(buckets) != len(request.duals):
             raise RemoteProtocolError("buckets and duals do not match")
-        sums = PlaneSums(self._client, len(buckets), request.n_planes)
+        sums = self._client.plane_sums(len(buckets), request.n_planes)
         for place, bucket in enumerate(buckets):
             rows = self._rows_of(bucket)
             duals = sealing.opened_apart(request.duals[place], rows, sums.width)

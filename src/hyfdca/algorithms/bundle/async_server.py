@@ -1,8 +1,8 @@
 """The bundle method under partial participation: asynchronous by bucket.
 
 A plane of one bucket is valid by itself. So each bucket is given a point, its holders'
-margins there are collected as they come by, then their slopes; nobody waits for other
-buckets. Whoever never comes back freezes only its buckets, whose planes stay valid.
+margins there are collected as they appear, then their slopes; no bucket waits for
+another. A client that never returns freezes only its buckets, whose planes stay valid.
 
 The point w moves towards the model's best point by little, the more buckets brought
 new planes the further. New planes touch the loss at the bucket's new margins and
@@ -33,7 +33,8 @@ from hyfdca.algorithms.bundle.bucket_states import (
     BucketState,
     Owed,
 )
-from hyfdca.algorithms.bundle.collecting import by_plane, forwarded_duals
+from hyfdca.algorithms.bundle.collecting import forwarded_duals
+from hyfdca.algorithms.bundle.planes import by_plane
 from hyfdca.algorithms.bundle.server import (
     BundleServer,
     BundleServerState,
@@ -46,7 +47,7 @@ from hyfdca.federation.server import Federation
 from hyfdca.holdings.axis import Axis
 from hyfdca.protocol.codec import RemoteProtocolError, pack_indices, pack_reals
 from hyfdca.protocol.messages import Parts, Sealed, Sums
-from hyfdca.protocol.server_session import Conversation
+from hyfdca.protocol.sessions import Conversation
 
 # Where new planes touch: from the last margins (0) to the new ones (1) and beyond.
 VISIT_PLACES = (1.0, 2.0, 4.0, 8.0)
@@ -133,7 +134,7 @@ class AsyncBundleServer(BundleServer):
         )
 
     def round(self, participants: Sequence[int]) -> Conversation[None]:
-        """Collect what those present can give; move the point; go on certifying."""
+        """Collect what present clients can give; move the point; continue measuring."""
         self.round_number += 1
         self._give_points()
         with self.federation.session.among(participants):
@@ -161,9 +162,9 @@ class AsyncBundleServer(BundleServer):
     def _move_point(self, share: float) -> None:
         """Solve with the new planes, and go part of the way to the model's point."""
         self.model.solve(self.tolerances(), share)
-        self.note_bound()
-        target = self._weights()
+        target = self.weights()
         assert target is not None  # noqa: S101  # the open profile shows it
+        self.note_bound(target)
         self.point = self.point + _SHARE_OF_WAY * share * (target - self.point)
         self.model.forget()
 
@@ -176,7 +177,7 @@ class AsyncBundleServer(BundleServer):
     # Margins
 
     def _collect_margins(self, present: Iterable[int]) -> Conversation[None]:
-        """Have those present give margins at their buckets' points."""
+        """Collect margins of present clients at their buckets' points."""
         federation, grid = self.federation, self._margins_grid
         wanted = self._wanted(
             present, lambda s, c: s.point is not None and c not in s.given
@@ -219,7 +220,7 @@ class AsyncBundleServer(BundleServer):
     # Slopes
 
     def _collect_slopes(self, present: Iterable[int]) -> Conversation[int]:
-        """Have those present give the slopes they owe; return how many are complete."""
+        """Collect the slopes that present clients owe; return how many are complete."""
         yield from self._collect_from_labelled(self._owing(present, labelled=True))
         yield from self._collect_from_others(self._owing(present, labelled=False))
         complete = [

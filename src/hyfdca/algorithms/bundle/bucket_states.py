@@ -142,7 +142,7 @@ class Bucket:
         self.margins, self.given = self._no_margins(), set()
 
     def finish(self, duals_grid: GridSpec) -> None:
-        """Have the margins, which are complete; wait for a point."""
+        """Take the margins, which are complete; wait for a point."""
         self.owe(self.point, self.margins, duals_grid)
         self.point, self.margins = None, self._no_margins()
 

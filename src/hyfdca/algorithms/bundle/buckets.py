@@ -38,7 +38,7 @@ class Buckets:
 
 
 def buckets_of(layout: Layout, groups: IntArray, most: int = 1) -> Buckets:
-    """Return a bucket a group of samples, neighbours together beyond so many."""
+    """Return one bucket per group; merge neighbours down to ``most`` buckets."""
     sizes = np.bincount(groups)
     if len(sizes) > most:
         joined = (np.cumsum(sizes) - sizes) * most // sizes.sum()

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hyfdca.algorithms.bundle import messages as b
 from hyfdca.algorithms.bundle.async_client import VisitedBuckets, VisitedState
-from hyfdca.algorithms.bundle.collecting import by_plane
-from hyfdca.algorithms.bundle.plane_sums import PlaneSums
-from hyfdca.algorithms.bundle.planes import Slopes, SlopesState
+from hyfdca.algorithms.bundle.planes import Slopes, SlopesState, by_plane
 from hyfdca.arrays import FloatArray
 from hyfdca.crypto.schemes.arrangement import Arrangement
 from hyfdca.crypto.schemes.fixedpoint import GridOverflowError
-from hyfdca.federation.client import Party, above
+from hyfdca.federation.client import Party
 from hyfdca.federation.evaluation import grid_step
 from hyfdca.federation.messages import Released
+from hyfdca.federation.sealing import Rows, above
 from hyfdca.federation.sums import EVERYWHERE
-from hyfdca.maths.loss_kernels import sums_along, touching_duals
-from hyfdca.protocol.client_session import Handlers
+from hyfdca.maths.kernels import add_bucket_combinations
+from hyfdca.maths.loss_kernels import add_conjugates, sums_along, touching_duals
 from hyfdca.protocol.codec import (
     RemoteProtocolError,
     pack_reals,
@@ -28,7 +29,8 @@ from hyfdca.protocol.codec import (
     unpack_places,
     unpack_reals,
 )
-from hyfdca.protocol.messages import Message, Parts, TooLarge
+from hyfdca.protocol.messages import GridSpec, Message, Parts, Sealed, TooLarge
+from hyfdca.protocol.sessions import Handlers
 
 _FLOAT_ERROR = 1e-15  # of a margin that is moved along, as a share of its size
 _MOST_BUCKETS = 1_000_000
@@ -59,6 +61,7 @@ class BundleClient:
 
     def __init__(self, party: Party) -> None:
         self.party, self._sealing = party, party.sealing
+        self._labels = party.block.labels
         n_outputs = party.problem.n_outputs
         n_margins = 0 if party.block.labels is None else party.n_held
         by_sample, by_feature = (n_margins, n_outputs), (party.n_features, n_outputs)
@@ -118,6 +121,10 @@ class BundleClient:
         self._slopes.restore(state.slopes)
         self._visited.restore(state.visited)
 
+    def plane_sums(self, n_buckets: int, n_planes: int) -> PlaneSums:
+        """Return empty sums of new planes."""
+        return PlaneSums(self, n_buckets, n_planes)
+
     def _take_buckets(self, notice: b.BucketsNotice) -> None:
         numbers = unpack_indices(notice.numbers, _MOST_BUCKETS)
         places = unpack_places(notice.buckets, self.party.n_held, len(numbers))
@@ -128,18 +135,20 @@ class BundleClient:
 
     def _planes(self, request: b.PlanesRequest) -> Message:
         """Form duals where the loss is touched; return the planes they give."""
-        mixture, labels = request.mixture, self.party.labels
+        mixture, labels = request.mixture, self._labels
+        if labels is None:
+            raise RemoteProtocolError("this client has no labels to make planes of")
         present = None if mixture is None else self._present_duals(mixture)
         self._apply_step(request.move)
         n_planes = len(request.places) + len(request.candidates)
-        sums = PlaneSums(self, self.n_buckets, n_planes)
+        sums = self.plane_sums(self.n_buckets, n_planes)
         is_kept = request.forwards or present is not None
         kept = np.empty((self.party.n_held, sums.width) if is_kept else (0, 0))
         try:
             # By blocks: the duals of all samples need not be in memory at once.
             for first in range(0, self.party.n_held, _BLOCK):
                 rows = slice(first, min(first + _BLOCK, self.party.n_held))
-                duals = self._new_duals(rows, request, present)
+                duals = self._new_duals(rows, request, present, labels[rows])
                 sums.add(rows, self.buckets[rows], duals, labels)
                 if is_kept:
                     kept[rows] = duals
@@ -158,11 +167,14 @@ class BundleClient:
             return TooLarge()
 
     def _new_duals(
-        self, rows: slice, request: b.PlanesRequest, present: FloatArray | None
+        self,
+        rows: slice,
+        request: b.PlanesRequest,
+        present: FloatArray | None,
+        labels: FloatArray,
     ) -> FloatArray:
         """Return the duals of all new planes, (rows, planes · outputs)."""
         best, trial = self.best_margins[rows], self.margins[rows]
-        labels = self.party.labels[rows]
         loss, places = self.party.problem.loss, np.array(request.places)
         duals = touching_duals(loss, best, trial, labels, places)
         if present is not None:
@@ -209,7 +221,7 @@ class BundleClient:
 
     def _take_planes(self, request: b.ForwardedPlanes) -> Message:
         """Take the duals of new planes from the samples' designated holders."""
-        sums = PlaneSums(self, self.n_buckets, request.n_planes)
+        sums = self.plane_sums(self.n_buckets, request.n_planes)
         duals = self._sealing.opened_samples(request.duals, width=sums.width)
         sums.add(EVERYWHERE, self.buckets, duals)
         try:
@@ -314,3 +326,60 @@ class BundleClient:
         """Give away the best weights of the features this client answers for."""
         self._apply_step(request.move)
         return Released(pack_reals(self.best_weights[self.party.block.counts_feature]))
+
+
+class PlaneSums:
+    """Sums by bucket; duals are (samples, planes · outputs)."""
+
+    def __init__(self, client: BundleClient, n_buckets: int, n_planes: int) -> None:
+        self._client, self._party = client, client.party
+        self.width = n_planes * client.party.problem.n_outputs
+        self._slopes = np.zeros((n_buckets, client.party.n_features, self.width))
+        self._conjugates = np.zeros((n_buckets, self.width))
+
+    def add(
+        self,
+        rows: Rows,
+        buckets: NDArray[Any],
+        duals: FloatArray,
+        labels: FloatArray | None = None,
+    ) -> None:
+        """Add samples; with labels their conjugates too, where they are counted."""
+        party = self._party
+        indptr, indices, data = party.csr
+        coefficients, numbers = self._weighed(rows, duals), party.numbers(rows)
+        add_bucket_combinations(
+            indptr, indices, data, numbers, buckets, coefficients, self._slopes
+        )
+        if labels is not None:
+            loss, counted = party.problem.loss, self._client.counted[rows]
+            add_conjugates(
+                loss, duals, labels[rows], counted, buckets, self._conjugates
+            )
+
+    def _weighed(self, rows: Rows, duals: FloatArray) -> FloatArray:
+        """Return the duals of planes times the weights of samples."""
+        weights = self._party.block.sample_weights
+        if weights is None:
+            return duals
+        return duals * np.tile(weights[rows], duals.shape[1] // weights.shape[1])
+
+    def slopes(self, grid: GridSpec) -> list[Sealed]:
+        """Return Σ v_i α_i x_{k,i} over each bucket, as the profile says."""
+        seal = self._party.sealing.sealed_features
+        return [seal(slope, grid) for slope in self._slopes]
+
+    def offsets(self, grid: GridSpec) -> Sealed:
+        """Return 1/N Σ v_i l_i*(-α_i) over the samples counted, by bucket, above."""
+        sealing = self._party.sealing
+        means = above(self._conjugates) / self._party.problem.n_samples
+        return sealing.sealed_by_bucket(means, grid, self._client.bucket_arrangement)
+
+    def forwarded(self, rows: Rows, duals: FloatArray, grid: GridSpec) -> Sealed:
+        """Return the duals of the samples counted, for holders without labels."""
+        sealing = self._party.sealing
+        counted = self._party.block.counts_sample[rows, None]
+        numbers = sealing.encoded(np.where(counted, duals, 0.0), grid)
+        if isinstance(rows, slice):
+            return sealing.sealed_samples(numbers, grid)
+        return sealing.sealed_apart(numbers, grid, rows)

@@ -14,20 +14,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from hyfdca.algorithms.bundle import messages as b
 from hyfdca.algorithms.bundle.buckets import Buckets
-from hyfdca.algorithms.bundle.planes import CuttingModel, GramUpdate
+from hyfdca.algorithms.bundle.planes import CuttingModel, GramUpdate, by_plane
 from hyfdca.arrays import FloatArray
 from hyfdca.federation.grids import MARGIN_HEADROOM, GridState
 from hyfdca.federation.sealing import read_sum
 from hyfdca.federation.server import Federation
-from hyfdca.federation.sums import RunningSum
+from hyfdca.federation.sums import RunningSum, VectorLayout
 from hyfdca.protocol.codec import RemoteProtocolError, pack_indices, pack_reals
 from hyfdca.protocol.messages import Part, Parts, Sealed, Sums
-from hyfdca.protocol.server_session import Conversation
+from hyfdca.protocol.sessions import Conversation
 
 _ROOM = 4.0  # times the longest of the last planes
 
@@ -86,6 +87,16 @@ class PlaneCollection:
         """Planes per bucket and collection."""
         return len(self.places) + len(self.candidates)
 
+    @cached_property
+    def _layouts(self) -> tuple[VectorLayout, VectorLayout]:
+        """How offsets by bucket and slopes by feature are stored."""
+        vectors, buckets = self.federation.vectors, self.buckets
+        width = self.n_planes * self.federation.problem.n_outputs
+        return (
+            vectors.by_bucket(buckets.of_client, buckets.n_buckets, width),
+            vectors.by_feature(width),
+        )
+
     def collect(self, move: b.Move) -> Conversation[None]:
         """Have every holder form the same new duals; learn what planes they give."""
         federation = self.federation
@@ -104,12 +115,10 @@ class PlaneCollection:
         self, move: b.Move
     ) -> Conversation[tuple[list[RunningSum], Sums]]:
         federation, grids = self.federation, self.federation.grids
-        problem = federation.problem
         forwards = bool(federation.unlabelled)
         mixture = self._mixtures()
         of_round = self.n_planes * self.buckets.n_buckets
         number = (self.model.next_number - self.buckets.n_buckets) // of_round
-        width = self.n_planes * problem.n_outputs
         replies = yield from federation.gather(
             "planes",
             federation.labelled,
@@ -127,14 +136,13 @@ class PlaneCollection:
             ),
             b.Planes,
         )
-        vectors, n_buckets = federation.vectors, self.buckets.n_buckets
-        of_client = self.buckets.of_client
-        offsets = RunningSum(vectors.by_bucket(of_client, n_buckets, width))
-        by_feature = vectors.by_feature(width)
-        slopes = [RunningSum(by_feature) for _ in range(n_buckets)]
+        by_bucket, by_feature = self._layouts
+        offsets = RunningSum(by_bucket)
+        slopes = [RunningSum(by_feature) for _ in range(self.buckets.n_buckets)]
         for client, reply in replies.items():
             offsets.add(client, reply.offsets, None)
             self._add_slopes(slopes, client, reply.slopes)
+        self.model.note_step(self.federation.grids.shares.fraction_bits)
         if forwards:
             yield from self._forward(replies, slopes)
         return slopes, offsets.take_all()
@@ -168,7 +176,6 @@ class PlaneCollection:
             raise RemoteProtocolError(f"client {client} has slopes of other buckets")
         for bucket, part in zip(buckets, parts, strict=True):
             slopes[bucket].add(client, part, None)
-            self.model.note_step(part.fraction_bits)
 
     def _forward(
         self, replies: dict[int, b.Planes], slopes: list[RunningSum]
@@ -190,6 +197,7 @@ class PlaneCollection:
         )
         for client, part in parts.items():
             self._add_slopes(slopes, client, part.vectors)
+        self.model.note_step(grid.fraction_bits)
 
     def _read_slopes(self, slopes: list[RunningSum]) -> GramUpdate | None:
         """Keep what the open profile shows; return the Gram entries if wanted."""
@@ -207,7 +215,7 @@ class PlaneCollection:
         the new ones: planes of very different lengths are usual.
         """
         federation, model, grid = self.federation, self.model, self.grids.gram
-        n_clients = federation.layout.n_clients
+        n_clients = federation.grid_maker.n_clients
         n_new = self.buckets.n_buckets * self.n_planes
         n_outputs = federation.problem.n_outputs
         longest = _ROOM * model.longest_new
@@ -247,10 +255,3 @@ def forwarded_duals(client: int, reply: b.Planes, n_vectors: int) -> list[Sealed
     if reply.duals is None or len(reply.duals) != n_vectors:
         raise RemoteProtocolError(f"client {client} kept its duals")
     return reply.duals
-
-
-def by_plane(columns: FloatArray, n_outputs: int) -> FloatArray:
-    """Return (items, planes * outputs) as (planes, items, outputs)."""
-    n_items, width = columns.shape  # of which the first may be 0
-    apart = columns.reshape(n_items, width // n_outputs, n_outputs)
-    return np.ascontiguousarray(apart.transpose(1, 0, 2))

@@ -119,13 +119,13 @@ class LbfgsServer(BundleServer):
             self.federation, self.grids, self.buckets, self.model, (0.0,)
         )
 
-    def choose_point(self) -> None:
+    def choose_point(self) -> FloatArray | None:
         """Take the bound of the newest plane; find a direction from its gradient."""
         model = self.model
         newest = np.zeros_like(model.weights)
         newest[-1] = 1.0
         model.weights = newest
-        self.note_bound()
+        self.note_bound(self.weights())
         self._points = np.pad(self._points, ((0, 1), (0, 0)))
         self._directions = np.zeros_like(self._points)
         for output, path in enumerate(self._paths):
@@ -134,6 +134,7 @@ class LbfgsServer(BundleServer):
             path.note(self._points[:, output], gradient)
             self._directions[:, output] = path.direction(model.gram[:, :, output])
         model.weights = self._points + self._directions
+        return self.weights()
 
     def apply_step(self, steps: FloatArray) -> None:
         """Go that far; where nothing was gained, forget and try a shorter way."""

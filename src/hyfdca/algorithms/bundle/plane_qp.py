@@ -1,13 +1,13 @@
 """The inner programme of a dual bundle method: the best mixture of planes.
 
-A bundle method bounds convex functions, one a bucket, from below by planes. The dual
+A bundle method bounds convex functions, one per bucket, from below by planes. The dual
 of its master programme chooses how much of each plane to take::
 
     max  offsets . b - |factor' b|^2 / 2    over b >= 0, sum of b in each bucket = 1
 
 Theory of operation. A primal-dual interior point method with Mehrotra's predictor and
 corrector keeps b and the slacks of the planes positive. Every step leaves the sums of b
-as they are: it is a step of all planes but one a bucket, the pivot, which takes what
+as they are: it is a step of all planes but one per bucket, the pivot, which takes what
 is left. So the multipliers of the sums never appear, and a step costs one Cholesky
 factor, of the size of the dimensions or of the planes, whichever are fewer.
 
@@ -32,15 +32,15 @@ from hyfdca.arrays import FloatArray, IntArray
 
 _LARGE = 250  # size of a Newton matrix from which solving over few planes pays
 _MAX_TRIPS = 20  # over few planes, before all are taken
-_NEWCOMERS = 2  # planes a bucket that a trip adds
+_NEWCOMERS = 2  # planes per bucket that a trip adds
 _SMALL_WEIGHT = 1e-3  # a plane with less is left out of the next trip
-_GRAM_PREFERENCE = 1.5  # planes a dimension up to which a Gram matrix is cheaper
+_GRAM_PREFERENCE = 1.5  # planes per dimension up to which a Gram matrix is cheaper
 
 _MAX_STEPS = 80
 _PATIENCE = 8  # steps without a smaller gap: rounding allows no more
 _FIRST_SLACK = 0.1  # of the mean distance from the highest plane
 _TO_THE_BOUNDARY = 0.99
-_NOISE = 8.0 * float(np.finfo(np.float64).eps)  # of a Gram matrix, a plane
+_NOISE = 8.0 * float(np.finfo(np.float64).eps)  # of a Gram matrix, per plane
 
 Newton = Callable[[FloatArray], FloatArray]
 

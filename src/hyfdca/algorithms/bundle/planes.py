@@ -310,5 +310,12 @@ class CuttingModel:
         return bounds
 
 
+def by_plane(columns: FloatArray, n_outputs: int) -> FloatArray:
+    """Return (items, planes * outputs) as (planes, items, outputs)."""
+    n_items, width = columns.shape  # of which the first may be 0
+    apart = columns.reshape(n_items, width // n_outputs, n_outputs)
+    return np.ascontiguousarray(apart.transpose(1, 0, 2))
+
+
 _NONE = np.empty((0, 0, 0))
 _IN_STATE = [own.name for own in fields(ModelState) if own.name != "slopes"]

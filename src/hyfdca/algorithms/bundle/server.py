@@ -44,7 +44,7 @@ from hyfdca.federation.server import Federation, FederationState
 from hyfdca.maths.objective import Measurement
 from hyfdca.protocol.codec import pack_indices, pack_reals
 from hyfdca.protocol.messages import Part, Sums
-from hyfdca.protocol.server_session import PAUSE, Conversation
+from hyfdca.protocol.sessions import PAUSE, Conversation
 
 # Where between the best point (0) and the trial point (1) new planes touch the loss.
 PLACES = (0.0, 0.1, 0.3, 1.0)
@@ -124,6 +124,7 @@ class BundleServer:
         self.federation, self.settings = federation, settings
         self.round_number = 0
         self.is_wide = federation.layout.is_wide
+        self._is_bounded = math.isfinite(federation.problem.loss.lipschitz)
         # Start at w = 0, which nobody has measured yet.
         n_outputs = federation.problem.n_outputs
         self.primals = np.full(n_outputs, np.inf)
@@ -209,7 +210,7 @@ class BundleServer:
         return self.federation.problem.profile == "sealed" or is_wider
 
     def _affordable(self, n_others: int, most: int) -> int:
-        """Return how many planes, or buckets, fit in memory beside so many others."""
+        """Return how many planes, or buckets, fit in memory, up to ``most``."""
         n_features = self.federation.layout.features.n_items
         size = n_others * n_features * self.federation.problem.n_outputs
         return min(max(_MEMORY // max(size, 1), _FACTOR_PLANES), most)
@@ -241,7 +242,7 @@ class BundleServer:
         self.primals = (yield from self._primals_along(nowhere, np.zeros(1)))[0]
 
     def round(self, participants: Sequence[int]) -> Conversation[None]:
-        """Take part of a step, or all of it where nobody is missing.
+        """Run part of a step, or all of it if every client is present.
 
         Each exchange of a step waits until every client was present once.
         """
@@ -250,7 +251,7 @@ class BundleServer:
             yield from self.continue_step()
 
     def continue_step(self) -> Conversation[None]:
-        """Carry a step on as far as those present can."""
+        """Continue a step as far as the clients present allow."""
         self._steps = self._steps or self.step()
         try:
             ask = next(self._steps)
@@ -262,8 +263,7 @@ class BundleServer:
     def step(self) -> Conversation[None]:
         """Add planes, solve for a new point, go towards it."""
         yield from self.planes.collect(self._move)
-        self.choose_point()
-        self.apply_step((yield from self.search(self._weights())))
+        self.apply_step((yield from self.search(self.choose_point())))
 
     def search(self, weights: FloatArray | None) -> Conversation[FloatArray]:
         """Measure P on the way to a point; return the steps where it is lowest."""
@@ -273,10 +273,15 @@ class BundleServer:
         best: FloatArray = TRIAL_STEPS[primals.argmin(axis=0)]
         return best
 
-    def choose_point(self) -> None:
-        """Find the plane weights of the trial point, and the bound they give."""
+    def choose_point(self) -> FloatArray | None:
+        """Find the plane weights of the trial point, and the bound they give.
+
+        Returns the point's weights, where the server may see them.
+        """
         self.model.solve(self.tolerances())
-        self.note_bound()
+        weights = self.weights()
+        self.note_bound(weights)
+        return weights
 
     def apply_step(self, steps: FloatArray) -> None:
         """Go that far to the trial point, as clients will with the next request."""
@@ -302,9 +307,8 @@ class BundleServer:
     def tolerances(self) -> FloatArray:
         """Return how well to solve for each output, by what there is to gain."""
         gaps = self.primals - self.bounds
-        is_bounded = math.isfinite(self.federation.problem.loss.lipschitz)
         is_small = self.buckets.n_buckets <= _MANY_BUCKETS and not self.is_wide
-        inner = _INNER if is_small and is_bounded else _SHARP_INNER
+        inner = _INNER if is_small and self._is_bounded else _SHARP_INNER
         # P is off by the root of what D is: where a round gained little, solve better.
         gap = float(gaps.sum())
         gains = gap < _GAIN * self._last_gap
@@ -339,7 +343,7 @@ class BundleServer:
             for client in federation.everyone
         }
 
-    def _weights(self) -> FloatArray | None:
+    def weights(self) -> FloatArray | None:
         """Return w of the plane weights, where the server may see it."""
         if self.model.slopes is None:
             return None
@@ -359,9 +363,8 @@ class BundleServer:
         contributors = self.buckets.contributors(self.federation.layout)
         return float(np.linalg.norm(contributors))
 
-    def note_bound(self) -> None:
+    def note_bound(self, weights: FloatArray | None) -> None:
         """Raise the lower bounds to those of the plane weights, if these are higher."""
-        weights = self._weights()
         federation, model = self.federation, self.model
         problem = federation.problem
         squares = self._squared_norms(weights)

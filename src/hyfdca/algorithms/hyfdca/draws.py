@@ -84,7 +84,7 @@ class Draws:
             counted = layout.counts_samples(client)
             if counted.any():
                 drawn[client] = None if counted.all() else np.flatnonzero(counted)
-        # Everybody, also those without samples: they must get the weights to measure.
+        # All clients, even without samples: they need the weights for measuring.
         touched: dict[int, IntArray | None] = dict.fromkeys(range(layout.n_clients))
         return Draw(drawn, touched, layout.samples.n_items, is_shared=False)
 

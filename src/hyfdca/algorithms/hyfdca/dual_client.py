@@ -15,9 +15,9 @@ from hyfdca.federation.evaluation import grid_step, loss_totals
 from hyfdca.federation.messages import Released, ReleaseRequest
 from hyfdca.federation.sealing import Rows
 from hyfdca.federation.sums import EVERYWHERE
-from hyfdca.protocol.client_session import Handlers
 from hyfdca.protocol.codec import RemoteProtocolError, pack_reals
 from hyfdca.protocol.messages import GridSpec, Message, Part, Sums, TooLarge
+from hyfdca.protocol.sessions import Handlers
 
 # Above this share of changed duals a share is recomputed: cheaper, and exact.
 _RECOMPUTE = 0.25

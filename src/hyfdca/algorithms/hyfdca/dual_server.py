@@ -31,7 +31,7 @@ from hyfdca.federation.sums import CachedSum, CachedSumState, RunningSumState
 from hyfdca.maths.objective import Measurement
 from hyfdca.protocol.codec import LocalProtocolError, pack_indices
 from hyfdca.protocol.messages import Part, Sums
-from hyfdca.protocol.server_session import Conversation
+from hyfdca.protocol.sessions import Conversation
 
 _NEWS_KEPT = 64  # lists of changed duals that wait for an absent client, then joined
 _N_TOTALS = 4  # loss, conjugate, λ/2||w||² for P and for D
@@ -52,7 +52,7 @@ class DualServerState:
 
 
 class DualServer:
-    """The sums of a training that changes duals, and who has heard of what."""
+    """The sums of a training that changes duals, and which client knows what."""
 
     def __init__(self, federation: Federation) -> None:
         self.federation = federation
@@ -182,7 +182,7 @@ class DualServer:
             self.duals.replace(client, reply.vectors, rows[client])
 
     def announce(self, positions: dict[int, IntArray | None]) -> None:
-        """Note for every holder, absent or not, which duals it must hear of."""
+        """Note for every holder, absent or not, which changed duals it must get."""
         for client, rows in positions.items():
             self._news[client].append(rows)
             if len(self._news[client]) > _NEWS_KEPT:
@@ -245,7 +245,7 @@ class DualServer:
         return measured(totals)
 
     def _margins_on_the_side(self) -> Conversation[CachedSum]:
-        """Sum shares, then margins, of everybody with the present duals."""
+        """Sum shares, then margins, of all clients at the present duals."""
         federation, grids = self.federation, self.federation.grids
         missed = [self.pending(client) for client in federation.everyone]
         shares = yield from federation.gather_sum(

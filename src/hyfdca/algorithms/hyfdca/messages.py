@@ -166,6 +166,8 @@ class LossesRequest(Message, frozen=True):
 # After these a client is between two rounds, or has nothing to do in this one.
 _REST = ("prepare", "factors", "losses", "open", "release")
 _ROUND = ("shares", "margins", "weights", "reseal")
+_SEARCH = ("step", "direction", "forward direction", "products", "open step", "move")
+_MEASURING = ("measure shares", "measure margins")
 
 PHASES: Phases = {
     **SET_UP,
@@ -225,8 +227,6 @@ PHASES: Phases = {
     "open": opening("P and D", "losses", "probe shares"),
     # A run that diverges ends within a round, with the model last measured.
     "release": Phase(
-        ReleaseRequest,
-        (Released,),
-        ("step", "move", "direction", *_ROUND, *_REST, "measure shares"),
+        ReleaseRequest, (Released,), (*_ROUND, *_REST, *_SEARCH, *_MEASURING)
     ),
 }

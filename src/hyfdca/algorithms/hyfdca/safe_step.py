@@ -21,10 +21,9 @@ from hyfdca.federation.server import Federation
 from hyfdca.federation.sums import EVERYWHERE, CachedSum
 from hyfdca.holdings.layout import Layout
 from hyfdca.maths.seeds import stream
-from hyfdca.protocol.client_session import Handlers
 from hyfdca.protocol.codec import pack_reals, unpack_reals
 from hyfdca.protocol.messages import Message, TooLarge
-from hyfdca.protocol.server_session import Conversation
+from hyfdca.protocol.sessions import Conversation, Handlers
 
 ITERATIONS = 12
 SAFETY = 1.1  # power iteration approaches Λ from below
@@ -54,7 +53,7 @@ def safe_factors(
     drawn = chance > 0
     factors = np.ones(n_samples)
     factors[drawn] = (spread[drawn] + interaction * chance[drawn] ** 2) / chance[drawn]
-    most = min(n_draws, n_samples)  # E4 (i): at most so many samples change at once
+    most = min(n_draws, n_samples)  # E4 (i): the most samples that change at once
     return np.full(n_samples, float(most)) if most < factors.min() else factors
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -15,7 +14,7 @@ Variant = Literal["practical", "theory"]
 Step = Literal["auto", "paper", "safe", "line_search"]
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
 Fraction = Annotated[float, msgspec.Meta(gt=0, le=1)]
-Positive = Annotated[float, msgspec.Meta(gt=0)]
+Positive = Annotated[float, msgspec.Meta(gt=0, le=1e100)]
 
 
 @dataclass(frozen=True)
@@ -70,14 +69,6 @@ class HyfdcaSettings(Algorithm):
     refresh: Literal["auto", "drawn", "all"] = "auto"
     second_inner_product: bool = False
     min_rows: AtLeastOne = 1
-
-    def changed(self) -> list[str]:
-        """Return the names of settings that differ from the defaults."""
-        return [
-            field.name
-            for field in dataclasses.fields(self)
-            if getattr(self, field.name) != field.default
-        ]
 
     def searches(self, is_complete: bool) -> bool:
         """Return whether rounds take their step by a line search."""

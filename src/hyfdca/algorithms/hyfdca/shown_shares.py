@@ -34,7 +34,7 @@ class ShownShares:
     is_in_shares : array of bool
         Which rows are: those without a cell, or without weight, are in no share.
     duals, share : arrays
-        Of the start, which everybody knows: zeros.
+        At the start, which is public: zeros.
     """
 
     def __init__(

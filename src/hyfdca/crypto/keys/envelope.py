@@ -1,4 +1,4 @@
-"""A secret from one organisation to another, through somebody who must not read it.
+"""A secret from one organisation to another, through a relay that must not read it.
 
 Sealed by HPKE (RFC 9180: X25519, HKDF-SHA256, AES-256-GCM) to the recipient, which
 says nothing about the sender; so the sender signs what it sealed. Both are bound to the
@@ -153,7 +153,7 @@ def _parts(envelope: bytes) -> tuple[Context, bytes, bytes]:
 
 
 def _shown(value: Any) -> str:
-    """Return a part of a context for a message, whoever wrote it."""
+    """Return a part of a context as text for a message."""
     if isinstance(value, bytes):
         return in_groups(value[:8])
     return repr(value if isinstance(value, int) else value[:60])

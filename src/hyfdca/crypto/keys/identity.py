@@ -30,7 +30,7 @@ _KEY_BYTES = 32
 # to write a key, and no padding.
 _CHECKSUM_BYTES = 5
 _PUBLIC, _SECRET = "hyfdca1", "hyfdca-secret1"
-# Somebody who wants another key with a given fingerprint has 2^96 to try.
+# Finding another key with a given fingerprint takes 2^96 tries.
 _FINGERPRINT_BYTES = 12
 
 
@@ -117,7 +117,7 @@ class Identity:
         Raises
         ------
         ValueError
-            If these are no such bytes, or not all of them.
+            If the bytes are invalid or incomplete.
         """
         # What is no text becomes text that is no key.
         raw = _from_line(_SECRET, payload.decode("ascii", errors="replace"))

@@ -2,7 +2,7 @@
 
 Server-aided matching with a keyed hash (Kamara, Mohassel, Raykova and Sadeghian 2014):
 all clients have the keys, the server has none and sees which pseudonyms are equal.
-IDs and names are taken as they are: whoever reads them makes them NFC and trims them.
+IDs and names are taken as they are: the readers of tables make them NFC and trim them.
 
 Tokens are a PRF of two blocks of 16 bytes, the CBC-MAC with AES-256, cut to 8 bytes;
 all messages have that one length, for which CBC-MAC is a PRF.
@@ -33,7 +33,7 @@ TOKEN_BYTES = 8
 
 _CHUNK = 4096
 _WORD = np.dtype("<u8")
-_SAMPLE = b"hyfdca sample id"  # what is hashed, told apart by ``person``
+_SAMPLE = b"hyfdca sample id"  # what is hashed, kept apart by ``person``
 _FEATURE = b"hyfdca feature"
 _LABEL = b"hyfdca label"
 _NAME = b"hyfdca cell name"

@@ -63,7 +63,7 @@ class StudyKeys:
         Raises
         ------
         ValueError
-            If these are no such bytes; the message has none of them.
+            If the bytes are invalid; the message repeats none of them.
         """
         if len(payload) > MAX_BYTES:
             raise ValueError(f"Study keys have at most {MAX_BYTES} bytes.")
@@ -91,7 +91,7 @@ class StudyKeys:
         return HKDF(SHA256(), size, None, label.encode()).derive(self.master)
 
     def tag(self, statement: bytes) -> bytes:
-        """Return a proof that whoever says this has all of these keys."""
+        """Return a proof that its sender has all of these keys."""
         content = hashlib.sha256(self.to_bytes()).digest()
         key = self.derive("hyfdca key confirmation")
         return hmac.digest(key, content + statement, "sha256")

@@ -3,8 +3,8 @@
 The items of a vector (samples, features, totals) have *owner groups*: those of a group
 are held by exactly the same clients. All holders have the items of a group in the same
 order, so a place is a group and a rank in it, and no client learns of other groups.
-Packed schemes fill blocks with the numbers of one group only: whoever gets a block may
-read every slot of it.
+Packed schemes fill blocks with the numbers of one group only: the receiver of a block
+can read every slot of it.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Arrangement:
         return starts[np.searchsorted(self._order[0], self.groups)]
 
     def blocks(self, width: int, n_slots: int) -> BlockMap:
-        """Return the blocks for so many numbers an item."""
+        """Return the blocks for ``width`` numbers per item."""
         key = (width, n_slots)
         if key not in self._blocks:
             self._blocks[key] = BlockMap(self, width, n_slots)
@@ -89,13 +89,13 @@ class Arrangement:
 def opaque_groups(groups: IntArray, secret: bytes, name: str) -> IntArray:
     """Return groups under numbers that tell nothing of their order or count.
 
-    They come of a secret of the server, not of the study's seed: clients know that.
-    Whoever repeats a set-up with the same secret gets the same numbers.
+    They come from a secret of the server, not from the study's seed, which clients
+    know. Repeating a set-up with the same secret gives the same numbers.
 
     Parameters
     ----------
     name : str
-        What the groups are of; those of others have other numbers.
+        What the groups are of; other things get other numbers.
     """
     numbers, inverse = np.unique(groups, return_inverse=True)
     source = hashlib.shake_256(secret + name.encode())

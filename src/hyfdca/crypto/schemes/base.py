@@ -71,7 +71,7 @@ class Adder(Protocol):
 
     @property
     def capacity(self) -> int:
-        """How many summands a sum may have before it is sealed anew."""
+        """How many summands a sum may have before it must be sealed again."""
         ...
 
     @property

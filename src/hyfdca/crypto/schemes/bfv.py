@@ -28,7 +28,7 @@ class BlockWork(Protocol):
         ...
 
     def is_worth(self, n_blocks: int) -> bool:
-        """Return whether so many blocks are worth the way to other processes."""
+        """Return whether this many blocks are worth sending to other processes."""
         ...
 
     def work(self, what: str, rows: Any) -> Any:
@@ -70,7 +70,7 @@ class BfvCipher:
         return self._blocks.seal(rows) if what == "seal" else self._blocks.open(rows)
 
     def seal(self, numbers: IntArray) -> ByteArray:
-        """Return a ciphertext a row of numbers."""
+        """Return one ciphertext per row of numbers."""
         half = self._blocks.parameters.plaintext_modulus // 2
         if numbers.size and not -half < numbers.min() <= numbers.max() < half:
             raise ValueError(f"a number is beyond {half}, what a slot can hold")

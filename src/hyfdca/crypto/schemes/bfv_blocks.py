@@ -57,7 +57,7 @@ class BfvParameters:
         return self.n_residues * self.residue_bytes
 
     def room(self, n_blocks: int) -> int:
-        """Return the bytes that writing so many blocks takes, with some to spare."""
+        """Return the bytes that these blocks take at most when written."""
         return n_blocks * self.block_bytes + _WORD
 
     def context(self) -> seal.SEALContext:
@@ -126,7 +126,7 @@ class BfvBlocks:
         return room[: len(numbers) * size].reshape(-1, size)
 
     def open(self, sealed: NDArray[np.uint8]) -> NDArray[np.int64]:
-        """Return the numbers, (blocks, slots); raises on what is no ciphertext."""
+        """Return the numbers, (blocks, slots); raises on other bytes."""
         numbers = np.empty((len(sealed), self.parameters.ring_degree), np.int64)
         return self.open_into(numbers, sealed)
 

@@ -50,7 +50,7 @@ def shared_arrays(memory: mmap.mmap, parameters: BfvParameters) -> Shared:
 
 
 def receive(pipe: IO[bytes], size: int) -> bytes:
-    """Read so many bytes from a pipe."""
+    """Read exactly this many bytes from a pipe."""
     parts = []
     while size:
         part = pipe.read(size)

@@ -1,8 +1,8 @@
 """Schemes that pack many numbers in one ciphertext: vectors as rows of blocks.
 
 On the wire a vector is a bit for each block that says whether it is there, one more bit
-that is set and so says how many blocks there are, and then the blocks. One that nobody
-added to is not there: it is zero, and that is no secret.
+that is set and so says how many blocks there are, and then the blocks. A block that
+nothing was added to is absent: it is zero, and that is no secret.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class BlockAddition(Protocol):
         ...
 
     def load(self, blocks: ByteArray) -> NDArray[Any]:
-        """Return ciphertexts as they are added; ``ValueError`` if a row is none."""
+        """Return ciphertexts as they are added; ``ValueError`` if a row is not one."""
         ...
 
     def dump(self, ciphertexts: NDArray[Any]) -> ByteArray:
@@ -120,7 +120,7 @@ class BlockSealer:
 
 @dataclass
 class Blocks:
-    """A sealed vector: a ciphertext a row, where there is any."""
+    """A sealed vector: one ciphertext per row, where there is one."""
 
     is_there: NDArray[np.bool_]
     rows: NDArray[Any]

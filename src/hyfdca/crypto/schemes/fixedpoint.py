@@ -74,7 +74,7 @@ _ROUNDINGS: dict[Rounding, Any] = {
 
 @dataclass(frozen=True)
 class Grid:
-    """Multiples of 2**-fraction_bits, each contribution up to 2**limit_bits of them."""
+    """Multiples of 2**-fraction_bits; a contribution is up to 2**limit_bits of them."""
 
     fraction_bits: int
     limit_bits: int

@@ -55,7 +55,7 @@ class PaillierCipher:
     Parameters
     ----------
     key : the clients' shared secret
-    packed : as many numbers a block as fit, or one
+    packed : as many numbers per block as fit, or one
     limit : int
         No number and no sum in a slot may exceed it; by default what the grid of
         fixed point keeps to.
@@ -99,12 +99,12 @@ class PaillierCipher:
         return blocks
 
     def open(self, blocks: Blocks) -> IntArray:
-        """Return the numbers inside, a row for each block.
+        """Return the numbers inside, one row per block.
 
         Raises
         ------
         ValueError
-            If something is no ciphertext, or what is inside no sum of sealed numbers.
+            If a block is not a ciphertext, or does not hold a sum of sealed numbers.
         """
         _check_shape(blocks, self.block_bytes)
         ciphertexts = list(_numbers(blocks))
@@ -151,7 +151,7 @@ class PaillierAddition:
         self._squared = key.modulus**2
 
     def load(self, blocks: Blocks) -> NDArray[np.object_]:
-        """Return ciphertexts; ``ValueError`` if a row is none under this modulus."""
+        """Return ciphertexts; ``ValueError`` if a row is not one under this modulus."""
         _check_shape(blocks, self.block_bytes)
         ciphertexts = list(_numbers(blocks))
         _check_range(ciphertexts, self._squared)

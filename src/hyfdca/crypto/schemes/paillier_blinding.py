@@ -33,7 +33,7 @@ class BlindingPool:
         self._ready.extend(self._powers.draw(max(n_blocks - len(self._ready), 0)))
 
     def take(self, n_blocks: int) -> list[mpz]:
-        """Return blindings that nobody had before, made now if none are ready."""
+        """Return blindings that were never used, made now if none are ready."""
         self._forget_another_process()
         # A pop at a time, so that two threads never get the same one.
         taken: list[mpz] = []

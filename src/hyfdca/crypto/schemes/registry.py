@@ -164,7 +164,7 @@ SCHEMES: dict[str, Scheme] = {
 
 
 class Loose(NamedTuple):
-    """What takes a packed scheme's place, if that takes so many times the bytes."""
+    """The scheme that replaces a packed one if that takes many times the bytes."""
 
     name: str
     worth: float
@@ -216,7 +216,7 @@ class Sealers:
 
 
 def new_group_secret() -> bytes:
-    """Return a fresh secret of the server, which owner groups get their numbers of."""
+    """Return a fresh secret of the server, from which owner groups are numbered."""
     return secrets.token_bytes(32)
 
 
@@ -227,8 +227,8 @@ class Adders:
     Parameters
     ----------
     group_secret : bytes
-        Of the server alone. Who is to repeat a set-up later must keep it: sums by
-        group fit only groups of the same numbers.
+        The server's own. It must be kept to repeat a set-up later: sums by group fit
+        only groups with the same numbers.
     """
 
     encryption: Encryption
@@ -275,7 +275,7 @@ class Use:
     Parameters
     ----------
     width : int
-        Numbers an item.
+        Numbers per item.
     share : float
         Of the items, usually sent at a time.
     n_summands : int

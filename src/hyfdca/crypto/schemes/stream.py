@@ -2,11 +2,11 @@
 
 Castelluccia, Mykletun and Tsudik 2005, "Efficient aggregation of encrypted data in
 wireless sensor networks". A sealed number is m + pad; sums of sealed numbers carry the
-sum of their pads, which whoever has the key subtracts: the list of the vectors that
+sum of their pads, which the holders of the key subtract: the list of the vectors that
 were added travels with the sum. A pad is AES(key of the sealer; number of the vector,
-group and rank of the item, column). Each sealer has a random identity of 16 bytes, of
-which its key is derived, and numbers its vectors: no pad is ever used twice, whoever
-starts again gets another identity, and nothing of this is ever stored.
+group and rank of the item, column). Each sealer has a random identity of 16 bytes, from
+which its key is derived, and numbers its vectors: no pad is ever used twice, a new
+sealer has another identity, and nothing of this is ever stored.
 
 Unlike packed schemes it tells the opener who contributed.
 """
@@ -107,7 +107,7 @@ class StreamSealer:
         return _single_pads(algorithm, number, places)
 
     def _cipher(self, identity: bytes) -> algorithms.AES:
-        """Return the cipher of a sealer, whose key is derived of its identity."""
+        """Return the cipher of a sealer, whose key is derived from its identity."""
         if identity not in self._ciphers:
             derived = HKDFExpand(hashes.SHA256(), 32, b"pads of " + identity)
             self._ciphers[identity] = algorithms.AES(derived.derive(self._key))

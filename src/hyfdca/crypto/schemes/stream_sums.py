@@ -18,7 +18,7 @@ from hyfdca.crypto.schemes.base import raw_bytes
 from hyfdca.maths.compiling import CACHE
 
 NONCE_BYTES = 24
-_LONG_TABLE = 64  # nonces from which on it is worth looking for those not in use
+_LONG_TABLE = 64  # nonces, from which on unused ones are looked for
 
 WordArray = NDArray[np.uint64]
 IdArray = NDArray[np.uint32]
@@ -42,7 +42,7 @@ class Padded:
         return self.ids.strides[0] == 0 or len(self.ids) <= 1
 
     def make_room(self, n_columns: int) -> None:
-        """Have room for so many ids a row, each row its own."""
+        """Make room for ``n_columns`` ids per row, with rows of their own."""
         missing = max(n_columns - self.ids.shape[1], 0)
         if missing or self.is_uniform:
             room = np.zeros((len(self.ids), missing), np.uint32)
@@ -66,7 +66,7 @@ class StreamAdder:
     """The server's half: adds words, and notes whose they are."""
 
     n_slots = None
-    capacity = 16  # so many pads are subtracted when a sum is opened
+    capacity = 16  # pads that opening a sum subtracts, at most
 
     unit_bytes = 8
 
@@ -84,7 +84,7 @@ class StreamAdder:
         return Padded(words, ids, content[:NONCE_BYTES].reshape(1, NONCE_BYTES).copy())
 
     def zeros(self, shape: tuple[int, int]) -> Padded:
-        """Return zeros, of nobody."""
+        """Return zeros, without contributors."""
         ids = np.broadcast_to(np.empty(0, np.uint32), (shape[0], 0))
         nonces = np.empty((0, NONCE_BYTES), np.uint8)
         return Padded(np.zeros(shape, np.uint64), ids, nonces)

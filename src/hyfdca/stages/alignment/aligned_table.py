@@ -65,10 +65,10 @@ class AlignedTable:
 def row_tokens(
     table: AlignedTable, groups: IntArray, pseudonyms: TokenArray, keys: AlignmentKeys
 ) -> TokenArray:
-    """Return a token a row and column group, of all its cells there together.
+    """Return one token per row and column group, over all its cells there.
 
     It is the sum of their tokens, without those of zeros: so a sparse table costs no
-    more than it stores, and the server is not told which cell it is that differs. The
+    more than it stores, and the server does not learn which cell differs. The
     sum starts with a token of the row, or it would show rows of zeros.
     """
     column_groups, words = table.own.column_groups, table.words

@@ -32,7 +32,7 @@ _REFUSALS = {
 
 
 class AlignmentError(ValueError):
-    """Tables that make no study; the message is one plain sentence."""
+    """Tables that do not fit together; the message is one plain sentence."""
 
 
 def refusal(name: str, refused: Refused) -> AlignmentError:
@@ -106,7 +106,7 @@ def check_agreed_cells(names: Sequence[str], counts: Disagreements) -> None:
 
 
 def check_classes(classes: Sequence[str], positive: str | None, n_samples: int) -> None:
-    """Refuse classes that make no task."""
+    """Refuse classes that cannot be told apart or are too few."""
     if len(classes) > MOST_CLASSES:
         raise AlignmentError(
             f"The organisations have {len(classes)} classes together, more than "

@@ -14,7 +14,6 @@ from hyfdca.crypto.keys.pseudonyms import (
 from hyfdca.data.labels import ClassNames, class_names, encode_classes, encode_numbers
 from hyfdca.data.tables import Table
 from hyfdca.holdings.ownership import OwnCells
-from hyfdca.protocol.client_session import Handlers
 from hyfdca.protocol.codec import (
     RemoteProtocolError,
     pack_tokens,
@@ -24,6 +23,7 @@ from hyfdca.protocol.codec import (
     unpack_places,
 )
 from hyfdca.protocol.messages import Message
+from hyfdca.protocol.sessions import Handlers
 from hyfdca.stages.alignment import messages as m
 from hyfdca.stages.alignment.aligned_table import AlignedTable, row_tokens
 from hyfdca.stages.alignment.matching import n_repeated
@@ -128,7 +128,7 @@ class AlignmentClient:
 
 
 def _groups(payload: memoryview, size: int) -> tuple[IntArray, int]:
-    """Return the group of each of so many things, and how many groups there are."""
+    """Return the group of each thing, and how many groups there are."""
     groups = unpack_places(payload, size, size)
     sizes = np.bincount(groups)
     if not sizes.all():
@@ -143,7 +143,7 @@ def _classes_of(table: Table, settings: m.AlignmentSettings) -> ClassNames:
 
 
 def own_refusal(table: Table, settings: m.AlignmentSettings) -> m.Refused | None:
-    """Return what is wrong with a client's own table, without asking anybody."""
+    """Return what is wrong with a client's own table, without the other clients."""
     return _refusal(table, _classes_of(table, settings), settings)
 
 

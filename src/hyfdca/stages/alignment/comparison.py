@@ -17,7 +17,7 @@ from hyfdca.protocol.codec import (
     pack_indices,
     unpack_tokens,
 )
-from hyfdca.protocol.server_session import Conversation, ServerSession
+from hyfdca.protocol.sessions import Conversation, ServerSession
 from hyfdca.stages.alignment import messages as m
 
 Disagreements = dict[tuple[int, int], int]  # rows, by pairs of clients

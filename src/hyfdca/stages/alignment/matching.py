@@ -1,4 +1,4 @@
-"""Equal pseudonyms brought together: an axis, and each client's order on it."""
+"""Equal pseudonyms matched: an axis, and each client's order on it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Matched:
 
 
 def match(pseudonyms: Sequence[TokenArray]) -> Matched:
-    """Match pseudonyms, an array (things held, 2) a client.
+    """Match pseudonyms, one array (things held, 2) per client.
 
     Raises
     ------
@@ -52,7 +52,7 @@ def match(pseudonyms: Sequence[TokenArray]) -> Matched:
 
 
 def n_repeated(pseudonyms: TokenArray) -> int:
-    """Return how many of a client's own pseudonyms are those of others of it."""
+    """Return how many of a client's own pseudonyms occur more than once."""
     return int(_sorted(pseudonyms)[1].sum())
 
 
@@ -85,7 +85,7 @@ def _sorted(every: TokenArray) -> tuple[IntArray, BoolArray]:
 
 
 def _equals_last(values: TokenArray) -> BoolArray:
-    """Return whether each value is that before it."""
+    """Return whether each value equals the one before it."""
     is_same = np.zeros(len(values), dtype=bool)
     is_same[1:] = values[1:] == values[:-1]
     return is_same

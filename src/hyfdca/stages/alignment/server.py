@@ -1,4 +1,4 @@
-"""Alignment, the server's half: it matches pseudonyms and tells each client its place.
+"""Alignment, the server's half: it matches pseudonyms and sends each client its place.
 
 It comes before everything else, as a conversation of its own.
 
@@ -36,7 +36,7 @@ from hyfdca.protocol.codec import (
     unpack_tokens,
 )
 from hyfdca.protocol.messages import Message
-from hyfdca.protocol.server_session import Conversation, ServerSession
+from hyfdca.protocol.sessions import Conversation, ServerSession
 from hyfdca.stages.alignment import checks
 from hyfdca.stages.alignment import messages as m
 from hyfdca.stages.alignment.comparison import compare_cells, compare_labels
@@ -74,7 +74,7 @@ class _Shown:
 
 
 class AlignmentServer:
-    """Brings clients' rows and columns together; raises ``AlignmentError`` if not."""
+    """Matches clients' rows and columns, or raises ``AlignmentError``."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class AlignmentServer:
         self._names, self._settings, self._session = names, settings, session
 
     def run(self) -> Conversation[Alignment]:
-        """Align everybody's tables; every client then knows its place."""
+        """Align all tables; every client then knows its place."""
         # What was shown is large and not needed once it is matched.
         alignment, orders = self._matched((yield from self._ask_rows()))
         layout, classes = alignment.layout, alignment.classes
@@ -211,7 +211,7 @@ def _notice(
     held: CellHolders,
     classes: tuple[str, ...],
 ) -> m.PlacementNotice:
-    """Return what a client is told of its place."""
+    """Return the notice of a client's place."""
     rows, columns = orders
     counts_rows = np.zeros(held.owners.shape[0], dtype=bool)
     counts_rows[held.row_groups] = layout.counts_samples(client)

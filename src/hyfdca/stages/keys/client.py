@@ -15,9 +15,9 @@ from hyfdca.crypto.keys.identity import Identity
 from hyfdca.crypto.keys.roster import Roster
 from hyfdca.crypto.keys.study_keys import StudyKeys
 from hyfdca.crypto.schemes.registry import public_parameters
-from hyfdca.protocol.client_session import Handlers
 from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.messages import Message
+from hyfdca.protocol.sessions import Handlers
 from hyfdca.stages.keys import messages as m
 
 
@@ -34,7 +34,7 @@ class HeldKeys:
     source : bytes
         Digest of the envelope they came in; empty where the client made them.
     is_agreed : bool
-        Everybody on the roster has confirmed to have the same.
+        Every client on the roster has confirmed that it has the same keys.
     """
 
     study_hash: bytes
@@ -112,12 +112,12 @@ class KeyHolder:
 
     @property
     def keys(self) -> StudyKeys:
-        """The study's keys, once everybody on the roster is known to have the same.
+        """The study's keys, once every client on the roster has confirmed them.
 
         Raises
         ------
         KeyAgreementError
-            If this client has none yet, or somebody has not confirmed them.
+            If this client has no keys yet, or another has not confirmed them.
         """
         held = self._need()
         if not held.is_agreed and (silent := self._silent()):
@@ -128,7 +128,7 @@ class KeyHolder:
         return held.keys
 
     def _silent(self) -> list[str]:
-        """Return who has not confirmed to have the same keys."""
+        """Return the clients that have not confirmed the same keys."""
         return [
             entry.name
             for rank, entry in enumerate(self._roster.entries)
@@ -202,7 +202,7 @@ class KeyHolder:
     def _envelope(self, held: HeldKeys, rank: int) -> bytes:
         """Return the keys sealed for a rank, the same bytes each time.
 
-        So that a server that asks again, after an accident, has a repeat to relay.
+        A server that asks again after an accident then relays a repeat.
         """
         if rank in self._sealed:
             return self._sealed[rank]
@@ -245,7 +245,7 @@ class KeyHolder:
         n_entries = len(self._roster.entries)
         if rank >= n_entries:
             raise KeyAgreementError(
-                f"Rank {rank} is nobody on this client's roster of {n_entries}."
+                f"Rank {rank} is not on this client's roster of {n_entries}."
             )
 
 

@@ -32,7 +32,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.messages import Message
-from hyfdca.protocol.server_session import Conversation, ServerSession
+from hyfdca.protocol.sessions import Conversation, ServerSession
 from hyfdca.stages.keys import messages as m
 
 
@@ -61,9 +61,9 @@ def agree_on_keys(
 def agree_again(
     session: ServerSession, clients: Iterable[int], holders: Collection[int]
 ) -> Conversation[dict[str, bytes]]:
-    """Have everybody get the keys that some have from an earlier run, and compare.
+    """Give all clients the keys that some have from an earlier run, and compare.
 
-    Where nobody has any, they are made. Returns what the server must know to add.
+    If no client has any, they are made. Returns what the server needs for adding.
     """
     everybody = sorted(clients)
     if not holders:
@@ -80,7 +80,7 @@ def agree_again(
 def admit(session: ServerSession, newcomer: int, by: int) -> Conversation[None]:
     """Have a client that has the keys seal them for one that has not; both compare.
 
-    For the others to hear of it, ``compare_keys`` must follow.
+    ``compare_keys`` must follow, so that the others learn of it.
     """
     request = {by: m.SealKeys(newcomer)}
     sealed = (yield from session.ask("seal keys", request, m.SealedKeys))[by]
@@ -97,6 +97,6 @@ def compare_keys(session: ServerSession, clients: Iterable[int]) -> Conversation
 
 
 def _compare(session: ServerSession, tags: Mapping[int, bytes]) -> Conversation[None]:
-    # Asked, not told: the server must not go on before everybody has agreed.
+    # A request, not a notice: the server must not continue before all have agreed.
     requests = dict.fromkeys(tags, m.CompareKeys(dict(tags)))
     yield from session.ask("compare keys", requests, Message)

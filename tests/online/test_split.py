@@ -11,10 +11,9 @@ import sys
 import numpy as np
 import pytest
 
-from hyfdca.flare.processes import free_port
 from hyfdca.kits.all_local import provision_all
 from hyfdca.model.file import as_bytes
-from tests.flare.flare_parties import ROOT
+from tests.flare.flare_parties import ROOT, own_port
 from tests.model.models import make_model, make_table, random_cells
 
 pytest.importorskip("nvflare")
@@ -24,7 +23,7 @@ pytestmark = [
     pytest.mark.usefixtures("small_tls"),
 ]
 
-_PATIENCE = 400  # seconds, of which a busy machine needs most
+_PATIENCE = 400  # seconds; a busy machine needs most of them
 _STUDY = """\
 [study]
 name = "split"
@@ -51,7 +50,7 @@ def kits(tmp_path):
     """Return kits of a study that was trained, each with its own rows beside."""
     model, cells = make_model(missing="refuse"), random_cells(7)
     study = tmp_path / "study.toml"
-    study.write_text(_STUDY.format(port=free_port()))
+    study.write_text(_STUDY.format(port=own_port()))
     home = tmp_path / "two words"
     provision_all(study, home)
     for name, (rows, columns) in HOLDINGS.items():
@@ -76,7 +75,7 @@ def start(*command):
 
 
 def run_all(home):
-    """Have everybody take part; return exit codes and what was said, by party."""
+    """Have all parties take part; return exit codes and output, by party."""
     asking = ("predict", "--kit", home / "north", "--data", home / "north" / "rows.csv")
     holding = ("holder", home / "city", home / "city" / "rows.csv")
     processes = {

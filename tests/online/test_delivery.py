@@ -1,4 +1,4 @@
-"""The end of a study between processes, for somebody who was away."""
+"""The end of a study between processes, for an organisation that was away."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ from tests.support.consortia import make_files
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("small_tls")]
 
 
-def test_who_was_away_at_the_end_gets_the_model_later(tmp_path: Path) -> None:
-    """From the server alone; and whoever has it does not wait for a server."""
+def test_an_organisation_that_was_away_at_the_end_gets_the_model_later(
+    tmp_path: Path,
+) -> None:
+    """From the server alone; once it has the model, it does not wait for a server."""
     with site(tmp_path, make_files()) as made:
         kit = Kit(made.kit("server"))
         kit.state.mkdir()
@@ -33,9 +35,8 @@ def test_who_was_away_at_the_end_gets_the_model_later(tmp_path: Path) -> None:
         assert without_model(kit) == []
         model = (kit.out / "model.json").read_bytes()
         assert (made.kit("city") / "out" / "model.json").read_bytes() == model
-        again = made.client("city")
-        assert again.ends(60) == 0, again.said
-        assert "The study is finished." in again.said
-        later = made.server("--resume")
+        again, later = made.client("city"), made.server("--resume")
         assert later.ends() == 0
         assert "This study is finished" in later.said
+        assert again.ends(60) == 0, again.said
+        assert "The study is finished." in again.said

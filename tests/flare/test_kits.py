@@ -27,7 +27,7 @@ def kit(tmp_path: Path) -> Kit:
 
 
 def test_importing_the_package_imports_no_nvflare() -> None:
-    """NVFlare is an extra: only its own processes need it."""
+    """NVFlare is an optional dependency: only its own processes need it."""
     modules = "hyfdca, hyfdca.cli.main, hyfdca.flare.supervisor, hyfdca.flare.client"
     check = (
         f"import sys, {modules}; "
@@ -37,8 +37,8 @@ def test_importing_the_package_imports_no_nvflare() -> None:
     assert run.returncode == 0
 
 
-def test_a_folder_that_is_no_kit_is_refused(installed: Parties) -> None:
-    """Of either side, and the sentence names what is missing."""
+def test_a_folder_that_is_not_a_kit_is_refused(installed: Parties) -> None:
+    """On either side, and the error names what is missing."""
     with pytest.raises(StudyError, match=r"no startup kit .* with fed_server"):
         read_server_kit(installed.kit("north"))
     with pytest.raises(StudyError, match=r"hyfdca kit install"):
@@ -49,7 +49,7 @@ def test_a_folder_that_is_no_kit_is_refused(installed: Parties) -> None:
 def test_names_that_nvflare_does_not_take_are_refused(
     installed: Parties, name: str
 ) -> None:
-    """An organisation is a site of NVFlare, also where a kit was made by others."""
+    """An organisation is a site of NVFlare, also in kits made by others."""
     study = installed.kits / "server" / "study.toml"
     text = study.read_text("utf-8").replace('name = "coast"', f'name = "{name}"')
     study.write_text(text, encoding="utf-8")
@@ -61,7 +61,7 @@ def test_names_that_nvflare_does_not_take_are_refused(
 def test_a_start_makes_a_kit_strict_again(
     installed: Parties, side: Side, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever somebody wrote there, a site's rules are its own program's."""
+    """Edited policy files are replaced by the program's own."""
     folder = installed.kits / "server" if side == "server" else installed.kit("north")
     read = read_server_kit if side == "server" else read_client_kit
     kit = read(folder)
@@ -76,7 +76,7 @@ def test_a_start_makes_a_kit_strict_again(
 
 
 def test_a_note_is_read_as_it_was_written(kit: Kit) -> None:
-    """And is gone when it is forgotten."""
+    """It is gone once deleted."""
     assert read_note(kit) is None
     note = Note("job", "failed", "It broke.")
     write_note(kit, note)
@@ -86,14 +86,14 @@ def test_a_note_is_read_as_it_was_written(kit: Kit) -> None:
 
 
 def test_a_study_without_progress_has_none(kit: Kit) -> None:
-    """Progress is whatever the study writes."""
+    """Progress is the content that the study writes."""
     assert progress(kit) == b""
     (kit.state / "progress.json").write_text("7")
     assert progress(kit) == b"7"
 
 
 def test_a_kit_is_held_by_one_at_a_time(kit: Kit) -> None:
-    """The second is told so, and may have it afterwards."""
+    """A second one is refused, and may have it afterwards."""
     with (
         only_one(kit),
         pytest.raises(StudyError, match="Another hyfdca"),
@@ -105,7 +105,7 @@ def test_a_kit_is_held_by_one_at_a_time(kit: Kit) -> None:
 
 
 def test_a_port_that_is_taken_is_refused() -> None:
-    """GRPC would share it and get half of the clients."""
+    """Two servers would share it in gRPC, each with half of the clients."""
     with socket.socket() as other:
         if hasattr(socket, "SO_REUSEPORT"):
             other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)

@@ -7,17 +7,17 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
 import pytest
 
-from hyfdca.kits import startup
 from tests.flare.flare_parties import wait_until
-from tests.support.consortia import assert_one_sentence
 
-_PATIENCE = 400.0  # seconds; it takes 40 on a machine that does nothing else
+pytest.importorskip("nvflare")
+pytestmark = pytest.mark.slow
+
+_PATIENCE = 400.0  # seconds; it takes 40 on an idle machine
 
 
 def start(folder: Path) -> subprocess.Popen[bytes]:
@@ -40,10 +40,8 @@ def processes(folder: Path) -> list[str]:
     return [" ".join(line) for line in lines if str(folder / "tmp") in " ".join(line)]
 
 
-@pytest.mark.slow
 def test_the_model_is_that_of_one_process_bit_for_bit(tmp_path, hyfdca):
     """The same files are written, and the processes are gone."""
-    pytest.importorskip("nvflare")
     assert start(tmp_path).wait(_PATIENCE) == 0, (tmp_path / "said").read_text()
     said = (tmp_path / "said").read_text()
     assert said.startswith("Three hospitals and a server train")
@@ -63,10 +61,8 @@ def test_the_model_is_that_of_one_process_bit_for_bit(tmp_path, hyfdca):
         assert mine[name] == theirs[name]
 
 
-@pytest.mark.slow
 def test_ctrl_c_ends_all_processes(tmp_path):
     """Also before the study runs."""
-    pytest.importorskip("nvflare")
     demo = start(tmp_path)
     said = tmp_path / "said"
     wait_until(lambda: "The server is up" in said.read_text(), _PATIENCE, "the server")
@@ -74,25 +70,6 @@ def test_ctrl_c_ends_all_processes(tmp_path):
     demo.send_signal(signal.SIGINT)
     assert demo.wait(60) == 130
     assert said.read_text().endswith("Interrupted.\n")
-    time.sleep(1.0)  # in which guarded processes see that their parent is gone
-    assert not processes(tmp_path)
+    # Guarded processes see within a second that their parent is gone.
+    wait_until(lambda: not processes(tmp_path), 5.0, "no processes")
     assert not list((tmp_path / "tmp").iterdir())
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("demo", "--engine", "nvflare"),
-        ("server", "--kit", "kit"),
-        ("client", "--kit", "kit", "--data", "table.csv"),
-    ],
-)
-def test_without_nvflare_is_one_sentence(arguments, tmp_path, monkeypatch, hyfdca):
-    """It is an extra."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(startup, "find_spec", lambda _: None)
-    code, output, errors = hyfdca(*arguments)
-    assert (code, output) == (2, "")
-    assert "install hyfdca[nvflare]" in errors
-    assert_one_sentence(errors)
-    assert not list(tmp_path.iterdir())

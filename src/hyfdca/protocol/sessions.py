@@ -1,27 +1,167 @@
-"""The server's side of a conversation: numbered requests to named clients.
+"""Both sides of a conversation: numbered requests and replies, in a legal order.
 
 Theory of operation. The server's work is written as generators: they yield an ``Ask``
 and are sent the ``Replies``. A driver carries the bytes; the core has no clock, thread
 or socket. Requests are numbered over the whole study, so that a client can tell a
-retry (same number: it answers with the same bytes) from a replay (lower number).
+retry (same number: it answers with the same bytes) from a replay (lower number). Both
+sides check every request against the table of phases.
+
+A message on the wire is a header (the study's token, the number, a digest) and msgpack.
+What comes off the wire is hostile until it has passed through here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Mapping, Set
+import struct
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import msgspec
+import xxhash
 
 from hyfdca.protocol.codec import (
     DamagedError,
     LocalProtocolError,
     RemoteProtocolError,
-    frame,
-    read_reply,
 )
 from hyfdca.protocol.messages import Message
 from hyfdca.protocol.phases import START, Phases
+
+_HEADER = struct.Struct("<8sQ")  # study token, number of the request
+TOKEN_BYTES = 8
+_DIGEST_BYTES = 16
+_START = _HEADER.size + _DIGEST_BYTES  # of the body
+
+_encoder = msgspec.msgpack.Encoder()
+_decoders: dict[Any, msgspec.msgpack.Decoder[Any]] = {}
+
+
+T = TypeVar("T")
+
+
+# Bytes
+
+
+def frame(token: bytes, number: int, message: Message) -> bytearray:
+    """Return the bytes of a message of a study."""
+    buffer = bytearray(_START)
+    _HEADER.pack_into(buffer, 0, token, number)
+    _encoder.encode_into(message, buffer, _START)
+    buffer[_HEADER.size : _START] = _digest(buffer)
+    return buffer
+
+
+def unframe(payload: bytes | bytearray, token: bytes) -> tuple[int, memoryview]:
+    """Return the number and the body of a framed message of this study."""
+    if len(payload) < _START:
+        raise DamagedError("the message is shorter than its header")
+    sent_token, number = _HEADER.unpack_from(payload)
+    if payload[_HEADER.size : _START] != _digest(payload):
+        raise DamagedError("the message was damaged on its way")
+    if sent_token != token:
+        raise RemoteProtocolError("the message belongs to another study")
+    return number, memoryview(payload)[_START:]
+
+
+def _digest(payload: bytes | bytearray) -> bytes:
+    """Return what detects accidents; the channel keeps enemies out."""
+    view = memoryview(payload)
+    digest = xxhash.xxh3_128(view[: _HEADER.size])
+    digest.update(view[_START:])
+    return digest.digest()
+
+
+def decode(body: memoryview, kind: type[T]) -> T:
+    """Return the message of that kind, or raise ``RemoteProtocolError``."""
+    decoder = _decoders.get(kind)
+    if decoder is None:
+        decoder = _decoders[kind] = msgspec.msgpack.Decoder(kind)
+    try:
+        message: T = decoder.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise RemoteProtocolError(f"the message does not decode: {error}") from None
+    return message
+
+
+def read_reply(
+    payload: bytes | bytearray, token: bytes, number: int, kind: type[T]
+) -> T:
+    """Return the reply to a request, or raise ``RemoteProtocolError``."""
+    answered, body = unframe(payload, token)
+    if answered != number:
+        raise RemoteProtocolError(f"it answers request {answered}, not {number}")
+    return decode(body, kind)
+
+
+# The client's side
+
+Handlers = Mapping[str, Callable[[Any], Message | None]]
+
+
+class ClientSession:
+    """Answers requests in the order that the table of phases allows.
+
+    Phases are looked up in tables, never by attribute. A request that is repeated gets
+    the same bytes again.
+
+    Parameters
+    ----------
+    phases : Phases
+        What the stage exchanges, and in which order.
+    handlers : mapping of str to callable
+        What this client does in each phase; a subset of the phases.
+    after : int
+        Requests up to this number belong to an earlier session and are refused.
+    """
+
+    def __init__(
+        self, token: bytes, phases: Phases, handlers: Handlers, after: int = 0
+    ) -> None:
+        self._token, self.phases, self.handlers = token, phases, handlers
+        self.last_number, self.last_phase = after, START
+        self._last_reply: bytearray = bytearray()
+
+    def resume(self, number: int, phase: str) -> None:
+        """Continue after a phase that was answered before a restart."""
+        self.last_number, self.last_phase = number, phase
+        self._last_reply = bytearray()
+
+    def handle(self, phase: str, payload: bytes | bytearray) -> bytearray:
+        """Answer one request; a notice is answered with an empty message.
+
+        Raises
+        ------
+        RemoteProtocolError
+            If the request cannot be answered now. Nothing has changed then.
+        """
+        number, body = unframe(payload, self._token)
+        is_retry = number == self.last_number and phase == self.last_phase
+        if is_retry and self._last_reply:
+            return self._last_reply
+        if number <= self.last_number:
+            raise RemoteProtocolError(f"request {number} was answered long ago")
+        if phase not in self.phases or phase not in self.handlers:
+            raise RemoteProtocolError(f"there is no phase {phase!r}")
+        after = self.phases[phase].after
+        if after is not None and self.last_phase not in after:
+            before = f"after {self.last_phase!r}" if self.last_phase else "first"
+            raise RemoteProtocolError(f"phase {phase!r} is out of order: came {before}")
+        request = decode(body, self.phases[phase].request)
+        try:
+            reply = self.handlers[phase](request) or Message()
+        except (ValueError, ArithmeticError) as error:
+            # Numbers that cannot be computed with are the server's fault.
+            raise RemoteProtocolError(
+                f"phase {phase!r} cannot go on: {error}"
+            ) from error
+        self._last_reply = frame(self._token, number, reply)
+        self.last_number, self.last_phase = number, phase
+        return self._last_reply
+
+
+# The server's side
 
 
 @dataclass(frozen=True)
@@ -55,7 +195,6 @@ PAUSE = Ask("pause", {})
 
 _MORE_TRIES = 3  # for replies that arrive damaged
 
-T = TypeVar("T")
 Conversation = Generator[Ask, Replies, T]
 
 

@@ -1,0 +1,246 @@
+"""Wrong code that the tests must notice: one small change each, on a copy of the tree.
+
+    python -m tests.mutants [NAME ...]
+
+A mutant that survives is a test that is missing. Each names the tests that should
+fail; ``make thorough`` runs all of them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[1]
+
+
+class Change(NamedTuple):
+    """A piece of a source file, and what stands there in the mutant."""
+
+    file: str
+    old: str
+    new: str
+
+
+class Mutant(NamedTuple):
+    """Changes, and the tests that must notice them."""
+
+    changes: tuple[Change, ...]
+    tests: tuple[str, ...]
+
+
+def _one(file: str, old: str, new: str, *tests: str) -> Mutant:
+    return Mutant((Change(file, old, new),), tests)
+
+
+MUTANTS: dict[str, Mutant] = {
+    # Certificates
+    "both rounding margins of HyFDCA's certificate are left out": Mutant(
+        (
+            Change(
+                "federation/evaluation.py",
+                "error = party.sample_holders[counted, None] * step / 2",
+                "error = 0.0",
+            ),
+            Change(
+                "algorithms/hyfdca/dual_client.py",
+                "((sizes + error) ** 2)",
+                "(sizes**2)",
+            ),
+        ),
+        ("tests/algorithms/hyfdca/test_hyfdca_certificate.py",),
+    ),
+    "the norm in D of any method is not rounded up": Mutant(
+        (
+            Change(
+                "federation/evaluation.py",
+                "((sizes + error) ** 2)",
+                "(sizes**2)",
+            ),
+            Change(
+                "federation/evaluation.py",
+                "error = party.sample_holders[counted, None] * step / 2",
+                "error = 0.0",
+            ),
+        ),
+        ("tests/test_contributing.py",),
+    ),
+    "the bundle's bound forgets the rounding of slopes": _one(
+        "algorithms/bundle/planes.py",
+        "np.sqrt(np.maximum(squared_norms, 0.0)) + norm_error",
+        "np.sqrt(np.maximum(squared_norms, 0.0))",
+        "tests/algorithms/bundle/test_bundle_certificate.py",
+        "tests/algorithms/bundle/test_planes.py",
+    ),
+    "duals are rounded to the nearest, out of their domain": _one(
+        "crypto/schemes/fixedpoint.py",
+        "out[i] = np.int64(number)  # as in C, towards zero",
+        "out[i] = np.int64(np.rint(number))",
+        "tests/crypto/test_fixedpoint.py",
+    ),
+    # Privacy
+    "owner groups keep their own numbers": _one(
+        "federation/vectors.py",
+        "return opaque_groups(owner_groups(axis), self._adders.group_secret, name)",
+        "return owner_groups(axis)",
+        "tests/federation/test_vectors.py",
+    ),
+    "a pad is used twice": _one(
+        "crypto/schemes/stream.py",
+        "nonce = self._next_nonce()",
+        "nonce = self._identity + bytes(NONCE_BYTES - len(self._identity))",
+        "tests/crypto/test_stream.py",
+    ),
+    "the audit lets everything pass": _one(
+        "audit/values.py",
+        'if form == "sealed":\n            return True\n        return profile',
+        "if form:\n            return True\n        return profile",
+        "tests/audit/test_audit_sightings.py",
+        "tests/audit/test_audit_attacks.py",
+    ),
+    "clients without labels are admitted silently": _one(
+        "study/file.py",
+        "if client.label or study.labels_visible_to_holders:",
+        "if True:",
+        "tests/study/test_study.py",
+        "tests/cli/test_cli.py",
+    ),
+    "predictions have no hourly limit": _one(
+        "prediction/policy.py",
+        "left = max(self.rows_per_hour - log.n_last_hour(asker), 0)",
+        "left = self.rows_per_hour",
+        "tests/prediction",
+    ),
+    # The protocol
+    "a client answers phases in any order": _one(
+        "protocol/client_session.py",
+        "if after is not None and self.last_phase not in after:",
+        "if False:",
+        "tests/protocol/test_sessions.py",
+    ),
+    "a server sends phases in any order": _one(
+        "protocol/server_session.py",
+        "if after is not None and last not in after:",
+        "if False:",
+        "tests/protocol/test_sessions.py",
+    ),
+    "a repeated request is answered again": _one(
+        "protocol/client_session.py",
+        "if is_retry and self._last_reply:",
+        "if False:",
+        "tests/protocol/test_sessions.py",
+    ),
+    "damaged messages are taken as they are": _one(
+        "protocol/codec.py",
+        "if payload[_HEADER.size : _START] != _digest(payload):",
+        "if False:",
+        "tests/protocol",
+    ),
+    "a new part of a sum leaves the old total": _one(
+        "federation/sums.py",
+        '''(at some positions; none: all)."""
+        self._totals, self._taken = None, {}''',
+        '''(at some positions; none: all)."""''',
+        "tests/federation/test_sums.py",
+        "tests/algorithms/hyfdca/test_hyfdca.py",
+    ),
+    # Checkpoints
+    "a checkpoint of another version is read": _one(
+        "protocol/checkpoint.py",
+        "if version.decode() != __version__:",
+        "if False:",
+        "tests/protocol/test_checkpoint.py",
+    ),
+    "an array in two fields is two arrays afterwards": _one(
+        "protocol/checkpoint.py",
+        "return self._arrays[parts[0]]",
+        "return self._arrays[parts[0]].copy()",
+        "tests/protocol/test_checkpoint.py",
+    ),
+    "the server forgets which round a client kept": _one(
+        "study/durable.py",
+        "self.kept_by = {**self.kept_by, **dict.fromkeys(presence.present, number)}",
+        "self.kept_by = dict.fromkeys(presence.everyone, number)",
+        "tests/study/test_durable.py",
+        "tests/study/test_faulty_network.py",
+    ),
+    # Algorithms
+    "the safe step forgets the spread of draws": _one(
+        "algorithms/hyfdca/safe_step.py",
+        "(spread[drawn] + interaction * chance[drawn] ** 2) / chance[drawn]",
+        "(interaction * chance[drawn] ** 2) / chance[drawn]",
+        "tests/algorithms/hyfdca/test_safe_step.py",
+        "tests/algorithms/hyfdca/test_errata.py",
+    ),
+    "a line search takes a step that lowers D": _one(
+        "algorithms/hyfdca/line_search.py",
+        "return vertex if at_least >= values[0] else float(TRIAL_STEPS[best])",
+        "return 2.0 * vertex",
+        "tests/algorithms/hyfdca/test_line_search.py",
+    ),
+    "a run that stalls is never noticed": _one(
+        "training/stopping.py",
+        "return progress.n_rounds - since >= self.rounds > 0 and lowest is not None",
+        "return False",
+        "tests/training",
+        "tests/estimators/test_estimator.py",
+    ),
+}
+
+
+def survives(name: str, mutant: Mutant) -> bool:
+    """Return whether all its tests pass on a mutant."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder)
+        ignored = shutil.ignore_patterns("__pycache__", ".venv", ".git")
+        for part in ("src", "tests", "docs"):
+            shutil.copytree(ROOT / part, copy / part, ignore=ignored)
+        shutil.copy(ROOT / "pyproject.toml", copy)
+        for change in mutant.changes:
+            path = copy / "src" / "hyfdca" / change.file
+            text = path.read_text(encoding="utf-8")
+            if change.old not in text:
+                raise LookupError(f"{name}: {change.file} has no {change.old!r}")
+            path.write_text(text.replace(change.old, change.new), encoding="utf-8")
+        options = ["-q", "-x", "-m", "not slow and not chaos", "-p", "no:cacheprovider"]
+        ran = subprocess.run(  # noqa: S603  # our own command
+            [sys.executable, "-m", "pytest", *options, *mutant.tests],
+            cwd=copy,
+            env={**os.environ, "PYTHONPATH": f"{copy / 'src'}{os.pathsep}{copy}"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if ran.returncode not in (0, 1):
+            raise RuntimeError(f"{name}: the tests did not run:\n{ran.stdout[-2000:]}")
+        return ran.returncode == 0
+
+
+def main() -> int:
+    """Make all mutants, or those named; return how many survive."""
+    wanted = sys.argv[1:] or list(MUTANTS)
+    n_alive = 0
+
+    def tried(name: str) -> tuple[str, bool, float]:
+        started = time.monotonic()
+        return name, survives(name, MUTANTS[name]), time.monotonic() - started
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for name, is_alive, seconds in pool.map(tried, wanted):
+            n_alive += is_alive
+            what = "SURVIVES" if is_alive else "killed"
+            sys.stdout.write(f"{what:8} {seconds:6.1f} s  {name}\n")
+            sys.stdout.flush()
+    sys.stdout.write(f"{len(wanted) - n_alive} of {len(wanted)} mutants killed\n")
+    return n_alive
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,156 @@
+"""Messages between real processes: exact bytes, plain errors, no strangers.
+
+Three tests share one study, which runs until the last of them ends it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.flare.flare_parties import (
+    Command,
+    Parties,
+    own_port,
+    parties,
+    provision,
+    wait_until,
+)
+from tests.flare.flare_study import N_ROUNDS
+from tests.kits.kit_makers import PRIVATE_MARKS
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("small_tls")]
+shared = pytest.mark.xdist_group("messages")
+
+NAMES = ["north", "city"]
+
+
+class Study(NamedTuple):
+    """A study that runs rounds until it may end."""
+
+    parties: Parties
+    server: Command
+    clients: list[Command]
+
+    @property
+    def kit(self) -> Path:
+        """The server's kit."""
+        return self.parties.folder / "server"
+
+    @property
+    def rounds(self) -> int:
+        """The number of rounds so far in which everybody was present."""
+        file = self.kit / "state" / "progress.json"
+        return int(read(file)) if file.exists() else 0
+
+    def may_end(self) -> None:
+        """Let it end when it has had enough rounds."""
+        (self.kit / "go-on").unlink(missing_ok=True)
+
+
+def read(path: Path) -> Any:
+    return json.loads(path.read_text("utf-8"))
+
+
+@pytest.fixture(scope="module")
+def study(small_tls: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Study]:
+    folder = tmp_path_factory.mktemp("messages")
+    provision(folder / "kits", NAMES, own_port())
+    with parties(folder / "kits", folder, NAMES) as made:
+        make_strangers(made, folder)
+        (made.folder / "server" / "go-on").touch()
+        server = made.server("messages and rounds")
+        yield Study(made, server, [made.client(n, f"of {n}") for n in NAMES])
+
+
+def make_strangers(made: Parties, folder: Path) -> None:
+    """Make a second kit of city, and one of another authority, before city runs."""
+    shutil.copytree(made.folder / "city", made.folder / "second")
+    provision(folder / "strangers", NAMES, own_port())
+    own = made.folder / "city" / "flare" / "startup" / "fed_client.json"
+    shutil.copytree(folder / "strangers" / "city", made.folder / "stranger")
+    shutil.copy(own, made.folder / "stranger" / "flare" / "startup")
+
+
+@shared
+def test_every_kind_of_message_passes_between_processes(study: Study) -> None:
+    """Bytes come back exact, and whatever goes wrong is one sentence."""
+    wait_until(lambda: study.rounds, 60.0, study.server.said)
+    found = read(study.kit / "out" / "findings.json")
+    assert found["hello"] == [0, 1]
+    assert found["own"]
+    assert found["empty"]
+    assert found["large"]
+    assert found["after"]
+    assert found["table"] == {"0": "of north", "1": "of city"}
+    answered, failed, took = found["slow"]
+    assert answered == {"0": "0"}
+    assert failed == {"1": "did not answer within 2 s"}
+    assert took < 5.0  # the client would have taken 6
+    assert found["refused"] == {"0": "refused: this is not the time for that"}
+    unexpected = "failed: an unexpected error ({}), told in its log"
+    zero = unexpected.format("ZeroDivisionError")
+    assert found["failed"] == {"0": zero, "1": zero}
+    assert found["exit"] == {"0": unexpected.format("SystemExit")}
+    # A client reaches the server, which does not pass its messages to another one.
+    assert found["to the server"] == "cannot be reached"  # it has no such topic
+    assert found["whispered"] == "did not answer within 2 s"
+    assert found["number"] == {"0": unexpected.format("TypeError")}
+
+
+@shared
+def test_strangers_and_second_clients_are_refused_while_rounds_continue(
+    study: Study,
+) -> None:
+    """A certificate of another authority, and one that is in use already."""
+    wait_until(lambda: study.rounds, 60.0, study.server.said)
+    second = study.parties.client("second")
+    stranger = study.parties.client("stranger")
+    assert stranger.ends(120) == 2
+    assert "was not made by the authority of this kit" in stranger.said
+    assert second.ends(120) == 2
+    assert "another one with the identity 'city' is connected already" in second.said
+    before = study.rounds
+    wait_until(lambda: study.rounds > before + 3, 20.0, study.server.said)
+
+
+@shared
+def test_a_study_ends_at_all_parties(study: Study) -> None:
+    """With all its rounds, and with neither keys nor data in the logs."""
+    study.may_end()
+    assert study.server.ends(120) == 0
+    assert [client.ends(60) for client in study.clients] == [0, 0]
+    assert study.rounds >= N_ROUNDS
+    for name, words in (("server", "The server is up."), ("north", "is connected to")):
+        kit = study.parties.folder / name
+        side = "server" if name == "server" else "client"
+        said = (kit / "log" / "hyfdca.log").read_text("utf-8")
+        printed = (kit / "log" / f"{side}.log").read_text("utf-8")
+        assert words in said
+        assert re.search(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} - ", printed, re.M)
+        assert "patient 4711" not in said + printed
+        assert not any(mark.decode() in said + printed for mark in PRIVATE_MARKS)
+        assert not list((kit / "flare").rglob("*log*.txt"))  # NVFlare's own
+    assert "ZeroDivisionError" in printed
+
+
+def test_a_table_that_does_not_fit_ends_the_client_with_its_sentence(
+    tmp_path: Path,
+) -> None:
+    """A client that cannot join says why, at its own side and at the server's."""
+    provision(tmp_path / "kits", NAMES, own_port())
+    with parties(tmp_path / "kits", tmp_path, NAMES) as study:
+        server = study.server("messages")
+        study.client("north")
+        city = study.client("city", text="")
+        assert city.ends(60) == 2
+        assert city.said.endswith("error: The table has no rows.\n")
+        assert server.ends(60) == 2
+        why = "Organisation 'city' cannot take part: The table has no rows."
+        assert server.said.endswith(f"error: {why}\n")

@@ -1,0 +1,55 @@
+"""Small runs of every kind of method, each in both profiles, with all or some."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+from hyfdca.algorithms.registry import ALGORITHMS
+from hyfdca.crypto.schemes.registry import Encryption
+from tests.support.run_cases import AXES, METHODS, MORE_METHODS, Case
+from tests.support.sealed_runs import ENCRYPTIONS, keys_of
+from tests.support.small_runs import Run
+
+SCHEMES = {
+    "none": Encryption(),
+    "stream": ENCRYPTIONS["stream"],
+    "paillier": ENCRYPTIONS["paillier"],
+}
+
+# Algorithms that none of the methods runs
+_KNOWN = {given.get("algorithm", "hyfdca") for given in METHODS.values()}
+_OTHERS = sorted({*ALGORITHMS} - _KNOWN)
+
+# Every kind of run: a method, and settings besides. The last ones keep what no other
+# keeps: rows of a direction, what was held back of shares, how well to solve.
+KINDS: dict[str, tuple[str, dict[str, Any]]] = {
+    **{method: (method, {}) for method in (*METHODS, *MORE_METHODS)},
+    **{name: ("bundle", {"algorithm": name, "loss": "logistic"}) for name in _OTHERS},
+    "drawn search": ("search", {"local_fraction": 0.5}),
+    "held back": ("rows", {"min_rows": 12, "local_fraction": 0.1}),
+    "little gain": ("bundle", {"l2": 1e-4, "max_rounds": 16}),
+}
+
+PLAIN_KINDS = [*METHODS, *_OTHERS]  # without settings besides
+
+
+def make_run(
+    kind: str, profile: str, presence: str, labels: str = "some", scheme: str = "none"
+) -> Run | None:
+    """Return a run of four clients that overlap, or none where there is no such run."""
+    method, given = KINDS[kind]
+    case = Case(method, "overlapping", profile, presence, labels, 2, scheme)
+    if not case.is_possible:
+        return None
+    encryption = SCHEMES[scheme]
+    keys = None if scheme == "none" else keys_of(encryption)
+    return case.run(encryption, keys=keys, **given)
+
+
+def runs_of(kind: str, scheme: str = "none") -> Iterator[Run]:
+    """Return runs of a kind in both profiles, with everybody and with some only."""
+    rest = itertools.product(AXES["profile"], AXES["presence"], AXES["labels"])
+    runs = (make_run(kind, *settings, scheme=scheme) for settings in rest)
+    return filter(None, runs)

@@ -1,0 +1,94 @@
+"""When a training stops: each rule on histories made for it, and rules in a run."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from hyfdca.maths.objective import Measurement
+from hyfdca.training.settings import TrainingSettings
+from hyfdca.training.stopping import (
+    ADVICE,
+    CertifiedGap,
+    PrimalStall,
+    Progress,
+    RoundLimit,
+    TimeLimit,
+    reason_to_stop,
+)
+from tests.contract.cases import Case
+
+
+def progress_of(*primals: float, seconds: float = 0.0) -> Progress:
+    """Return the progress of rounds that measured these losses."""
+    history = [{"round": n + 1, "primal": p} for n, p in enumerate(primals)]
+    return Progress(history, Measurement(1.0, 0.9), seconds=seconds)
+
+
+@pytest.mark.parametrize(
+    ("tolerance", "is_met"), [(0.099, False), (0.1, True), (0.2, True)]
+)
+def test_a_gap_is_small_enough_at_the_tolerance(tolerance, is_met):
+    """(P - D) / P of 1.0 and 0.9 is 0.1, up to rounding."""
+    progress = Progress(measurement=Measurement(1.0, 0.9 + 1e-15))
+    assert CertifiedGap(tolerance).is_met(progress) == is_met
+
+
+def test_without_a_bound_no_gap_is_small_enough():
+    """A method that is not certified never reaches a tolerance, however large."""
+    assert not CertifiedGap(1e100).is_met(Progress(measurement=Measurement(1.0, None)))
+    assert not CertifiedGap(1e100).is_met(Progress())
+
+
+def test_rounds_and_seconds_are_limits():
+    """Both are met at the limit, not before."""
+    assert not RoundLimit(3).is_met(progress_of(1.0, 1.0))
+    assert RoundLimit(3).is_met(progress_of(1.0, 1.0, 1.0))
+    assert not TimeLimit(2.0).is_met(progress_of(1.0, seconds=1.9))
+    assert TimeLimit(2.0).is_met(progress_of(1.0, seconds=2.0))
+
+
+@pytest.mark.parametrize(
+    ("primals", "is_met"),
+    [
+        ((1.0, 0.9, 0.8, 0.7), False),
+        ((1.0, 0.9, 0.9, 0.9), False),
+        ((1.0, 0.9, 0.9, 0.9, 0.9), True),
+        ((1.0, 0.9, 0.9 - 1e-8, 0.9 - 2e-8, 0.9 - 3e-8), True),  # less than a millionth
+        ((1.0, 0.9, 0.95, 0.92, 0.91), True),  # it has to fall below the lowest
+        ((1.0, 0.9, 0.95, 0.92, 0.89), False),
+        ((1.0, math.nan, math.nan, 0.5), False),
+        ((1.0, math.nan, math.nan, math.nan), True),
+        ((), False),
+    ],
+)
+def test_a_loss_stalls_when_its_lowest_is_old(primals, is_met):
+    """Rounds that were not measured count as rounds without progress."""
+    assert PrimalStall(3).is_met(progress_of(*primals)) == is_met
+
+
+def test_the_first_rule_that_is_met_gives_the_reason():
+    """A certified gap is a better reason than a limit reached in the same round."""
+    settings = TrainingSettings(
+        loss=None, l2_strength=1.0, tolerance=0.2, max_rounds=1, stall_rounds=1
+    )
+    rules = settings.stop_rules()
+    assert reason_to_stop(rules, progress_of(1.0)) == "tolerance"
+    assert reason_to_stop(rules[1:], progress_of(1.0)) == "round limit"
+    assert reason_to_stop(rules, Progress()) is None
+
+
+def test_every_reason_but_the_tolerance_has_advice():
+    """A user who did not get the gap is told what to do."""
+    assert set(ADVICE) == {"round limit", "time limit", "stalled", "diverged"}
+
+
+@pytest.mark.parametrize("algorithm", ["bundle", "hyfdca"])
+def test_a_run_stops_at_its_gap(algorithm):
+    """The last record is the first whose gap is small enough."""
+    run = Case(algorithm).run(tolerance=0.05, max_rounds=500)
+    run.finish()
+    gaps = [record["relative_gap"] for record in run.history]
+    assert run.stop_reason == "tolerance"
+    assert gaps[-1] <= 0.05 < min(gaps[:-1])
