@@ -21,6 +21,7 @@ from hyfdca.maths.losses import Loss
 from hyfdca.maths.seeds import stream
 from tests.kits import kit_makers
 from tests.maths.loss_cases import CASES, Case
+from tests.support.thoroughness import examples
 
 # What these assert is told in full when it fails, as in a test file.
 pytest.register_assert_rewrite(
@@ -32,7 +33,11 @@ pytest.register_assert_rewrite(
 # Derandomised: a failure is the same on every machine. Compiling takes longer than
 # any deadline.
 settings.register_profile(
-    "hyfdca", deadline=None, derandomize=True, database=None, max_examples=50
+    "hyfdca",
+    deadline=None,
+    derandomize=True,
+    database=None,
+    max_examples=examples(50),
 )
 settings.load_profile("hyfdca")
 

@@ -187,7 +187,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "a run that stalls is never noticed": _one(
         "training/stopping.py",
-        "return progress.n_rounds - since >= self.rounds > 0 and lowest is not None",
+        "return bool(measured) and measured[-1][0] - since >= self.rounds",
         "return False",
         "tests/training",
         "tests/estimators/test_estimator.py",

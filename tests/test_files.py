@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="permissions are POSI
 
 @pytest.mark.parametrize("is_durable", [False, True])
 def test_a_file_takes_the_place_of_another(tmp_path: Path, is_durable: bool) -> None:
-    """With the permissions asked for, whatever the other's were."""
+    """With the requested permissions, whatever the old file's were."""
     path = tmp_path / "file"
     path.write_text("old")
     path.chmod(0o644)
@@ -25,7 +25,7 @@ def test_a_file_takes_the_place_of_another(tmp_path: Path, is_durable: bool) -> 
 
 
 def test_a_new_file_is_never_written_over_another(tmp_path: Path) -> None:
-    """Nor over a link to nowhere."""
+    """Nor over a dangling link."""
     path, link = tmp_path / "file", tmp_path / "link"
     write_new(path, b"first")
     link.symlink_to(tmp_path / "nowhere")
@@ -40,7 +40,7 @@ def test_a_new_file_is_never_written_over_another(tmp_path: Path) -> None:
 def test_a_failing_disk_leaves_everything_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
-    """No half of a file, and no draft."""
+    """No partial file, and no draft."""
     path = tmp_path / "file"
     path.write_text("old")
 
@@ -55,7 +55,7 @@ def test_a_failing_disk_leaves_everything_as_it_was(
 
 
 def test_two_drafts_of_a_file_do_not_meet(tmp_path: Path) -> None:
-    """Two processes may write the same file at a time."""
+    """Two processes may write the same file at the same time."""
     drafts = {write_draft(tmp_path / "file", content) for content in (b"a", b"b")}
     assert {draft.read_bytes() for draft in drafts} == {b"a", b"b"}
     assert all(draft.name.startswith(".") for draft in drafts)

@@ -145,7 +145,7 @@ def test_a_missing_extra_is_named(few, bench):
     assert "paillier-pooled" in output
     assert "the paper's estimate" in output
     assert output.count("missing") == 2
-    assert 'phe and tenseal; see pip install "hyfdca[bench]".\n' in errors
+    assert 'phe and tenseal; pip install "hyfdca[bench]".\n' in errors
 
 
 def test_bench_alone_lists_what_there_is(bench):
@@ -195,7 +195,7 @@ def test_the_table_compares_with_phe():
     assert "18.9 ms" in rows["the paper's estimate"]
     assert "Pooled" not in text
     assert display.missing_message(comparison).startswith(
-        "Not installed, not measured: t"
+        "Not measured because not installed: t"
     )
 
 

@@ -1,4 +1,4 @@
-"""The command line: exit codes, files, and one sentence for whatever is wrong."""
+"""The command line: exit codes, files, and one sentence per error."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ KEYS = [
 
 
 def spoil(organisation, **cells):
-    """Return a change of some cells of a table, each the first of its column."""
+    """Return a change of some cells of a table, each the first in its column."""
 
     def change(files):
         for column, value in cells.items():
@@ -149,7 +149,7 @@ BAD = {
     "unknown loss": (setting(loss='"zero_one"'), "no loss 'zero_one'; choose one of"),
     "loss parameter": (setting(loss_parameter="3.0"), "takes no parameter"),
     "no number": (setting(loss='"squared"'), "'north' has 40 rows with a label"),
-    "no file": (extra("city", 'data = "town.csv"'), "'city': there is no file"),
+    "no file": (extra("city", 'data = "town.csv"'), "'city': the file "),
     "file format": (extra("city", 'data = "city.xls"'), "'city': cannot read city.xls"),
     "empty table": (empty("city"), "'city': the file city.csv has no rows"),
     "step": (
@@ -211,7 +211,7 @@ BAD = {
 
 @pytest.mark.parametrize("case", BAD)
 def test_bad_input(case, tmp_path, hyfdca):
-    """Bad input is one sentence, exit code 2, nothing written, no ID told."""
+    """Bad input: one sentence, exit code 2, nothing written, no ID revealed."""
     change, message = BAD[case]
     files = make_files()
     change(files)
@@ -225,7 +225,7 @@ def test_bad_input(case, tmp_path, hyfdca):
     assert not (tmp_path / "out").exists()
 
 
-# Settings of algorithms as they stood in [study], and what they are.
+# Settings of algorithms as they used to be in [study], and where they belong now.
 OLD_KEYS = {
     "step": ('step = "safe"', Hyfdca(step="safe")),
     "named": (
@@ -247,7 +247,7 @@ OLD_KEYS = {
 
 @pytest.mark.parametrize("case", OLD_KEYS)
 def test_old_keys(case, tmp_path, hyfdca):
-    """Settings in their old place are one sentence, which shows where they go.
+    """Settings in their old place yield one sentence that says where they belong.
 
     What it shows, pasted into the study file, is the algorithm that was meant.
     """
@@ -272,7 +272,7 @@ def test_old_keys(case, tmp_path, hyfdca):
 
 
 def test_old_step():
-    """The sentence is a whole one, with the table to write."""
+    """The sentence is complete, and includes the table to write."""
     content = b'[study]\nname = "x"\nstep = "safe"\n[[clients]]\nname = "north"\n'
     with pytest.raises(StudyError) as caught:
         parse(content, Path("study.toml"))
@@ -299,7 +299,7 @@ def test_old_step():
     ],
 )
 def test_bad_arguments(arguments, message, tmp_path, monkeypatch, hyfdca):
-    """Arguments that make no command are one sentence too."""
+    """Invalid arguments yield one sentence too."""
     monkeypatch.chdir(tmp_path)
     code, output, errors = hyfdca(*arguments)
     assert (code, output) == (2, "")
@@ -310,7 +310,7 @@ def test_bad_arguments(arguments, message, tmp_path, monkeypatch, hyfdca):
 
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"[study]\n"])
 def test_bad_study_files(content, tmp_path, hyfdca):
-    """A study file that is empty, no text or incomplete is one sentence."""
+    """A study file that is empty, not text or incomplete yields one sentence."""
     path = tmp_path / "study.toml"
     path.write_bytes(content)
     code, _, errors = hyfdca("train", path, "--out", tmp_path / "out")
@@ -321,7 +321,7 @@ def test_bad_study_files(content, tmp_path, hyfdca):
 
 @pytest.mark.parametrize("command", ["demo", "train"])
 def test_a_folder_that_is_a_file(command, tmp_path, hyfdca):
-    """An output folder that cannot be is refused before training."""
+    """An impossible output folder is refused before training."""
     path = make_files().write(tmp_path)
     study = [path] if command == "train" else []
     code, output, errors = hyfdca(command, *study, "--out", path / "out")
@@ -384,7 +384,7 @@ def test_not_converging_is_a_warning(tmp_path, hyfdca):
     ],
 )
 def test_other_limits_are_warnings(limit, reason, advice, tmp_path, hyfdca):
-    """Whatever stops a study too early is named, with what to do about it."""
+    """The reason for stopping early is named, with what to do about it."""
     path = make_files(encryption='"none"', **limit).write(tmp_path)
     code, output, _ = hyfdca("train", path, "--out", tmp_path / "out")
     assert code == 0
@@ -397,7 +397,7 @@ def test_other_limits_are_warnings(limit, reason, advice, tmp_path, hyfdca):
 
 
 def test_names_are_text(tmp_path, hyfdca):
-    """Signs that a terminal or a figure would read as markup are shown as they are."""
+    """Characters that look like markup are shown unchanged."""
     files = make_files()
     files.settings["name"] = '"[/x] $x_$ 50 %"'
     path = files.write(tmp_path)
@@ -421,7 +421,7 @@ def test_demo(tmp_path, hyfdca):
 
 
 def test_the_demo_s_study_can_be_trained(tmp_path, hyfdca):
-    """What the demonstration writes is a study like any other, with the same result."""
+    """The demonstration writes an ordinary study, which gives the same result."""
     for name, content in demo_files().items():
         (tmp_path / name).write_bytes(content)
     code, _, _ = hyfdca("train", tmp_path / "study.toml", "--out", tmp_path / "out")
@@ -431,7 +431,7 @@ def test_the_demo_s_study_can_be_trained(tmp_path, hyfdca):
 
 
 def test_hospitals_share_patients_and_columns(tmp_path):
-    """Every hospital shares some rows and columns and has none of some others."""
+    """Every hospital shares some rows and columns, and lacks some others."""
     for name, content in demo_files().items():
         (tmp_path / name).write_bytes(content)
     run = prepare(load(tmp_path / "study.toml"), tmp_path)
@@ -444,7 +444,7 @@ def test_hospitals_share_patients_and_columns(tmp_path):
 
 @pytest.mark.parametrize("group", ["keys", "study"])
 def test_help_of_a_group_without_arguments(group, hyfdca):
-    """Without a command those of the group are listed."""
+    """Without a command, the commands of the group are listed."""
     code, output, errors = hyfdca(group)
     assert (code, errors) == (2, "")
     assert f"hyfdca {group}" in output
@@ -461,14 +461,14 @@ def test_interrupting(monkeypatch, tmp_path, hyfdca):
 
 
 def test_help_without_arguments(hyfdca):
-    """Without arguments the commands are listed."""
+    """Without arguments, the commands are listed."""
     code, output, errors = hyfdca()
     assert (code, errors) == (2, "")
     assert "train" in output
 
 
 def test_version():
-    """The installed command says its version."""
+    """The installed command prints its version."""
     command = Path(sys.executable).with_name("hyfdca")
     run = subprocess.run(  # noqa: S603  # our own command
         [command, "--version"], capture_output=True, text=True, check=True

@@ -23,18 +23,18 @@ def test_new_keys(tmp_path, hyfdca):
 
 
 def test_keys_are_made_once(tmp_path, hyfdca):
-    """A folder with keys is left alone."""
+    """A folder that already has keys is left unchanged."""
     hyfdca("keys", "new", "--out", tmp_path)
     before = (tmp_path / "secret.key").read_bytes()
     code, output, errors = hyfdca("keys", "new", "--out", tmp_path)
     assert (code, output) == (2, "")
-    assert "never written over" in errors
+    assert "never overwritten" in errors
     assert_one_sentence(errors)
     assert (tmp_path / "secret.key").read_bytes() == before
 
 
 def test_keys_that_others_can_read_are_not_shown(tmp_path, hyfdca):
-    """The complaint says how to close the file."""
+    """The error says how to restrict access to the file."""
     hyfdca("keys", "new", "--out", tmp_path)
     (tmp_path / "secret.key").chmod(0o644)
     code, output, errors = hyfdca("keys", "show", tmp_path)
@@ -44,7 +44,7 @@ def test_keys_that_others_can_read_are_not_shown(tmp_path, hyfdca):
 
 
 def test_the_fingerprint_of_a_study(tmp_path, hyfdca):
-    """It is of the file's bytes, with the key of every organisation that has one."""
+    """The fingerprint covers the file's bytes; all known keys are shown."""
     hyfdca("keys", "new", "--out", tmp_path / "north")
     public = read_identity(tmp_path / "north").public
     files = make_files(name='"\\u001b[2J"', key_epoch="3")

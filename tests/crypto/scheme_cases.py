@@ -22,6 +22,7 @@ from hyfdca.crypto.schemes.registry import (
     new_keys,
     public_parameters,
 )
+from tests.support.thoroughness import examples
 
 EVERYWHERE = slice(None)
 
@@ -74,7 +75,7 @@ subject_named = cache(fresh)
 FAST = pytest.mark.parametrize("name", SUBJECTS)
 SEALED = pytest.mark.parametrize("name", [name for name in SUBJECTS if name != "none"])
 PACKED = ["bfv", "bfv-compact", "paillier", "paillier-compact", "paillier-single"]
-FEW = settings(max_examples=20)
+FEW = settings(max_examples=examples(20))
 
 
 def shape_of(subject, arrangement, width, items=None):

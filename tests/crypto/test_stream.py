@@ -20,6 +20,7 @@ from hyfdca.crypto.schemes.registry import Encryption, Sealers, new_keys
 from hyfdca.crypto.schemes.stream import StreamSealer
 from hyfdca.crypto.schemes.stream_sums import StreamAdder
 from tests.support.holding_strategies import subsets
+from tests.support.thoroughness import examples
 
 KEY = bytes(range(32))
 MASK = 2**64 - 1
@@ -225,7 +226,7 @@ OPERATIONS = st.lists(
 )
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(operations=OPERATIONS, width=st.integers(1, 2), seed=st.integers(0, 9))
 def test_contributors_are_known_after_anything(operations, width, seed):
     """After any sequence of it the list is that of a plain model, and sums open."""

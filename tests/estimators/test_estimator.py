@@ -1,4 +1,4 @@
-"""The scikit-learn face: conventions, optima, certificates."""
+"""The scikit-learn interface: conventions, optima, certificates."""
 
 from copy import deepcopy
 
@@ -100,7 +100,7 @@ def assert_same_primal(learnt, X, labels, expected, l2=1e-3):
 
 
 def test_history_has_a_record_a_round(cancer):
-    """After fit there is one complete record a round and the number of rounds."""
+    """After fit there is one complete record per round and the number of rounds."""
     X, y = cancer
     model = HyFDCAClassifier(l2=0.1, random_state=0).fit(X, y)
     assert model.n_iter_ == len(model.history_) > 0
@@ -117,7 +117,7 @@ def test_history_has_a_record_a_round(cancer):
 
 
 def test_rounds_that_are_not_measured_say_so(cancer):
-    """With measure_every the rounds between have no numbers, and the last one has."""
+    """With measure_every the rounds in between have no numbers; the last one does."""
     X, y = cancer
     model = HyFDCAClassifier(l2=0.1, measure_every=7, random_state=0).fit(X, y)
     measured = [np.isfinite(r["primal"]) for r in model.history_]
@@ -152,7 +152,7 @@ def test_grid_is_clipped_and_takes_a_partition():
 
 
 def test_many_classes_are_learnt_in_one_run():
-    """One-vs-rest in one run equals one run a class: margins share messages."""
+    """One-vs-rest in one run equals one run per class: margins share messages."""
     X, y = load_iris(return_X_y=True)
     X = StandardScaler().fit_transform(X)
     together = HyFDCAClassifier(l2=0.05, tol=1e-4, random_state=0).fit(X, y)
@@ -230,7 +230,7 @@ _IN_TURN = cyclic([[0, 1, 2], [3, 4, 5], [6, 7, 8]])
 
 
 def test_participation_and_paper_settings_are_reachable(cancer):
-    """Partial participation, cyclic sets, IIC and both variants run from the face."""
+    """Partial participation, cyclic sets, IIC and both variants are available."""
     X, y = cancer
     for settings in (
         {"participation": 0.5, "iic": 0.1, "step": "paper"},
@@ -282,14 +282,14 @@ def test_participation_and_paper_settings_are_reachable(cancer):
     ],
 )
 def test_bad_settings_are_refused_in_words(cancer, settings, message):
-    """A setting that cannot be is refused when fitting, with its name."""
+    """An invalid setting is refused when fitting; the message names it."""
     X, y = cancer
     with pytest.raises(ValueError, match=message):
         HyFDCAClassifier(**settings).fit(X, y)
 
 
 def test_huge_numbers_are_refused_in_words(cancer):
-    """Data whose squares are no numbers are refused before anything is sent."""
+    """Data whose squares overflow are refused before anything is sent."""
     X, y = cancer
     with pytest.raises(ValueError, match="scale the data"):
         HyFDCAClassifier().fit(1e160 * X, y)
@@ -298,7 +298,7 @@ def test_huge_numbers_are_refused_in_words(cancer):
 
 
 def test_a_fitted_model_can_be_copied_with_its_participation(cancer):
-    """Estimators with a participation of their own go through joblib and back."""
+    """Estimators with their own participation survive joblib."""
     X, y = cancer
     model = HyFDCAClassifier(
         participation=random_fraction(9, 0.9, seed=1), l2=1.0, max_rounds=2
@@ -311,7 +311,7 @@ def test_a_fitted_model_can_be_copied_with_its_participation(cancer):
 
 
 def test_text_like_data_converges():
-    """D is right long before P is: the programme is then solved better."""
+    """D converges long before P: the programme is then solved more accurately."""
     random = np.random.Generator(np.random.PCG64(0))
     X = sp.random_array((400, 3000), density=0.02, rng=random, format="csr")
     y = np.asarray(X @ random.standard_normal(3000)) > 0
@@ -337,7 +337,7 @@ def test_wide_data_converges_when_clients_are_absent():
 
 
 def test_fitting_leaves_the_threads_of_matrix_products_alone():
-    """Several clients at a time use one each, and the caller's number comes back."""
+    """Concurrent clients use one thread each; the caller's number is restored."""
     random = np.random.Generator(np.random.PCG64(0))
     X = random.standard_normal((2600, 400))  # enough to work several at a time
     with threadpool_limits(2, "blas"):
@@ -433,19 +433,19 @@ def test_algorithms_with_settings_equal_keywords(name, participation, cancer):
     [
         (
             {"algorithm": Hyfdca(step="safe"), "step": "safe"},
-            "step is the algorithm's own setting; give it to Hyfdca\\(\\)\\.",
+            "step is a setting of the algorithm; pass it to Hyfdca\\(\\)\\.",
         ),
         (
             {"algorithm": Hyfdca(), "paper_settings": {"cap": "one"}},
-            "cap is the algorithm's own setting; give it to Hyfdca",
+            "cap is a setting of the algorithm; pass it to Hyfdca",
         ),
         (
             {"algorithm": Bundle(), "bundle_settings": {"sub_groups": 2}},
-            "sub_groups is the algorithm's own setting; give it to Bundle",
+            "sub_groups is a setting of the algorithm; pass it to Bundle",
         ),
         (
             {"algorithm": Bundle(sub_groups=2), "local_fraction": 0.5},
-            "local_fraction is the algorithm's own setting; give it to Bundle",
+            "local_fraction is a setting of the algorithm; pass it to Bundle",
         ),
         (
             {"algorithm": Lbfgs(), "loss": "hinge"},
@@ -458,7 +458,7 @@ def test_algorithms_with_settings_equal_keywords(name, participation, cancer):
     ],
 )
 def test_algorithms_take_their_settings_once(settings, message, cancer):
-    """What is given to an algorithm and beside it is refused in one sentence."""
+    """A setting given both to an algorithm and beside it is refused."""
     with pytest.raises(ValueError, match=message) as caught:
         HyFDCAClassifier(**settings).fit(*cancer)
     assert_one_sentence(f"{caught.value}\n")
@@ -493,7 +493,7 @@ def test_estimators_with_algorithms_are_cloned():
 
 
 def test_a_time_limit_stops(cancer):
-    """A round that takes longer than all rounds may is the last one."""
+    """A round that exceeds the time limit is the last one."""
     with pytest.warns(ConvergenceWarning, match=r"\(time limit\).*raise max_seconds"):
         model = HyFDCAClassifier(max_seconds=1e-9, random_state=0).fit(*cancer)
     assert model.stop_reason_ == "time limit"
@@ -502,7 +502,7 @@ def test_a_time_limit_stops(cancer):
 
 
 def test_a_time_limit_that_is_not_reached_changes_nothing(cancer):
-    """Who has time enough stops for another reason."""
+    """With enough time, training stops for another reason."""
     without, limited = (
         HyFDCAClassifier(max_seconds=seconds, l2=0.1, random_state=0).fit(*cancer)
         for seconds in (None, 1e6)
@@ -512,7 +512,7 @@ def test_a_time_limit_that_is_not_reached_changes_nothing(cancer):
 
 
 def test_a_loss_that_stalls_stops(cancer):
-    """At its optimum the loss falls no more, and no gap is small enough for tol=0."""
+    """At the optimum the loss stops falling, and no gap is small enough for tol=0."""
     with pytest.warns(ConvergenceWarning, match=r"\(stalled\).*raise stall_rounds"):
         model = HyFDCAClassifier(tol=0.0, stall_rounds=5, random_state=0).fit(*cancer)
     assert model.stop_reason_ == "stalled"
@@ -548,6 +548,6 @@ def test_rounds_that_are_not_measured_do_not_stall(stall_rounds, cancer):
     ],
 )
 def test_bad_limits_are_refused(settings, message, cancer):
-    """A limit that cannot be is refused with its name."""
+    """An invalid limit is refused; the message names it."""
     with pytest.raises(ValueError, match=message):
         HyFDCAClassifier(**settings).fit(*cancer)

@@ -23,7 +23,7 @@ from tests.support.consortia import assert_one_sentence
 
 
 def loaded(folder, *arguments, **changes):
-    """Return the estimator of a model made by hand."""
+    """Return the estimator of a hand-made model."""
     file = make_file(*arguments, **changes)
     path = folder / "model.json"
     path.write_bytes(as_bytes(file))
@@ -64,7 +64,7 @@ def test_predictions_are_those_of_the_command(tmp_path, kind, loss, scale):
     ("kind", "loss"), [("two", "hinge"), ("three", "hinge"), ("regression", "absolute")]
 )
 def test_fitted_attributes(tmp_path, kind, loss):
-    """They are those that fitting sets, of the same shapes."""
+    """They are the ones that fitting sets, with the same shapes."""
     estimator = loaded(tmp_path, kind, loss, l2=0.3)
     check_is_fitted(estimator)
     X = random_cells(12)
@@ -124,7 +124,7 @@ def test_probabilities_are_those_of_the_loss(tmp_path):
 
 
 def test_missing_cells(tmp_path):
-    """They are filled or refused, as the model says; scikit-learn is told which."""
+    """The model decides whether they are filled or refused; tags tell scikit-learn."""
     X = random_cells(n_missing=2)
     filling, refusing = loaded(tmp_path), loaded(tmp_path, missing="refuse")
     assert filling.__sklearn_tags__().input_tags.allow_nan
@@ -138,7 +138,7 @@ def test_missing_cells(tmp_path):
 
 @pytest.mark.parametrize("kind", ["two", "regression"])
 def test_the_other_estimator(tmp_path, kind):
-    """A model of the other task is one sentence."""
+    """A model of the other task is refused in one sentence."""
     loss = "absolute" if kind == "regression" else "hinge"
     loaded(tmp_path, kind, loss)
     other = HyFDCAClassifier if kind == "regression" else HyFDCARegressor
@@ -148,14 +148,18 @@ def test_the_other_estimator(tmp_path, kind):
 
 
 def test_wrong_columns(tmp_path):
-    """Too few columns, other names and no rows are told."""
+    """Too few columns, other names and no rows are refused."""
     estimator, X = loaded(tmp_path), random_cells()
     with pytest.raises(ValueError, match="X has 3 features, but the model has 4"):
         estimator.predict(X[:, :3])
     frame = pd.DataFrame(X, columns=list(FEATURES))
-    with pytest.raises(ValueError, match="no column, or several, for 'age' of"):
+    with pytest.raises(
+        ValueError, match="no column, or several, for the model's 'age'"
+    ):
         estimator.predict(frame.rename(columns={"age": "Age"}))
-    with pytest.raises(ValueError, match="no column, or several, for 'age' of"):
+    with pytest.raises(
+        ValueError, match="no column, or several, for the model's 'age'"
+    ):
         estimator.predict(frame.assign(**{" age": 1.0}))
     with pytest.raises(ValueError, match="0 sample"):
         estimator.predict(X[:0])
@@ -164,7 +168,7 @@ def test_wrong_columns(tmp_path):
 
 
 def test_classes_are_text(tmp_path):
-    """Classes stay as the model has them, signs that arrays would cut off too."""
+    """Classes stay as in the model, even characters that arrays would truncate."""
     estimator = loaded(tmp_path, classes=("0", "1\0"))
     assert estimator.classes_.tolist() == ["0", "1\0"]
     assert set(estimator.predict(random_cells(30))) == {"0", "1\0"}

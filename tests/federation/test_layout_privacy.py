@@ -23,6 +23,7 @@ from tests.support.holding_strategies import overlapping_holdings
 from tests.support.sealed_runs import ENCRYPTIONS, keys_of
 from tests.support.seen_vectors import rows_asked, sealed_in, vectors_in
 from tests.support.small_runs import make_training
+from tests.support.thoroughness import examples
 
 pytestmark = pytest.mark.usefixtures("small_paillier")
 
@@ -32,8 +33,8 @@ N_SAMPLES, N_FEATURES = 9, 5
 FEW = settings(
     max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-SOME = settings(FEW, max_examples=12)
-MANY = settings(FEW, max_examples=40)
+SOME = settings(FEW, max_examples=examples(12))
+MANY = settings(FEW, max_examples=examples(40))
 
 METHODS = {
     "drawn": {"step": "paper", "local_steps": 2, "refresh": "drawn"},

@@ -15,12 +15,14 @@ from hyfdca.protocol import messages as m
 from tests.crypto.owner_blocks import blocks_of, owners_of
 from tests.support.holding_strategies import subsets
 from tests.support.sealed_runs import ENCRYPTIONS, keys_of
+from tests.support.thoroughness import examples
 
 pytestmark = pytest.mark.usefixtures("small_paillier")
 
 # A fixture that is the same for all examples may be shared by them.
 MANY = settings(
-    max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(60),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 
 

@@ -1,4 +1,4 @@
-"""What the command line does, with the tests' study: for processes of their own."""
+"""The commands with the study of the tests, run in separate processes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def tell(sentence: str) -> None:
 
 
 def main() -> int:
-    """Be a server (folder, quorum) or a client (folder, table)."""
+    """Run as a server (folder, quorum) or as a client (folder, table)."""
     kind, folder, given = sys.argv[1:]
     try:
         if kind == "server":

@@ -29,7 +29,7 @@ NAMES = ["north", "city", "coast", "island"]
 
 
 def four_organisations(**settings: str) -> Files:
-    """Return a study of four; the last has no labels and cells that others have too."""
+    """Return a study of four; the last has no labels and shares cells with others."""
     files = make_files(labels_visible_to_holders="true", **settings)
     labels = files.organisations["north"].labels
     island = Organisation(list(range(15, 45)), COLUMNS[1:4], labels, "label = false")
@@ -39,7 +39,7 @@ def four_organisations(**settings: str) -> Files:
 
 
 class Site:
-    """A study's kits, tables and commands, each organisation in a folder of its own.
+    """A study's kits, tables and commands, each organisation in its own folder.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ class Site:
         return self._started("client", name, "--data", own, kit=kit)
 
     def start(self) -> tuple[Command, dict[str, Command]]:
-        """Start everybody."""
+        """Start all commands."""
         return self.server(), {name: self.client(name) for name in self.names}
 
     def _started(
@@ -118,7 +118,7 @@ def _read(path: Path) -> Any:
 
 @contextmanager
 def site(folder: Path, files: Files, before: Sequence[str] = ()) -> Iterator[Site]:
-    """Give tests a study; nothing that they started is left behind."""
+    """Yield a study for tests; end everything they started."""
     # With a space: NVFlare's own commands do not quote.
     home = folder / "two words"
     home.mkdir()
@@ -137,7 +137,7 @@ NUMBERS = ("round", "primal", "dual", "gap", "relative_gap", "participants")
 
 
 def numbers(history: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return of a history what must be the same however it was run."""
+    """Return the part of a history that does not depend on how it was run."""
     return [{name: record[name] for name in NUMBERS} for record in history]
 
 
@@ -167,7 +167,7 @@ def compare(made: Site, *, replays: bool) -> None:
 def _with_ranks(
     history: list[dict[str, Any]], names: list[str]
 ) -> list[dict[str, Any]]:
-    """Return a history from a file as the rounds themselves have it."""
+    """Return a history from a file in the form that rounds produce."""
     return [
         {
             **record,
@@ -179,7 +179,7 @@ def _with_ranks(
 
 
 def _without_nan(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return a history with nothing where nothing was measured, as in a file."""
+    """Return a history with None for unmeasured values, as in a file."""
     return [
         {name: None if _is_nan(value) else value for name, value in record.items()}
         for record in history

@@ -1,4 +1,4 @@
-"""What NVFlare's client prints of its server, for an organisation of a study."""
+"""Output of NVFlare's client about its server, at an organisation of a study."""
 
 from __future__ import annotations
 

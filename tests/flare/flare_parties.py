@@ -21,8 +21,8 @@ from hyfdca.flare.processes import require_free
 from hyfdca.kits.all_local import provision_all
 
 ROOT = Path(__file__).parents[2]
-# Seconds in tests are those of an idle machine. Waits end as soon as they can, so
-# patience costs time only where a test fails.
+# Seconds in tests are those of an idle machine. Waits end as soon as possible, so
+# patience costs time only if a test fails.
 PATIENCE = float(os.environ.get("HYFDCA_TEST_PATIENCE", "3"))
 # Below the ports that systems give to connections; workers of xdist start apart.
 _PORTS = count(20_000 + 16 * os.getpid() % 12_000)
@@ -36,7 +36,7 @@ l2 = 1.0
 
 
 def provision(folder: Path, names: list[str], port: int) -> None:
-    """Make kits of a server and of clients, as for trying out on one machine."""
+    """Make kits of a server and of clients, as for trials on one machine."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     entries = [f'[[clients]]\nname = "{name}"\n' for name in names]
     study = folder.with_name(f"{folder.name}.toml")
@@ -55,7 +55,7 @@ def own_port() -> int:
 
 
 class Command:
-    """A command in a process of its own, and what it says."""
+    """A command in its own process, and its output."""
 
     def __init__(self, kit: Path, words: Sequence[str]) -> None:
         self.kit, self._said = kit, kit / f"said-{time.monotonic_ns()}"
@@ -70,11 +70,11 @@ class Command:
 
     @property
     def said(self) -> str:
-        """Everything it has said."""
+        """All output so far."""
         return self._said.read_text(encoding="utf-8")
 
     def says(self, words: str, timeout: float = 40.0) -> None:
-        """Wait until it has said something."""
+        """Wait until the output contains something."""
         wait_until(lambda: words in self.said, timeout, f"{words!r} in:\n{self.said}")
 
     def ends(self, timeout: float = 40.0) -> int:
@@ -88,12 +88,12 @@ class Command:
         self.process.send_signal(signal.SIGINT)
 
     def kill(self) -> None:
-        """Kill it, so that it can end nothing in order."""
+        """Kill it, so that it cannot end anything cleanly."""
         self.process.kill()
         self.process.wait()
 
     def family(self, words: str) -> list[psutil.Process]:
-        """Return the processes it started whose command line has some words in it."""
+        """Return the processes it started whose command line contains some words."""
         return [
             child
             for child in psutil.Process(self.process.pid).children(recursive=True)
@@ -101,7 +101,7 @@ class Command:
         ]
 
     def close(self) -> None:
-        """End it, if it has not ended."""
+        """End it, if it is still running."""
         if self.process.poll() is None:
             self.interrupt()
             try:
@@ -148,7 +148,7 @@ class Parties:
             command.close()
 
     def processes(self) -> list[str]:
-        """Return the command lines of all processes that have to do with the kits."""
+        """Return the command lines of all processes that use the kits."""
         return processes_of(self.folder)
 
     def logs(self) -> str:
@@ -157,7 +157,7 @@ class Parties:
 
 
 def processes_of(folder: Path) -> list[str]:
-    """Return the command lines of all processes with a folder in them."""
+    """Return the command lines of all processes that name a folder."""
     lines = []
     for process in psutil.process_iter(["cmdline"]):
         line = " ".join(process.info["cmdline"] or [])
@@ -176,7 +176,7 @@ def logs_of(folder: Path) -> str:
 
 @contextmanager
 def parties(kits: Path, folder: Path, names: list[str]) -> Iterator[Parties]:
-    """Give tests fresh copies of kits; nothing they started is left behind."""
+    """Yield fresh copies of kits for tests; end everything they started."""
     # With a space: NVFlare's own commands do not quote.
     home = folder / "two words"
     shutil.copytree(kits, home)

@@ -23,7 +23,7 @@ LARGE = 20_000_000
 
 
 class EchoHandler:
-    """Answers with what it gets, or does what the phase says."""
+    """Echoes its requests, or does what the phase says."""
 
     def __init__(self, text: str) -> None:
         self._text = text

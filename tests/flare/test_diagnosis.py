@@ -16,10 +16,10 @@ from tests.flare.flare_output import (
 @pytest.mark.parametrize(
     ("printed", "words", "may_pass"),
     [
-        (REFUSED_BY_US, "was not made by the authority of this kit", False),
+        (REFUSED_BY_US, "was not issued by the authority of this kit", False),
         (REFUSED_BY_THEM, "does not accept the certificate of this kit", False),
-        (TAKEN, "the identity 'north' is connected already", False),
-        (NOBODY, "no server at coordinator.org:8002", True),
+        (TAKEN, "the name 'north' is already connected", False),
+        (NOBODY, "server at coordinator.org:8002 is unavailable", True),
         (f"{NOBODY}\n{REFUSED_BY_US}", "authority of this kit", False),
     ],
 )

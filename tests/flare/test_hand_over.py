@@ -1,4 +1,4 @@
-"""The model at the end of a study, also for those who are away just then."""
+"""The model at the end of a study, including for members that are away then."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAMES = ("north", "city", "coast")
 
 
 class Members:
-    """Members of which one is away for some calls; the network between, too."""
+    """Members and their network; one member is away for some calls."""
 
     def __init__(self, n_calls_away: int = 0) -> None:
         self._n_left = n_calls_away
@@ -27,14 +27,14 @@ class Members:
         self.has_model: list[int] = []
 
     def call(self, clients: Iterable[int]) -> list[int]:
-        """See who is there."""
+        """Return who is present."""
         here = [c for c in clients if c != 1 or self._n_left <= 0]
         self._n_left -= 1
         self.missing = [c for c in self.missing if c not in here]
         return here
 
     def finish(self, model: bytes, clients: Iterable[int]) -> list[int]:
-        """Give the model to those who are there."""
+        """Give the model to those who are present."""
         assert model == b"model"
         here = [c for c in clients if c not in self.missing]
         self.has_model += here

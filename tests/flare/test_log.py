@@ -1,4 +1,4 @@
-"""The log of a kit: what was said, with the time, and not without end."""
+"""The log of a kit: sentences with the time, limited in size."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def kit(tmp_path: Path) -> Kit:
 
 
 def lines(kit: Kit) -> list[str]:
-    """Return what was written, each line without its time, which must be there."""
+    """Return the lines written, without their times, which must be present."""
     found = []
     for line in (kit.log / "hyfdca.log").read_text("utf-8").splitlines():
         match = re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} - (.*)", line)

@@ -149,7 +149,7 @@ def test_a_study_pauses_when_an_organisation_is_not_in_its_job(
     make.append(StudyController()._network(kit, signal, engine=None))
     jobs = {name: {"job"} for name in kit.names}
     admin: Any = SimpleNamespace(jobs_by_site=lambda: jobs)
-    parent: Any = None  # which is not looked at here
+    parent: Any = None  # not used here
     said: list[str] = []
     watch = Watch(admin, parent, kit, said.append)
     watch._invite("job", kit.names)

@@ -29,7 +29,7 @@ from hyfdca.kits.kit import Kit
 
 
 class Context:
-    """As much of NVFlare's context as is used, its engine included."""
+    """The part of NVFlare's context that is used, including its engine."""
 
     def __init__(self, **properties: Any) -> None:
         self._properties = properties
@@ -68,7 +68,7 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> JobEnvironme
 
 
 def joined() -> Any:
-    """Return what answers messages of a client that has joined."""
+    """Return the message handler of a client that has joined."""
     context = Context()
     StudyExecutor().handle_event(EventType.START_RUN, context)
     return lambda message: context.handlers["hyfdca"]("hyfdca", message, context)
@@ -109,8 +109,8 @@ def test_messages_that_are_not_requests_are_refused(fields: dict[str, Any]) -> N
     [
         (answer_message(b""), b""),
         (refusal_message("refused:\x1b[2J\n no"), Failure("refused: [2J no")),
-        (answer_message("text"), Failure("sent something that is no answer")),
-        (Shareable(), Failure("sent something that is no answer")),
+        (answer_message("text"), Failure("sent an invalid reply")),
+        (Shareable(), Failure("sent an invalid reply")),
         (None, Failure("is not connected", may_pass=True)),
         (make_reply(ReturnCode.TIMEOUT), Failure("did not answer within 1.5 s")),
         (
@@ -136,7 +136,7 @@ def test_a_client_answers_whatever_happens_in_its_handler(
     assert asked(answer, "table") == b"rows"
     assert asked(answer, "refuse") == Failure("refused: this is not the time for that")
     for phase, kind in (("fail", "ZeroDivisionError"), ("exit", "SystemExit")):
-        why = f"failed: an unexpected error ({kind}), told in its log"
+        why = f"failed: an unexpected error ({kind}), described in its log"
         assert asked(answer, phase) == Failure(why)
     assert isinstance(to_answer(answer(Shareable()), 1.0), Failure)
 

@@ -1,4 +1,4 @@
-"""What job processes write of a study's progress, for displays."""
+"""What job processes write about a study's progress, for displays."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ def succeed(hyfdca, *arguments):
 
 
 def refused(hyfdca, watched, *arguments):
-    """Return the one sentence of a command that fails and writes nothing."""
+    """Return the one sentence of a command that must fail and write nothing."""
     before = snapshot(watched)
     code, output, errors = hyfdca(*arguments)
     assert (code, output) == (2, "")

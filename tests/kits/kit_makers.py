@@ -30,7 +30,7 @@ class Parties:
 
     @property
     def requests(self) -> Path:
-        """What has come to the coordinator."""
+        """The requests that the coordinator received."""
         return self.coordinator / "requests"
 
     @property
@@ -40,15 +40,15 @@ class Parties:
 
     @property
     def kits(self) -> Path:
-        """What the coordinator provisioned."""
+        """The folder that the coordinator provisioned."""
         return self.coordinator / "kits"
 
     def keys(self, name: str) -> Path:
-        """Where an organisation has its keys."""
+        """The folder of an organisation's keys."""
         return self.root / name / "keys"
 
     def kit(self, name: str) -> Path:
-        """Where an organisation has its kit."""
+        """The folder of an organisation's kit."""
         return self.root / name / "kit"
 
     def copy(self, root: Path) -> Parties:
@@ -72,7 +72,7 @@ class Parties:
         path.write_text(path.read_text() + f"[server]\n{server}\n")
 
     def hand_in(self, *names: str) -> None:
-        """Have these organisations' requests come to the coordinator."""
+        """Deliver these organisations' requests to the coordinator."""
         self.requests.mkdir(parents=True, exist_ok=True)
         for name in names:
             shutil.copy(self.keys(name) / f"{name}.request.json", self.requests)
@@ -99,7 +99,7 @@ def installed(parties: Parties) -> Parties:
 
 
 def snapshot(folder: Path) -> dict[str, bytes | None]:
-    """Return all that is in a folder, to see whether something was written."""
+    """Return the contents of a folder, to detect whether something was written."""
     return {
         str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None
         for path in folder.rglob("*")

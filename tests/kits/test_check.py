@@ -32,7 +32,7 @@ def data_of(parties):
 
 
 def edit(change):
-    """Return what changes the rows of north's table, the first being names."""
+    """Return a function that edits the rows of north's table, names first."""
 
     def spoil(parties):
         with data_of(parties).open(newline="") as file:
@@ -67,7 +67,7 @@ def test_a_table_that_fits(installed, hyfdca):
 
 
 def test_constant_columns(installed, hyfdca):
-    """Are named, a few of them."""
+    """A few of them are named."""
 
     def change(rows):
         for row in rows[1:]:
@@ -80,7 +80,7 @@ def test_constant_columns(installed, hyfdca):
 
 
 def test_names_are_shown_as_they_are(installed, hyfdca):
-    """A column name is no markup."""
+    """A column name is not markup."""
 
     def change(rows):
         rows[0][1] = "[red]x"
@@ -112,7 +112,7 @@ WRONG = {
     "missing cell": (edit(lose_cell), "'north' has 1 missing cells in data.csv"),
     "no label column": (edit(lose_label), "has no column 'y'"),
     "long name": (edit(long_name), "'north' has 1 names of features or classes"),
-    "no table": (lambda p: data_of(p).unlink(), "there is no file"),
+    "no table": (lambda p: data_of(p).unlink(), "does not exist; correct"),
     "no study": (
         lambda p: (p.kit("north") / "study.toml").unlink(),
         "Cannot read .*study.toml",
@@ -140,7 +140,7 @@ WRONG = {
 
 @pytest.mark.parametrize("case", WRONG)
 def test_what_would_fail_online(installed, hyfdca, case):
-    """Each is one sentence and exit code 2."""
+    """Each prints one sentence and exits with code 2."""
     change, message = WRONG[case]
     change(installed)
     errors = refused(
@@ -152,7 +152,7 @@ def test_what_would_fail_online(installed, hyfdca, case):
 
 
 def test_an_identity_that_is_not_on_the_roster(installed, hyfdca):
-    """A study file without this organisation's key is somebody else's."""
+    """A study file without this organisation's key belongs to somebody else."""
     path = installed.kit("north") / "study.toml"
     own = read_public(installed.keys("north")).text
     path.write_text(path.read_text().replace(f'public_key = "{own}"', ""))
@@ -165,7 +165,7 @@ def test_an_identity_that_is_not_on_the_roster(installed, hyfdca):
 
 
 def test_sparse_tables_cannot_be_centred(installed, hyfdca, tmp_path):
-    """The study scales to standard, which would fill the table."""
+    """Standard scaling would make the table dense."""
     path = tmp_path / "sparse.npz"
     np.savez(
         path,
@@ -184,7 +184,7 @@ def test_sparse_tables_cannot_be_centred(installed, hyfdca, tmp_path):
 
 
 def renew(parties, days):
-    """Give north a certificate that is valid for so many days yet."""
+    """Give north a certificate with this many days left."""
     key = read_keys(parties.keys("north")).tls_key.public_key()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(authority_module, "_LEAF_DAYS", days)
@@ -195,7 +195,7 @@ def renew(parties, days):
 
 
 def test_certificates_that_expire(installed, hyfdca):
-    """Soon is a warning; an expired one could not go online."""
+    """Expiring soon is a warning; an expired one could not go online."""
     renew(installed, 10)
     assert "Warning: The certificate expires in 9 days." in check(hyfdca, installed)
     renew(installed, -1)
@@ -208,11 +208,11 @@ def test_certificates_that_expire(installed, hyfdca):
 
 
 def test_loosened_settings(installed, hyfdca):
-    """Whoever opened the kit to all classes is told."""
+    """A kit that was opened to all classes gets a warning."""
     path = installed.kit("north") / "flare/local/resources.json"
     resources = json.loads(path.read_bytes())
     path.write_text(json.dumps(resources | {"class_allow_list": ["*"]}))
-    assert "Warning: Somebody has loosened" in check(hyfdca, installed)
+    assert "are no longer strict; reinstall" in check(hyfdca, installed)
 
 
 def test_ranges_of_numbers(installed, hyfdca):

@@ -1,4 +1,4 @@
-"""Key files: owner only, never written over, whole or not there."""
+"""Key files: owner only, never overwritten, complete or absent."""
 
 import os
 import re
@@ -23,7 +23,7 @@ def folder(tmp_path):
 
 
 def refusal(function, *arguments):
-    """Return why, which is one plain sentence without any secret."""
+    """Return the refusal, which is one plain sentence without any secret."""
     with pytest.raises(StudyError) as caught:
         function(*arguments)
     reason = str(caught.value)
@@ -38,7 +38,7 @@ def mode_of(path):
 
 
 def test_what_is_written_can_be_read(folder):
-    """Both halves come back, and there is nothing else in the folder."""
+    """Both halves are read back, and nothing else is in the folder."""
     assert read_identity(folder).to_bytes() == OWNER.to_bytes()
     assert read_public(folder) == OWNER.public
     assert {path.name for path in folder.iterdir()} == {"secret.key", "public.key"}
@@ -47,7 +47,7 @@ def test_what_is_written_can_be_read(folder):
 
 @pytest.mark.parametrize("mask", [0o000, 0o022, 0o077])
 def test_only_the_owner_can_read_the_secret(tmp_path, mask):
-    """Permissions do not depend on the mask of whoever makes keys."""
+    """Permissions do not depend on the user's umask."""
     before = os.umask(mask)
     try:
         write_identity(OWNER, tmp_path / "keys")
@@ -58,7 +58,7 @@ def test_only_the_owner_can_read_the_secret(tmp_path, mask):
 
 
 def test_the_secret_was_never_readable_by_others(tmp_path, monkeypatch):
-    """It is made with its permissions, not given them afterwards."""
+    """It is created with its permissions, not given them afterwards."""
     made = []
     real = os.open
 
@@ -76,15 +76,15 @@ def test_the_secret_was_never_readable_by_others(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", ["secret.key", "public.key"])
 def test_keys_are_never_written_over(tmp_path, name):
-    """A file of either name, also a link to nowhere, is left as it is."""
+    """A file of either name, even a dangling link, stays unchanged."""
     other = tmp_path / name
     other.write_text("mine")
-    assert f"There is a {name}" in refusal(write_identity, OWNER, tmp_path)
+    assert f"There is already a {name}" in refusal(write_identity, OWNER, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == [name]
     assert other.read_text() == "mine"
     other.unlink()
     other.symlink_to(tmp_path / "nowhere")
-    assert f"There is a {name}" in refusal(write_identity, OWNER, tmp_path)
+    assert f"There is already a {name}" in refusal(write_identity, OWNER, tmp_path)
     assert not (tmp_path / "nowhere").exists()
 
 
@@ -99,7 +99,7 @@ def test_whoever_is_quicker_wins(tmp_path, monkeypatch, name):
         real(draft, path)
 
     monkeypatch.setattr(os, "link", late)
-    assert f"There is a {name}" in refusal(write_identity, OWNER, tmp_path)
+    assert f"There is already a {name}" in refusal(write_identity, OWNER, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == [name]
     assert (tmp_path / name).read_text() == "quicker"
 
@@ -175,10 +175,10 @@ def test_the_secret_alone_is_enough(folder):
 
 
 def test_halves_that_do_not_belong_together_are_refused(folder):
-    """A public key of somebody else beside the secret one is not shown as ours."""
+    """Another's public key beside the secret one is not shown as ours."""
     other = Identity.generate().public.text
     (folder / "public.key").write_text(f"{other}\n")
-    assert "does not belong to secret.key" in refusal(read_identity, folder)
+    assert "does not match secret.key" in refusal(read_identity, folder)
     (folder / "public.key").write_text(other[:-1])
     assert "public.key is garbled" in refusal(read_identity, folder)
 

@@ -1,4 +1,4 @@
-"""Startup kits that others made: adopted and made strict, or refused."""
+"""Startup kits from elsewhere: adopted and made strict, or refused."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ pytestmark = [
 
 
 def loosened(flare):
-    """Open a startup kit as NVFlare's own are."""
+    """Loosen a startup kit to NVFlare's own defaults."""
     for name in ("resources.json", "authorization.json"):
         (flare / "local" / name).unlink()
     return flare
 
 
 def test_a_clients_startup_kit_is_adopted(installed, hyfdca, tmp_path):
-    """It is copied with its keys and made strict; what ran in it stays there."""
+    """It is copied with its keys and made strict; files of earlier runs stay there."""
     flare = loosened(installed.kit("north") / "flare")
     assert not is_strict_client(flare)
     (flare / "log.txt").write_text("old")
@@ -101,7 +101,7 @@ def test_startup_kits_that_nvflare_made(installed, hyfdca, tmp_path, capsys):
     assert (server.admin_name, server.owner.organisation) == ("boss@org.com", "org")
     lead = ("--admin", made / "lead@org.com")
     errors = refused(hyfdca, tmp_path, *arguments, tmp_path / "other", *lead)
-    assert "not a project_admin's" in errors
+    assert "not that of a project_admin" in errors
     other = ("--admin", installed.kits / "server/admin")
     errors = refused(hyfdca, tmp_path, *arguments, tmp_path / "other", *other)
     assert "different roots" in errors
@@ -125,10 +125,10 @@ def other_key(parties):
 NOT_ADOPTED = {
     "another name": (
         lambda p: shutil.copytree(startup(p, "city"), startup(p), dirs_exist_ok=True),
-        "is of 'city', but the keys",
+        "is that of 'city', but the keys",
     ),
-    "another root": (other_roots, "do not belong together"),
-    "another key": (other_key, "do not belong together"),
+    "another root": (other_roots, "do not match"),
+    "another key": (other_key, "do not match"),
     "open key": (lambda p: (startup(p) / "client.key").chmod(0o644), "chmod 600"),
     "no settings": (lambda p: (startup(p) / "fed_client.json").unlink(), "Cannot read"),
     "no folder": (lambda p: shutil.rmtree(startup(p)), "Cannot read"),

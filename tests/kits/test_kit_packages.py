@@ -1,4 +1,4 @@
-"""Packages: joined with an organisation's own keys, or refused in one sentence."""
+"""Packages: combined with an organisation's own keys, or refused in one sentence."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def package_of(parties):
 
 
 def spoil(**changes):
-    """Return what changes fields of north's package without signing it anew."""
+    """Return a function that changes north's package without signing it again."""
 
     def change(parties):
         path = package_of(parties)
@@ -66,7 +66,7 @@ def of_another_root(parties):
 
 
 def signed(parties, name, keys="north", study=None):
-    """Write a package as a coordinator can who makes mistakes, or does not."""
+    """Write a package as a coordinator could, with or without mistakes."""
     root = read_authority(parties.kits / "ca")
     key = read_keys(parties.keys(keys)).tls_key.public_key()
     study = study or (parties.kit("north") / "study.toml").read_bytes()
@@ -97,13 +97,16 @@ WRONG = {
     "huge": (lambda p: package_of(p).write_bytes(b" " * 2_000_001), "larger than"),
     "missing": (lambda p: package_of(p).unlink(), "Cannot read"),
     "unknown field": (spoil(more=1), "garbled"),
-    "another name": (spoil(name="city"), "changed on its way"),
+    "another name": (spoil(name="city"), "changed in transit"),
     "no certificate": (spoil(certificate="x"), "certificate in"),
     "no root": (spoil(root=""), "certificate in"),
-    "changed study": (another_study, "changed on its way"),
-    "another root": (of_another_root, "of another root"),
+    "changed study": (another_study, "changed in transit"),
+    "another root": (of_another_root, "from another root"),
     "named as another": (lambda p: signed(p, "city"), "is for 'city', but the keys"),
-    "for another key": (lambda p: signed(p, "north", "city"), "not for the TLS key"),
+    "for another key": (
+        lambda p: signed(p, "north", "city"),
+        "not for the given TLS key",
+    ),
     "not in the study": (without_own_key, "No organisation of the study"),
     "no study": (bad_study, "has a mistake"),
     "expired": (expired, "has expired"),
@@ -114,7 +117,7 @@ WRONG = {
     ),
     "garbled TLS key": (
         lambda p: (p.keys("north") / "tls.key").write_bytes(b"x"),
-        "no RSA key",
+        "not an RSA key",
     ),
 }
 
@@ -129,7 +132,9 @@ def test_packages_that_are_refused(installed, hyfdca, case):
 
 def test_somebody_elses_package(installed, hyfdca):
     """A package fits the keys of one organisation."""
-    assert "not for the TLS key" in install_refused(hyfdca, installed, keys="city")
+    assert "not for the given TLS key" in install_refused(
+        hyfdca, installed, keys="city"
+    )
 
 
 def test_kits_are_not_written_over(installed, hyfdca):

@@ -1,4 +1,4 @@
-"""Kits that are installed: whom they connect to, and what jobs may do in them."""
+"""Installed kits: whom they connect to, and what jobs may do in them."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_kits_are_read_back(installed):
 
 
 def test_clients_answer_to_nothing_but_jobs():
-    """In a process of its own, because NVFlare's list is changed in place."""
+    """In a separate process, because NVFlare's list is changed in place."""
     script = (
         "from hyfdca.kits.guard import JobsOnly, ClientRequestProcessors as known\n"
         "JobsOnly()\n"
@@ -158,7 +158,7 @@ def test_jobs_of_settings_pass(tmp_path):
 def test_jobs_with_anything_else_are_refused(tmp_path, name):
     """Code by any name, and settings that NVFlare would also read."""
     reason, _ = SettingsOnly().validate(job(tmp_path, **{name: "x = 1"}))
-    assert reason.startswith("hyfdca takes jobs without code alone")
+    assert reason.startswith("hyfdca accepts only jobs without code")
 
 
 def test_jobs_with_links_or_huge_settings_are_refused(tmp_path):

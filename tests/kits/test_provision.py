@@ -31,7 +31,7 @@ def secrets_of(parties, name):
 
 
 def test_everybody_gets_a_kit_and_keeps_its_keys(tmp_path, hyfdca):
-    """The whole way by commands, every file between parties free of secrets."""
+    """The whole procedure by commands; no file between parties contains a secret."""
     parties = Parties(tmp_path)
     for name in NAMES:
         output = succeed(hyfdca, "enrol", "--name", name, "--out", parties.keys(name))
@@ -95,7 +95,7 @@ def assert_secrets_stay(parties):
 
 
 def test_everything_is_for_its_owner_alone(installed):
-    """Folders and files of keys, kits and the root are closed to all others."""
+    """Others cannot access folders and files of keys, kits and the root."""
     folders = [installed.kits]
     folders += [installed.kit(name) for name in NAMES]
     folders += [installed.keys(name) for name in NAMES]
@@ -107,7 +107,7 @@ def test_everything_is_for_its_owner_alone(installed):
 
 
 def test_nothing_is_written_over(installed, hyfdca, tmp_path):
-    """Neither keys nor what was provisioned."""
+    """Neither keys nor a provisioned folder."""
     assert "never overwritten" in provision_refused(hyfdca, installed)
     folder = installed.keys("north")
     errors = refused(
@@ -121,7 +121,7 @@ def test_nothing_is_written_over(installed, hyfdca, tmp_path):
 
 
 def test_the_root_is_used_again_for_a_later_organisation(enrolled, hyfdca):
-    """With --ca the root stays, and packages are of the new study file."""
+    """With --ca the root stays, and packages contain the new study file."""
     enrolled.write_study("north", "city")
     (enrolled.requests / "coast.request.json").unlink()
     first = succeed(
@@ -154,12 +154,12 @@ def test_the_root_is_used_again_for_a_later_organisation(enrolled, hyfdca):
 SPOILT_ROOTS = {
     "open": (lambda ca: (ca / "root.key").chmod(0o644), "chmod 600"),
     "no key": (lambda ca: (ca / "root.key").unlink(), "Cannot read"),
-    "garbled key": (lambda ca: (ca / "root.key").write_bytes(b"x"), "no RSA key"),
+    "garbled key": (lambda ca: (ca / "root.key").write_bytes(b"x"), "not an RSA key"),
     "garbled": (lambda ca: (ca / "root.pem").write_bytes(b"\xff"), "garbled"),
     "no pair": (
         lambda ca: shutil.copy(ca.parent / "server/flare/startup/server.key",
                                ca / "root.key"),
-        "no pair",
+        "do not match",
     ),
 }  # fmt: skip
 
@@ -185,7 +185,7 @@ def test_without_nvflare(enrolled, hyfdca, monkeypatch):
 
 
 def test_a_folder_that_cannot_be_written_to(tmp_path, hyfdca):
-    """Is one sentence."""
+    """One sentence says so."""
     (tmp_path / "file").write_text("")
     target = tmp_path / "file" / "keys"
     errors = refused(hyfdca, tmp_path, "enrol", "--name", "north", "--out", target)
@@ -193,7 +193,7 @@ def test_a_folder_that_cannot_be_written_to(tmp_path, hyfdca):
 
 
 def test_keys_are_whole_or_not_there(tmp_path, monkeypatch):
-    """Whatever stops enrolment leaves nothing."""
+    """Enrolment that fails leaves nothing behind."""
     monkeypatch.setattr(Path, "rename", _fail)
     with pytest.raises(RuntimeError):
         enrol("north", tmp_path / "keys")

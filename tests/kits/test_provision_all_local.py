@@ -1,4 +1,4 @@
-"""Everybody's kit made at once, on one machine."""
+"""All kits made at once, on one machine."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ pytest.importorskip("nvflare")
 
 
 def test_all_at_once_on_one_machine(tmp_path, hyfdca):
-    """Every kit is there, the study has everybody's key, and a warning is said."""
+    """Every kit exists, the study has everybody's key, and a warning is shown."""
     path = make_files().write(tmp_path)
     kits = tmp_path / "kits"
     output = succeed(hyfdca, "provision", path, "--out", kits, "--all-local")
-    assert "whoever can read this folder can be anybody" in output
+    assert "anyone who can read this folder can impersonate" in output
     expected = {"ca", "server", "study.toml", *NAMES}
     assert {entry.name for entry in kits.iterdir()} == expected
     content = (kits / "study.toml").read_bytes()
@@ -50,7 +50,7 @@ ALL_LOCAL_WRONG = {
 
 @pytest.mark.parametrize("case", ALL_LOCAL_WRONG)
 def test_studies_that_cannot_be_made_at_once(tmp_path, hyfdca, case):
-    """The study file must leave a place for each organisation's key."""
+    """The study file must leave room for each organisation's key."""
     old, new, message = ALL_LOCAL_WRONG[case]
     path = make_files().write(tmp_path)
     new = new.format(key=Identity.generate().public.text)
@@ -66,7 +66,7 @@ def test_studies_that_cannot_be_made_at_once(tmp_path, hyfdca, case):
     [(), ("--all-local", "--requests", "r"), ("--all-local", "--ca", "c")],
 )
 def test_requests_or_all_local(tmp_path, hyfdca, options):
-    """One of both has to be given."""
+    """One of the two must be given."""
     path = make_files().write(tmp_path)
     errors = refused(
         hyfdca, tmp_path, "provision", path, "--out", tmp_path / "kits", *options

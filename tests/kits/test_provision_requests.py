@@ -25,7 +25,7 @@ pytest.importorskip("nvflare")
 
 
 def spoil_request(of, **changes):
-    """Return what changes fields of a request without signing it anew."""
+    """Return a function that changes a request without signing it again."""
 
     def change(parties):
         path = parties.requests / f"{of}.request.json"
@@ -35,7 +35,7 @@ def spoil_request(of, **changes):
 
 
 def replace_request(name, as_name=None, identity=None, tls_key=None):
-    """Return what puts a request of other keys in the place of one."""
+    """Return a function that replaces a request by one with other keys."""
 
     def change(parties):
         own = read_keys(parties.keys(name))
@@ -72,28 +72,28 @@ def small_key(parties):
 
 
 WRONG = {
-    "another name": (spoil_request("north", name="south"), "changed on its way"),
+    "another name": (spoil_request("north", name="south"), "changed in transit"),
     "another key": (
         replace_request("north", identity=Identity.generate()),
         "'north' has another public_key than the study file",
     ),
     "signed with another key": (
         spoil_request("north", public_key=Identity.generate().public.text),
-        "changed on its way",
+        "changed in transit",
     ),
     "no organisation": (
         replace_request("north", as_name="south"),
-        "request of 'south' .* none of the study's organisations",
+        "request from 'south', which is not an organisation",
     ),
     "somebody else's": (
         replace_request("north", as_name="city"),
-        "two requests of 'city'",
+        "two requests from 'city'",
     ),
-    "another's certificate": (swap, "changed on its way"),
-    "twice": (twice, "two requests of 'north'"),
+    "another's certificate": (swap, "changed in transit"),
+    "twice": (twice, "two requests from 'north'"),
     "missing": (
         lambda p: (p.requests / "city.request.json").unlink(),
-        "no request of 'city'",
+        "no request from 'city'",
     ),
     "path": (replace_request("north", as_name="../../north"), "name .* cannot be used"),
     "hidden": (replace_request("north", as_name=".north"), "name .* cannot be used"),
@@ -132,7 +132,7 @@ def test_a_certificate_request_of_a_key_that_the_sender_lacks(enrolled, hyfdca):
 
 
 def test_keys_missing_in_the_study_file(enrolled, hyfdca):
-    """The complaint has the lines to add, after asking whose they are."""
+    """The message has the lines to add, once their owners have confirmed them."""
     text = enrolled.study.read_text()
     enrolled.study.write_text(re.sub("public_key = .*", "", text))
     errors = provision_refused(hyfdca, enrolled)

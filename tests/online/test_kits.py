@@ -177,7 +177,7 @@ def test_kits_meet_and_refuse_code(meeting: Meeting, tmp_path: Path, role: str) 
     present, answers, shell = ask(meeting, *jobs)
     assert present == ["north"]
     assert answers[0][0] == "FINISHED:FAILED_TO_RUN"
-    assert "jobs without code alone" in answers[0][1]
+    assert "only jobs without code" in answers[0][1]
     log = (meeting.client / "out.txt").read_text()[before:]
     for path in ("nvflare.app_common.workflows.fedavg.FedAvg", "hyfdca.cli.main.main"):
         assert f"Component '{path}'" in log

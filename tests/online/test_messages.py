@@ -94,7 +94,7 @@ def test_every_kind_of_message_passes_between_processes(study: Study) -> None:
     assert failed == {"1": "did not answer within 2 s"}
     assert took < 5.0  # the client would have taken 6
     assert found["refused"] == {"0": "refused: this is not the time for that"}
-    unexpected = "failed: an unexpected error ({}), told in its log"
+    unexpected = "failed: an unexpected error ({}), described in its log"
     zero = unexpected.format("ZeroDivisionError")
     assert found["failed"] == {"0": zero, "1": zero}
     assert found["exit"] == {"0": unexpected.format("SystemExit")}
@@ -113,9 +113,9 @@ def test_strangers_and_second_clients_are_refused_while_rounds_continue(
     second = study.parties.client("second")
     stranger = study.parties.client("stranger")
     assert stranger.ends(120) == 2
-    assert "was not made by the authority of this kit" in stranger.said
+    assert "was not issued by the authority of this kit" in stranger.said
     assert second.ends(120) == 2
-    assert "another one with the identity 'city' is connected already" in second.said
+    assert "another client with the name 'city' is already connected" in second.said
     before = study.rounds
     wait_until(lambda: study.rounds > before + 3, 20.0, study.server.said)
 

@@ -97,9 +97,9 @@ def test_predicting_between_machines(kits):
     home, model, cells = kits
     codes, said = run_all(home)
     assert codes == {"server": 0, "city": 0, "north": 0}, said
-    assert "Organisation 'north' got scores of 5 rows." in said["server"]
+    assert "Organisation 'north' received scores of 5 rows." in said["server"]
     assert "Organisation 'north' asked for 5 rows." in said["city"]
-    assert "rows left out" in said["north"]
+    assert "rows omitted" in said["north"]
     with (home / "made.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [row["id"] for row in rows] == ["r0", "r1", "r2", "r4"]

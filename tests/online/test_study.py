@@ -177,12 +177,12 @@ def test_strangers_are_refused(study: Study) -> None:
     keyless = made.client(_LAST, with_other_keys(made))
     unknown = made.client("north", not_of_the_study(made))
     second = made.client("north", second_of(made, "north"))
-    assert_refused(foreign, "was not made by the authority of this kit")
+    assert_refused(foreign, "was not issued by the authority of this kit")
     assert_refused(keyless, "No organisation of the study 'test' has the public")
-    assert_refused(unknown, "or its study has no such organisation")
-    assert_refused(second, "another one with the identity 'north' is connected")
-    server.says("calls itself 'harbour': the study has no such organisation.")
-    server.says("calls itself 'north': it is connected already.")
+    assert_refused(unknown, "or the server's study has no such organisation")
+    assert_refused(second, "another client with the name 'north' is already")
+    server.says("with the name 'harbour': the study has no such organisation.")
+    server.says("with the name 'north': it is already connected.")
 
 
 def test_an_organisation_with_another_study_file_is_refused(study: Study) -> None:

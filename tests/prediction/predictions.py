@@ -1,4 +1,4 @@
-"""Makers of model files and tables to predict, and what is predicted of them."""
+"""Makers of model files and tables to predict, and their predictions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.model.models import FEATURES, make_file
 
 
 def model_at(folder, *arguments, **changes):
-    """Write a model made by hand; return its path."""
+    """Write a hand-made model; return its path."""
     path = folder / "model.json"
     path.write_bytes(as_bytes(make_file(*arguments, **changes)))
     return path
@@ -23,7 +23,7 @@ def frame_of(values, **columns) -> pd.DataFrame:
 
 
 def predicted(model, data, out=None, **columns):
-    """Return what is predicted, and the written table."""
+    """Return the predictions, and the written table."""
     out = out or data.with_name("predictions.parquet")
     predictions = predict_file(PredictionFiles(model, data, out, **columns))
     return predictions, pyarrow.parquet.read_table(out).to_pandas()

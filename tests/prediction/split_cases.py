@@ -43,7 +43,7 @@ class Clock:
         self.time = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
     def __call__(self) -> datetime:
-        """Return the time that it is."""
+        """Return the current time."""
         return self.time
 
     def pass_by(self, **duration: float) -> None:
@@ -96,11 +96,11 @@ class Split:
         self.told: list[str] = []
 
     def log(self, rank: int) -> PredictionLog:
-        """Return an organisation's log, as it is on disk."""
+        """Return an organisation's log from disk."""
         return PredictionLog(self.logs[rank], self.clock)
 
     def members(self, *askers: str) -> list[PredictionClient]:
-        """Start everybody anew; some ask."""
+        """Restart everybody; some ask."""
         members = []
         for rank, name in enumerate(self.names):
             model = self.models.get(name, self.model)
@@ -113,7 +113,7 @@ class Split:
         return members
 
     def run(self, *askers: str) -> tuple[list[Any], list[PredictionClient]]:
-        """Predict; everything that is said is kept in ``said``."""
+        """Predict; ``said`` records all messages."""
         members = self.members(*askers)
 
         def listen(ask: Ask, replies: Any) -> None:
@@ -125,7 +125,7 @@ class Split:
             return predict_locally(self.plan, members), members
 
     def scores(self, asker: str) -> Any:
-        """Return what an asker gets."""
+        """Return an asker's scores."""
         answers, members = self.run(asker)
         assert [a.refusal for a in answers] == [""]
         return members[self.names.index(asker)].scores

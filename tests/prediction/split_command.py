@@ -1,4 +1,4 @@
-"""The commands of predictions between machines, for processes of their own."""
+"""The commands of predictions between machines, to run in separate processes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def tell(sentence: str) -> None:
 
 
 def main() -> int:
-    """Be a server (folder), a holder (folder, table) or the command line."""
+    """Run as a server (folder), a holder (folder, table) or the command line."""
     if sys.argv[1] == "hyfdca":
         sys.argv = sys.argv[1:]
         cli.main()

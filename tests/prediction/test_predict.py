@@ -125,7 +125,7 @@ def test_scores(tmp_path):
 
 
 def test_scores_of_numbers(tmp_path):
-    """R² needs labels that differ, and no label is too large for a sentence."""
+    """R² needs labels that differ; even the largest label gives one sentence."""
     values, data = random_cells(2), tmp_path / "full.csv"
     model = model_at(tmp_path, "regression", "huber")
     frame_of(values, y=[2, 2]).to_csv(data, index=False)
@@ -135,12 +135,12 @@ def test_scores_of_numbers(tmp_path):
     frame_of(values, y=["1e308", "-1e308"]).to_csv(data, index=False)
     assert predicted(model, data)[0].score().r2 is None
     frame_of(values, y=["much", "1"]).to_csv(data, index=False)
-    with pytest.raises(StudyError, match="1 rows have a label that is no number"):
+    with pytest.raises(StudyError, match="1 rows have a label that is not a number"):
         predicted(model, data)
 
 
 def test_one_row(tmp_path, hyfdca):
-    """One row is predicted, in the table that the terminal shows too."""
+    """One row is predicted; the terminal shows it too."""
     data = tmp_path / "one.csv"
     frame_of(random_cells(1), y="no").to_csv(data, index=False)
     model = model_at(tmp_path, study="[/x] 50 %")
@@ -157,7 +157,7 @@ def test_one_row(tmp_path, hyfdca):
 
 
 def test_the_default_file(tmp_path, monkeypatch, hyfdca):
-    """Without --out it is predictions.csv in the folder where the command runs."""
+    """Without --out the file is predictions.csv in the current folder."""
     monkeypatch.chdir(tmp_path)
     frame_of(random_cells()).to_parquet("full.parquet")
     model_at(tmp_path, "regression", "absolute")
@@ -170,7 +170,7 @@ def test_the_default_file(tmp_path, monkeypatch, hyfdca):
 
 
 def test_many_classes_are_summed_up(tmp_path, hyfdca):
-    """Of many classes the first ten are counted, the others together."""
+    """Of many classes the first ten are counted singly, the others together."""
     classes = tuple(f"c{number:02d}" for number in range(15))
     model = model_at(
         tmp_path,
@@ -190,7 +190,7 @@ def test_many_classes_are_summed_up(tmp_path, hyfdca):
 
 
 def test_odd_names(tmp_path):
-    """Names are compared composed and trimmed, whatever signs they have."""
+    """Names are composed and trimmed before comparison, whatever their characters."""
     frame = frame_of(random_cells())
     expected = read_model(model_at(tmp_path)).margins(make_table(random_cells()))
     frame = frame.rename(columns={"Größe": " Gro\u0308ße ", "id": " id"})

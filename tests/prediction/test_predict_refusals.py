@@ -28,7 +28,11 @@ def spoil(row, name, value):
 
 BAD = {
     "no feature": (without("age", "Größe"), [], "no column 'age', 'Größe', .*; add"),
-    "no ID": (without("id"), [], "no column 'id', .*; name the column .* --id-column"),
+    "no ID": (
+        without("id"),
+        [],
+        "no column 'id', .*; name the ID column .* --id-column",
+    ),
     "other ID": (without(), ["--id-column", "key"], "no column 'key', .*--id-column"),
     "other label": (without("y"), ["--label-column", "z"], "'z', .* --label-column"),
     "text": (spoil(0, "age", "old"), [], "column 'age' of full.csv has 1 cells that"),
@@ -38,11 +42,11 @@ BAD = {
     "no ID in a row": (spoil(1, "id", None), [], "1 rows of full.csv have no ID"),
     "no rows": (lambda frame: frame[:0], [], "full.csv has no rows"),
     "ending": (without(), ["--out", "a.txt"], "a.txt; give --out a name that ends in"),
-    "over the data": (without(), ["--out", "./full.csv"], "would destroy what is read"),
-    "a folder": (without(), ["--out", "taken.csv"], "has a folder taken.csv"),
+    "over the data": (without(), ["--out", "./full.csv"], "would overwrite an input"),
+    "a folder": (without(), ["--out", "taken.csv"], "taken.csv is a folder"),
     "in a file": (without(), ["--out", "full.csv/a.csv"], "Cannot write to full.csv"),
     "no model": (without(), ["--model", "none.json"], "the model file none.json"),
-    "no data": (without(), ["--data", "none.csv"], "there is no file none.csv"),
+    "no data": (without(), ["--data", "none.csv"], "the file none.csv does not exist"),
     "format": (without(), ["--data", "model.json"], "cannot read model.json; use a"),
     "no argument": (without(), ["--data"], "requires an argument"),
 }
@@ -50,7 +54,7 @@ BAD = {
 
 @pytest.mark.parametrize("case", BAD)
 def test_bad_input(case, tmp_path, monkeypatch, hyfdca):
-    """Bad input is one sentence, exit code 2, and nothing is written."""
+    """Invalid input prints one sentence, exits with code 2 and writes nothing."""
     monkeypatch.chdir(tmp_path)
     change, arguments, message = BAD[case]
     model_at(tmp_path, missing="refuse")
@@ -67,10 +71,10 @@ def test_bad_input(case, tmp_path, monkeypatch, hyfdca):
 
 
 def test_tables_whose_id_column_nobody_names(tmp_path):
-    """A model of tables without names asks for the ID column of one with names."""
+    """A model from tables without names needs the ID column of one with names."""
     model = model_at(tmp_path, id_column=None)
     frame_of(random_cells()).to_csv(tmp_path / "a.csv", index=False)
     with pytest.raises(
-        StudyError, match=r"which column of a\.csv has the IDs; name it"
+        StudyError, match=r"does not name the ID column of a\.csv; name it"
     ):
         predicted(model, tmp_path / "a.csv")

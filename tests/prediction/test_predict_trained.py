@@ -28,7 +28,7 @@ IDS = [f"P{row:03d}" for row in range(N_ROWS)]
 
 
 def vertical_files(labels=None, **settings) -> Files:
-    """Return two organisations that hold all rows, and together all columns."""
+    """Return two organisations that each hold all rows, and together all columns."""
     files = make_files(labels, encryption='"none"', **settings)
     labels = files.organisations["north"].labels
     files.organisations = {

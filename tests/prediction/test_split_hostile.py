@@ -1,4 +1,4 @@
-"""Servers and askers that ask for more than they may: holders give nothing."""
+"""Servers and askers that ask for more than allowed: holders give nothing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ GRIDS = p.PartsRequest(GridSpec(30, 50), GridSpec(0, 20))
 
 
 class Hostile:
-    """A server that says what it likes to members that share keys."""
+    """A server that sends arbitrary messages to members that share keys."""
 
     def __init__(self, **given):
         self.split = Split(make_model(), random_cells(7), HOLDINGS, **given)
@@ -36,17 +36,17 @@ class Hostile:
         self.start()
 
     def start(self):
-        """Start all members again; nobody has asked them anything but who they are."""
+        """Restart all members; so far they have only been asked who they are."""
         self.members, self._number = self.split.members("north"), 0
         for rank in range(len(self.members)):
             self.say(rank, "introduce", Message())
 
     def take_over(self, members):
-        """Go on with members that have just been served."""
+        """Continue with members that have just been served."""
         self.members, self._number = members, 10**6
 
     def say(self, rank, phase, message):
-        """Send a message to a member; return the body of its answer."""
+        """Send a message to a member; return the body of its reply."""
         self._number += 1
         payload = frame(TOKEN, self._number, message)
         return unframe(self.members[rank].handle("prediction", phase, payload), TOKEN)[
@@ -58,24 +58,24 @@ class Hostile:
         return decode(self.say(0, "request", Message()), p.Asked)
 
     def consider(self, rank, asked, asker=0):
-        """Bring a request to a holder."""
+        """Deliver a request to a holder."""
         said = p.ConsiderRequest(**msgspec.structs.asdict(asked), asker=asker)
         return decode(self.say(rank, "consider", said), p.Consent | p.Declined)
 
     def n_logged(self, rank):
-        """Return how many predictions a holder has written down."""
+        """Return how many predictions a holder has logged."""
         return len(self.split.log(rank).entries)
 
 
 @pytest.fixture(scope="module")
 def shared():
-    """Return members that share keys; each test starts them anew."""
+    """Return members that share keys; each test restarts them."""
     return Hostile()
 
 
 @pytest.fixture
 def hostile(shared):
-    """Return members that nobody has asked anything."""
+    """Return members that have not been asked anything."""
     shared.start()
     return shared
 
@@ -86,7 +86,7 @@ def changed(asked, **changes):
 
 @pytest.mark.parametrize("field", ["pseudonyms", "model", "nonce", "n_outputs"])
 def test_what_the_asker_did_not_sign(hostile, field):
-    """A server can ask for no other rows, of no other model, than the asker did."""
+    """A server cannot ask for other rows or another model than the asker did."""
     other = {
         "pseudonyms": pack_tokens(np.arange(8, dtype=np.uint64)),
         "model": bytes(32),
@@ -102,13 +102,13 @@ def test_what_the_asker_did_not_sign(hostile, field):
 
 
 def test_nobody_asks_in_the_name_of_another(hostile):
-    """A signature is of one asker of the roster, by its own key."""
+    """A signature belongs to one asker on the roster, by its own key."""
     asked = hostile.request()
     with pytest.raises(RemoteProtocolError, match="'coast' did not sign"):
         hostile.consider(1, asked, asker=2)
-    with pytest.raises(RemoteProtocolError, match="Rank 9 is nobody"):
+    with pytest.raises(RemoteProtocolError, match="Rank 9 is not on"):
         hostile.consider(1, asked, asker=9)
-    with pytest.raises(RemoteProtocolError, match="nobody gives predictions to itself"):
+    with pytest.raises(RemoteProtocolError, match="cannot consider its own request"):
         hostile.consider(0, asked)
     forger, roster = Identity.generate(), hostile.split.roster
     rows = (1, np.zeros((1, 2), np.uint64))
@@ -117,7 +117,7 @@ def test_nobody_asks_in_the_name_of_another(hostile):
 
 
 def test_a_request_counts_once(hostile):
-    """A request that was answered, be it before a restart, gets nothing again."""
+    """A request that was answered, even before a restart, gets nothing again."""
     before = hostile.n_logged(1)
     assert hostile.consider(1, hostile.asked) == p.Declined("repeated", 0)
     asked = hostile.request()
@@ -127,7 +127,7 @@ def test_a_request_counts_once(hostile):
 
 
 def test_an_asker_without_permission():
-    """Who signs a request without permission gets nothing from anybody."""
+    """An asker without permission gets nothing from anybody."""
     hostile = Hostile(may_predict=("north",))
     split = hostile.split
     rows = (1, np.zeros((2, 2), np.uint64))
@@ -152,7 +152,7 @@ def test_an_asker_that_asks_for_too_much():
 
 @pytest.mark.parametrize("phase", ["rows", "arrange", "part bound", "parts", "scores"])
 def test_nothing_before_consent(hostile, phase):
-    """Whoever has agreed to nothing answers nothing."""
+    """A holder that has not consented gives nothing."""
     with pytest.raises(RemoteProtocolError, match="there is no phase"):
         hostile.say(1, phase, Message())
 
@@ -174,12 +174,12 @@ def test_parts_are_given_once(hostile):
     with pytest.raises(RemoteProtocolError, match="'parts' is out of order"):
         hostile.say(1, "parts", GRIDS)
     members[1]._session.last_phase = "part bound"
-    with pytest.raises(RemoteProtocolError, match="has given its parts"):
+    with pytest.raises(RemoteProtocolError, match="already sent its parts"):
         hostile.say(1, "parts", GRIDS)
 
 
 def test_a_declined_request_begins_nothing_again(hostile):
-    """After a request that counts no more, a holder shows its rows to nobody."""
+    """After declining a request, a holder shows its rows to nobody."""
     _, members = hostile.split.run("north")
     hostile.take_over(members)
     assert hostile.consider(1, hostile.asked) == p.Declined("repeated", 0)
@@ -190,12 +190,12 @@ def test_a_declined_request_begins_nothing_again(hostile):
 
 
 def test_scores_for_others(hostile):
-    """Who does not ask opens no scores."""
+    """A member that does not ask opens no scores."""
     _, members = hostile.split.run("north")
     hostile.take_over(members)
     [payload] = [r for phase, _, r, _ in hostile.split.said[-9:] if phase == "scores"]
     notice = decode(unframe(payload, TOKEN)[1], p.ScoresNotice)
-    with pytest.raises(RemoteProtocolError, match="waits for none"):
+    with pytest.raises(RemoteProtocolError, match="not waiting for scores"):
         hostile.say(1, "scores", notice)
     assert members[1].scores is None
 
@@ -220,9 +220,9 @@ def test_who_does_not_ask(hostile):
     with pytest.raises(RemoteProtocolError, match="it asks for no predictions"):
         hostile.say(1, "request", Message())
     hostile.request()
-    with pytest.raises(RemoteProtocolError, match="has asked"):
+    with pytest.raises(RemoteProtocolError, match="or already has"):
         hostile.request()
-    with pytest.raises(RemoteProtocolError, match="waits for no scores"):
+    with pytest.raises(RemoteProtocolError, match="not waiting for scores"):
         hostile.say(1, "refused", p.RefusedNotice("because"))
 
 
@@ -238,12 +238,12 @@ def test_who_does_not_ask(hostile):
 )
 def test_the_study_is_left_alone(hostile, stage, phase, message):
     """A prediction can change nothing of a study that was trained."""
-    with pytest.raises(RemoteProtocolError, match=f"have no '{phase}' in stage"):
+    with pytest.raises(RemoteProtocolError, match=f"no phase '{phase}' in stage"):
         hostile.members[1].handle(stage, phase, frame(TOKEN, 1, message))
 
 
 def test_a_refusal_is_one_line(hostile):
-    """What a server says of a refusal cannot move a cursor."""
+    """A server's text of a refusal cannot move the cursor."""
     hostile.request()
     hostile.say(0, "refused", p.RefusedNotice("no\n\x1b[2Jbecause"))
     assert hostile.members[0].refusal == "no  [2Jbecause"

@@ -1,4 +1,4 @@
-"""Predictions of split rows from kits: what jobs and commands do, without NVFlare."""
+"""Predictions of split rows from kits: jobs and commands, without NVFlare."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Kits:
         return self.home / name / "rows.csv"
 
     def write_rows(self, name, cells=None):
-        """Write rows with a column of text that no model has, and some labels."""
+        """Write rows with a text column that no model has, and some labels."""
         rows, columns = HOLDINGS[name]
         cells = self.cells if cells is None else cells
         features = [self.model.features[column] for column in columns]
@@ -77,7 +77,7 @@ class Kits:
                 writer.writerow([f"r{row}", label, "text", *cells[row, columns]])
 
     def serve(self, asker="north"):
-        """Have a job run with everybody in it."""
+        """Run a job with everybody in it."""
         handlers = {
             name: (asking if name == asker else predicting).join(
                 self.home / name, self.rows(name)
@@ -102,7 +102,7 @@ class Kits:
 
     @property
     def answered(self):
-        """What became of everybody who asked."""
+        """The outcomes of all askers."""
         return json.loads((self.home / "server" / "state/answered.json").read_text())
 
 
@@ -134,7 +134,7 @@ def arguments(kits, *more):
 
 
 def test_a_table_that_changes_meanwhile_gets_no_scores(kits, hyfdca, monkeypatch):
-    """They are by row, and the rows are others now."""
+    """Scores are by row, and the rows have changed."""
     given, serve = arguments(kits), kits.serve
 
     def change(asker="nobody"):
@@ -149,15 +149,15 @@ def test_a_table_that_changes_meanwhile_gets_no_scores(kits, hyfdca, monkeypatch
     monkeypatch.setattr(kits, "serve", change)
     code, _, errors = hyfdca(*given)
     assert code == 2
-    assert "was changed while scores were asked for; ask again." in errors
+    assert "changed during the request for scores; ask again." in errors
     assert not (kits.home / "made.csv").exists()
 
 
 def test_the_command(kits, hyfdca):
-    """Asking writes complete rows, counts others, compares labels."""
+    """Asking writes complete rows, counts the others and compares labels."""
     code, out, _ = hyfdca(*arguments(kits))
     assert code == 0
-    assert "rows left out for lack of features" in out
+    assert "rows omitted for lack of features" in out
     assert "accuracy" in out
     with (kits.home / "made.csv").open() as file:
         rows = list(csv.DictReader(file))
@@ -189,15 +189,15 @@ def test_what_server_and_holders_say(kits):
     """Both commands say who asked for how many rows."""
     said = []
     predicting.run_prediction_server(kits.home / "server", said.append)
-    assert said == ["Organisation 'north' got scores of 5 rows."]
+    assert said == ["Organisation 'north' received scores of 5 rows."]
     log = (kits.home / "city" / "log" / LOG_FILE).read_text()
     assert json.loads(log)["asked_by"] == "north"
     assert json.loads(log)["rows"] == 5
 
 
 def test_nobody_asks(kits):
-    """Where nobody asks, that is said, and nobody is left waiting."""
-    with pytest.raises(StudyError, match="Nobody asks for predictions"):
+    """If nobody asks, the command says so, and nobody is left waiting."""
+    with pytest.raises(StudyError, match="Nobody asked for predictions"):
         predicting.run_prediction_holder(
             kits.home / "city", kits.rows("city"), lambda _: None
         )
@@ -245,18 +245,18 @@ def stranger(kits):
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
-        (without_model, "There is no model"),
-        (without_permission, "does not say may_predict = true"),
+        (without_model, "does not exist; train the study first"),
+        (without_permission, "does not set may_predict = true"),
         (other_model, "it asks for scores of another model"),
         (other_study, "its study file"),
-        (missing_cells, "1 missing cells in rows.csv, and the model takes none"),
+        (missing_cells, "1 missing cells in rows.csv, but the model accepts none"),
         (no_columns, "has no feature columns"),
         (damaged_log, "is damaged"),
         (stranger, "No organisation of the study 'split' has the public key"),
     ],
 )
 def test_mistakes_are_one_sentence(kits, hyfdca, spoil, words):
-    """Whatever is wrong is one plain sentence, and no file is written."""
+    """Every mistake is one plain sentence, and no file is written."""
     spoil(kits)
     code, _, error = hyfdca(*arguments(kits))
     assert code == 2
@@ -269,12 +269,12 @@ def test_mistakes_are_one_sentence(kits, hyfdca, spoil, words):
     ("more", "words"),
     [
         (["--model", "model.json"], "either --model, or --kit"),
-        (["--id-column", "id"], "leave --id-column and --label-column out"),
+        (["--id-column", "id"], "omit --id-column and --label-column"),
         (["--out", "made.txt"], "ends in .csv or .parquet"),
     ],
 )
 def test_options_that_do_not_fit(kits, hyfdca, more, words):
-    """Options that mean nothing together are refused."""
+    """Options that do not fit together are refused."""
     code, _, error = hyfdca(*arguments(kits, *more))
     assert code == 2
     assert_one_sentence(error)

@@ -1,4 +1,4 @@
-"""Predictions of rows whose features are split: right numbers, for the asker alone."""
+"""Predictions of split rows: the right numbers, for the asker alone."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from hyfdca.protocol.sessions import TOKEN_BYTES, decode, unframe
 from hyfdca.stages.alignment import messages as a
 from tests.model.models import make_model, make_table, random_cells
 from tests.prediction.split_cases import NAMES, STUDY_HASH, Split
+from tests.support.thoroughness import examples
 
 pytestmark = pytest.mark.usefixtures("small_paillier")
 
@@ -102,10 +103,10 @@ numbers = st.sets(st.integers(0, 5), min_size=1).map(sorted)
 columns = st.sets(st.integers(0, 3), min_size=1).map(sorted)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.lists(st.tuples(numbers, columns), min_size=2, max_size=4), st.data())
 def test_any_holdings(holdings, data):
-    """Whoever holds what, cells count once, and absent ones are counted."""
+    """Whatever the holdings, cells count once, and absent ones are counted."""
     model = make_model("two", scale="standard", missing="refuse")
     asker = data.draw(st.integers(0, len(holdings) - 1))
     split = Split(model, random_cells(6), holdings, "stream")
@@ -120,10 +121,10 @@ def test_any_holdings(holdings, data):
     assert errors.max(initial=0.0) <= tolerance(split)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.lists(st.tuples(numbers, columns), min_size=2, max_size=4))
 def test_what_nobody_holds_is_filled(holdings):
-    """Where the model fills missing cells, absent ones are filled in the same way."""
+    """If the model fills missing cells, absent ones are filled in the same way."""
     model = make_model("three", missing="mean")
     cells = random_cells(6, n_missing=3)
     split = Split(model, cells, holdings, "none")
@@ -157,7 +158,7 @@ def test_zeros_that_are_not_stored():
 
 
 def test_several_ask():
-    """Everybody who asks is served, each with its own rows."""
+    """All askers are served, each with its own rows."""
     split = Split(make_model(missing="refuse"), random_cells(9), HOLDINGS)
     answers, members = split.run("north", "coast")
     assert [(x.asker, x.n_rows, x.refusal) for x in answers] == [
@@ -174,7 +175,7 @@ def test_several_ask():
 
 
 def test_cells_that_disagree():
-    """Different values of one cell are refused with a count, and said to the asker."""
+    """Different values of one cell are refused; the asker is told how many."""
     split = Split(make_model(missing="refuse"), random_cells(9), HOLDINGS)
     split.tables[1].cells.data[:] += 1.0
     answers, members = split.run("north")
@@ -226,7 +227,7 @@ def test_the_server_reads_no_score(scheme):
 
 
 def test_only_the_asker_gets_scores():
-    """Nobody else is sent a sum, and others bring only rows that were asked for."""
+    """Nobody else receives a sum, and others provide only requested rows."""
     split = Split(make_model(), random_cells(9), HOLDINGS)
     split.scores("north")
     sums = messages(split, "scores", p.ScoresNotice, is_up=False)
@@ -287,7 +288,7 @@ def test_permission():
 
 
 def test_the_limit_is_kept_over_restarts():
-    """Rows of the last hour count, whoever was started anew in between."""
+    """Rows of the last hour count, whoever restarted in between."""
     split = Split(make_model(), random_cells(9), HOLDINGS, per_hour=9)
     split.scores("north")
     split.clock.pass_by(minutes=59)
@@ -305,8 +306,8 @@ def test_holders_keep_the_limit_themselves():
     split.logs[0].remove(LOG_FILE)
     answers, members = split.run("north")
     sentence = (
-        "Organisation 'city' gives 'north' no predictions: predictions_per_hour of the "
-        "study leaves it 4 rows at present; ask for fewer or wait."
+        "Organisation 'city' gives 'north' no predictions: the study's "
+        "predictions_per_hour leaves it 4 rows at present; ask for fewer rows, or wait."
     )
     assert answers[0].refusal == sentence == members[0].refusal
     assert sentence in split.told
@@ -325,7 +326,7 @@ def test_a_clock_that_is_set_back():
 
 
 def test_the_log():
-    """Everybody writes down who asked when and for how many rows, and no ID."""
+    """Everybody logs who asked when and for how many rows, but no ID."""
     split = Split(make_model(), random_cells(9), HOLDINGS)
     split.scores("coast")
     for rank in range(3):
@@ -337,7 +338,7 @@ def test_the_log():
 
 
 def test_a_damaged_log():
-    """Who cannot tell how much was asked for gives nothing, and says so."""
+    """A holder that cannot count past requests gives nothing, and says so."""
     split = Split(make_model(), random_cells(9), HOLDINGS)
     split.logs[1].write(LOG_FILE, b'{"time": "yes')
     with pytest.raises(Exception, match="its log of predictions cannot be read"):
@@ -347,7 +348,7 @@ def test_a_damaged_log():
 
 
 def test_another_model():
-    """Who has another model gives nothing."""
+    """A holder with another model gives nothing."""
     split = Split(make_model(), random_cells(9), HOLDINGS)
     split.models["coast"] = make_model(l2=0.2)
     answers, members = split.run("north")
@@ -362,7 +363,7 @@ def test_another_model():
 
 
 def test_rows_without_some_feature_are_left_out():
-    """Rows that nobody completes have no prediction, and are counted."""
+    """Incomplete rows get no prediction, and are counted."""
     model = make_model(missing="refuse")
     split = Split(model, random_cells(9), HOLDINGS)
     made = predictions_of(model, split.tables[0], split.scores("north"))
@@ -373,7 +374,7 @@ def test_rows_without_some_feature_are_left_out():
 
 
 def test_filled_cells_are_counted():
-    """Where the model fills cells all rows are predicted, and cells counted."""
+    """If the model fills cells, all rows are predicted, and filled cells counted."""
     model = make_model(missing="mean")
     split = Split(model, random_cells(9), HOLDINGS)
     made = predictions_of(model, split.tables[0], split.scores("north"))
@@ -382,7 +383,7 @@ def test_filled_cells_are_counted():
 
 
 def test_no_row_is_complete():
-    """Where no row can be predicted, that is one sentence with counts."""
+    """If no row can be predicted, one sentence says so, with counts."""
     model = make_model(missing="refuse")
     split = Split(model, random_cells(9), [([0, 1], [0]), ([0, 1], [1])])
     with pytest.raises(StudyError, match="None of the 2 rows can be predicted"):

@@ -1,4 +1,4 @@
-"""The order of phases: what a table does not allow is neither answered nor sent."""
+"""The order of phases: clients refuse and servers never send what breaks it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 from hyfdca.algorithms.registry import ALGORITHMS
 from hyfdca.audit.fields import TABLES
+from hyfdca.crypto.schemes.stream_sums import StreamAdder
 from hyfdca.federation.grids import DivergenceError
 from hyfdca.federation.messages import SET_UP
 from hyfdca.federation.server import Federation
@@ -33,7 +34,7 @@ from tests.support.run_cases import AXES
 
 TOKEN = b"study--1"
 
-# Those of algorithms come after the first phase of training, in studies.
+# In a study, the phases of an algorithm follow the notice that training starts.
 TRAININGS = {name: kind.phases for name, kind in ALGORITHMS.items()}
 IN_STUDIES = {f"{n} in a study": {**START_PHASES, **t} for n, t in TRAININGS.items()}
 EVERY = {
@@ -51,7 +52,7 @@ def may_follow(table, phase, last):
 
 
 def paths_in(table):
-    """Return a shortest way to every phase that can be reached from the start."""
+    """Return a shortest path from the start to every reachable phase."""
     paths, waiting = {START: ()}, [START]
     while waiting:
         last = waiting.pop(0)
@@ -67,36 +68,36 @@ def paths_in(table):
 
 @every_table
 def test_tables_name_their_own_phases(table):
-    """What may come before is a phase of the table, or the start of the stage."""
+    """The phases before a phase are in its table, or are the start of the stage."""
     named = {last for phase in table.values() for last in phase.after or ()}
     assert named <= {*table, START, "start"}
 
 
 @every_table
 def test_every_phase_can_be_reached(table):
-    """No phase waits for one that never comes."""
+    """Every phase is reachable from the start."""
     assert paths_in(table).keys() == {START, *table}
 
 
 @every_table
 def test_no_phase_is_its_own_start(table):
-    """The phase before the first one has a name that no phase has."""
+    """No phase has the name that stands for the start."""
     assert START not in table
 
 
 @pytest.mark.parametrize(
     "table", [*TRAININGS.values(), *IN_STUDIES.values()], ids=[*TRAININGS, *IN_STUDIES]
 )
-def test_no_way_leads_around_set_up(table):
-    """Without any one phase of set-up, no phase of a round can be reached."""
+def test_no_path_skips_set_up(table):
+    """Without any single phase of set-up, no phase of a round is reachable."""
     assert SET_UP.items() <= table.items()
     for left_out in SET_UP:
         rest = {phase: entry for phase, entry in table.items() if phase != left_out}
         assert paths_in(rest).keys() <= {START, "start", *SET_UP}
 
 
-def test_no_way_leads_around_what_a_stage_begins_with():
-    """Keys are compared, rows shown, schemes arranged before what rests on it."""
+def test_no_path_skips_the_beginning_of_a_stage():
+    """Phases that depend on an earlier one are unreachable without it."""
     for table, first, rest in (
         (keys.PHASES, "compare keys", {"parameters"}),
         (alignment.PHASES, "rows", {"placement", "cells"}),
@@ -110,17 +111,17 @@ def test_no_way_leads_around_what_a_stage_begins_with():
 
 
 @every_training
-def test_who_asks_for_a_coarser_grid_is_asked_again(table):
-    """A phase whose reply may be "too large" may follow itself."""
+def test_a_phase_can_be_repeated_on_a_coarser_grid(table):
+    """A phase whose reply may be ``TooLarge`` may follow itself."""
     alone = [p for p, e in table.items() if TooLarge in e.reply and p not in e.after]
     assert alone == []
 
 
-# Sessions that walk a table
+# Sessions
 
 
 class Client:
-    """A client that takes any message, and counts what it was asked."""
+    """A client that accepts any message and notes its requests."""
 
     def __init__(self, table):
         self.calls, self.number = [], 0
@@ -136,19 +137,19 @@ class Client:
         return self.repeat(phase)
 
     def repeat(self, phase):
-        """Send a request under the last number."""
+        """Send a request with the last number."""
         request = example(self._table[phase].request)
         return bytes(self.session.handle(phase, frame(TOKEN, self.number, request)))
 
     def walk(self, path):
-        """Be asked these phases, one after another."""
+        """Send the requests of these phases."""
         for phase in path:
             self.say(phase)
         return self
 
 
 def wrong_turns(table):
-    """Return each phase that can be reached, and one that may not come after it."""
+    """Yield every reachable phase with every phase that may not follow it."""
     for (last, path), phase in itertools.product(paths_in(table).items(), table):
         if not may_follow(table, phase, last):
             yield last, path, phase
@@ -156,7 +157,7 @@ def wrong_turns(table):
 
 @every_table
 def test_a_client_refuses_what_may_not_follow(table):
-    """Nothing has changed then: the last reply stands, and the right phase works."""
+    """A refusal changes nothing: the last request can be retried, a legal one works."""
     assert any(wrong_turns(table)) == any(e.after is not None for e in table.values())
     for last, path, phase in wrong_turns(table):
         client = Client(table).walk(path)
@@ -177,11 +178,9 @@ def test_a_client_refuses_what_may_not_follow(table):
 
 
 def answered(session, table, phase, clients=(0,)):
-    """Have a server go through a phase with clients that answer well."""
-    entry, requests = (
-        table[phase],
-        dict.fromkeys(clients, example(table[phase].request)),
-    )
+    """Run one phase of a server with clients that reply correctly."""
+    entry = table[phase]
+    requests = dict.fromkeys(clients, example(entry.request))
     say = session.ask if entry.reply else session.tell
     given = (Message,) if entry.reply else ()
     conversation = say(phase, requests, *given)
@@ -197,14 +196,14 @@ def answered(session, table, phase, clients=(0,)):
 
 @every_table
 def test_a_server_never_sends_what_may_not_follow(table):
-    """It notices before anything is sent to anybody, and can go on."""
+    """The server raises before it sends anything, and can continue."""
     for last, path, phase in wrong_turns(table):
         session = ServerSession(TOKEN, table)
         for step in path:
             answered(session, table, step)
         before = session.state()
         request = example(table[phase].request)
-        for wrong in ([0], [0, 1]):  # client 1 has been asked nothing yet
+        for wrong in ([0], [0, 1]):  # client 1 has had no request yet
             requests = dict.fromkeys(wrong, request)
             said = f"'{phase}' may not follow '{last}' at client 0"
             for conversation in (
@@ -221,8 +220,8 @@ def test_a_server_never_sends_what_may_not_follow(table):
             assert session.state().last == {0: follows[0]}
 
 
-def test_clients_of_a_phase_may_come_from_different_ones():
-    """The order is each client's own: what one was not asked it may skip."""
+def test_the_order_is_checked_per_client():
+    """A client may skip a phase that is not for it."""
     table = {
         "first": Phase(Message, (Message,), (START,)),
         "aside": Phase(Message, (Message,), ("first",)),
@@ -239,7 +238,7 @@ def test_clients_of_a_phase_may_come_from_different_ones():
 
 
 def test_a_phase_of_another_stage_is_not_sent():
-    """A server has the phases of its present stage; each begins at its start."""
+    """A server sends only phases of its present stage, each stage from its start."""
     session = ServerSession(TOKEN, keys.PHASES)
     with pytest.raises(LocalProtocolError, match="there is no phase 'rows'"):
         next(session.ask("rows", {0: Message()}, Message))
@@ -252,8 +251,8 @@ def test_a_phase_of_another_stage_is_not_sent():
     answered(session, alignment.PHASES, "rows")
 
 
-def test_who_did_not_answer_was_not_there():
-    """A client that failed in a phase may be asked it again, and no later one."""
+def test_a_phase_that_failed_does_not_count():
+    """A client that did not reply in a phase can be sent that phase again."""
     table = alignment.PHASES
     session = ServerSession(TOKEN, table)
     conversation = session.try_ask("rows", {0: Message(), 1: Message()}, Message)
@@ -266,8 +265,8 @@ def test_who_did_not_answer_was_not_there():
     answered(session, table, "rows", (1,))
 
 
-def test_a_session_that_is_resumed_knows_its_place():
-    """What may follow the phase it was resumed after is answered, and nothing else."""
+def test_a_resumed_session_continues_the_order():
+    """After a restart, only phases that may follow the last one are answered."""
     client = Client(alignment.PHASES)
     client.session.resume(7, "placement")
     client.number = 7
@@ -282,7 +281,7 @@ def test_a_session_that_is_resumed_knows_its_place():
 
 
 class Tempted:
-    """A client's session that is asked all wrong phases before each right one."""
+    """A client's session that gets every illegal request before each legal one."""
 
     def __init__(self, run, twin, client):
         self._session = run.driver._clients[client]
@@ -291,7 +290,7 @@ class Tempted:
         self.refused = set()
 
     def handle(self, phase, payload):
-        """Pass a request on, after those that may not come now."""
+        """Pass a request on, after every illegal one."""
         session = self._session
         number, _ = unframe(payload, session._token)
         for wrong, entry in session.phases.items():
@@ -303,7 +302,7 @@ class Tempted:
             with pytest.raises(RemoteProtocolError, match=said):
                 session.handle(wrong, request)
             self.refused.add((session.last_phase, wrong))
-        # The twin was asked the right ones only.
+        # The twin gets the legal requests only.
         assert differences(self._half, self._twin) == []
         self._other.handle(phase, payload)
         return session.handle(phase, payload)
@@ -312,7 +311,7 @@ class Tempted:
 @pytest.mark.parametrize("profile", AXES["profile"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_half_takes_a_phase_out_of_order(kind, profile):
-    """At any time of a run: the half is as if nobody had asked, and so is the model."""
+    """Illegal requests change neither a half, at any time of a run, nor the model."""
     run, twin, other = (make_run(kind, profile, "complete") for _ in range(3))
     wires = {c: Tempted(run, twin, c) for c in range(len(run.clients))}
     run.driver._clients = wires
@@ -324,7 +323,7 @@ def test_no_half_takes_a_phase_out_of_order(kind, profile):
 
 
 def test_hyfdca_takes_no_step_before_it_is_prepared():
-    """A server that goes straight from the schemes to a step gets nothing."""
+    """A step directly after the schemes is refused and changes nothing."""
     run, other = (make_run("drawn", "sealed", "complete") for _ in range(2))
     session, half = run.driver._clients[0], run.clients[0]
     notice = run.federation.vectors.notice(0)
@@ -339,28 +338,33 @@ def test_hyfdca_takes_no_step_before_it_is_prepared():
     assert differences(half, other.clients[0]) == []
 
 
-# Runs that end early
+# Runs that take another way
+
+
+@pytest.mark.parametrize("kind", PLAIN_KINDS)
+def test_sums_that_wear_out_break_no_order(kind, monkeypatch):
+    """Sums are sealed again between any two phases of a round, or before measuring."""
+    expected = [run.finish().tobytes() for run in runs_of(kind, "stream")]
+    monkeypatch.setattr(StreamAdder, "capacity", 2)
+    assert [run.finish().tobytes() for run in runs_of(kind, "stream")] == expected
 
 
 def may_diverge(algorithm):
-    """Return the phases in which a run may end because no grid is coarse enough."""
+    """Return the phases in which numbers may outgrow every grid."""
     table = algorithm.phases
-    probes = {
-        "probe margins",
-        "probe shares",
-    }  # of set-up, after which there is nothing
+    probes = {"probe margins", "probe shares"}  # of set-up: there is no model yet
     return [p for p, e in table.items() if TooLarge in e.reply and p not in probes]
 
 
 @pytest.mark.parametrize("kind", PLAIN_KINDS)
 def test_a_run_that_diverges_in_any_phase_releases_its_model(kind, monkeypatch):
-    """It ends in the middle of a round; the model last measured is there to be had."""
+    """A run that ends within a round still releases the model last measured."""
     gather, diverging, met = Federation.gather, [], set()
 
     def gather_and_diverge(federation, phase, *given):
         replies = yield from gather(federation, phase, *given)
         if replies and diverging == [phase]:
-            diverging.append("it did")
+            diverging.append("done")
             raise DivergenceError("outgrown")
         return replies
 

@@ -1,4 +1,4 @@
-"""Studies that are stopped, crash and go on: the same numbers, bit for bit."""
+"""Studies that stop, crash and resume give the same numbers, bit for bit."""
 
 from dataclasses import replace
 
@@ -37,7 +37,7 @@ STUDIES = {
 def test_a_run_that_keeps_everything_has_the_numbers_of_one_that_keeps_nothing(
     settings, unlabelled, tmp_path
 ):
-    """Keeping changes no bit."""
+    """Checkpoints change no bit."""
     write(tmp_path, unlabelled, **settings)
     expected, weights = undisturbed(tmp_path)
     rounds, found = Consortium(tmp_path).train()
@@ -49,7 +49,7 @@ def test_a_run_that_keeps_everything_has_the_numbers_of_one_that_keeps_nothing(
 @pytest.mark.parametrize("settings", STUDIES.values(), ids=STUDIES)
 @pytest.mark.parametrize("every", [1, 3])
 def test_a_server_that_stops_after_any_round_goes_on(settings, every, tmp_path):
-    """With members that stay, and with members that start again too."""
+    """Members may keep running, or restart too."""
     write(tmp_path, checkpoint_every=str(every), **settings)
     expected, weights = undisturbed(tmp_path)
     for restarts in (False, True):
@@ -71,7 +71,7 @@ def test_a_server_that_stops_after_any_round_goes_on(settings, every, tmp_path):
 @pytest.mark.parametrize("settings", STUDIES.values(), ids=STUDIES)
 @pytest.mark.parametrize("seed", range(3))
 def test_members_that_crash_at_any_time_come_back(settings, seed, tmp_path):
-    """A round that is lost is repeated; it ends at the same weights."""
+    """A lost round is repeated; the final weights are the same."""
     write(tmp_path, unlabelled=seed == 1, **settings)
     expected, weights = undisturbed(tmp_path)
     consortium = Consortium(tmp_path, Faults(crash=0.01), seed)
@@ -96,7 +96,7 @@ def test_with_a_smaller_quorum_it_is_the_run_of_those_who_were_there(
 
 
 def test_a_damaged_round_of_the_server_is_not_believed(tmp_path):
-    """The one before is gone back to, which everybody has kept too."""
+    """The study resumes from the one before, which everybody has saved too."""
     write(tmp_path)
     expected, weights = undisturbed(tmp_path)
     consortium = Consortium(tmp_path)
@@ -112,7 +112,7 @@ def test_a_damaged_round_of_the_server_is_not_believed(tmp_path):
 
 @pytest.mark.parametrize("kept", ["round-4", "preparation"])
 def test_a_server_without_a_whole_round_says_so(kept, tmp_path):
-    """It neither guesses nor begins anew by itself."""
+    """It neither guesses nor restarts on its own."""
     write(tmp_path)
     consortium = Consortium(tmp_path)
     consortium.begin(n_rounds=4)
@@ -124,7 +124,7 @@ def test_a_server_without_a_whole_round_says_so(kept, tmp_path):
 
 
 def test_a_member_whose_round_is_damaged_says_so(tmp_path):
-    """Under its name, and is not asked for ever."""
+    """The error names it, and it is not asked forever."""
     write(tmp_path)
     consortium = Consortium(tmp_path)
     consortium.begin(n_rounds=4)
@@ -137,7 +137,7 @@ def test_a_member_whose_round_is_damaged_says_so(tmp_path):
 
 @pytest.mark.parametrize("change", ["order", "cell", "label"])
 def test_a_member_that_comes_back_with_another_table_is_refused(change, tmp_path):
-    """Its duals are of the rows it began with; counts that agree say nothing."""
+    """Its duals belong to the rows it began with; equal counts prove nothing."""
     write(tmp_path)
     consortium = Consortium(tmp_path)
     consortium.begin(n_rounds=4)

@@ -1,4 +1,4 @@
-"""Who is there, as people are told it."""
+"""Who is present, as reported to people."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HERE = m.Present(HASH, PROTOCOL, True, [])
 
 
 class Scripted(Presence):
-    """Members whose answers are written down: a phase after the other."""
+    """Members with scripted replies, one phase after another."""
 
     def __init__(self, *answers: tuple[dict[int, Any], dict[int, str]]) -> None:
         self.said: list[str] = []
@@ -39,7 +39,7 @@ AGAIN = "Organisation 'city' is available again."
 
 
 def test_who_comes_and_fails_over_and_over_is_told_of_once() -> None:
-    """Until it was in a round: then it is news again."""
+    """Once it has taken part in a round, it is news again."""
     one = Scripted(COMES, *[FAILS, COMES] * 5, ({1: Message()}, {}), FAILS, COMES)
     one.call([1])
     for _ in range(5):
@@ -54,7 +54,7 @@ def test_who_comes_and_fails_over_and_over_is_told_of_once() -> None:
 
 
 def test_who_stays_away_is_not_told_of_round_by_round() -> None:
-    """However often it is called meanwhile."""
+    """However often it is called in the meantime."""
     one = Scripted(*[FAILS] * 3)
     for _ in range(3):
         assert one.call([1]) == []

@@ -1,4 +1,4 @@
-"""Studies: files of organisations give the model that pooling them would give."""
+"""Studies of separate files give the model that pooling them would give."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def outcome_of(files, folder):
 
 
 def scaled(scaler):
-    """Return what pooling gives: scaled cells, zero where nobody holds one."""
+    """Return the pooled table: scaled cells, zero where nobody holds one."""
     X = np.where(held(), pooled_table(), np.nan)
     return np.nan_to_num(scaler.fit_transform(X))
 
@@ -109,7 +109,7 @@ def test_the_first_holder_of_a_cell_owns_it(tmp_path):
 
 
 def test_the_same_run_whatever_the_keys(tmp_path):
-    """Every run has new keys of its alignment, and the same history bit for bit."""
+    """Every run has new alignment keys, and the same history bit for bit."""
     first, second = (outcome_of(make_files(), tmp_path) for _ in range(2))
     np.testing.assert_array_equal(first.weights, second.weights)
     for record, other in zip(
@@ -150,7 +150,7 @@ def test_written_model(tmp_path):
 
 
 def test_classes_one_against_the_rest(tmp_path):
-    """More than two classes are learnt in one run, a column each, in numeric order."""
+    """More than two classes train in one run, a column each, in numeric order."""
     codes = np.digitize(scores(), [-1.0, 1.0])
     files = make_files(labels=[(10, 2, 3)[code] for code in codes])
     outcome = outcome_of(files, tmp_path)
@@ -185,7 +185,7 @@ def test_regression(tmp_path):
 
 
 def test_an_organisation_without_labels(tmp_path):
-    """It takes part if the study says that holders may learn labels."""
+    """It takes part if the study allows holders to learn labels."""
     files = make_files(labels_visible_to_holders="true", positive_label='"ill"')
     files.organisations["coast"].extra = "label = false"
     outcome = outcome_of(files, tmp_path)
@@ -195,7 +195,7 @@ def test_an_organisation_without_labels(tmp_path):
 
 
 def test_names_of_columns_may_differ(tmp_path):
-    """An organisation may have its own names of the ID and the label column."""
+    """An organisation may have its own names for the ID and label columns."""
     files = make_files()
     table = files.organisations["city"].table
     table["key"], table["outcome"] = table.pop("id"), table.pop("y")
@@ -220,7 +220,7 @@ def test_ids_are_compared_as_text(tmp_path):
 
 
 def test_sparse_organisations(tmp_path):
-    """LIBSVM and NPZ tables meet by row number and feature number."""
+    """LIBSVM and NPZ tables are matched by row number and feature number."""
     X = np.round(pooled_table(), 6)
     y = binary()
     np.savez(tmp_path / "a.npz", X=X, y=y)
@@ -244,7 +244,7 @@ def test_sparse_organisations(tmp_path):
 
 
 def test_partial_participation(tmp_path):
-    """Some organisations a round is enough, if slower."""
+    """Some organisations per round are enough, if slower."""
     files = make_files(participation="0.7", tol="0.05", measure_every="10")
     outcome = outcome_of(files, tmp_path)
     assert outcome.certificate.relative_gap <= 0.05
@@ -252,7 +252,7 @@ def test_partial_participation(tmp_path):
 
 
 def test_standard_scaling_of_a_sparse_table(tmp_path):
-    """Centring a sparse table is refused with what to use instead."""
+    """Centring a sparse table is refused; the message says what to use instead."""
     (tmp_path / "a.libsvm").write_text("1 1:1\n-1 2:1\n")
     (tmp_path / "study.toml").write_text(
         '[study]\nname = "s"\nscale = "standard"\n'
@@ -271,7 +271,7 @@ def test_no_intercept(tmp_path):
 
 
 def test_failed_writing_leaves_nothing(tmp_path):
-    """If one file cannot be written, no part of the others stays."""
+    """If one file cannot be written, nothing of the others remains."""
     (tmp_path / "b").mkdir()
     with pytest.raises(StudyError, match="Cannot write to"):
         write_files(tmp_path, {"a/c": b"1", "b": b"2"})
@@ -287,7 +287,7 @@ def test_a_figure_of_no_round():
 
 @pytest.mark.parametrize("tol", ["1e-4", "0.99"])
 def test_the_bar_on_a_terminal(tmp_path, tol):
-    """On a terminal a bar with round and gap is drawn, full at the end."""
+    """A terminal shows a bar with round and gap, full at the end."""
     run = run_of(make_files(tol=tol).write(tmp_path))
     console = Console(file=io.StringIO(), force_terminal=True, width=100)
     with RoundsDisplay(console) as display:
@@ -346,7 +346,7 @@ def test_participation_and_settings_of_an_algorithm(tmp_path):
     ],
 )
 def test_settings_where_they_used_to_stand_are_refused(tmp_path, old, new):
-    """With one sentence that says what to write instead."""
+    """One sentence says what to write instead."""
     path = make_files().write(tmp_path)
     path.write_text(path.read_text().replace("[study]", f"[study]\n{old}"))
     with pytest.raises(StudyError, match=r"write a table \[algorithm\]") as caught:
@@ -358,7 +358,7 @@ def test_settings_where_they_used_to_stand_are_refused(tmp_path, old, new):
 
 
 def test_settings_between_machines(tmp_path):
-    """Who is needed, how long to wait and where to meet have defaults of their own."""
+    """Quorum, timeout and server address have their own defaults."""
     files = make_files()
     file = load(files.write(tmp_path))
     assert (file.study.quorum, file.study.phase_timeout) == ("all", 60.0)

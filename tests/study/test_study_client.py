@@ -23,7 +23,7 @@ def consortium(tmp_path):
 
 
 class Server:
-    """Says what it likes to one member."""
+    """Sends arbitrary requests to one member."""
 
     def __init__(self, consortium, rank=1):
         self.consortium, self.rank = consortium, rank
@@ -35,19 +35,19 @@ class Server:
         return self.consortium.network._members[self.rank]
 
     def say(self, phase, message, stage="study", kind=Message):
-        """Send one request and return the answer."""
+        """Send one request and return the reply."""
         self.number += 1
         return self.repeat(phase, message, stage, kind)
 
     def repeat(self, phase, message, stage="study", kind=Message):
-        """Send a request under the last number once more."""
+        """Send a request again under the last number."""
         token = STUDY_TOKEN if stage == "study" else self.consortium.plan.token
         payload = frame(token, self.number, message)
         reply = self.member.handle(stage, phase, payload)
         return decode(unframe(reply, token)[1], kind)
 
     def hello(self):
-        """Have the member say what it has."""
+        """Ask the member what it has saved."""
         study = self.consortium.plan.study_hash
         return self.say("hello", m.Hello(study, PROTOCOL), kind=m.Present)
 
@@ -65,7 +65,7 @@ def test_hello_tells_what_is_kept(consortium):
 
 
 def test_another_study_file_is_refused_with_both_fingerprints(consortium):
-    """Whoever reads it can compare."""
+    """The reader can compare them."""
     other = bytes(32)
     with pytest.raises(RemoteProtocolError, match="differs from the server's") as told:
         Server(consortium).say("hello", m.Hello(other, PROTOCOL))
@@ -74,7 +74,7 @@ def test_another_study_file_is_refused_with_both_fingerprints(consortium):
 
 
 def test_another_protocol_is_refused(consortium):
-    """With what to do about it."""
+    """The message says what to do."""
     study = consortium.plan.study_hash
     with pytest.raises(RemoteProtocolError, match="same version of hyfdca"):
         Server(consortium).say("hello", m.Hello(study, PROTOCOL + 1))
@@ -111,7 +111,7 @@ def test_another_algorithm_than_the_studys_is_refused(algorithm, tmp_path):
 
 
 def test_training_starts_once(consortium):
-    """A second start would forget the first."""
+    """A second start would discard the first."""
     consortium.hosted()
     server = Server(consortium)
     with pytest.raises(RemoteProtocolError, match="'start' is out of order"):
@@ -130,14 +130,14 @@ def test_nothing_can_be_kept_before_training(consortium):
 
 
 def test_a_round_that_was_not_kept_cannot_be_returned_to(consortium):
-    """It says which."""
+    """The message says which one."""
     consortium.hosted()
     with pytest.raises(RemoteProtocolError, match="no checkpoint of round 7"):
         Server(consortium).say("return", m.ReturnRequest(7, 0))
 
 
 def test_a_repeated_request_gets_the_same_answer_and_does_nothing_more(consortium):
-    """Here keeping, which would otherwise write once more."""
+    """Here "keep", which would otherwise write again."""
     consortium.hosted()
     server = Server(consortium)
     server.say("keep", m.KeepRequest(1, 0.5, [0, 1]))
@@ -148,7 +148,7 @@ def test_a_repeated_request_gets_the_same_answer_and_does_nothing_more(consortiu
 
 
 def test_what_was_under_way_when_members_went_back_is_refused(consortium):
-    """Or it would be answered from the state that was returned to."""
+    """Otherwise it would be answered from the restored state."""
     hosted = consortium.hosted()
     server = Server(consortium)
     late = hosted.prepared.federation.session.number + 3
@@ -176,7 +176,7 @@ def test_what_was_under_way_when_a_study_began_anew_is_refused(consortium):
 
 
 def test_a_study_that_begins_anew_forgets_all_but_its_keys(consortium):
-    """They are of the study's epoch, which is the same."""
+    """They belong to the study's epoch, which is unchanged."""
     consortium.train()
     keys = consortium.stores[1].read("keys")
     Server(consortium).say("begin", m.BeginRequest(0))
@@ -196,7 +196,7 @@ def test_keys_survive_a_restart_and_are_not_made_again(consortium):
 
 
 def test_who_lost_its_keys_gets_them_from_the_others(consortium):
-    """It starts with nothing; the study begins anew."""
+    """It starts with nothing; the study restarts."""
     consortium.train()
     for name in consortium.stores[0].names():
         consortium.stores[0].remove(name)
@@ -219,7 +219,7 @@ def test_keys_are_not_used_for_a_study_file_that_changed(consortium, tmp_path):
 
 
 def test_what_was_said_before_the_first_round_is_not_held_in_memory(consortium):
-    """Once it is kept on disk."""
+    """Once it is saved to disk."""
     consortium.hosted()
     assert all(member._said is None for member in consortium.network._members)
 

@@ -1,4 +1,4 @@
-"""Fingerprints and rosters of study files, and the keys that stand in them."""
+"""Fingerprints and rosters of study files, and the keys they contain."""
 
 import pytest
 
@@ -46,7 +46,7 @@ def test_every_byte_of_a_study_file_counts():
 
 
 def test_studies_need_no_keys_unless_keys_are_exchanged(tmp_path):
-    """A study file without keys is good, but has no roster."""
+    """A study file without keys is valid, but has no roster."""
     files = files_with_keys()
     files.organisations["city"].extra = ""
     with pytest.raises(StudyError, match="'city' has no public_key in the study file"):
@@ -57,7 +57,7 @@ def test_studies_need_no_keys_unless_keys_are_exchanged(tmp_path):
 
 
 def test_one_key_in_two_pairs_is_noticed(tmp_path):
-    """Organisations have neither of their two keys in common."""
+    """Organisations share neither of their two keys."""
     north, city = PUBLIC["north"], PUBLIC["city"]
     mixed = [
         PublicIdentity(north.sealing, city.verifying),

@@ -12,6 +12,7 @@ from tests.support.sealed_runs import ENCRYPTIONS, keys_of
 from tests.support.small_runs import classification, make_training, partition_of
 
 N_SAMPLES, N_FEATURES = 48, 6
+BIAS = 1.0
 
 SHAPES = {"horizontal": "3x1", "vertical": "1x3", "grid": "2x2", "overlapping": None}
 
@@ -59,26 +60,32 @@ class Case(NamedTuple):
         unlabelled = self.shape == "horizontal" and self.labels == "some"
         return not searches_alone and not unlabelled
 
+    @property
+    def size(self):
+        """How many samples and features there are."""
+        return (18, 24) if self.method == "wide" else (N_SAMPLES, N_FEATURES)
+
+    def table(self):
+        """Return the rows and labels of all clients together."""
+        X, y = classification(*self.size, noise=0.5)
+        others = np.where(X.toarray()[:, :1] > 0.1, 1.0, -1.0)
+        return X, np.hstack([y, others])[:, : self.n_outputs]
+
     def run(self, encryption, **given):
         """Return the run with some encryption."""
-        shape = SHAPES[self.shape]
-        size = (18, 24) if self.method == "wide" else (N_SAMPLES, N_FEATURES)
-        partition = partition_of(shape or "overlapping", *size)
-        X, y = classification(*size, noise=0.5)
-        others = np.where(X.toarray()[:, :1] > 0.1, 1.0, -1.0)
+        partition = partition_of(SHAPES[self.shape] or "overlapping", *self.size)
         n_clients = partition.n_clients
         is_partial = self.presence == "partial"
         turns = [[0, 1], [1, 2], [0, n_clients - 1], []]
         # Where everybody is waited for, few rounds would come to nothing.
         waits = is_partial and self.method in ("bundle", "lbfgs", "wide")
         return make_training(
-            X,
-            np.hstack([y, others])[:, : self.n_outputs],
+            *self.table(),
             partition,
             profile=self.profile,
             labelled=_labelled(self.labels, n_clients),
             participation=cyclic(turns) if is_partial else None,
-            bias=1.0,
+            bias=BIAS,
             encryption=encryption,
             **{
                 "keys": keys_of(encryption),
@@ -90,7 +97,9 @@ class Case(NamedTuple):
 
 
 def _labelled(labels, n_clients):
-    """Return who has labels: all, or every other client, the first one too."""
+    """Return who has labels: all, all but the first, or every other, the first too."""
+    if labels == "others":
+        return [k > 0 for k in range(n_clients)]
     return None if labels == "all" else [k % 2 == 0 for k in range(n_clients)]
 
 

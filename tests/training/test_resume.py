@@ -34,6 +34,7 @@ from tests.support.saved_runs import (
 )
 from tests.support.sealed_runs import ENCRYPTIONS
 from tests.support.small_runs import run_round
+from tests.support.thoroughness import sampled
 
 pytestmark = pytest.mark.usefixtures("small_paillier")
 
@@ -69,7 +70,7 @@ def test_a_resumed_run_changes_no_bit(case):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", covering(cases_of(EVERY)), ids=name_of)
+@pytest.mark.parametrize("case", sampled(covering(cases_of(EVERY)), 4), ids=name_of)
 def test_a_resumed_run_of_any_scheme_changes_no_bit(case):
     """The same with every scheme and precision."""
     _check_resumed(_run(case))
@@ -165,7 +166,7 @@ def test_a_round_can_be_begun_again(case):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", covering(cases_of(EVERY)), ids=name_of)
+@pytest.mark.parametrize("case", sampled(covering(cases_of(EVERY)), 4), ids=name_of)
 def test_a_round_can_be_begun_again_with_any_scheme(case):
     """The same with every scheme and precision."""
     _check_begun_again(case)

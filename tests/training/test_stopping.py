@@ -59,12 +59,15 @@ def test_rounds_and_seconds_are_limits():
         ((1.0, 0.9, 0.95, 0.92, 0.91), True),  # it has to fall below the lowest
         ((1.0, 0.9, 0.95, 0.92, 0.89), False),
         ((1.0, math.nan, math.nan, 0.5), False),
-        ((1.0, math.nan, math.nan, math.nan), True),
+        ((1.0, math.nan, math.nan, math.nan), False),
+        ((1.0, math.nan, math.nan, 1.0), True),
+        ((math.nan, 1.0, math.nan, math.nan, 1.0), True),
+        ((math.nan, math.nan, math.nan), False),
         ((), False),
     ],
 )
 def test_a_loss_stalls_when_its_lowest_is_old(primals, is_met):
-    """Rounds that were not measured count as rounds without progress."""
+    """Only a measurement can show that there was no progress since an earlier one."""
     assert PrimalStall(3).is_met(progress_of(*primals)) == is_met
 
 

@@ -1,4 +1,4 @@
-"""What a curious client could infer from its view: the others' part of its margins.
+"""What a curious client could infer from the others' part of its margins.
 
 A holder with labels receives the margins of its samples, and knows its own part of
 them. The rest, over rounds, is Z = X W, where X is the other holders' part of these

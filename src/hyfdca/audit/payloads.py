@@ -1,4 +1,4 @@
-"""Checks that vectors declared sealed look sealed; the declaration is not trusted.
+"""Checks that vectors look sealed; declarations are not trusted.
 
 Numbers on a grid stay below 2^58, so as words of 64 bits they are all small. A sealed
 word is small once in 32 times. This reveals vectors that were declared sealed and are

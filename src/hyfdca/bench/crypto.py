@@ -1,4 +1,4 @@
-"""Measures encryption: nanoseconds and bytes per value, end to end, in one thread."""
+"""Measures encryption end to end: time and bytes per value, in one thread."""
 
 from __future__ import annotations
 

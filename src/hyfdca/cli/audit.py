@@ -1,4 +1,4 @@
-"""What a terminal shows of an audit: who saw what, and what could be made of it."""
+"""Terminal output about an audit: who saw what, and what can be inferred from it."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from hyfdca.audit.sightings import Sighting
 from hyfdca.audit.values import VALUES
 
 _CLEAN = (
-    "Nobody saw more than the trust model says, and no attack found out more that was "
-    "mounted here."
+    "Nobody saw more than the trust model allows, and no attack tried here found out "
+    "more."
 )
 
 
 def show_audit(console: Console, audit: Audit) -> None:
-    """Print the tables, and the verdict last."""
+    """Print the tables, then the verdict."""
     header = audit.header
     console.print(_seen_table("What the server saw", audit.seen))
     console.print(_attacks_table(audit))
     for client in audit.clients:
         name = escape(client.name)
-        console.print(_seen_table(f"What {name} was sent, and opens", client.seen))
+        console.print(_seen_table(f"What {name} received and can open", client.seen))
         console.print(_client_table(audit, client))
         if client.columns:
             console.print(_columns_table(audit, client))
@@ -56,8 +56,8 @@ def _seen_table(title: str, seen: list[Sighting]) -> Table:
 
 
 def _attacks_table(audit: Audit) -> Table:
-    title = "What the server could make of it"
-    caption = "error: 0 is all of the data, 1 is as bad as predicting column means"
+    title = "What the server could infer from it"
+    caption = "error: 0 is full recovery, 1 is as bad as predicting column means"
     table = Table(title=title, title_justify="left", caption=caption)
     table.add_column("attack", style="bold", no_wrap=True)
     for name in ("tries", "error", "found", "direction"):
@@ -94,7 +94,7 @@ def _table_of_numbers(title: str, of: str, names: Sequence[str]) -> Table:
 
 
 def _client_table(audit: Audit, client: ClientAudit) -> Table:
-    title = f"What {escape(client.name)} could make of the others' part of its rows"
+    title = f"What {escape(client.name)} could infer about the others' part of its rows"
     names = ("rows", "Gram error", "known rows", "error", "found")
     table = _table_of_numbers(title, "shared with", names)
     for rotation in client.rotations:
@@ -112,7 +112,7 @@ def _client_table(audit: Audit, client: ClientAudit) -> Table:
 
 
 def _columns_table(audit: Audit, client: ClientAudit) -> Table:
-    title = f"What {escape(client.name)} could make of others' rows, in shared columns"
+    title = f"What {escape(client.name)} could infer about rows in shared columns"
     names = ("rows", "columns", "tries", "found", "direction")
     table = _table_of_numbers(title, "rows of", names)
     for found in client.columns:

@@ -1,4 +1,4 @@
-"""What a terminal shows of measurements: progress on the way, a table at the end."""
+"""Terminal output about benchmarks: progress meanwhile, a table at the end."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from hyfdca.cli.display import Display
 
 
 class MeasuringDisplay(Display):
-    """Shows what is being measured: a bar on a terminal, else a line each."""
+    """Shows the current measurement: a bar on a terminal, otherwise lines."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        # Drawn only when told: a thread that draws would be measured too.
+        # Drawn only on request: a drawing thread would be measured too.
         self._progress = Progress(
             TextColumn("measuring {task.description}"),
             BarColumn(),
@@ -34,12 +34,12 @@ class MeasuringDisplay(Display):
             self._progress.start()
 
     def stop(self) -> None:
-        """Take it away."""
+        """Remove the bar."""
         if self._console.is_terminal:
             self._progress.stop()
 
     def __call__(self, name: str) -> None:
-        """Show what comes next."""
+        """Show what is measured next."""
         if self._console.is_terminal:
             self._progress.update(
                 self._task, description=name, completed=self._n_told, refresh=True
@@ -50,7 +50,7 @@ class MeasuringDisplay(Display):
 
 
 def comparison_table(comparison: CostComparison) -> Table:
-    """Return a row for the paper, each library and each scheme."""
+    """Return a table with rows for the paper, each library and each scheme."""
     table = Table(title="Encryption, cost of one value", title_justify="left")
     table.add_column("scheme", style="bold", no_wrap=True)
     for name in ("encrypt", "decrypt", "add", "bytes", "times faster\nthan phe"):
@@ -66,16 +66,16 @@ def comparison_table(comparison: CostComparison) -> Table:
         _add(table, name, cost, phe)
     table.caption = "Times faster: encrypting and decrypting together."
     if any(name.endswith("-pooled") for name in comparison.schemes):
-        table.caption += " Pooled: blinding made ahead, not counted."
+        table.caption += " Pooled: blinding is prepared in advance, not counted."
     return table
 
 
 def missing_message(comparison: CostComparison) -> str:
-    """Return what to install to have all of the table, or nothing."""
+    """Return what to install for a complete table, or an empty text."""
     if not comparison.missing:
         return ""
     names = " and ".join(comparison.missing)
-    return f'Not installed, not measured: {names}; see pip install "{EXTRA}".'
+    return f'Not measured because not installed: {names}; pip install "{EXTRA}".'
 
 
 def _add(table: Table, name: str, cost: Cost | None, phe: Cost | None) -> None:
@@ -96,7 +96,7 @@ def _times(ratio: float) -> str:
 
 
 def readable(nanoseconds: float) -> str:
-    """Return a time in the unit that suits it."""
+    """Return a time in a suitable unit."""
     for unit in ("ns", "µs", "ms"):
         if nanoseconds < 1000:
             return f"{nanoseconds:.3g} {unit}"

@@ -1,4 +1,4 @@
-"""What a terminal shows of a run: progress while it trains, tables when it ends."""
+"""Terminal output about a run: progress while it trains, tables when it ends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hyfdca.study.local import Consortium, Run
 from hyfdca.study.outcome import Summary
 from hyfdca.training.runner import RoundReport
 
-_SMALLEST = 1e-12  # stands for a gap or a tolerance of zero
+_SMALLEST = 1e-12  # replaces a gap or a tolerance of zero
 _LEADING = (1, 2, 5)  # a file gets a line at rounds 1, 2, 5, 10, 20, 50, ...
 
 
@@ -23,10 +23,10 @@ class Display:
     """Something on a terminal, from ``start`` to ``stop``."""
 
     def start(self) -> None:
-        """Show it."""
+        """Start the display."""
 
     def stop(self) -> None:
-        """Leave the terminal as it was."""
+        """Restore the terminal."""
 
     def __enter__(self) -> Self:
         self.start()
@@ -42,7 +42,7 @@ class Display:
 
 
 class RoundsDisplay(Display):
-    """Shows rounds as they come: a live bar on a terminal, else a line now and then.
+    """Shows rounds as they happen: a live bar on a terminal, otherwise some lines.
 
     The bar is logarithmic: it is full when the gap has fallen to the tolerance.
     """
@@ -61,7 +61,7 @@ class RoundsDisplay(Display):
         self._first = self._lowest = math.inf
 
     def stop(self) -> None:
-        """Leave the bar as it is; it has started with the first round."""
+        """Stop the bar, if a first round has started it; it stays on screen."""
         if math.isfinite(self._first):
             self._progress.stop()
 
@@ -96,18 +96,18 @@ def share_done(gap: float, first_gap: float, tolerance: float) -> float:
 
 
 def is_worth_a_line(rounds: range) -> bool:
-    """Return whether a file is to have a line of one of these rounds."""
+    """Return whether one of these rounds deserves a line in a file."""
     return any(n / 10 ** int(math.log10(n)) in _LEADING for n in rounds)
 
 
 def show(console: Console, summary: Summary) -> None:
-    """Print what came out, and who held what."""
+    """Print the results, and who held what."""
     console.print(results_table(summary.name, summary.result))
     console.print(_holders(summary.consortium))
 
 
 def results_table(name: str, result: dict[str, Any]) -> Table:
-    """Return the numbers of ``result.json`` for people."""
+    """Return the numbers of ``result.json`` as a table."""
     table = Table(title=escape(name), title_justify="left", show_header=False)
     table.add_column(style="bold")
     table.add_column(justify="right")
@@ -154,12 +154,12 @@ def _holders(consortium: Consortium) -> Table:
         )
     table.add_section()
     total = (f"{partition.n_samples:,}", "", f"{partition.n_features:,}", "", "")
-    table.add_row("together", *total)
+    table.add_row("total", *total)
     return table
 
 
 def readable_size(n_bytes: int) -> str:
-    """Return a number of bytes for people."""
+    """Return a number of bytes in a suitable unit."""
     size = float(n_bytes)
     for unit in ("bytes", "kB", "MB"):
         if size < 1000:

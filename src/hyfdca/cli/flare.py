@@ -1,4 +1,4 @@
-"""Commands of studies between machines: the server's, an organisation's."""
+"""Commands for studies between machines: the server's and an organisation's."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ def server(
         bool,
         typer.Option(
             "--predict",
-            help="Train nothing: serve organisations that ask for predictions, once.",
+            help="Do not train: serve one request for predictions.",
         ),
     ] = False,
 ) -> None:
     """Run a study's server until the study is finished; Ctrl-C stops it.
 
-    Writes the model, its result and figure to the kit's folder out, and what happened
-    and what NVFlare printed to its folder log (hyfdca.log and server.log).
+    Writes the model, its result and figure to the kit's folder out, and the logs of
+    hyfdca and NVFlare to its folder log (hyfdca.log and server.log).
     """
     if resume + restart + predict > 1:
-        raise StudyError("Give one of --resume, --restart and --predict.")
+        raise StudyError("Give only one of --resume, --restart and --predict.")
     commands, console = _loaded()
     if predict:
         commands.serve_predictions(kit, console)
@@ -57,25 +57,25 @@ def client(
         bool,
         typer.Option(
             "--restart",
-            help="Take part again in a study whose model is already here.",
+            help="Take part again in a study whose model this kit already has.",
         ),
     ] = False,
     predict: Annotated[
         bool,
         typer.Option(
             "--predict",
-            help="Train nothing: help others to predict rows of this table, once. The "
-            "kit's log says who asked, when and for how many.",
+            help="Do not train: help to answer one request for predictions of rows of "
+            "this table. The kit's log records who asked, when and for how many.",
         ),
     ] = False,
 ) -> None:
     """Take part in a study until it is finished; Ctrl-C stops it.
 
-    The table stays on this machine. Writes the model to the kit's folder out, and what
-    happened and what NVFlare printed to its folder log (hyfdca.log and client.log).
+    The table stays on this machine. Writes the model to the kit's folder out, and the
+    logs of hyfdca and NVFlare to its folder log (hyfdca.log and client.log).
     """
     if restart and predict:
-        raise StudyError("Give one of --restart and --predict.")
+        raise StudyError("Give only one of --restart and --predict.")
     commands, console = _loaded()
     if predict:
         commands.help_to_predict(kit, data, console)
@@ -84,7 +84,7 @@ def client(
 
 
 def demonstrate(folder: Path, console: Console) -> Summary:
-    """Run the demonstration as between machines."""
+    """Run the demonstration between processes, as between machines."""
     from hyfdca.kits.startup import require_nvflare
 
     require_nvflare()
@@ -95,7 +95,7 @@ def demonstrate(folder: Path, console: Console) -> Summary:
 
 
 def _loaded() -> tuple[Any, Console]:
-    """Return the module that does the work, which needs NVFlare, and a console."""
+    """Return the module that runs the commands, which needs NVFlare, and a console."""
     from rich.console import Console
 
     from hyfdca.kits.startup import require_nvflare

@@ -1,4 +1,4 @@
-"""What the commands of both sides do, with what they show meanwhile."""
+"""The commands of both sides, and what they display."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def serve_study(folder: Path, console: Console, how: How) -> None:
     if how == "first":
         _check_no_earlier_run(kit)
     if how == "resume" and is_over(kit) and not without_model(kit):
-        said = f"This study is finished, its model is in {kit.out}."
+        said = f"This study is finished; its model is in {kit.out}."
         console.print(said, soft_wrap=True, markup=False)
         return
     plan = plan_of(kit.file, study_hash(kit.content))
@@ -51,7 +51,7 @@ def serve_study(folder: Path, console: Console, how: How) -> None:
 
 
 def join_study(folder: Path, data: Path, console: Console, restart: bool) -> None:
-    """Take part in a study until it is finished; again, if it was already.
+    """Take part in a study until it is finished; ``restart`` joins it again.
 
     Raises
     ------
@@ -66,7 +66,7 @@ def join_study(folder: Path, data: Path, console: Console, restart: bool) -> Non
 
 
 def serve_predictions(folder: Path, console: Console) -> None:
-    """Serve organisations that ask for predictions of split rows, once.
+    """Serve one request for predictions of split rows.
 
     Raises
     ------
@@ -77,7 +77,7 @@ def serve_predictions(folder: Path, console: Console) -> None:
 
 
 def help_to_predict(folder: Path, data: Path, console: Console) -> None:
-    """Help others to predict rows that are split, once.
+    """Help to answer one request for predictions of split rows.
 
     Raises
     ------
@@ -89,19 +89,19 @@ def help_to_predict(folder: Path, data: Path, console: Console) -> None:
 
 
 def _check_no_earlier_run(kit: ServerKit) -> None:
-    """Neither forget an earlier run nor go on with it unless told to."""
+    """Refuse to discard or resume an earlier run without an explicit option."""
     kept = kit.state / KEPT
     rounds = Archive(FolderStore(kept)).rounds
     if is_over(kit):
         left = " and ".join(without_model(kit))
         raise StudyError(
-            f"This study is finished, its model is in {kit.out}; "
+            f"This study is finished and its model is in {kit.out}; "
             + (f"give it to {left} with --resume, or " if left else "")
             + "run it again with --restart."
         )
     if rounds:
         raise StudyError(
-            f"There is a run of this study in {kept}, kept up to round {rounds[-1]}; "
+            f"A run of this study is in {kept}, saved up to round {rounds[-1]}; "
             "continue it with --resume, or discard it with --restart."
         )
 

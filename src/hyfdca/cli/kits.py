@@ -1,4 +1,4 @@
-"""The command line of kits: enrol, provision, install, check."""
+"""Commands for kits: enrol, provision, install, check."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import typer
 from hyfdca.cli.panels import BETWEEN_MACHINES
 from hyfdca.errors import StudyError
 
-NewFolder = Annotated[Path, typer.Option("--out", help="Folder to make.")]
+NewFolder = Annotated[Path, typer.Option("--out", help="Folder to create.")]
 StudyPath = Annotated[Path, typer.Argument(help="The study file (TOML).")]
 
 kit_app = typer.Typer(help="What a party needs to take part.", no_args_is_help=True)
 
 
 def add_commands(app: typer.Typer) -> None:
-    """Add the commands of kits to the command line."""
+    """Register these commands."""
     app.command("enrol", rich_help_panel=BETWEEN_MACHINES)(enrol_here)
     app.command("provision", rich_help_panel=BETWEEN_MACHINES)(provision_study)
     app.add_typer(kit_app, name="kit", rich_help_panel=BETWEEN_MACHINES)
@@ -28,7 +28,7 @@ def enrol_here(
     name: Annotated[str, typer.Option(help="The organisation's name in the study.")],
     out: NewFolder,
 ) -> None:
-    """Make this organisation's keys, and the one file that the coordinator gets."""
+    """Make this organisation's keys, and the one file to send to the coordinator."""
     from rich.console import Console
 
     from hyfdca.cli.kits_display import say
@@ -36,7 +36,7 @@ def enrol_here(
 
     public = enrol(name, out).public
     console, request = Console(), out / f"{name}{REQUEST_ENDING}"
-    say(console, f"Send {request} to the coordinator, and nothing else of {out}.")
+    say(console, f"Send {request} to the coordinator, and nothing else from {out}.")
     say(console, "For this organisation's entry in the study file:")
     say(console, f'public_key = "{public.text}"')
     say(console, f"Fingerprint: {public.fingerprint}")
@@ -50,10 +50,10 @@ def provision_study(
     ] = None,
     ca: Annotated[
         Path | None,
-        typer.Option(help="Folder of the root certificate: made, or used again."),
+        typer.Option(help="Folder of the root certificate; created or reused."),
     ] = None,
     all_local: Annotated[
-        bool, typer.Option(help="Make everybody's keys here; for trying out.")
+        bool, typer.Option(help="Make all parties' keys here; only for trials.")
     ] = False,
 ) -> None:
     """Make the server's kit and a package for each organisation."""
@@ -74,15 +74,15 @@ def provision_study(
         say(console, f"Kits of the server and of {', '.join(made.names)} are in {out}.")
         say(
             console,
-            "All private keys were made here, so whoever can read this folder can be "
-            "anybody: for trying out on one machine only.",
+            "All private keys were made here, so anyone who can read this folder can "
+            "impersonate every party: use it only for trials on one machine.",
         )
     else:
         made = provision(study, requests, out, ca)
         say(console, f"The server's kit is {out / SERVER}.")
         for name in made.names:
             say(console, f"Send {out / (name + PACKAGE_ENDING)} to {name}.")
-    say(console, f"Protect {made.authority}: its key can let anybody in.")
+    say(console, f"Protect {made.authority}: its key can admit anyone.")
     show_fingerprints(console, made)
 
 
@@ -93,10 +93,10 @@ def install_package(
     out: NewFolder,
     fingerprint: Annotated[
         list[str] | None,
-        typer.Option(help="The study's or the root's, to be compared; or both."),
+        typer.Option(help="The study's or the root's, to compare; or both."),
     ] = None,
 ) -> None:
-    """Join a package with this organisation's own keys."""
+    """Combine a package with this organisation's own keys."""
     from rich.console import Console
 
     from hyfdca.cli.kits_display import say, show_fingerprints
@@ -110,17 +110,17 @@ def install_package(
 
 @kit_app.command("adopt")
 def adopt_startup_kit(
-    flare: Annotated[Path, typer.Argument(help="A startup kit of NVFlare.")],
+    flare: Annotated[Path, typer.Argument(help="An NVFlare startup kit.")],
     study: Annotated[Path, typer.Option(help="The study file (TOML).")],
     out: NewFolder,
     keys: Annotated[
-        Path | None, typer.Option(help="A client's keys, of hyfdca keys new.")
+        Path | None, typer.Option(help="A client's keys, from hyfdca keys new.")
     ] = None,
     admin: Annotated[
         Path | None, typer.Option(help="The admin's startup kit, for a server.")
     ] = None,
 ) -> None:
-    """Make a kit from an existing startup kit, which is copied."""
+    """Make a kit from a copy of an existing startup kit."""
     from rich.console import Console
 
     from hyfdca.cli.kits_display import say, show_fingerprints

@@ -1,4 +1,4 @@
-"""What a terminal shows of kits."""
+"""Terminal output about kits."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _COMPARE = (
 
 
 def show_checked(console: Console, checked: Checked) -> None:
-    """Show a table and a kit that fit the study."""
+    """Show a table and a kit that match the study."""
     table = Table(title="Ready to take part", title_justify="left", show_header=False)
     for what, value in _rows(checked):
-        # As text: names from files may look like markup.
+        # Plain text, because names from files may look like markup.
         table.add_row(what, Text(value, overflow="fold"))
     console.print(table)
     for warning in checked.warnings:
@@ -56,12 +56,12 @@ def _named(features: tuple[str, ...]) -> str:
 
 
 def show_fingerprints(console: Console, shown: Provisioned | Installed) -> None:
-    """Show what people compare out of band."""
+    """Show the fingerprints that people compare out of band."""
     say(console, f"Study:            {shown.study_fingerprint}")
     say(console, f"Root certificate: {shown.root_fingerprint}")
     say(console, _COMPARE)
 
 
 def say(console: Console, sentence: str) -> None:
-    """Print a line as it is, however narrow the terminal."""
+    """Print a line unchanged, however narrow the terminal."""
     console.print(sentence, soft_wrap=True, markup=False, highlight=False)

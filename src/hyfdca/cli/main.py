@@ -1,6 +1,6 @@
 """The command line: parse arguments, call one function, choose the exit code.
 
-A command imports what it needs when it is called, so that ``hyfdca --help`` is quick.
+Commands import what they need when they are called, so ``hyfdca --help`` is quick.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-bench = typer.Typer(help="Measure what things cost here.", no_args_is_help=True)
+bench = typer.Typer(help="Run benchmarks on this machine.", no_args_is_help=True)
 app.add_typer(bench, name="bench", rich_help_panel=LOOK)
 keys_app = typer.Typer(help="An organisation's own keys.", no_args_is_help=True)
-study_app = typer.Typer(help="What a study file says.", no_args_is_help=True)
+study_app = typer.Typer(help="Inspect a study file.", no_args_is_help=True)
 app.add_typer(keys_app, name="keys", rich_help_panel=BETWEEN_MACHINES)
 app.add_typer(study_app, name="study", rich_help_panel=BETWEEN_MACHINES)
 kits.add_commands(app)
@@ -39,7 +39,7 @@ flare.add_commands(app)
 
 
 class Engine(StrEnum):
-    """What carries messages in a demonstration."""
+    """How a demonstration carries messages."""
 
     INPROCESS = "inprocess"
     NVFLARE = "nvflare"
@@ -49,11 +49,11 @@ Out = Annotated[Path | None, typer.Option("--out", help="Folder to write to.")]
 
 _COMPARE = (
     "Read the first number to every other organisation, by telephone or in person: if "
-    "all have the same, nobody has another study file or another key."
+    "all numbers agree, all have the same study file and the same keys."
 )
 
 _NOT_CLEAN, _BAD_INPUT, _INTERRUPTED = 1, 2, 130
-# The base of all complaints about arguments; typer has no public name for it.
+# The base class of all argument errors; typer has no public name for it.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
 
@@ -63,8 +63,8 @@ def demo(
     engine: Annotated[
         Engine,
         typer.Option(
-            help="In one process, or as between machines: a server and clients of "
-            "NVFlare in processes of their own."
+            help="In one process, or as between machines: an NVFlare server and "
+            "clients, each in its own process."
         ),
     ] = Engine.INPROCESS,
 ) -> None:
@@ -89,18 +89,18 @@ def train(
     study: Annotated[Path, typer.Argument(help="The study file (TOML).")],
     out: Out = None,
     record: Annotated[
-        bool, typer.Option(help="Write all that the server sees, for hyfdca audit.")
+        bool, typer.Option(help="Record all that the server sees, for hyfdca audit.")
     ] = False,
     record_client: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="Also write all that this organisation sees: a file with numbers that "
-            "are secret from everybody else.",
+            help="Also record all that this organisation sees; the file contains "
+            "numbers that are secret from everybody else.",
         ),
     ] = None,
 ) -> None:
-    """Train a study; writes model.json and how it was found."""
+    """Train a study; write model.json and how it was found."""
     from rich.console import Console
 
     from hyfdca.audit.recording import train_recorded
@@ -126,12 +126,12 @@ def audit(
     run_dir: Annotated[Path, typer.Argument(help="Folder of a recorded run.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     study: Annotated[
-        Path | None, typer.Option(help="The study file, if it is elsewhere now.")
+        Path | None, typer.Option(help="The study file, if it has moved.")
     ] = None,
 ) -> None:
-    """Show what parties of a recorded run saw, and attack the data from that.
+    """Show what the parties of a recorded run saw, and attack the data with it.
 
-    Exit code 1 if somebody saw or could find out more than the trust model says.
+    Exit code 1 if a party saw or could infer more than the trust model allows.
     """
     from rich.console import Console
 
@@ -150,10 +150,10 @@ def audit(
 def bench_crypto(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     seconds: Annotated[
-        float, typer.Option(min=0.0, help="Spent on each figure.")
+        float, typer.Option(min=0.0, help="Time spent on each figure.")
     ] = 0.5,
 ) -> None:
-    """Measure encryption, beside the paper's estimate and two libraries."""
+    """Measure encryption; compare with the paper's estimate and two libraries."""
     from rich.console import Console
 
     from hyfdca.bench.crypto import compare
@@ -187,7 +187,7 @@ def new_keys(
 
 @keys_app.command("show")
 def show_keys(
-    folder: Annotated[Path, typer.Argument(help="Folder that keys new wrote to.")],
+    folder: Annotated[Path, typer.Argument(help="Folder that hyfdca keys new wrote.")],
 ) -> None:
     """Show the public line of this organisation's keys."""
     from hyfdca.kits.key_files import read_identity
@@ -204,7 +204,7 @@ def _show_public(identity: Identity) -> None:
 def fingerprint(
     study: Annotated[Path, typer.Argument(help="The study file (TOML).")],
 ) -> None:
-    """Show what all organisations must see alike before they exchange keys."""
+    """Show what must be the same at all organisations before they exchange keys."""
     from hyfdca.study.file import load
     from hyfdca.study.identity import public_identities, study_fingerprint
 
@@ -264,7 +264,7 @@ def main() -> None:
 
 
 def _one_line(error: Any) -> str:
-    """Return a complaint as a sentence; without any argument, help said it all."""
+    """Return an error as one sentence; empty if help was shown instead."""
     what = " ".join(str(error.format_message()).split()).rstrip(".")
     return f"{what}; see hyfdca --help." if what else ""
 

@@ -15,21 +15,21 @@ def predict(
         Path,
         typer.Option(
             metavar="FILE",
-            help="Rows to predict, as CSV, Parquet, LIBSVM or NPZ. Columns are found "
-            "by name; others are ignored. With --model they have all features, with "
-            "--kit those that this organisation holds.",
+            help="Rows to predict, as CSV, Parquet, LIBSVM or NPZ. Columns are matched "
+            "by name; others are ignored. With --model the rows have all features, "
+            "with --kit those that this organisation holds.",
         ),
     ],
     model: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The model.json of hyfdca train."),
+        typer.Option(metavar="FILE", help="The model.json that hyfdca train wrote."),
     ] = None,
     kit: Annotated[
         Path | None,
         typer.Option(
             metavar="FOLDER",
-            help="This organisation's kit: ask the others, which hold the other "
-            "features, for scores of these rows.",
+            help="This organisation's kit: ask the organisations that hold the other "
+            "features for scores of these rows.",
         ),
     ] = None,
     out: Annotated[
@@ -38,25 +38,26 @@ def predict(
     ] = Path("predictions.csv"),
     id_column: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Column of the IDs; by default the study's."),
+        typer.Option(metavar="NAME", help="Column of IDs; by default the study's."),
     ] = None,
     label_column: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Column of known labels, to compare with; by default the study's, if "
-            "there is one.",
+            help="Column of known labels to compare with; by default the study's, if "
+            "it exists.",
         ),
     ] = None,
 ) -> None:
-    """Predict rows of one file, or rows that are split over organisations.
+    """Predict rows of one file, or rows split over organisations.
 
-    Writes id, margin, prediction and, for the logistic loss, probability of each row.
+    Writes the id, margin, prediction and, for the logistic loss, probabilities of each
+    row.
 
     With --model the file has all features. With --kit, an organisation of the study
-    that may_predict asks for rows of its own table; all others must be there with
-    their rows (hyfdca client --predict), and the server (hyfdca server --predict).
-    Each of them logs who asked and for how many rows.
+    that may_predict asks for rows of its own table. All others must be online with
+    their rows (hyfdca client --predict), and so must the server (hyfdca server
+    --predict). Each of them logs who asked and for how many rows.
     """
     from rich.console import Console
 
@@ -72,8 +73,8 @@ def predict(
     elif kit is not None:
         if id_column or label_column:
             raise StudyError(
-                "With --kit the study file says which columns have IDs and labels; "
-                "leave --id-column and --label-column out."
+                "With --kit the study file names the ID and label columns; omit "
+                "--id-column and --label-column."
             )
         predict_with_others(console, kit, data, out)
     console.print(f"Written to {out}", soft_wrap=True, markup=False)

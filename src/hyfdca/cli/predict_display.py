@@ -1,4 +1,4 @@
-"""What a terminal shows of predictions."""
+"""Terminal output about predictions."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from hyfdca.prediction.complete_rows import (
 )
 from hyfdca.prediction.split_rows import SplitPredictions
 
-_MOST_CLASSES = 10  # of which counts are shown
+_MOST_CLASSES = 10  # whose counts are shown
 
 
 def predict_here(console: Console, files: PredictionFiles) -> None:
-    """Predict rows with all features, and show how many."""
+    """Predict rows with all features, and show a summary."""
     console.print(_summary(predict_file(files)))
 
 
 def predict_with_others(console: Console, kit: Path, data: Path, out: Path) -> None:
-    """Ask other organisations for scores of split rows, and show what came of it."""
+    """Ask other organisations for scores of split rows, and show a summary."""
     _show_split(console, _ask(console, kit, data, out))
 
 
 def _ask(console: Console, kit: Path, data: Path, out: Path) -> SplitPredictions:
     require_nvflare()
-    # Here, since what it needs may not be installed.
+    # Imported here because its dependencies may not be installed.
     from hyfdca.flare.asking import ask
 
     check_out(out, data)
@@ -46,9 +46,9 @@ def _ask(console: Console, kit: Path, data: Path, out: Path) -> SplitPredictions
 def _show_split(console: Console, made: SplitPredictions) -> None:
     table = _summary(made.predictions)
     if made.n_left_out:
-        table.add_row("rows left out for lack of features", f"{made.n_left_out:,}")
+        table.add_row("rows omitted for lack of features", f"{made.n_left_out:,}")
     if made.n_filled:
-        table.add_row("cells that nobody holds, filled", f"{made.n_filled:,}")
+        table.add_row("filled cells that nobody holds", f"{made.n_filled:,}")
     console.print(table)
 
 

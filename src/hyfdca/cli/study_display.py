@@ -1,4 +1,4 @@
-"""What a terminal shows of a study between machines: calm, and always up to date."""
+"""Terminal output about a study between machines: calm, and always up to date."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from hyfdca.cli.display import Display, is_worth_a_line, readable_size, share_do
 from hyfdca.flare.status import Status, read_status
 
 _LOOK_EVERY = 0.5  # seconds
-_SMALLEST = 1e-12  # stands for a gap or a tolerance of zero
-_FEWEST_GAPS = 3  # that make a trend
+_SMALLEST = 1e-12  # replaces a gap or a tolerance of zero
+_FEWEST_GAPS = 3  # needed for a trend
 _BAR_WIDTH = 30
 
 
 class StudyDisplay(Display):
-    """Shows the status that the job process writes, and sentences as they come.
+    """Shows the status that the job process writes, and sentences as they arrive.
 
-    A live table on a terminal, else a line now and then.
+    On a terminal it is a live table, otherwise occasional lines.
     """
 
     def __init__(self, console: Console, state: Path) -> None:
@@ -36,7 +36,7 @@ class StudyDisplay(Display):
         self._spinner = Spinner("dots", style="bold")
         self._doing = "no rounds yet"
         self._seen: Status | None = None
-        self._status: Status | None = None  # none while something else is shown
+        self._status: Status | None = None  # None while something else is shown
         self._told, self._last_round, self._first_gap = ("", 0), 0, 0.0
         self._started = time.monotonic()
         self._live = Live(
@@ -47,14 +47,14 @@ class StudyDisplay(Display):
         )
 
     def start(self) -> None:
-        """Look for a new status from now on; an old one is of another run."""
+        """Watch for a new status; one that exists already is of an earlier run."""
         self._seen = read_status(self._state)
         if self._console.is_terminal:
             self._live.start()
         self._thread.start()
 
     def stop(self) -> None:
-        """Look once more, and leave the terminal as it was."""
+        """Look once more, then restore the terminal."""
         self._is_over.set()
         self._thread.join()
         self._look()
@@ -62,12 +62,12 @@ class StudyDisplay(Display):
             self._live.stop()
 
     def tell(self, sentence: str) -> None:
-        """Say something, above what is live."""
-        # A file's reader folds lines; on a terminal words stay whole.
+        """Print a sentence above the live display."""
+        # Lines in a file stay whole; on a terminal they wrap between words.
         self._console.print(Text(sentence), soft_wrap=not self._console.is_terminal)
 
     def doing(self, what: str) -> None:
-        """Show what takes a while before there are rounds, or after."""
+        """Show a long step before or after the rounds."""
         self._status = None
         self._doing = what
         if self._live.is_started:
@@ -97,7 +97,7 @@ class StudyDisplay(Display):
             self._say(status)
 
     def _tell_new(self, status: Status) -> None:
-        """Tell what was not told yet; each job process counts from one."""
+        """Print sentences not printed yet; each job process counts from one."""
         writer, number = self._told
         n_new = status.n_sentences - (number if writer == status.writer else 0)
         for sentence in status.sentences[-n_new:] if n_new > 0 else ():
@@ -105,7 +105,7 @@ class StudyDisplay(Display):
         self._told = status.writer, status.n_sentences
 
     def _say(self, status: Status) -> None:
-        """Print a line for rounds worth one, if there was one since the last look."""
+        """Print a line if a round since the last look deserves one."""
         passed = range(self._last_round + 1, status.round + 1)
         self._last_round = status.round
         if is_worth_a_line(passed):
@@ -114,21 +114,21 @@ class StudyDisplay(Display):
 
 
 def status_table(status: Status, first_gap: float, elapsed: float) -> Table:
-    """Return a status for people.
+    """Return a status as a table.
 
     Parameters
     ----------
     first_gap : float
-        From which the bar starts; it is full when the gap is at the tolerance.
+        Where the bar starts; it is full when the gap has reached the tolerance.
     elapsed : float
-        Seconds since whoever looks began to.
+        Seconds since the display started.
     """
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold")
     table.add_column()
     table.add_row("round", f"{status.round:,} of at most {status.max_rounds:,}")
     table.add_row("certified gap", _gap(status, first_gap))
-    table.add_row("there", Text(", ".join(status.present) or "nobody yet"))
+    table.add_row("present", Text(", ".join(status.present) or "nobody yet"))
     if status.missing:
         table.add_row("missing", Text(", ".join(status.missing)), style="yellow")
     up, down = readable_size(status.bytes_up), readable_size(status.bytes_down)
@@ -138,9 +138,9 @@ def status_table(status: Status, first_gap: float, elapsed: float) -> Table:
 
 
 def seconds_left(status: Status) -> float | None:
-    """Return the time left if the gap goes on falling as it did lately.
+    """Return the time left if the gap continues to fall as it did recently.
 
-    It falls by about the same factor a second; none where it does not fall.
+    It falls by about the same factor per second. Returns None if it does not fall.
     """
     if len(status.gaps) < _FEWEST_GAPS:
         return None
@@ -169,16 +169,16 @@ def _gap(status: Status, first_gap: float) -> Table | str:
 
 
 def _when(status: Status) -> str:
-    """Return when the gap was measured, if that was not in the last round."""
+    """Return when the gap was measured, if not in the last round."""
     is_old = status.measured < status.round
     return f" (of round {status.measured})" if is_old else ""
 
 
 def _left(status: Status) -> str:
     if status.gap is not None and status.gap <= status.tolerance:
-        return ", reached; everybody gets the model"
+        return ", tolerance reached; all parties receive the model"
     left = seconds_left(status)
-    return "" if left is None else f", about {_duration(left)} left by the trend"
+    return "" if left is None else f", about {_duration(left)} left at this rate"
 
 
 def _duration(seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""What the estimators share: checked settings, training, the fitted attributes."""
+"""What the estimators share: checked settings, training and fitted attributes."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ from hyfdca.training.in_process import train_in_process
 from hyfdca.training.settings import TrainingSettings
 from hyfdca.training.stopping import ADVICE
 
-LARGEST = 1e100  # of settings and data: squares and inverses must stay numbers
+LARGEST = 1e100  # for settings and data: squares and inverses must stay finite
 
 
 class FederatedLinearModel(BaseEstimator):
-    """What the classifier and the regressor share; parameters are documented there."""
+    """Base of the classifier and the regressor, which document the parameters."""
 
     _task: Literal["classification", "regression"]
 
@@ -79,22 +79,21 @@ class FederatedLinearModel(BaseEstimator):
     model_: Model | None
 
     def _store(self, arguments: Mapping[str, Any]) -> None:
-        """Set the constructor's arguments as attributes, as scikit-learn wants them."""
+        """Set the constructor's arguments as attributes, as scikit-learn requires."""
         for name in self._get_param_names():
             setattr(self, name, arguments[name])
 
     @classmethod
     def from_model(cls, path: str | PathLike[str]) -> Self:
-        """Return a fitted estimator of the model.json that ``hyfdca train`` wrote.
+        """Return a fitted estimator from a model.json that ``hyfdca train`` wrote.
 
-        It takes rows that are not scaled: arrays in the order of
-        ``feature_names_in_``, or data frames, whose columns are found by name. Scaling
-        and filling of missing cells are the model's, and what it predicts is what
-        ``hyfdca predict`` writes, bit for bit; classes are text. ``coef_`` and
-        ``intercept_`` have the scaling folded in, which rounds: X @ coef_.T +
-        intercept_ is the margin to 1e-12 of the sizes of all its terms and of the
-        offsets' together, and predictions do not use them. ``history_`` is empty,
-        because a model file has none.
+        It takes unscaled rows: arrays in the order of ``feature_names_in_``, or data
+        frames, whose columns are matched by name. The model scales them and fills
+        missing cells. Predictions equal those of ``hyfdca predict`` bit for bit;
+        classes are text. ``coef_`` and ``intercept_`` have the scaling folded in, which
+        rounds: X @ coef_.T + intercept_ equals the margin up to 1e-12 times the summed
+        sizes of its terms and the offsets' terms. Predictions do not use them.
+        ``history_`` is empty, because a model file has none.
 
         Raises
         ------
@@ -135,7 +134,7 @@ class FederatedLinearModel(BaseEstimator):
             np.abs(table.data).max(initial=0.0), np.abs(labels).max(initial=0.0)
         )
         if largest > LARGEST:
-            raise ValueError(f"A number of {largest:.1g} is too large; scale the data.")
+            raise ValueError(f"A value of {largest:.1g} is too large; scale the data.")
         partition = self._partition(table.shape, settings.seed)
         layout = layout_of(partition, bias=self.fit_intercept)
         bias = float(self.intercept_scaling) if self.fit_intercept else None
@@ -166,7 +165,9 @@ class FederatedLinearModel(BaseEstimator):
             if getattr(self, name) is not None:
                 _check_positive(name, getattr(self, name))
         if self.local_fraction > 1:
-            raise ValueError(f"local_fraction is at most 1, got {self.local_fraction}.")
+            raise ValueError(
+                f"local_fraction must be at most 1, got {self.local_fraction}."
+            )
         given: Any = self.tol
         if not isinstance(given, numbers.Real):
             raise ValueError(f"tol must be a number, got {given!r}.")
@@ -192,10 +193,11 @@ class FederatedLinearModel(BaseEstimator):
         )
 
     def _algorithm(self) -> Algorithm | None:
-        """Return the algorithm with its settings, from whichever keywords have them.
+        """Return the algorithm with its settings, collected from all keywords.
 
-        The paper's own keywords (``step``, ``variant``, ...) stand for settings of
-        HyFDCA, ``bundle_settings`` for those of the bundle; "auto" then chooses it.
+        The paper's own keywords (``step``, ``variant``, ...) are settings of HyFDCA,
+        ``bundle_settings`` those of the bundle. If any is given, "auto" chooses that
+        algorithm.
         """
         paper = {
             "variant": self.variant,
@@ -211,7 +213,7 @@ class FederatedLinearModel(BaseEstimator):
                 first = next(iter({**given, **bundle}))
                 name = type(self.algorithm).__name__
                 raise ValueError(
-                    f"{first} is the algorithm's own setting; give it to {name}()."
+                    f"{first} is a setting of the algorithm; pass it to {name}()."
                 )
             return self.algorithm
         name = self.algorithm
@@ -222,7 +224,10 @@ class FederatedLinearModel(BaseEstimator):
     def _loss(self) -> Loss:
         loss = make_loss(self.loss, self.loss_parameter)
         if loss.task != self._task:
-            raise ValueError(f"The loss {self.loss!r} is for {loss.task}.")
+            raise ValueError(
+                f"The loss {self.loss!r} is for {loss.task}, not for {self._task}; "
+                "choose another."
+            )
         return loss
 
     def _partition(self, shape: tuple[int, int], seed: int) -> Partition:
@@ -279,21 +284,21 @@ PARAMETERS = """
     loss_parameter : float, optional
         The smoothing, epsilon, kappa or tau of a loss that has one.
     l2 : float
-        The strength λ of the penalty λ/2 ||w||² beside the mean loss.
+        The strength λ of the penalty λ/2 ||w||² added to the mean loss.
     algorithm : {"auto", "bundle", "lbfgs", "hyfdca"} or Algorithm
         By name, or with settings, as in ``Hyfdca(step="safe")``. "auto": the bundle
-        method, L-BFGS where that needs fewer rounds, the paper's method where one of
-        its settings is given (``variant``, ``step``, ``local_fraction``, ``iic``,
+        method, L-BFGS if that needs fewer rounds, or the paper's method if one of its
+        settings is given (``variant``, ``step``, ``local_fraction``, ``iic``,
         ``paper_settings``).
     variant : {"practical", "theory"}
         The paper's Algorithm 5 or its Algorithm 3.
     step : {"auto", "paper", "safe", "line_search"}
         "auto" never diverges: a line search under complete participation, else "safe".
     grid : (int, int) or Partition
-        Sample groups by feature groups, clipped to the size of the data; or who holds
-        what.
+        Sample groups by feature groups, clipped to the size of the data; or a partition
+        that says who holds what.
     participation : float or Participation
-        Share of the clients that take part in each round.
+        Share of clients that take part in each round.
     local_fraction : float
         Share of its samples that a client updates per round.
     iic : float, optional
@@ -301,15 +306,15 @@ PARAMETERS = """
     paper_settings : mapping, optional
         Further settings of the paper's algorithm by name: ``local_steps``,
         ``aggregation``, ``cap``, ``divide_by``, ``refresh``, ``second_inner_product``,
-        documented at ``hyfdca.algorithms.hyfdca.draws.HyfdcaSettings``.
+        documented at ``hyfdca.algorithms.hyfdca.settings.HyfdcaSettings``.
     bundle_settings : mapping, optional
         Settings of the bundle method by name: ``min_contributors``, ``sub_groups``,
         ``min_group_size``, ``max_buckets``, documented at
         ``hyfdca.algorithms.bundle.server.BundleSettings``.
     profile : {"open", "sealed"}
-        Whether the server may see the weights during training. An estimator has all
-        parties in one process and nothing to hide, so its default is "open", which
-        needs the fewest rounds; that of a study is "sealed".
+        Whether the server may see the weights during training. An estimator runs all
+        parties in one process and has nothing to hide, so its default is "open", which
+        needs the fewest rounds. The default of a study is "sealed".
     encryption : {"none", "bfv", "stream", "paillier", "paillier-single"}
         What seals the messages; the result is the same bit for bit. The default of a
         study is "bfv".
@@ -318,9 +323,10 @@ PARAMETERS = """
     fit_intercept : bool
         Add a constant feature; its weight is penalised like the others.
     intercept_scaling : float
-        The value of that feature: the larger, the less the intercept is penalised.
+        The value of that feature: the larger it is, the less the intercept is
+        penalised.
     max_rounds : int
-        The largest number of rounds.
+        The maximum number of rounds.
     max_iter : int, optional
         scikit-learn's name for ``max_rounds``; overrides it if given.
     tol : float
@@ -328,7 +334,7 @@ PARAMETERS = """
     measure_every : int
         Rounds between two measurements of the gap.
     max_seconds : float, optional
-        Most seconds to spend on rounds and measuring.
+        The maximum time to spend on rounds and measuring.
     stall_rounds : int, optional
         Stop when the loss has not fallen for this many rounds: a biased algorithm
         never reaches ``tol``.
@@ -346,10 +352,10 @@ PARAMETERS = """
     algorithm_, algorithm_reason_ : str
         The algorithm that was run, and why.
     n_iter_ : int
-        Rounds run.
+        The number of rounds run.
     stop_reason_ : {"tolerance", "round limit", "time limit", "stalled", "diverged"}
     model_ : Model or None
-        What ``from_model`` read.
+        The model that ``from_model`` read; None after ``fit``.
 """
 
 
@@ -381,7 +387,7 @@ def _check_positive(name: str, value: Any) -> None:
 
 
 def settings_of(model: Model) -> dict[str, Any]:
-    """Return the arguments of an estimator that learns the same problem."""
+    """Return the arguments of an estimator for the same problem."""
     return {
         "loss": model.file.loss,
         "loss_parameter": model.file.loss_parameter,
@@ -392,10 +398,10 @@ def settings_of(model: Model) -> dict[str, Any]:
 
 
 def raw_coefficients(model: Model) -> tuple[FloatArray, FloatArray]:
-    """Return weights (n_outputs, n_features) and intercepts of features not scaled.
+    """Return weights (n_outputs, n_features) and intercepts for unscaled features.
 
-    Folding the scaling in rounds: an offset far larger than its scale cancels digits,
-    so these are for reading, and margins are computed from the model itself.
+    Folding the scaling in rounds: an offset far larger than its scale cancels digits.
+    So these are for inspection; margins are computed from the model itself.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         coefficients = model.weights / model.scaling.scale[:, None]
@@ -406,20 +412,20 @@ def raw_coefficients(model: Model) -> tuple[FloatArray, FloatArray]:
 def loaded_margins(model: Model, X: Any) -> FloatArray:
     """Return the margins of an array in the model's order, or of a data frame.
 
-    A frame's columns are found by name; those that the model does not know are
+    A frame's columns are matched by name; columns that the model does not have are
     ignored.
     """
     checked: Any = check_array(
         _in_order(model, X),
         accept_sparse="csr",
         dtype=np.float64,
-        ensure_all_finite="allow-nan",  # the model knows whether cells may be missing
+        ensure_all_finite="allow-nan",  # the model decides whether cells may be missing
     )
     n_features = len(model.weights)
     if checked.shape[1] != n_features:
         raise ValueError(
-            f"X has {checked.shape[1]} features, but the model has {n_features}; give "
-            "its features in its order, or a data frame with their names."
+            f"X has {checked.shape[1]} features, but the model has {n_features}; pass "
+            "the features in the model's order, or a data frame with their names."
         )
     is_dense = isinstance(checked, np.ndarray)
     cells = stored_densely(checked) if is_dense else sp.csr_array(checked)
@@ -427,7 +433,7 @@ def loaded_margins(model: Model, X: Any) -> FloatArray:
 
 
 def _in_order(model: Model, X: Any) -> Any:
-    """Return the columns of a frame with names in the model's order; else X as is."""
+    """Return a frame with named columns in the model's order; anything else as is."""
     names = list(getattr(X, "columns", ()))
     if not names or not all(isinstance(name, str) for name in names):
         return X
@@ -435,8 +441,8 @@ def _in_order(model: Model, X: Any) -> Any:
     wrong = [name for name in model.features if counts[name] != 1]
     if wrong:
         raise ValueError(
-            f"X has no column, or several, for {listed(wrong)} of the model; give it "
-            "one each."
+            f"X has no column, or several, for the model's {listed(wrong)}; pass "
+            "exactly one for each."
         )
     own_name = {normalised(name): name for name in names}
     return X[[own_name[name] for name in model.features]]

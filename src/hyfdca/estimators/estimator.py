@@ -1,4 +1,4 @@
-"""The scikit-learn face: estimators that train a simulated consortium."""
+"""Scikit-learn estimators that train a simulated consortium."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from hyfdca.model.model import Model
 
 def _has_probabilities(estimator: HyFDCAClassifier) -> bool:
     if estimator._loss().name != "logistic":
-        raise AttributeError("predict_proba is available for loss='logistic' only.")
+        raise AttributeError("predict_proba is available only for loss='logistic'.")
     return True
 
 
 class HyFDCAClassifier(ClassifierMixin, FederatedLinearModel):  # noqa: D101
-    __doc__ = f"""A linear classifier trained by clients that share rows and columns.
+    __doc__ = f"""A linear classifier trained on data split by rows and columns.
 
-    More than two classes are learnt one against the rest in one federated run.
+    More than two classes are trained one-vs-rest in one federated run.
     {PARAMETERS}
     """
 
@@ -95,20 +95,22 @@ class HyFDCAClassifier(ClassifierMixin, FederatedLinearModel):  # noqa: D101
     def _sample_weights(
         self, y: NDArray[Any], codes: NDArray[np.int64], labels: FloatArray
     ) -> FloatArray | None:
-        """Return each sample's weight in each output, None for all 1.
+        """Return each sample's weight in each output; None if all are 1.
 
-        A sample counts as often as its class says, on whichever side of one-vs-rest
-        it stands, as if it were repeated in the data.
+        A sample counts as often as its class weight says, on either side of
+        one-vs-rest, as if it were repeated in the data.
         """
         if self.class_weight is None:
             return None
         weight = compute_class_weight(self.class_weight, classes=self.classes_, y=y)
         if not np.all((weight >= 0) & (weight <= LARGEST)):
-            raise ValueError(f"class_weight must not be negative: {self.class_weight}.")
+            raise ValueError(
+                f"class_weight must be from 0 to {LARGEST:g}, got {self.class_weight}."
+            )
         return np.repeat(weight[codes][:, None], labels.shape[1], axis=1)
 
     def decision_function(self, X: ArrayLike) -> FloatArray:
-        """Return the margin of each sample, one per class if more than two."""
+        """Return the margins of each sample: one, or one per class if over two."""
         margins = self._margins(X)
         return margins.ravel() if margins.shape[1] == 1 else margins
 
@@ -119,12 +121,12 @@ class HyFDCAClassifier(ClassifierMixin, FederatedLinearModel):  # noqa: D101
 
     @available_if(_has_probabilities)
     def predict_proba(self, X: ArrayLike) -> FloatArray:
-        """Return the probability of each class; for the logistic loss."""
+        """Return the probability of each class; for the logistic loss only."""
         return class_probabilities(self._margins(X))
 
 
 class HyFDCARegressor(RegressorMixin, FederatedLinearModel):  # noqa: D101
-    __doc__ = f"""A linear regression trained by clients that share rows and columns.
+    __doc__ = f"""A linear regression trained on data split by rows and columns.
     {PARAMETERS}
     """
 

@@ -1,6 +1,6 @@
-"""Studies between machines, on NVFlare: bytes from the server to clients and back.
+"""Studies between machines, on NVFlare, which carries bytes in both directions.
 
-Nothing here knows of algorithms. ``jobs`` says what runs on either side; ``network``
-carries its requests; ``supervisor`` and ``client`` are what the two commands do. Only
-processes that take part in a study between machines import NVFlare.
+Nothing here knows about algorithms. ``jobs`` defines what runs on either side;
+``network`` carries its requests; ``supervisor`` and ``client`` implement the two
+commands. Only processes that take part in a study between machines import NVFlare.
 """

@@ -1,4 +1,4 @@
-"""NVFlare's server as whoever submits jobs sees it."""
+"""NVFlare's server as seen by the administrator, who submits jobs."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ class Admin:
         self._session, self._kit = session, kit
 
     def sites(self) -> set[str]:
-        """Return the names of the sites that are connected."""
+        """Return the names of the connected sites."""
         return {client.name for client in self._session.get_system_info().client_info}
 
     def submit(self, sites: Sequence[str], min_sites: int, wait: float) -> str:
-        """Submit a job for some sites; return its name."""
+        """Submit a job for some sites; return its ID."""
         with TemporaryDirectory(dir=self._kit.state) as folder:
             job = Path(folder) / "job"
             write_job(job, sites, min_sites, wait)
             return str(self._session.submit_job(str(job)))
 
     def status(self, job: str) -> str:
-        """Return what NVFlare says of a job."""
+        """Return NVFlare's status of a job."""
         return str(self._session.get_job_status(job) or "")
 
     def jobs_by_site(self) -> dict[str, set[str]]:
-        """Return which jobs each site says it is running; of those that answer."""
-        # Here, as it takes a second; and it configures things when imported.
+        """Return which jobs each site reports as running; silent sites are omitted."""
+        # Imported here because it takes a second and has side effects.
         from nvflare.fuel.flare_api.api_spec import NoClientsAvailable  # noqa: PLC0415
 
         try:
@@ -72,13 +72,13 @@ def admin_session(kit: ServerKit, timeout: float) -> Iterator[Admin]:
     Raises
     ------
     StudyError
-        If it does not let us in.
+        If the server refuses us.
     """
     session = _connected(kit, timeout)
     try:
         yield Admin(session, kit)
     finally:
-        # It waits for an answer, and the server may be gone.
+        # Closing waits for a reply, and the server may be gone.
         with _silence(), contextlib.suppress(Exception):
             session.close()
 
@@ -99,14 +99,14 @@ def _connected(kit: ServerKit, timeout: float) -> Any:
         except Exception as error:
             if time.monotonic() > deadline:
                 raise StudyError(
-                    f"The server does not let its own administrator in ({error})."
+                    f"The server refuses its own administrator ({error}); see its log."
                 ) from None
             time.sleep(0.5)
 
 
 @contextlib.contextmanager
 def _silence() -> Iterator[None]:
-    """Keep what NVFlare prints off the terminal."""
+    """Keep NVFlare's output off the terminal."""
     logging.getLogger().addHandler(logging.NullHandler())
     with contextlib.redirect_stdout(io.StringIO()):
         yield

@@ -1,7 +1,7 @@
-"""Asking for predictions of split rows between machines: the asker's job and command.
+"""Requests for predictions between machines: the asker's job and command.
 
-Scores come in the job's process; the command reads them from the kit, sealed by the
-organisation's own key, and takes them away.
+The job process receives the scores and stores them in the kit, sealed by the
+organisation's own key. The command reads and removes them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 class AskedOutcome(msgspec.Struct, frozen=True):
-    """What the job leaves for the command."""
+    """The result that the job leaves for the command."""
 
     refusal: str
     table: bytes = b""  # its digest
@@ -46,7 +46,7 @@ _decoder = msgspec.msgpack.Decoder(AskedOutcome)
 
 
 class Asker:
-    """The handler of an organisation that asks; keeps what it gets."""
+    """The handler of an organisation that asks; stores what it receives."""
 
     def __init__(self, side: OwnSide, member: PredictionClient) -> None:
         self._side, self._member, self._is_kept = side, member, False
@@ -88,7 +88,7 @@ def ask(folder: Path, data: Path, tell: Tell) -> SplitPredictions:
     Raises
     ------
     StudyError
-        If this organisation may not ask, or gets nothing.
+        If this organisation may not ask, or receives nothing.
     """
     kit = read_client_kit(folder)
     side = own_side(kit.folder, data, asks=True)
@@ -98,14 +98,14 @@ def ask(folder: Path, data: Path, tell: Tell) -> SplitPredictions:
     content = side.kept.read(_SCORES)
     if content is None:
         raise StudyError(
-            "The server ended without giving scores; it says there why not."
+            "The server ended without sending scores; its terminal says why."
         )
     side.kept.remove(_SCORES)
     outcome = _decoder.decode(content)
     if outcome.refusal:
         raise StudyError(outcome.refusal)
     if outcome.table != side.table.digest:
-        raise StudyError(f"{data} was changed while scores were asked for; ask again.")
+        raise StudyError(f"{data} changed during the request for scores; ask again.")
     return predictions_of(side.model, side.table, _scores(outcome))
 
 

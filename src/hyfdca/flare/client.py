@@ -1,4 +1,4 @@
-"""What ``hyfdca client --kit KIT --data FILE`` does: keep an organisation connected."""
+"""The command ``hyfdca client --kit KIT --data FILE``: keeps a client connected."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from hyfdca.kits.checking import check_certificate
 from hyfdca.kits.kit import ClientKit, read_client_kit
 
 _LOOK_EVERY = 0.2  # seconds
-_GOODBYE = 0.5  # seconds in which the server gets the last answer
-_EXPLAINING = 5.0  # seconds in which it asks, and hears, why we cannot take part
+_GOODBYE = 0.5  # seconds for the server to receive the last reply
+_EXPLAINING = 5.0  # seconds for the server to ask why we cannot take part
 _START_PAUSE = 2.0  # seconds
 
 
@@ -34,20 +34,20 @@ def run_client(
     study: str = STUDY,
     prepare: Callable[[], None] = lambda: None,
 ) -> None:
-    """Take part in a study until it is over, or Ctrl-C.
+    """Take part in a study until it is over or interrupted by Ctrl-C.
 
-    The processes come back if they are killed. ``tell`` gets a sentence now and then;
-    ``prepare`` is called when nobody else can be using the kit.
+    Processes that are killed are restarted. ``tell`` receives occasional sentences;
+    ``prepare`` is called once nobody else can be using the kit.
 
     Raises
     ------
     StudyError
-        If this organisation cannot take part, or the server does not let it.
+        If this organisation cannot take part, or the server refuses it.
     """
     kit = read_client_kit(folder)
     check_certificate(kit)
     if not data.exists():
-        raise StudyError(f"There is no file {data}; give this organisation's table.")
+        raise StudyError(f"{data} does not exist; give this organisation's table.")
     kit.make_folders()
     with only_one(kit), ended_in_order(), written_down(kit, tell) as tell_all:
         told = JobEnvironment(kit.folder, data.resolve(), study, holder_number(kit))
@@ -72,7 +72,7 @@ def _keep_running(kit: ClientKit, told: JobEnvironment, tell: Tell) -> None:
 
 
 def _stay(kit: ClientKit, parent: Parent, visit: Connection) -> bool:
-    """Watch over a client; return whether the study is over."""
+    """Watch a client until it ends; return whether the study is over."""
     while parent.is_running():
         note = read_note(kit)
         if visit.is_alone() or (note and note.state == "finished"):

@@ -1,4 +1,4 @@
-"""How an organisation fares at the server, in sentences."""
+"""Reports an organisation's connection to the server, in sentences."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from hyfdca.flare.log import Tell
 from hyfdca.flare.status import over_since, status_time
 from hyfdca.kits.kit import Kit, Owner
 
-_RECENT = 20_000  # characters of output in which the last error is looked for
-_ALONE = 10.0  # seconds without the server, after which who has the model may leave
+_RECENT = 20_000  # characters of output searched for the last error
+_ALONE = 10.0  # seconds without the server before a client with the model may leave
 _STARTS_AT_MOST = 20  # in a row without success
 
 
 class Connection:
-    """Follows what NVFlare's client prints, over all its starts.
+    """Follows the output of NVFlare's client, over all its starts.
 
     Parameters
     ----------
     is_training : bool
-        Else the model is there already, and says nothing of the end.
+        If false, the model exists already and does not indicate the end.
     """
 
     def __init__(
@@ -36,10 +36,10 @@ class Connection:
         self._last_contact, self._last_trouble = time.time(), 0.0
 
     def is_alone(self) -> bool:
-        """Return whether we have the model and there is no way to the server.
+        """Return whether we have the model and cannot reach the server.
 
-        Perhaps we had it before we were killed and started again; then the server may
-        not know, or may want to run the study once more: so it is looked for first.
+        Perhaps we had the model before we were killed and restarted. Then the server
+        may not know that, or may want to run the study again, so we look for it first.
         """
         since = over_since(self._kit) if self._is_training else None
         if since is None:
@@ -48,13 +48,13 @@ class Connection:
         return self._last_trouble > max(since, asked, self._last_contact) + _ALONE
 
     def may_start(self) -> bool:
-        """Return whether it is worth starting the process once more."""
+        """Return whether it is worth starting the process again."""
         return self._failed_starts < _STARTS_AT_MOST
 
     def look(self, news: str) -> None:
-        """Say what is new; raise if it cannot get better."""
+        """Report what is new; raise if the trouble cannot pass."""
         self._recent = (self._recent + news)[-_RECENT:]
-        # NVFlare's client says when it is let in, not when it finds its server again.
+        # NVFlare's client reports its registration, but not a regained connection.
         if client_is_up(news) or (self._trouble and self._has_been_asked()):
             self._failed_starts, self._trouble = 0, None
             self._last_contact = time.time()
@@ -66,15 +66,15 @@ class Connection:
             self._say(trouble.sentence)
 
     def ended(self) -> None:
-        """Note that the process is gone; the server is waited for, however long."""
+        """Note that the process is gone; waiting for the server has no limit."""
         if self._trouble is not None:
             return
         self._failed_starts += 1
         why = last_error(self._recent)
-        self._say(f"NVFlare's client ended ({why}); starting it again.")
+        self._say(f"NVFlare's client ended ({why}); restarting it.")
 
     def _has_been_asked(self) -> bool:
-        """Return whether the server was heard of since the last trouble."""
+        """Return whether the server has sent a request since the last trouble."""
         return status_time(self._kit.state) > self._last_trouble
 
     def _say(self, sentence: str) -> None:

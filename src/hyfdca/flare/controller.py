@@ -1,4 +1,4 @@
-"""The server's side of a job: waits for clients, then the study runs in here."""
+"""The server's side of a job: waits for clients, then runs the study."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _LOADING_PAUSE = 0.1
 
 
 class StudyController(Controller):
-    """Runs the study when the sites of the job have loaded their data.
+    """Runs the study once the sites of the job have loaded their data.
 
     Parameters
     ----------
     wait : float
-        Seconds to wait for all of them; then it starts with those who are there.
+        Seconds to wait for all of them; then it starts with those that are ready.
     """
 
     def __init__(self, wait: float = 600.0) -> None:
@@ -48,7 +48,7 @@ class StudyController(Controller):
         """Do nothing: there is only the control flow."""
 
     def control_flow(self, abort_signal: Any, fl_ctx: Any) -> None:
-        """Run the study; leave a note of how that went."""
+        """Run the study; leave a note of how it ended."""
         keep_memory()
         close_side_ways()
         told, job = job_environment(), str(fl_ctx.get_job_id())
@@ -76,34 +76,34 @@ class StudyController(Controller):
         except StudyError as error:
             return Note(job, "refused", str(error))
         except AbortedError:
-            return None  # whoever ended the job knows why
+            return None  # the party that ended the job knows why
         except Exception as error:
             self.log_exception(fl_ctx, "the study failed")
             return Note(job, "failed", f"The study failed: {error}.")
         return Note(job, "finished")
 
     def _meet(self, kit: Kit, network: Network, fl_ctx: Any) -> None:
-        """Wait until everybody who is in the job is ready, or has said why not.
+        """Wait until every client in the job is ready, or has said why not.
 
         Raises
         ------
         StudyError
-            If somebody cannot take part in a study that has not begun.
+            If a client cannot take part in a study that has not begun.
         """
         waiting = {client.name for client in fl_ctx.get_engine().get_clients()}
         deadline = time.monotonic() + self._wait
         while waiting and time.monotonic() < deadline:
             replies = network.hello(_HELLO_TIMEOUT)
-            # Who cannot take part says so once and leaves.
+            # A client that cannot take part says so once and leaves.
             for name, why in _unable(network, replies).items():
                 waiting.discard(name)
                 self.log_warning(fl_ctx, f"{name} {why}")
                 if not progress(kit):
-                    who = f"Organisation {name!r}"  # which its own sentence may name
+                    who = f"Organisation {name!r}"  # its own sentence may repeat it
                     raise StudyError(f"{who} {why.replace(f'{who}: ', '')}.")
             waiting -= {network.names[rank] for rank in replies.ok}
             if waiting:
-                network.pause_if_asked()  # they may be there, but in no job
+                network.pause_if_asked()  # they may be connected, but in no job
                 time.sleep(_LOADING_PAUSE)
 
     def _network(self, kit: Kit, abort_signal: Any, engine: Any) -> Network:

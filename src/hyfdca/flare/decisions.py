@@ -1,4 +1,4 @@
-"""What the supervisor of a study does next: nothing but conditions."""
+"""Decisions of a study's supervisor: pure conditions, no side effects."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 
 from hyfdca.flare.status import Note
 
-# Seconds before a job that got nowhere is tried again; after the last one, no more.
+# Seconds before each retry of a job without progress; no retries after the last.
 PAUSES = (1.0, 2.0, 5.0, 15.0, 60.0)
 
 End = Literal["finished", "refused", "again"]
@@ -17,7 +17,7 @@ End = Literal["finished", "refused", "again"]
 def sites_needed(n_clients: int, quorum: int | None, has_begun: bool) -> int:
     """Return how many organisations a job needs to start.
 
-    All of them until the study has got anywhere: its set-up needs everybody once.
+    All of them until the study has made progress: its set-up needs everybody once.
     """
     if quorum is None or not has_begun:
         return n_clients
@@ -30,7 +30,7 @@ def missing(names: Sequence[str], connected: Collection[str]) -> list[str]:
 
 
 def how_it_ended(note: Note | None, job: str) -> End:
-    """Return what the end of a job means; without a note of it, it was killed."""
+    """Return what the end of a job means; a job without a note was killed."""
     if note is None or note.job != job:
         return "again"
     if note.state in ("finished", "refused"):
@@ -42,7 +42,7 @@ def reason_of(note: Note | None, job: str, status: str) -> str:
     """Return why a job ended, in words."""
     if note is not None and note.job == job and note.reason:
         return note.reason
-    return f"A process of the job ended (NVFlare calls it {status})."
+    return f"A job process ended (NVFlare reports {status})."
 
 
 def outsiders(
@@ -50,7 +50,7 @@ def outsiders(
 ) -> list[str]:
     """Return the organisations that are connected but not in the running job.
 
-    Nobody is, where nobody is in the job: then it is about to end.
+    Return none if nobody is in the job: then it is about to end.
     """
     here = [name for name in names if name in jobs_by_site]
     out = [name for name in here if job not in jobs_by_site[name]]
@@ -59,20 +59,20 @@ def outsiders(
 
 @dataclass(frozen=True)
 class Attempts:
-    """How often in a row a job ended without the study getting on."""
+    """How many jobs in a row ended without progress of the study."""
 
     progress: bytes
     in_vain: int = 0
 
     def after(self, progress: bytes) -> Attempts:
-        """Count one more job that ended, with the study so far."""
+        """Count one more job that ended with this progress of the study."""
         if progress != self.progress:
             return Attempts(progress)
         return Attempts(progress, self.in_vain + 1)
 
     @property
     def pause(self) -> float | None:
-        """Seconds to wait before the next job; none if there should be no more."""
+        """Seconds to wait before the next job; None if there should be no more."""
         if not self.in_vain:
             return 0.0
         return PAUSES[self.in_vain - 1] if self.in_vain <= len(PAUSES) else None

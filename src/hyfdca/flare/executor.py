@@ -1,7 +1,6 @@
-"""A client's side of a job: the table is loaded once, requests are answered.
+"""A client's side of a job: loads the table once, then answers requests.
 
-Nothing that goes wrong in here may end the process: NVFlare would fail the whole job
-for everybody.
+No error in here may end the process: NVFlare would fail the job for all parties.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _LOADING = "is loading its data"
 
 
 class StudyExecutor(Executor):
-    """Hands requests to the study's handler, one at a time."""
+    """Passes requests to the study's handler, one at a time."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,7 +44,7 @@ class StudyExecutor(Executor):
         self._one_at_a_time = threading.Lock()
 
     def handle_event(self, event_type: str, fl_ctx: Any) -> None:
-        """Get ready when the job starts."""
+        """Prepare when the job starts."""
         if event_type == EventType.START_RUN:
             self._job = str(fl_ctx.get_job_id())
             close_side_ways()
@@ -53,7 +52,7 @@ class StudyExecutor(Executor):
             self._join(fl_ctx)
 
     def execute(self, *_: Any) -> Any:
-        """Refuse NVFlare's tasks: there are none in a study."""
+        """Refuse NVFlare's tasks: a study has none."""
         return make_reply(ReturnCode.TASK_UNKNOWN)
 
     def _join(self, fl_ctx: Any) -> None:
@@ -67,17 +66,15 @@ class StudyExecutor(Executor):
             self._note("refused", str(error))
         except BaseException as error:  # see the module
             self._trouble = f"{CANNOT}: {_unexpected(error)}"
-            self.log_error(fl_ctx, f"the study could not be joined:\n{_trace(error)}")
-            self._note(
-                "refused", f"The study could not be joined: {_unexpected(error)}."
-            )
+            self.log_error(fl_ctx, f"could not join the study:\n{_trace(error)}")
+            self._note("refused", f"Could not join the study: {_unexpected(error)}.")
 
     def _answer(self, topic: str, request: Any, fl_ctx: Any) -> Any:
-        """Answer a message of the server, whatever it is."""
+        """Answer any message from the server."""
         try:
             return self._reply(to_request(request))
         except RefusedError as error:
-            # Whoever started this client is told as well: it will not pass by itself.
+            # Also noted for the user of this client: it will not pass by itself.
             why = str(error).rstrip(".")
             self._note("refused", f"This organisation cannot take part: {why}.")
             return refusal_message(f"refused: {why}")
@@ -111,10 +108,10 @@ class StudyExecutor(Executor):
 
 
 def _trace(error: BaseException) -> str:
-    """Return where an error happened; its message may have cells of tables in it."""
+    """Return where an error happened; its message might contain cells of tables."""
     frames = "".join(traceback.format_tb(error.__traceback__))
     return f"{frames}{type(error).__name__}"
 
 
 def _unexpected(error: BaseException) -> str:
-    return f"an unexpected error ({type(error).__name__}), told in its log"
+    return f"an unexpected error ({type(error).__name__}), described in its log"

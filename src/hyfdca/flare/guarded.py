@@ -2,9 +2,9 @@
 
     python -m hyfdca.flare.guarded PARENT_PID MODULE [ARGUMENT ...]
 
-A process that is killed cannot end those it started. So each of ours watches, from
-before it imports anything, whether its parent is still there: on every system, and with
-nothing that depends on which thread started it (as Linux's PR_SET_PDEATHSIG does).
+A process that is killed cannot end those it started. So each of ours checks, from
+before its first import, whether its parent still exists. This works on every system and
+does not depend on which thread started it (as Linux's PR_SET_PDEATHSIG does).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LOOK_EVERY = 0.5  # seconds
 
 
 def end_with(parent: int) -> None:
-    """End this process, and all it started, when its parent is gone."""
+    """End this process, and all it started, once its parent is gone."""
     threading.Thread(target=_watch, args=(parent,), daemon=True).start()
 
 
@@ -33,7 +33,7 @@ def _watch(parent: int) -> None:
 
 
 def main() -> None:
-    """Watch, then be the module."""
+    """Start watching, then run the module."""
     parent, module, *arguments = sys.argv[1:]
     end_with(int(parent))
     sys.argv = [module, *arguments]

@@ -1,7 +1,7 @@
-"""What the commands tell the job processes: through the environment.
+"""Settings that the commands pass to the job processes through the environment.
 
-NVFlare's parents hand theirs on to the job processes they start. Nothing of it comes
-from the other side.
+NVFlare's parents pass theirs on to the job processes they start. None of it comes from
+the other side.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any
 _KIT, _DATA, _STUDY = "HYFDCA_KIT", "HYFDCA_DATA", "HYFDCA_STUDY"
 
 STUDY = "hyfdca.flare.jobs"
-RUN = "HYFDCA_RUN"  # a random number of whoever holds the kit
+RUN = "HYFDCA_RUN"  # random number of the kit's holder
 
 
 @dataclass(frozen=True)
 class JobEnvironment:
-    """A kit, its holder's number, a table, the module with ``join`` and ``serve``."""
+    """A kit, its holder's number, a table, a module with ``join`` and ``serve``."""
 
     kit: Path
     data: Path | None = None
@@ -28,7 +28,7 @@ class JobEnvironment:
     run: str = ""
 
     def environment(self) -> dict[str, str]:
-        """Return the variables that say so."""
+        """Return the environment variables."""
         data = {} if self.data is None else {_DATA: str(self.data)}
         return {_KIT: str(self.kit), _STUDY: self.study, RUN: self.run, **data}
 
@@ -39,7 +39,7 @@ class JobEnvironment:
 
 
 def job_environment() -> JobEnvironment:
-    """Return what this job process was told."""
+    """Return the settings of this job process."""
     data = os.environ.get(_DATA)
     return JobEnvironment(
         Path(os.environ[_KIT]),

@@ -1,4 +1,4 @@
-"""The job that is submitted to NVFlare: two class names and no code."""
+"""The job submitted to NVFlare: two class names and no code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _EXECUTOR = "hyfdca.flare.executor.StudyExecutor"
 
 
 def write_job(folder: Path, sites: Sequence[str], min_sites: int, wait: float) -> None:
-    """Write a job for some sites, of which so many must be there for it to start."""
+    """Write a job for some sites; it needs ``min_sites`` of them to start."""
     meta = {
         "name": "hyfdca",
         "resource_spec": {},

@@ -1,4 +1,4 @@
-"""What runs inside the job processes: the whole study here, a member of it there."""
+"""What job processes run: the study at the server, a member at each client."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from hyfdca.errors import StudyError
 from hyfdca.federation.secrets import workforce
 from hyfdca.flare.log import Tell
-from hyfdca.flare.network import Network
+from hyfdca.flare.network import Network, NetworkDriver
 from hyfdca.flare.prediction_inputs import KEPT, own_store
 from hyfdca.flare.status import (
     forget_over,
@@ -28,7 +28,6 @@ from hyfdca.kits.kit import (
 )
 from hyfdca.model.file import ModelError, parse_model_file
 from hyfdca.protocol.codec import RemoteProtocolError
-from hyfdca.protocol.sessions import Ask, Replies
 from hyfdca.runtime.driver import Driver
 from hyfdca.runtime.store import Archive, FolderStore, StoreError
 from hyfdca.study.client import RefusedError, StudyClient
@@ -42,8 +41,8 @@ from hyfdca.study.tables import table_of
 
 MODEL, RESULT = "model.json", "result.json"
 
-_HELLO_TIMEOUT = 3.0  # seconds; who is busy with something else is called again
-_CALL_EVERY = 10.0  # seconds between calls of those who are missing
+_HELLO_TIMEOUT = 3.0  # seconds; busy members are called again
+_CALL_EVERY = 10.0  # seconds between calls of missing members
 _WAIT = 0.5
 
 
@@ -53,7 +52,7 @@ class Carrier:
     Parameters
     ----------
     timeout : float
-        Seconds that an answer may take.
+        Most seconds to wait for an answer.
     """
 
     def __init__(self, network: Network, timeout: float) -> None:
@@ -61,40 +60,31 @@ class Carrier:
         self._last_call = time.monotonic()
 
     def driver(self, stage: str) -> Driver:
-        """Return what carries the requests of a stage."""
-        return _FlareDriver(self._network, stage, self._timeout)
+        """Return the driver that carries the requests of a stage."""
+        return NetworkDriver(self._network, stage, self._timeout, _HELLO_TIMEOUT)
 
     def wait(self, missing: Iterable[int]) -> None:
-        """Wait a little; those who come back may need another job to come in."""
+        """Wait briefly; members that return may need another job to join."""
         self._network.pause_if_asked()
         time.sleep(_WAIT)
 
     def returning(self, missing: Iterable[int]) -> Iterable[int]:
-        """Return those who are missing, now and then."""
+        """Return the missing members, but only every few seconds."""
         if time.monotonic() - self._last_call < _CALL_EVERY:
             return ()
         self._last_call = time.monotonic()
         return missing
 
 
-class _FlareDriver(Driver):
-    def __init__(self, network: Network, stage: str, timeout: float) -> None:
-        self._network, self._stage, self._timeout = network, stage, timeout
-
-    def exchange(self, ask: Ask) -> Replies:
-        timeout = _HELLO_TIMEOUT if ask.phase == "hello" else self._timeout
-        return self._network.exchange(self._stage, ask, timeout)
-
-
 def serve(kit: Path, network: Network) -> None:
-    """Run the study, or what is left of it; what it has done is in ``kit/state``.
+    """Run the study, or resume it from its checkpoints in ``kit/state``.
 
     Raises
     ------
     StudyError
-        If it cannot be run at all, however often it is tried.
+        If the study cannot run and retrying does not help.
     PausedError
-        If it was asked to pause, at the end of a round.
+        If a pause was requested; raised at the end of a round.
     """
     own = read_server_kit(kit)
     plan = plan_of(own.file, study_hash(own.content))
@@ -121,7 +111,7 @@ def serve(kit: Path, network: Network) -> None:
 
 
 def _has_model(kit: ServerKit) -> bool:
-    """Return whether the study is over; without its model, the last round is not."""
+    """Return whether the study is over; a missing model reopens its last round."""
     if not is_over(kit):
         return False
     path = kit.out / MODEL
@@ -134,7 +124,7 @@ def _has_model(kit: ServerKit) -> bool:
 
 
 def hand_over(kit: ServerKit, presence: Presence, network: Carrier, tell: Tell) -> None:
-    """Give the model to everybody who has none; wait for whoever is away."""
+    """Send the model to all members that lack it; wait for missing ones."""
     model, left = (kit.out / MODEL).read_bytes(), without_model(kit)
     ranks = {name: rank for rank, name in enumerate(kit.names)}
     told: list[str] = []
@@ -145,7 +135,7 @@ def hand_over(kit: ServerKit, presence: Presence, network: Carrier, tell: Tell) 
         note_over(kit, left)
         if left and left != told:
             names = ", ".join(map(repr, left))
-            tell(f"Waiting for {names}, to be given the model {kit.out / MODEL}.")
+            tell(f"Waiting for {names} to receive the model {kit.out / MODEL}.")
             told = left
         if left:
             network.wait(ranks[name] for name in left)
@@ -162,13 +152,13 @@ def _outcome(kit: ServerKit, plan: Plan, hosted: ReadyStudy) -> Outcome:
 
 
 class StudyClientHandler:
-    """A member of a study that shows how it is getting on."""
+    """A member of a study that publishes its status."""
 
     def __init__(self, member: StudyClient, watch: ClientWatch, kit: ClientKit) -> None:
         self._member, self._watch, self._kit = member, watch, kit
 
     def handle(self, stage: str, phase: str, payload: bytes) -> bytes | bytearray:
-        """Answer a request; the same request again gets the same bytes."""
+        """Answer a request; a repeated request gets the same bytes."""
         reply = self._member.handle(stage, phase, payload)
         self._watch.note(stage, phase, len(payload), len(reply), self._member.news)
         if self._member.model is not None and phase == "finish":
@@ -179,14 +169,14 @@ class StudyClientHandler:
         return reply
 
     def _write(self, model: bytes) -> None:
-        """Write the model, if it is one and of this study."""
+        """Write the model, if it is valid and belongs to this study."""
         out, own = self._kit.folder / OUT, self._kit.file.study
         try:
             study = parse_model_file(model, out / MODEL).study
         except ModelError as error:
             raise RemoteProtocolError(str(error)) from None
         if study != own.name:
-            raise RemoteProtocolError("the model is of another study")
+            raise RemoteProtocolError("the model belongs to another study")
         try:
             write_files(out, {MODEL: model})
         except StudyError:

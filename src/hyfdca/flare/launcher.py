@@ -1,7 +1,7 @@
-"""How NVFlare's parents start job processes: guarded, whatever their paths are.
+"""How NVFlare's parents start job processes: guarded, and with any path.
 
-NVFlare's own launchers paste the command together without quotes, so a folder with a
-space in its name ends in a job that never starts.
+NVFlare's own launchers build the command without quotes, so a job in a folder with a
+space in its name never starts.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _command(fl_ctx: Any, names: Sequence[str]) -> str:
         if name not in given:
             continue
         option, value = given[name]
-        # Settings are several words, all others are one.
+        # Settings are several words, all other values one.
         words = shlex.split(value) if name == JobProcessArgs.OPTIONS else [str(value)]
         command += [option, *words]
     return shlex.join(command)

@@ -1,4 +1,4 @@
-"""A command that holds a kit: one at a time, ended in order by Ctrl-C or SIGTERM."""
+"""Locks a kit for one command at a time, which Ctrl-C or SIGTERM ends cleanly."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hyfdca.kits.kit import Kit
 
 @contextmanager
 def plain_errors(folder: Path) -> Iterator[None]:
-    """Have what the system does not let us do to a kit end in a sentence.
+    """Turn system errors about a kit into one sentence.
 
     Raises
     ------
@@ -27,19 +27,19 @@ def plain_errors(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise StudyError(
-            f"Cannot use {error.filename or folder} ({error.strerror}); see who may "
-            "write there, and whether there is room."
+            f"Cannot use {error.filename or folder} ({error.strerror}); check its "
+            "permissions and the free space."
         ) from None
 
 
 @contextmanager
 def only_one(kit: Kit) -> Iterator[None]:
-    """Hold a kit; the system lets go of it whatever happens to us.
+    """Lock a kit; the system releases the lock even if we are killed.
 
     Raises
     ------
     StudyError
-        If somebody else holds it.
+        If another process holds it.
     """
     with (kit.state / "lock").open("w") as file:
         try:
@@ -52,10 +52,10 @@ def only_one(kit: Kit) -> Iterator[None]:
 
 
 def holder_number(kit: Kit) -> str:
-    """Return a random number of the kit where it is now; a copy of it has another.
+    """Return the random number of the kit in its place; a copy has another.
 
-    Whoever holds the kit shows it: so a command that was killed and started again is
-    told from a second one with the same identity.
+    The kit's holder shows it to the server. This distinguishes a command that was
+    killed and restarted from a second one with the same identity.
     """
     file, own = kit.state / "holder", kit.state.stat()
     place = f"{socket.gethostname()} {own.st_dev} {own.st_ino} {kit.state}"
@@ -75,9 +75,9 @@ _is_asked_to_end = threading.Event()
 
 @contextmanager
 def ended_in_order() -> Iterator[None]:
-    """Have SIGTERM, as of a service manager, end us the way Ctrl-C does."""
+    """Let SIGTERM, as sent by a service manager, end us like Ctrl-C."""
     if threading.current_thread() is not threading.main_thread():
-        yield  # which gets no signals
+        yield  # other threads receive no signals
         return
     _is_asked_to_end.clear()
     kinds = (signal.SIGTERM, signal.SIGINT)
@@ -95,6 +95,6 @@ def _interrupt(*_: object) -> None:
 
 
 def end_if_asked() -> None:
-    """Interrupt again: NVFlare catches whatever is raised while it sends a job."""
+    """Interrupt again, since NVFlare catches all exceptions while it sends a job."""
     if _is_asked_to_end.is_set():
         raise KeyboardInterrupt

@@ -1,7 +1,7 @@
-"""What was said and what NVFlare printed, in a kit's folder ``log``.
+"""The logs of hyfdca and of NVFlare, in a kit's folder ``log``.
 
-There is nothing else: NVFlare's own log files are switched off (``kits.policy``).
-Neither keys nor cells of tables are in it, and it does not grow without end.
+There are no others: NVFlare's own log files are switched off (``kits.policy``). Logs
+contain neither keys nor cells of tables, and their size is limited.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ Tell = Callable[[str], None]
 
 OWN = "hyfdca.log"
 
-_MOST_SAID, _MOST_PRINTED = 1_000_000, 20_000_000  # bytes; as much again is kept
+_MOST_SAID, _MOST_PRINTED = 1_000_000, 20_000_000  # bytes, plus as much for a backup
 
 
 @contextmanager
 def written_down(kit: Kit, tell: Tell) -> Iterator[Tell]:
-    """Give what tells sentences and writes them to the log, with the time.
+    """Yield a function that tells sentences and logs them with the time.
 
-    The last one says how it ended.
+    The last line of the log says how it ended.
     """
     file = RotatingFileHandler(
         kit.log / OWN, maxBytes=_MOST_SAID, backupCount=1, encoding="utf-8"
@@ -57,9 +57,9 @@ def written_down(kit: Kit, tell: Tell) -> Iterator[Tell]:
 
 
 def begin_anew(log: Path) -> bool:
-    """Empty a log that has become large, keeping what it was; return whether it had.
+    """Empty a log that has become large, after a backup; return whether it was.
 
-    It is emptied where it is, because the processes that print to it have it open.
+    It is emptied in place, because the processes that print to it have it open.
     """
     if log.stat().st_size <= _MOST_PRINTED:
         return False

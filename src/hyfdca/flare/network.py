@@ -1,6 +1,7 @@
-"""The clients as the server's side of a study sees them: by rank, in bytes.
+"""The clients as seen by the server's side of a study: by rank, in bytes.
 
-Knows of threads and time, but not of NVFlare: a courier takes one request to one site.
+This module knows about threads and time, but not about NVFlare: a courier carries one
+request to one site.
 """
 
 from __future__ import annotations
@@ -12,16 +13,17 @@ from dataclasses import dataclass
 from typing import Literal
 
 from hyfdca.protocol.sessions import Ask, Replies
+from hyfdca.runtime.driver import Driver
 
 Kind = Literal["hello", "ask", "finished"]
 
-_LOOK_EVERY = 0.5  # seconds, whether the job is being aborted
+_LOOK_EVERY = 0.5  # seconds between checks whether the job is being aborted
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 2.0  # seconds before a request is sent again
-_THREADS_A_CLIENT = 4  # those that wait for answers nobody needs any more, too
+_THREADS_A_CLIENT = 4  # including those that wait for obsolete answers
 
 
 class PausedError(Exception):
-    """The study stopped between two rounds because it was asked to."""
+    """The study stopped between two rounds, as requested."""
 
 
 class AbortedError(Exception):
@@ -30,7 +32,7 @@ class AbortedError(Exception):
 
 @dataclass(frozen=True)
 class NetworkRequest:
-    """What goes to one client."""
+    """A request to one client."""
 
     kind: Kind
     stage: str = ""
@@ -40,21 +42,21 @@ class NetworkRequest:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why there is no answer, as the end of a sentence about the client.
+    """Why there is no answer, as the predicate of a sentence about the client.
 
-    ``may_pass`` says that the same request may well arrive if sent again.
+    ``may_pass`` means that the same request may arrive if it is sent again.
     """
 
     reason: str
     may_pass: bool = False
 
 
-# Takes a request to a site and returns its answer, within so many seconds.
+# Takes a request to a site and returns its answer, within the given seconds.
 Courier = Callable[[str, NetworkRequest, float], bytes | Failure]
 
 
 class Network:
-    """Carries requests to clients, to all of them at a time.
+    """Carries requests to all clients at the same time.
 
     Parameters
     ----------
@@ -63,7 +65,7 @@ class Network:
     courier : callable
         Called from several threads; raises nothing.
     is_paused, is_aborted : callable
-        Whether the study is asked to pause, or the job to end.
+        Whether a pause of the study, or the end of the job, is requested.
     """
 
     def __init__(
@@ -81,10 +83,10 @@ class Network:
         )
 
     def exchange(self, stage: str, ask: Ask, timeout: float) -> Replies:
-        """Send the requests of an ask; return what came back within the timeout.
+        """Send the requests of an ask; return the replies within the timeout.
 
-        Notices wait for the acknowledgement too: its bytes are what the handler
-        returned. What cannot be sent is sent again while there is time.
+        Notices wait for an acknowledgement too: its bytes are what the handler
+        returned. Requests that cannot be delivered are sent again while time is left.
         """
         requests = {
             client: NetworkRequest("ask", stage, ask.phase, payload)
@@ -93,7 +95,7 @@ class Network:
         return self._send(requests, timeout)
 
     def hello(self, timeout: float) -> Replies:
-        """Return who is ready to be asked now, and why the others are not."""
+        """Return which clients are ready now, and why the others are not."""
         return self._send({c: NetworkRequest("hello") for c in self._ranks}, timeout)
 
     def finish(self, timeout: float) -> Replies:
@@ -101,12 +103,12 @@ class Network:
         return self._send({c: NetworkRequest("finished") for c in self._ranks}, timeout)
 
     def pause_if_asked(self) -> None:
-        """Raise ``PausedError`` where the study is to stop for others to come in."""
+        """Raise ``PausedError`` if the study is to pause so that others can join."""
         if self._is_paused():
-            raise PausedError("The study pauses so that organisations can come back.")
+            raise PausedError("The study pauses so that organisations can rejoin.")
 
     def close(self) -> None:
-        """Let go of the threads."""
+        """Release the threads."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     @property
@@ -146,7 +148,7 @@ class Network:
     def _deliver(
         self, client: int, request: NetworkRequest, deadline: float
     ) -> bytes | Failure:
-        """Have a request taken to a client, again and again while there is time."""
+        """Deliver a request to a client, with retries while time is left."""
         pause = _FIRST_PAUSE
         while True:
             left = max(deadline - time.monotonic(), 0.001)
@@ -159,3 +161,31 @@ class Network:
                 return answer  # it may be back, but not in this job
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+class NetworkDriver(Driver):
+    """Carries the requests of a stage to organisations on other machines.
+
+    Parameters
+    ----------
+    timeout : float
+        Most seconds to wait for an answer.
+    hello_timeout : float, optional
+        Most seconds to wait for the answer to a greeting; by default the same.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        stage: str,
+        timeout: float,
+        hello_timeout: float | None = None,
+    ) -> None:
+        self._network, self._stage, self._timeout = network, stage, timeout
+        self._hello_timeout = timeout if hello_timeout is None else hello_timeout
+
+    def exchange(self, ask: Ask) -> Replies:
+        """Send requests to clients and return their replies."""
+        is_hello = ask.phase == "hello"
+        timeout = self._hello_timeout if is_hello else self._timeout
+        return self._network.exchange(self._stage, ask, timeout)

@@ -1,9 +1,9 @@
-"""Predictions of split rows between machines: the server's side and that of holders.
+"""Predictions of split rows between machines: the server's and the holders' side.
 
-Both what runs in their jobs and the commands that start these.
+This covers both what runs in their jobs and the commands that start these jobs.
 
-One job serves everybody who asks and is over. Only a job whose processes died is run
-again, for each attempt counts at every holder as if it had been given.
+One job serves everybody who asks, then ends. Only a job whose processes died is run
+again, because every holder counts each attempt as if scores had been given.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from hyfdca.errors import StudyError
 from hyfdca.flare.client import run_client
-from hyfdca.flare.network import Network
+from hyfdca.flare.network import Network, NetworkDriver
 from hyfdca.flare.prediction_inputs import own_side, read_plan
 from hyfdca.flare.supervisor import Terms, run_server
 from hyfdca.kits.kit import Kit, read_client_kit, read_server_kit
@@ -24,12 +24,9 @@ from hyfdca.prediction.client import PredictionClient
 from hyfdca.prediction.server import Answered, PredictionServer
 from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.sessions import (
-    Ask,
     BadReplyError,
     ClientsFailedError,
-    Replies,
 )
-from hyfdca.runtime.driver import Driver
 from hyfdca.runtime.store import StoreError
 
 Tell = Callable[[str], None]
@@ -66,17 +63,17 @@ def join(kit: Path, data: Path) -> PredictionHolder:
 
 
 def serve(kit: Path, network: Network) -> None:
-    """Serve everybody who asks; who that was is in ``kit/state``.
+    """Serve everybody who asks; record them in ``kit/state``.
 
     Raises
     ------
     StudyError
-        If somebody does not answer, or nobody asks.
+        If an organisation does not answer, or none asks.
     """
     try:
         answers = _served(kit, network)
     except StudyError:
-        network.finish(_GOODBYE)  # or they would wait for the next job
+        network.finish(_GOODBYE)  # otherwise they would wait for the next job
         raise
     _answers_file(Kit(kit)).write_text(
         json.dumps([asdict(answer) for answer in answers]), encoding="utf-8"
@@ -93,10 +90,10 @@ def _served(kit: Path, network: Network) -> list[Answered]:
     except (ClientsFailedError, BadReplyError) as failure:
         raise StudyError(_sentence(plan.names, failure)) from None
     except RemoteProtocolError as error:
-        raise StudyError(f"The prediction cannot go on: {error}.") from None
+        raise StudyError(f"The prediction cannot continue: {error}.") from None
     if not answers:
         raise StudyError(
-            "Nobody asks for predictions; one organisation has to run hyfdca predict "
+            "Nobody asked for predictions; one organisation must run hyfdca predict "
             "--kit."
         )
     return answers
@@ -107,27 +104,16 @@ def _sentence(
 ) -> str:
     client, reason = min(failure.reasons.items())
     return (
-        f"There are no predictions because organisation {names[client]!r} failed in "
-        f"phase {failure.phase!r}: {reason.rstrip('.')}."
+        f"Prediction failed because organisation {names[client]!r} failed in phase "
+        f"{failure.phase!r}: {reason.rstrip('.')}."
     )
-
-
-class NetworkDriver(Driver):
-    """Carries the requests of a stage to organisations on other machines."""
-
-    def __init__(self, network: Network, stage: str, timeout: float) -> None:
-        self._network, self._stage, self._timeout = network, stage, timeout
-
-    def exchange(self, ask: Ask) -> Replies:
-        """Bring requests to clients and return their replies."""
-        return self._network.exchange(self._stage, ask, self._timeout)
 
 
 # The commands
 
 
 def run_prediction_server(folder: Path, tell: Tell) -> None:
-    """Serve everybody who asks once all organisations are there, then end.
+    """Serve everybody who asks once all organisations are connected, then end.
 
     Raises
     ------
@@ -140,12 +126,12 @@ def run_prediction_server(folder: Path, tell: Tell) -> None:
         served = Answered(**answer)
         tell(
             served.refusal
-            or f"Organisation {served.asker!r} got scores of {served.n_rows} rows."
+            or f"Organisation {served.asker!r} received scores of {served.n_rows} rows."
         )
 
 
 def run_prediction_holder(folder: Path, data: Path, tell: Tell) -> None:
-    """Help others to predict rows of which this organisation holds features, once.
+    """Help to predict rows for which this organisation holds features, once.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What an organisation's kit and a table bring to predictions of split rows."""
+"""What an organisation needs to predict split rows: its kit, model and table."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ from hyfdca.study.file import StudyFile, parse
 from hyfdca.study.identity import make_roster, study_hash
 from hyfdca.study.plan import Plan, plan_of
 
-KEPT = "kept"  # the folder of a kit's state with what must not be lost
+KEPT = "kept"  # folder in a kit's state for what must not be lost
 
 
 def own_store(kit: Kit, identity: Identity) -> SealedStore:
-    """Return what an organisation keeps of its study, sealed for it alone."""
+    """Return the store of an organisation, sealed for it alone."""
     context = b"hyfdca member " + identity.public.text.encode()
     return SealedStore(FolderStore(kit.state / KEPT), identity.to_bytes(), context)
 
 
 def model_path(kit: Kit) -> Path:
-    """Return where a party has the model of its study."""
+    """Return the path of the study's model in a kit."""
     return kit.folder / OUT / "model.json"
 
 
 def read_plan(kit: Kit) -> tuple[StudyFile, bytes, Plan]:
-    """Return a kit's study: what its file says, its bytes, and what they make.
+    """Return a kit's study: the parsed file, its bytes and the plan.
 
     Raises
     ------
@@ -50,7 +50,9 @@ def read_plan(kit: Kit) -> tuple[StudyFile, bytes, Plan]:
     try:
         content = path.read_bytes()
     except OSError:
-        raise StudyError(f"There is no study file {path} to read.") from None
+        raise StudyError(
+            f"Cannot read the study file {path}; install the kit again."
+        ) from None
     file = parse(content, path)
     return file, content, plan_of(file, study_hash(content))
 
@@ -62,9 +64,9 @@ class OwnSide:
     Parameters
     ----------
     table : Table
-        With labels, where the file has some.
+        With labels, if the file has any.
     kept : Store
-        What it keeps, sealed for this organisation alone.
+        Its store, sealed for this organisation alone.
     """
 
     name: str
@@ -75,12 +77,12 @@ class OwnSide:
     kept: Store
 
     def member(self, tell: Callable[[str], None]) -> PredictionClient:
-        """Return what answers the server."""
+        """Return the client that answers the server."""
         return self.party.member(self.bringing, tell)
 
 
 def own_side(folder: Path, data: Path, asks: bool = False) -> OwnSide:
-    """Return what an organisation brings; nobody else is needed for it.
+    """Return an organisation's side; this needs no other party.
 
     Raises
     ------
@@ -98,8 +100,8 @@ def own_side(folder: Path, data: Path, asks: bool = False) -> OwnSide:
         raise StudyError(str(error)) from None
     if not model_path(kit).exists():
         raise StudyError(
-            f"There is no model {model_path(kit)} yet; train the study first, or put "
-            "the model.json there that its training gave."
+            f"The model {model_path(kit)} does not exist; train the study first, or "
+            "copy its model.json there."
         )
     model = released_model(model_path(kit))
     table = table_to_predict(file, client, data, model)

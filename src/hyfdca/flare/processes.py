@@ -1,4 +1,4 @@
-"""NVFlare's two long-lived processes, started, watched and ended by ours."""
+"""Starts, watches and ends NVFlare's two long-lived processes."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from hyfdca.flare.log import begin_anew
 from hyfdca.kits.kit import StudyKit
 from hyfdca.kits.policy import write_policy
 
-_GRACE = 3.0  # seconds to end in by itself
-_HEARTBEAT = 5.0  # seconds, of a client
+_GRACE = 3.0  # seconds for a process to end by itself
+_HEARTBEAT = 5.0  # seconds between a client's heartbeats
 
 _MODULES = {
     "server": "nvflare.private.fed.app.server.server_train",
@@ -29,10 +29,10 @@ _MODULES = {
 
 
 class Parent:
-    """NVFlare's process of one site, which starts a process a job.
+    """NVFlare's process of one site, which starts one process per job.
 
-    It leads a session of its own, so that Ctrl-C reaches only us, who then end it. It
-    ends by itself when we are gone (``guarded``), and its job processes with it.
+    It leads its own session, so that Ctrl-C reaches only us; we then end it. It ends by
+    itself when we are gone (``guarded``), and its job processes with it.
     """
 
     def __init__(self, kit: StudyKit, told: JobEnvironment) -> None:
@@ -61,31 +61,31 @@ class Parent:
 
     @property
     def pid(self) -> int:
-        """The process's number."""
+        """The process ID."""
         return self._process.pid
 
     def is_running(self) -> bool:
-        """Return whether it is still there."""
+        """Return whether the process is still running."""
         return self._process.poll() is None
 
     def printed(self) -> str:
-        """Return what it has printed since it was started."""
+        """Return the output since the process was started."""
         return _tail(self.log, self._log_start).decode("utf-8", errors="replace")
 
     def news(self) -> str:
-        """Return the whole lines it has printed since this was last asked."""
+        """Return the complete lines printed since the last call."""
         new = _tail(self.log, self._log_read)
         new = new[: new.rfind(b"\n") + 1]
         self._log_read += len(new)
         return new.decode("utf-8", errors="replace")
 
     def keep_log_small(self) -> None:
-        """Begin the log anew if it has become large."""
+        """Empty the log, after a backup, if it has become large."""
         if begin_anew(self.log):
             self._log_start = self._log_read = 0
 
     def stop(self) -> None:
-        """End it and everything it has started."""
+        """End the process and everything it has started."""
         family = _family(self.pid)
         with contextlib.suppress(ProcessLookupError):
             self._process.terminate()
@@ -97,7 +97,7 @@ class Parent:
 
 
 def wait_for(what: str, parent: Parent, timeout: float) -> bool:
-    """Return whether a process prints something before it ends or time is over."""
+    """Return whether a process prints ``what`` before it ends or time is up."""
     deadline = time.monotonic() + timeout
     while time.monotonic() < deadline:
         if what in parent.printed():
@@ -123,7 +123,7 @@ def _family(pid: int) -> set[psutil.Process]:
 
 
 def _kill(family: Iterable[psutil.Process]) -> None:
-    # psutil remembers when a process was started: none that got its number is hit.
+    # psutil compares start times, so a process that reuses the ID is not killed.
     family = list(family)
     for process in family:
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -132,26 +132,26 @@ def _kill(family: Iterable[psutil.Process]) -> None:
 
 
 def free_port() -> int:
-    """Return a port that nobody uses at the moment."""
+    """Return a port that is free at the moment."""
     with socket.socket() as probe:
         probe.bind(("localhost", 0))
         return int(probe.getsockname()[1])
 
 
 def require_free(port: int) -> None:
-    """Refuse a port that somebody uses.
+    """Refuse a port that is in use.
 
     Raises
     ------
     StudyError
     """
-    # gRPC shares a port that another server has, and each gets half of the clients.
+    # gRPC would share the port with another server, and each gets half of the clients.
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("", port))
         except OSError:
             raise StudyError(
-                f"Port {port} of this machine is taken; end what uses it, or provision "
-                "the study with another port."
+                f"Port {port} of this machine is in use; end the program that uses it, "
+                "or provision the study with another port."
             ) from None

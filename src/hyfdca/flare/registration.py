@@ -1,10 +1,10 @@
-"""Who is let in: organisations of the study, each once.
+"""Who may register: organisations of the study, each once.
 
-NVFlare lets the newcomer in and the two then push each other out, over and over. Here
-each kit has a random number, which a copy of it has not, and shows it when it
-registers: the same number is a client that was started again, another one a second
-client. Whoever has a certificate but is none of the study's organisations is refused
-as well.
+NVFlare admits a second client with the same name, and the two then evict each other
+forever. Here each kit has a random number, which a copy of it lacks, and shows it when
+it registers. The same number means a restarted client, another number a second client.
+A client with a valid certificate that is not an organisation of the study is refused as
+well.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from hyfdca.flare.status import holders, write_holders
 from hyfdca.kits.kit import Kit, read_server_kit
 
 _SHOWN = "hyfdca_run"
-# Seconds without a sign of life. There is one every five; but whoever knocks with the
-# same certificate cuts the connection, and the next sign then takes up to twenty.
+# Seconds without a heartbeat. There is one every five; but a second client with the
+# same certificate cuts the connection, and the next one then takes up to twenty.
 _GONE_AFTER = 27.0
 
 
@@ -37,15 +37,15 @@ class RegistrationToken(FLComponent):
     """Shows the number of the kit when the client registers."""
 
     def handle_event(self, event_type: str, fl_ctx: Any) -> None:
-        """Put the number where the server sees it."""
+        """Put the number where the server can see it."""
         if event_type == EventType.BEFORE_CLIENT_REGISTER:
-            close_side_ways()  # nobody else reaches us before
+            close_side_ways()  # before any other client can reach us
             run = os.environ.get(RUN, "")
             fl_ctx.set_prop(_SHOWN, run, private=False, sticky=True)
 
 
 class RegistrationGuard(FLComponent):
-    """Lets one kit of each organisation in at a time, on the server."""
+    """Admits one kit per organisation at a time, on the server."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,12 +57,12 @@ class RegistrationGuard(FLComponent):
         return {client.name for client in clients}
 
     def handle_event(self, event_type: str, fl_ctx: Any) -> None:
-        """Refuse who is not of the study, or registers while another one is alive."""
+        """Refuse strangers, and a second client while the first one is alive."""
         if event_type != EventType.CLIENT_REGISTER_RECEIVED:
             return
         close_side_ways()
         if fl_ctx.get_prop(FLContextKey.CLIENT_TYPE) != ClientType.REGULAR:
-            return  # whoever submits the jobs
+            return  # the administrator, who submits the jobs
         peer = fl_ctx.get_peer_context()
         name, run = peer.get_identity_name(), str(peer.get_prop(_SHOWN, ""))
         known = fl_ctx.get_engine().get_client_from_name(name)
@@ -73,11 +73,11 @@ class RegistrationGuard(FLComponent):
     def _let_in(self, name: str, run: str, is_alive: bool) -> None:
         if name not in self._names:
             self._refuse(name, "the study has no such organisation")
-        # On disk: after a restart of the server, clients come back without registering.
+        # On disk, because clients do not register again after a restart of the server.
         kit = Kit(job_environment().kit)
         known = holders(kit)
         if is_alive and known.get(name, run) != run:
-            self._refuse(name, "it is connected already")
+            self._refuse(name, "it is already connected")
         write_holders(kit, {**known, name: run})
 
     def _refuse(self, name: str, why: str) -> None:

@@ -1,9 +1,10 @@
-"""Ways that messages may take: between an organisation and the server, no others.
+"""Permitted routes of messages: only between an organisation and the server.
 
-NVFlare's server also carries messages from one client to another. So a client could ask
-another one what only the server may, and open the answers, for all clients have the
-study's keys. Both ends refuse that here, and so does the server on the way. Where a
-message comes from is said truthfully: the server compares it with the sender's token.
+NVFlare's server also forwards messages between clients. A client could therefore send
+another one requests that only the server may send, and open the replies, because all
+clients have the study's keys. Here both ends refuse such messages, and so does the
+server between them. The origin of a message can be trusted: the server compares it with
+the sender's token.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _guarded: WeakSet[CoreCell] = WeakSet()
 
 
 def close_side_ways() -> None:
-    """Have this process refuse, from now on, what goes from client to client."""
+    """Refuse messages from client to client in this process from now on."""
     for cell in CoreCell.ALL_CELLS.values():
         if cell not in _guarded:
             _guarded.add(cell)
@@ -30,7 +31,7 @@ def close_side_ways() -> None:
 
 
 def refused(message: Message) -> Message | None:
-    """Return what ends a message between two clients; nothing for all others."""
+    """Return an error reply for a message between two clients, otherwise None."""
     origin, destination = (FQCN.get_root(message.get_header(end)) for end in _ENDS)
     if origin == destination or FQCN.ROOT_SERVER in (origin, destination):
         return None

@@ -1,4 +1,4 @@
-"""How a study is getting on, as its job process writes it and the command reads it."""
+"""The state of a study, written by its job process and read by the command."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _FILE, _PROGRESS = "status.json", "progress.json"
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """What a display shows of a study between two looks.
+    """What a display shows of a study.
 
     Parameters
     ----------
     gaps : list of (float, float)
-        The last certified relative gaps, each with the seconds since the start.
+        The last certified relative gaps, each preceded by seconds since the start.
     measured : int
-        The round of the last of them: not all are measured while somebody is missing.
+        The round of the last gap; some rounds are not measured if a client is missing.
     sentences : list of str
-        The last things worth saying, of ``n_sentences`` that ``writer`` has said.
+        The last of the ``n_sentences`` sentences that ``writer`` has published.
     writer : str
-        Which process this is of: another one counts its sentences anew.
+        The process that wrote this; each process counts its sentences from one.
     """
 
     round: int = 0
@@ -55,7 +55,7 @@ _decoder = msgspec.json.Decoder(Status)
 
 
 def write_status(state: Path, status: Status) -> None:
-    """Have a status seen, whole or not at all."""
+    """Publish a status, whole or not at all."""
     _write(state / _FILE, msgspec.json.encode(status))
 
 
@@ -68,7 +68,7 @@ def read_status(state: Path) -> Status | None:
 
 
 def status_time(state: Path) -> float:
-    """Return when there was last a new status, in seconds of the clock."""
+    """Return when the status was last written, as seconds of the clock."""
     try:
         return (state / _FILE).stat().st_mtime
     except FileNotFoundError:
@@ -76,12 +76,12 @@ def status_time(state: Path) -> float:
 
 
 def forget_status(state: Path) -> None:
-    """Take away the last status: it is of another run."""
+    """Remove the last status: it belongs to an earlier run."""
     (state / _FILE).unlink(missing_ok=True)
 
 
 def write_progress(state: Path, round_number: int) -> None:
-    """Say that a round is kept; it changes only when the study gets on."""
+    """Record the last saved round; it changes only when the study progresses."""
     _write(state / _PROGRESS, msgspec.json.encode({"round": round_number}))
 
 
@@ -95,7 +95,7 @@ State = Literal["joined", "finished", "paused", "refused", "failed"]
 
 @dataclass(frozen=True)
 class Note:
-    """How a job went on this side: of which job, how, and why so."""
+    """How a job went on this side: which job, its state, and why."""
 
     job: str
     state: State
@@ -117,22 +117,22 @@ def read_note(kit: Kit) -> Note | None:
 
 
 def progress(kit: Kit) -> bytes:
-    """Return what changes when the study has got on; empty before it has."""
+    """Return bytes that change as the study progresses; empty before it has."""
     return _content(kit.state / "progress.json") + _content(_over(kit))
 
 
-# The end. A party notes that it has the model before anybody is told so: whoever is
-# killed then still knows, and the server knows whom to give it to.
+# The end. A party notes on disk that it has the model before it reports it. So it still
+# knows after being killed, and the server knows who still needs the model.
 
 
 def note_over(kit: Kit, without_model: Sequence[str] = ()) -> None:
-    """Remember that the model is written, and who has none yet."""
+    """Record that the model is written, and who does not have it yet."""
     left = json.dumps(list(without_model)).encode()
     write_whole(_over(kit), left, OWNER_ONLY, is_durable=True)
 
 
 def over_since(kit: Kit) -> float | None:
-    """Return when that was last noted; none if the study is not over."""
+    """Return when that was last recorded, or None if the study is not over."""
     try:
         return _over(kit).stat().st_mtime
     except FileNotFoundError:
@@ -145,12 +145,12 @@ def is_over(kit: Kit) -> bool:
 
 
 def without_model(kit: Kit) -> list[str]:
-    """Return who has no model yet, of a study that is over."""
+    """Return who does not have the model yet, in a study that is over."""
     return list(json.loads(_over(kit).read_text(encoding="utf-8")))
 
 
 def forget_over(kit: Kit) -> None:
-    """Let the study begin once more."""
+    """Allow the study to begin again."""
     _over(kit).unlink(missing_ok=True)
 
 
@@ -164,7 +164,7 @@ def rejoin_file(kit: Kit) -> Path:
 
 
 def holders(kit: Kit) -> dict[str, str]:
-    """Return the number that each organisation's kit showed when it was let in last."""
+    """Return the number that each organisation's kit showed when last admitted."""
     try:
         return dict(json.loads(_holders(kit).read_text(encoding="utf-8")))
     except FileNotFoundError:
@@ -172,7 +172,7 @@ def holders(kit: Kit) -> dict[str, str]:
 
 
 def write_holders(kit: Kit, numbers: dict[str, str]) -> None:
-    """Remember these numbers, also for a server that is started again."""
+    """Save these numbers, also for after a restart of the server."""
     write_whole(_holders(kit), json.dumps(numbers).encode(), OWNER_ONLY)
 
 
@@ -185,7 +185,7 @@ def _note(kit: Kit) -> Path:
 
 
 def forget_note(kit: Kit) -> None:
-    """Take away the last note: it is of another run."""
+    """Remove the last note: it belongs to an earlier run."""
     _note(kit).unlink(missing_ok=True)
 
 

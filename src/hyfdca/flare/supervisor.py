@@ -1,8 +1,8 @@
-"""What ``hyfdca server --kit KIT`` does: see a study through, whatever gets killed.
+"""The command ``hyfdca server --kit KIT``: completes a study despite crashes.
 
 Theory of operation. NVFlare's server runs a job, in which the study runs. A job ends
-when one of its processes dies, and takes in nobody who comes later; so jobs are cheap
-here: the study keeps what it has done in the kit, and another job goes on from there.
+when one of its processes dies, and admits nobody who arrives later. So jobs are cheap
+here: the study saves its checkpoints in the kit, and the next job resumes from them.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ _ASK_SERVER_EVERY = 2.0
 _ASK_SITES_EVERY = 5.0
 _START_TIMEOUT = 60.0
 _LOADING_TIMEOUT = 600.0
-_LATECOMERS = 3.0  # seconds for the others to connect when there are enough
+_LATECOMERS = 3.0  # seconds for the others to connect once there are enough
 _OVER = "FINISHED"
 
 
 @dataclass(frozen=True)
 class Terms:
-    """Which study, with how many of its organisations at least once it has begun."""
+    """Which study, and how many of its organisations it needs once it has begun."""
 
     study: str = STUDY
     quorum: int | None = None
@@ -66,15 +66,15 @@ def run_server(
     terms: Terms | None = None,
     prepare: Callable[[], None] = lambda: None,
 ) -> None:
-    """Run the study of a server's kit to its end, or Ctrl-C.
+    """Run the study of a server's kit until it ends or Ctrl-C interrupts it.
 
-    ``tell`` gets a sentence now and then; ``prepare`` is called when nobody else can
+    ``tell`` receives occasional sentences; ``prepare`` is called once nobody else can
     be using the kit.
 
     Raises
     ------
     StudyError
-        If it cannot be run, or fails again and again without getting on.
+        If the study cannot run, or fails repeatedly without progress.
     """
     kit = read_server_kit(folder)
     kit.make_folders()
@@ -87,7 +87,7 @@ def run_server(
 
 
 class ServerGoneError(Exception):
-    """NVFlare's server, or the way to it, is gone."""
+    """NVFlare's server, or the connection to it, is gone."""
 
 
 class Supervisor:
@@ -98,12 +98,12 @@ class Supervisor:
         self._attempts = Attempts(progress(kit))
 
     def run(self) -> None:
-        """Go on until the study is finished."""
+        """Run until the study is finished."""
         while not self._with_server():
             self._count("The server's process ended.")
 
     def _with_server(self) -> bool:
-        """Return whether the study was finished while a server lived."""
+        """Return whether the study was finished before the server ended."""
         parent = start_server(self._kit, self._terms.study)
         try:
             with admin_session(self._kit, _START_TIMEOUT) as admin:
@@ -124,7 +124,7 @@ class Supervisor:
         note, status = watch.follow(job, self._names)
         end = how_it_ended(note, job)
         if end == "again" and self._is_handing_over and not without_model(self._kit):
-            end = "finished"  # killed when all was done but for its own note
+            end = "finished"  # killed when only its own note was left to write
         if end == "refused" and note is not None:
             raise StudyError(note.reason)
         if end == "again":
@@ -134,7 +134,7 @@ class Supervisor:
 
     @property
     def _is_handing_over(self) -> bool:
-        """Whether the model is written, and only has to be given to everybody."""
+        """Whether the model is written and only has to be sent to all members."""
         return self._terms.study == STUDY and is_over(self._kit)
 
     def _submit(self, watch: Watch) -> str:
@@ -145,38 +145,38 @@ class Supervisor:
         doing = "The study runs with"
         if self._is_handing_over:
             wanted, at_least = tuple(without_model(self._kit)), 1
-            needed, doing = 1, "The model is given to"  # the others can come later
+            needed, doing = 1, "The model is sent to"  # the others can come later
         connected = watch.for_sites(wanted, needed)
         here = [name for name in self._names if name in connected]
         self._tell(f"{doing} {', '.join(here)}.")
-        # NVFlare ends a job with fewer; the study needs the others only to begin.
+        # NVFlare ends a job with fewer sites; others are needed only at the beginning.
         return watch.submit(here, at_least)
 
     def _count(self, reason: str) -> None:
-        """Wait before the next attempt; raise if there should be none."""
+        """Wait before the next attempt; raise if there should be no more."""
         self._attempts = self._attempts.after(progress(self._kit))
         pause = self._attempts.pause
         if pause is None:
             raise StudyError(
-                f"The study was started {self._attempts.in_vain} times without getting "
-                f"on, the last time it ended so: {reason}"
+                f"The study was started {self._attempts.in_vain} times without "
+                f"progress; see the logs, the last reason was: {reason}"
             )
-        self._tell(f"{reason} The study goes on where it was.")
+        self._tell(f"{reason} The study resumes from its last checkpoint.")
         time.sleep(pause)
 
 
 class Watch:
-    """Looks at the server again and again; says so if it is gone."""
+    """Polls the server; raises ``ServerGoneError`` if it is gone."""
 
     def __init__(
         self, admin: Admin, parent: Parent, kit: ServerKit, tell: Tell
     ) -> None:
         self._admin, self._parent, self._kit = admin, parent, kit
         self._tell = tell
-        self._refused: set[str] = set()  # what was told of clients at the door
+        self._refused: set[str] = set()  # reported sentences about refused clients
 
     def for_sites(self, names: tuple[str, ...], needed: int) -> Collection[str]:
-        """Wait until enough of some sites are connected; return who is, of all."""
+        """Wait until enough of these sites are connected; return all that are."""
         said: list[str] = []
         enough_since = 0.0
         while absent := missing(names, connected := self._ask(self._admin.sites)):
@@ -196,7 +196,7 @@ class Watch:
         return self._ask(lambda: self._admin.submit(sites, at_least, _LOADING_TIMEOUT))
 
     def follow(self, job: str, names: tuple[str, ...]) -> tuple[Note | None, str]:
-        """Return how a job ended; has it pause where others have come in."""
+        """Return how a job ended; pause it if other organisations have connected."""
         status, next_status, next_sites = "", 0.0, time.monotonic() + _ASK_SITES_EVERY
         while True:
             note = read_note(self._kit)
@@ -214,7 +214,7 @@ class Watch:
             self._pause()
 
     def until_over(self, job: str) -> None:
-        """Wait until NVFlare is done with a job."""
+        """Wait until NVFlare has ended a job; abort it after a time limit."""
         deadline = time.monotonic() + _START_TIMEOUT
         while time.monotonic() < deadline:
             if self._ask(lambda: self._admin.status(job)).startswith(_OVER):
@@ -223,14 +223,14 @@ class Watch:
         self._ask(lambda: self._admin.abort(job))
 
     def _tell_refusals(self) -> None:
-        """Say whom the server did not let in; they knock again and again."""
+        """Report refused clients, each once; they try again and again."""
         for sentence in refusals(self._parent.news()):
             if sentence not in self._refused:
                 self._refused.add(sentence)
                 self._tell(sentence)
 
     def _invite(self, job: str, names: tuple[str, ...]) -> None:
-        """Have the study pause if an organisation is there that is not in its job."""
+        """Let the study pause if a connected organisation is not in its job."""
         file = rejoin_file(self._kit)
         if file.exists():
             return
@@ -266,10 +266,10 @@ def start_server(kit: ServerKit, study: str) -> Parent:
     Raises
     ------
     StudyError
-        If it does not come up.
+        If it does not start.
     """
     require_free(_port(kit))
-    # Jobs of an earlier run would be started again by NVFlare; we submit our own.
+    # NVFlare would restart the jobs of an earlier run; we submit our own.
     for leftover in ("jobs", "snapshots"):
         shutil.rmtree(kit.flare / leftover, ignore_errors=True)
     parent = Parent(kit, JobEnvironment(kit.folder, study=study))

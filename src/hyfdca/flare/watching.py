@@ -1,4 +1,4 @@
-"""What job processes say of themselves: a status for displays, sentences in the log."""
+"""Reports of job processes: a status for displays, sentences in the log."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from hyfdca.study.client import News
 from hyfdca.study.plan import Plan
 from hyfdca.study.presence import Presence
 
-_GAPS_SHOWN = 20  # of which the trend is seen
+_GAPS_SHOWN = 20  # that show the trend
 _SENTENCES_SHOWN = 50
-_LOOKS = 0.1  # seconds between two states of a status
+_LOOKS = 0.1  # least seconds between two writes of a client's status
 
 _log = logging.getLogger("hyfdca")
 
@@ -41,14 +41,14 @@ class ServerWatch:
         )
 
     def tell(self, sentence: str) -> None:
-        """Say something that people should know."""
+        """Publish a sentence for users."""
         _log.info(sentence)
         self._sentences = [*self._sentences[1 - _SENTENCES_SHOWN :], sentence]
         self._n_sentences += 1
         self._write(self._status)
 
     def show(self, presence: Presence, history: Sequence[dict[str, Any]]) -> None:
-        """Show how far the rounds are."""
+        """Publish the progress of the rounds."""
         names, last = self._plan.names, history[-1]
         seconds = time.monotonic() - self._started
         if not math.isnan(last["relative_gap"]):
@@ -92,7 +92,7 @@ class ClientWatch:
         self._up = self._down = 0
 
     def note(self, stage: str, phase: str, n_down: int, n_up: int, news: News) -> None:
-        """Take note of a request that was answered."""
+        """Record a request that was answered."""
         self._down += n_down
         self._up += n_up
         now = time.monotonic()

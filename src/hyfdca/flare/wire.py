@@ -1,4 +1,4 @@
-"""Requests and answers as NVFlare's messages: named fields, each of a checked type."""
+"""Requests and replies as NVFlare messages: named fields with checked types."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nvflare.apis.shareable import Shareable
 from hyfdca.flare.network import Failure, Kind, NetworkRequest
 
 TOPIC = "hyfdca"
-CANNOT = "cannot take part"  # how the reason of a client begins that never will
+CANNOT = "cannot take part"  # starts the reason of a client that never will
 
 _KIND, _STAGE, _PHASE, _PAYLOAD = "kind", "stage", "phase", "payload"
 _ANSWER, _REFUSAL = "answer", "refusal"
@@ -18,17 +18,17 @@ _ANSWER, _REFUSAL = "answer", "refusal"
 _KINDS = get_args(Kind)
 _LONGEST_REASON = 1000  # characters
 
-# What NVFlare says of a request that did not arrive and may do so if sent again.
+# NVFlare's codes for a request that did not arrive but may do so if sent again.
 _MAY_PASS = {
     ReturnCode.COMMUNICATION_ERROR,
     ReturnCode.SERVICE_UNAVAILABLE,
-    ReturnCode.ERROR,  # what it has no word for: no way to the client at present
+    ReturnCode.ERROR,  # among other things: the client is unreachable at present
     ReturnCode.TOPIC_UNKNOWN,  # its job process is starting
 }
 
 
 def to_message(request: NetworkRequest) -> Any:
-    """Return NVFlare's message of a request."""
+    """Return a request as an NVFlare message."""
     message = Shareable()
     message[_KIND], message[_STAGE] = request.kind, request.stage
     message[_PHASE], message[_PAYLOAD] = request.phase, request.payload
@@ -36,38 +36,38 @@ def to_message(request: NetworkRequest) -> Any:
 
 
 def to_request(message: Any) -> NetworkRequest:
-    """Return the request of a message.
+    """Return the request in a message.
 
     Raises
     ------
     ValueError
-        If it is none.
+        If the message is not a request.
     """
     fields = [message.get(name) for name in (_KIND, _STAGE, _PHASE, _PAYLOAD)]
     kind, stage, phase, payload = fields
     if kind not in _KINDS or not isinstance(payload, bytes):
-        raise ValueError("the message is no request")
+        raise ValueError("the message is not a request")
     if not (isinstance(stage, str) and isinstance(phase, str)):
-        raise ValueError("the message names no stage and phase")
+        raise ValueError("the message lacks a stage or a phase")
     return NetworkRequest(kind, stage, phase, payload)
 
 
 def answer_message(answer: bytes | bytearray) -> Any:
-    """Return the message of an answer."""
+    """Return an answer as a message."""
     message = Shareable()
     message[_ANSWER] = answer
     return message
 
 
 def refusal_message(reason: str) -> Any:
-    """Return the message of a request that is not answered."""
+    """Return the message that refuses a request."""
     message = Shareable()
     message[_REFUSAL] = reason
     return message
 
 
 def to_answer(message: Any, timeout: float) -> bytes | Failure:
-    """Return what a client's message says; what it is not allowed to be, is said so."""
+    """Return the answer in a client's message, or why there is none."""
     if not isinstance(message, Shareable):
         return Failure("is not connected", may_pass=True)
     code = message.get_return_code()
@@ -80,10 +80,10 @@ def to_answer(message: Any, timeout: float) -> bytes | Failure:
         return answer
     if isinstance(refusal, str):
         return Failure(_one_line(refusal))
-    return Failure("sent something that is no answer")
+    return Failure("sent an invalid reply")
 
 
 def _one_line(reason: str) -> str:
-    """Return a reason as it may stand in a sentence, whoever wrote it."""
+    """Return a reason made safe for use in a sentence; its author is not trusted."""
     printable = "".join(c if c.isprintable() else " " for c in reason)
     return " ".join(printable.split())[:_LONGEST_REASON]

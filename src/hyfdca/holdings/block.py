@@ -1,4 +1,4 @@
-"""One client's share of the problem: its samples by its features, ready to train on."""
+"""One client's share of the problem: its samples by its features."""
 
 from __future__ import annotations
 

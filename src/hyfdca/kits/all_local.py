@@ -1,4 +1,4 @@
-"""All kits of a study at once, on one machine: for trying out, not for secrets."""
+"""All kits of a study at once, on one machine: for trials, not for real secrets."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ _CLIENT_HEADER = re.compile(rb"^[ \t]*\[\[[ \t]*clients[ \t]*\]\].*$", re.MULTIL
 
 
 def provision_all(study: Path, out: Path) -> Provisioned:
-    """Write every kit of a study with keys made here, and the study file with them.
+    """Write all kits of a study with keys made here, and the study file with them.
 
     Raises
     ------
     StudyError
-        Then nothing is written.
+        Nothing has been written then.
     """
     require_nvflare()
     content = read_study(study)
     file = parse(content, study)
     _check(file)
-    refuse_existing(out, "what was provisioned")
+    refuse_existing(out, "a provisioned folder")
     keys = {c.name: OwnKeys(Identity.generate(), tls.new_key()) for c in file.clients}
     lines = [keys[c.name].identity.public.text for c in file.clients]
     content = _with_keys(content, lines)
@@ -71,22 +71,22 @@ def _check(file: StudyFile) -> None:
         if client.name.lower() == CA:
             raise StudyError(
                 f"With --all-local an organisation cannot be called {client.name!r}, "
-                "because a folder is; give it another name."
+                "because a folder has that name; give it another name."
             )
         if client.public_key is not None:
             raise StudyError(
-                f"Organisation {client.name!r} has a public_key already, and "
-                "--all-local would make it another; leave --all-local out, or the line."
+                f"Organisation {client.name!r} already has a public_key, and "
+                "--all-local would make another; omit --all-local, or remove the line."
             )
 
 
 def _with_keys(content: bytes, lines: list[str]) -> bytes:
-    """Return a study file with a public key after each header of an organisation."""
+    """Return a study file with a public key after each organisation's header."""
     remaining = iter(lines)
     if len(_CLIENT_HEADER.findall(content)) != len(lines):
         raise StudyError(
             "The study file has organisations that do not begin with a line "
-            "[[clients]]; write them so."
+            "[[clients]]; begin each with that line."
         )
     return _CLIENT_HEADER.sub(
         lambda header: (
@@ -99,5 +99,5 @@ def _with_keys(content: bytes, lines: list[str]) -> bytes:
 def _check_filled(file: StudyFile, lines: list[str]) -> None:
     if [client.public_key for client in file.clients] != lines:
         raise StudyError(
-            "The study file has [[clients]] where no organisation begins; take it out."
+            "The study file has [[clients]] where no organisation begins; remove it."
         )

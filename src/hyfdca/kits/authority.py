@@ -1,4 +1,4 @@
-"""The root certificate of a consortium: made once, kept by the coordinator."""
+"""The root certificate of a consortium: created once, kept by the coordinator."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from hyfdca.kits.startup import LOCALHOST, ORG, PROJECT
 
 ROOT_KEY, ROOT_CERTIFICATE = "root.key", "root.pem"
 
-# NVFlare takes a person's role from the certificate; others' say what they are.
+# NVFlare reads a person's role from the certificate; for sites it is informative.
 Role = Literal["client", "server", "project_admin"]
 
 _ROOT_DAYS, _LEAF_DAYS = 3650, 1095
@@ -41,7 +41,10 @@ _USAGES = (
 
 @dataclass(frozen=True)
 class Authority:
-    """Whoever has this can let anybody in: it never leaves the coordinator."""
+    """The root key and certificate, which can admit anybody.
+
+    They never leave the coordinator.
+    """
 
     key: rsa.RSAPrivateKey
     root: x509.Certificate
@@ -49,7 +52,7 @@ class Authority:
     def issue(
         self, name: str, role: Role, key: rsa.RSAPublicKey, host: str | None = None
     ) -> x509.Certificate:
-        """Return a certificate for somebody's public key."""
+        """Return a certificate for a party's public key."""
         subject = x509.Name(
             [
                 x509.NameAttribute(NameOID.COMMON_NAME, name),
@@ -77,7 +80,7 @@ class Authority:
 
 
 def new_authority() -> Authority:
-    """Return a root certificate that is signed by itself."""
+    """Return a new authority with a self-signed root certificate."""
     key = tls.new_key()
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, PROJECT)])
     builder = (
@@ -102,17 +105,19 @@ def read_authority(folder: Path) -> Authority:
     text = public.decode("ascii", errors="replace")
     root = tls.load_certificate(text, str(folder / ROOT_CERTIFICATE))
     if not tls.is_of_key(root, key):
-        raise StudyError(f"Key and certificate in {folder} are no pair; {remedy}.")
+        raise StudyError(
+            f"The key and the certificate in {folder} do not match; {remedy}."
+        )
     if tls.days_left(root) < 1:
         raise StudyError(
             f"The root certificate in {folder} has expired; give another folder with "
-            "--ca, and have all organisations install their packages anew."
+            "--ca, and have all organisations install their new packages."
         )
     return Authority(key, root)
 
 
 def write_authority(authority: Authority, folder: Path) -> None:
-    """Write an authority to a new folder that only its owner can look into."""
+    """Write an authority to a new folder that only its owner can access."""
     with draft_of(folder) as draft:
         new = draft / "ca"
         new.mkdir()
@@ -148,10 +153,10 @@ def _usage(*wanted: str) -> x509.KeyUsage:
 
 
 def _alternative_names(name: str, host: str | None) -> x509.SubjectAlternativeName:
-    """Return the names at which others may find it.
+    """Return the names under which a party can be reached.
 
-    A server is found at its host, and from the same machine, where its own host's name
-    may lead nowhere.
+    A server is reached at its host name and, on its own machine, where that name may
+    not resolve, at localhost.
     """
     if host is None:
         return x509.SubjectAlternativeName([x509.DNSName(name)])

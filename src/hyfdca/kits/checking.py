@@ -1,4 +1,4 @@
-"""Checking: an organisation's table and kit against the study, before going online."""
+"""Checks of an organisation's table and kit against the study, before going online."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SOON = 30  # days
 
 @dataclass(frozen=True)
 class CheckedTable:
-    """What an organisation should know of its own table."""
+    """What an organisation should know about its own table."""
 
     n_rows: int
     n_features: int
@@ -37,7 +37,7 @@ class CheckedTable:
 
 @dataclass(frozen=True)
 class Checked:
-    """A kit and a table that fit the study, as far as one can tell alone."""
+    """A kit and a table that fit the study, as far as one organisation can tell."""
 
     name: str
     study: str
@@ -50,12 +50,12 @@ class Checked:
 
 
 def check(kit: Path, data: Path) -> Checked:
-    """Compare a kit and a table with the study.
+    """Check a kit and a table against the study.
 
     Raises
     ------
     StudyError
-        If the organisation could not take part so.
+        If the organisation could not take part with them.
     """
     own = read_client_kit(kit)
     make_roster(
@@ -78,7 +78,7 @@ def check(kit: Path, data: Path) -> Checked:
 
 
 def check_certificate(own: ClientKit) -> x509.Certificate:
-    """Return an organisation's certificate, if it is one and still valid.
+    """Return an organisation's certificate, if it is its own and still valid.
 
     Raises
     ------
@@ -90,7 +90,7 @@ def check_certificate(own: ClientKit) -> x509.Certificate:
     if name != own.client.name or not tls.is_issued_by(certificate, root):
         raise StudyError(
             f"The certificate in {own.flare} is not that of {own.client.name!r}; "
-            "install the package anew."
+            "reinstall the package."
         )
     if min(tls.days_left(certificate), tls.days_left(root)) < 0:
         raise StudyError(
@@ -108,8 +108,8 @@ def _table(own: ClientKit, data: Path) -> CheckedTable:
         raise StudyError(str(refusal(own.client.name, refused)))
     if study.scale == "standard" and table.cells.nnz < np.prod(table.cells.shape):
         raise StudyError(
-            f'The table {data.name} is sparse, and scale = "standard" would fill it '
-            'because it centres features; use scale = "maxabs".'
+            f'The table {data.name} is sparse, and scale = "standard" would make it '
+            'dense by centring features; use scale = "maxabs".'
         )
     return CheckedTable(
         len(table.ids),
@@ -128,11 +128,11 @@ def _labels(table: Table, task: Task) -> str:
         return f"{values.min():g} to {values.max():g}"
     most = Counter(table.labels).most_common()
     shown = ", ".join(f"{name!r} {count}" for name, count in most[:5])
-    return shown + (f" and {len(most) - 5} classes more" if len(most) > 5 else "")
+    return shown + (f" and {len(most) - 5} more classes" if len(most) > 5 else "")
 
 
 def _constant(table: Table) -> tuple[str, ...]:
-    """Return the features that have one value in all rows, or none in any."""
+    """Return the features with a single value in all rows, or with none at all."""
     cells = table.cells
     smallest, largest = (
         extreme.toarray().ravel()
@@ -150,9 +150,11 @@ def _warnings(
     if left < _SOON:
         warnings.append(f"The certificate expires in {left} days.")
     if table.constant:
-        warnings.append("Constant columns tell nothing here; others may still vary.")
+        warnings.append(
+            "Constant columns carry no information here; elsewhere they may vary."
+        )
     if not is_strict_client(own.flare):
         warnings.append(
-            "Somebody has loosened the kit's settings in flare/local; install it anew."
+            "The kit's settings in flare/local are no longer strict; reinstall the kit."
         )
     return warnings

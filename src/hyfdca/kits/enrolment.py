@@ -1,8 +1,8 @@
 """Enrolment: an organisation makes its keys, and one file for the coordinator.
 
-The file has no secret. It is signed with the organisation's identity, so that whoever
-has the identity's public line, which stands in the study file, knows that the TLS key
-is the same organisation's, whichever way the file came.
+The file contains no secret. It is signed with the organisation's identity. So anybody
+with the identity's public line, which is in the study file, can verify that the TLS key
+belongs to the same organisation, however the file was delivered.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _ASK = "ask the organisation for the file that hyfdca enrol wrote"
 class EnrolmentRequest(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 ):
-    """What an organisation tells the coordinator of itself."""
+    """What an organisation tells the coordinator about itself."""
 
     format: Literal["hyfdca enrolment 1"]
     name: str
@@ -57,7 +57,7 @@ class EnrolmentRequest(
 
 @dataclass(frozen=True)
 class Applicant:
-    """An organisation that asks to take part, its request checked."""
+    """An organisation that asks to take part, by a verified request."""
 
     name: str
     public: PublicIdentity
@@ -66,7 +66,7 @@ class Applicant:
 
 @dataclass(frozen=True)
 class OwnKeys:
-    """An organisation's secrets: who it is, and its end of TLS connections."""
+    """An organisation's secrets: its identity and its TLS key."""
 
     identity: Identity
     tls_key: rsa.RSAPrivateKey
@@ -111,7 +111,7 @@ def read_keys(folder: Path) -> OwnKeys:
 
 
 def request_of(name: str, keys: OwnKeys) -> EnrolmentRequest:
-    """Return an organisation's request; everything in it may be public."""
+    """Return an organisation's request; all of it may be public."""
     line, csr = keys.identity.public.text, tls.new_request(keys.tls_key, name)
     return EnrolmentRequest(
         format="hyfdca enrolment 1",
@@ -123,12 +123,12 @@ def request_of(name: str, keys: OwnKeys) -> EnrolmentRequest:
 
 
 def read_request(path: Path) -> Applicant:
-    """Return who asks to take part, by a file from elsewhere.
+    """Return the applicant of a request file from elsewhere, verified.
 
     Raises
     ------
     StudyError
-        If the file is none that ``enrol`` wrote, to the letter.
+        If the file is not exactly one that ``enrol`` wrote.
     """
     content = read_limited(path, _MOST_BYTES, _ASK)
     try:
@@ -138,7 +138,7 @@ def read_request(path: Path) -> Applicant:
         raise StudyError(f"The request {path} is garbled; {_ASK}.") from None
     check_site_name(request.name)
     if not public.has_signed(request.signature, request.signed_part):
-        raise StudyError(f"The request {path} was changed on its way; {_ASK}.")
+        raise StudyError(f"The request {path} was changed in transit; {_ASK}.")
     key = tls.requested_key(request.certificate_request, str(path))
     return Applicant(request.name, public, key)
 

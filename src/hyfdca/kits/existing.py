@@ -1,4 +1,4 @@
-"""Kits from NVFlare startup kits that somebody has already, made strict."""
+"""Kits made from existing NVFlare startup kits, with strict settings."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from hyfdca.study.file import parse
 from hyfdca.study.identity import study_fingerprint
 
 _MOST_BYTES = 1_000_000
-_REMEDY = "give a startup kit of NVFlare, with startup and local in it"
+_REMEDY = "give an NVFlare startup kit, with the folders startup and local"
 
 
 def install_client(flare: Path, study: Path, keys: Path, out: Path) -> Installed:
-    """Write an organisation's kit around its startup kit, which is copied.
+    """Write an organisation's kit around a copy of its startup kit.
 
     Raises
     ------
     StudyError
-        Then nothing is written.
+        Nothing has been written then.
     """
     require_nvflare()
     identity, content = read_identity(keys), read_study(study)
@@ -44,8 +44,8 @@ def install_client(flare: Path, study: Path, keys: Path, out: Path) -> Installed
     name = _checked_name(flare, "client")
     if name != entry.name:
         raise StudyError(
-            f"The startup kit {flare} is of {name!r}, but the keys in {keys} are those "
-            f"of {entry.name!r}; an organisation has one name in both."
+            f"The startup kit {flare} is that of {name!r}, but the keys in {keys} are "
+            f"those of {entry.name!r}; use a startup kit and keys of the same name."
         )
     refuse_existing(out, "a kit")
     with draft_of(out) as draft:
@@ -59,12 +59,12 @@ def install_client(flare: Path, study: Path, keys: Path, out: Path) -> Installed
 
 
 def install_server(flare: Path, admin: Path, study: Path, out: Path) -> Installed:
-    """Write the coordinator's kit around two startup kits, which are copied.
+    """Write the coordinator's kit around copies of two startup kits.
 
     Raises
     ------
     StudyError
-        Then nothing is written.
+        Nothing has been written then.
     """
     require_nvflare()
     content = read_study(study)
@@ -73,14 +73,14 @@ def install_server(flare: Path, admin: Path, study: Path, out: Path) -> Installe
     _checked_name(admin, "client")
     if tls.role(kit.read_certificate(admin, "client")) != "project_admin":
         raise StudyError(
-            f"The startup kit {admin} is not a project_admin's, who alone may submit "
-            "jobs of hyfdca; give one that is."
+            f"The startup kit {admin} is not that of a project_admin, who alone may "
+            "submit jobs of hyfdca; give one that is."
         )
     roots = [kit.read_certificate(one, "rootCA") for one in (flare, admin)]
     if roots[0] != roots[1]:
         raise StudyError(
-            f"The startup kits {flare} and {admin} have different roots; take both "
-            "from one project."
+            f"The startup kits {flare} and {admin} have different roots; use two "
+            "from the same project."
         )
     refuse_existing(out, "a kit")
     with draft_of(out) as draft:
@@ -94,7 +94,7 @@ def install_server(flare: Path, admin: Path, study: Path, out: Path) -> Installe
 
 
 def _checked_name(flare: Path, base: Literal["client", "server"]) -> str:
-    """Return whose startup kit it is, if key, certificate and root belong together."""
+    """Return the startup kit's owner, if key, certificate and root match."""
     certificate = kit.read_certificate(flare, base)
     path = flare / "startup" / f"{base}.key"
     key = tls.load_key(read_secret(path, _MOST_BYTES, _REMEDY), str(path))
@@ -102,7 +102,7 @@ def _checked_name(flare: Path, base: Literal["client", "server"]) -> str:
     root = kit.read_certificate(flare, "rootCA")
     if not is_whole or not tls.is_issued_by(certificate, root):
         raise StudyError(
-            f"Key, certificate and root in {flare} do not belong together; {_REMEDY}."
+            f"Key, certificate and root in {flare} do not match; {_REMEDY}."
         )
     settings = flare / "startup" / f"fed_{base}.json"
     if base == "server" or not (flare / "startup" / "fed_admin.json").exists():
@@ -111,7 +111,7 @@ def _checked_name(flare: Path, base: Literal["client", "server"]) -> str:
 
 
 def _copy(flare: Path, target: Path) -> None:
-    """Copy what was provisioned; what ran in the startup kit since stays there."""
+    """Copy what was provisioned, without what the startup kit has written since."""
     for part in ("startup", "local"):
         shutil.copytree(flare / part, target / part)
     (target / "transfer").mkdir()

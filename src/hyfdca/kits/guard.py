@@ -1,9 +1,9 @@
-"""What NVFlare's processes have to pass at a site of hyfdca.
+"""Guards that NVFlare's processes must pass at a site of hyfdca.
 
-Authorisation alone would not do. NVFlare lets a submitter with the role "super" do
-everything, and the role stands in a certificate that the coordinator can issue. And a
-client looks at rights only if the server's message says that it should: without that,
-a server could have it print any file of the organisation.
+Authorisation alone does not suffice. NVFlare lets a submitter with the role "super" do
+everything, and the role is in a certificate that the coordinator can issue. Also, a
+client checks rights only if the server's message asks it to: without these guards, a
+server could have it print any file of the organisation.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _ALLOWED = {
 # NVFlare's own, in every folder of a signed job
 _SIGNATURES = {NVFLARE_SIG_FILE, NVFLARE_SUBMITTER_CRT_FILE}
 
-# What a client answers to: all that jobs need. Not among them are shell commands, new
-# settings of logs, which can name any class, deleting jobs, which deletes any folder of
-# the startup kit, and being stopped from elsewhere.
+# What a client answers: only what jobs need. Excluded are shell commands, log settings
+# (they can name any class), job deletion (it can delete any folder of the startup kit)
+# and remote shutdown.
 _ANSWERED = {
     "AbortAppProcessor",
     "AbortTaskProcessor",
@@ -42,13 +42,13 @@ _ANSWERED = {
 
 
 class JobsOnly:
-    """Has the client that it is made in answer to nothing but what jobs need.
+    """Restricts the client of this process to the requests that jobs need.
 
-    NVFlare makes it, as a component of the site, before the client connects.
+    NVFlare creates it, as a component of the site, before the client connects.
     """
 
     def __init__(self) -> None:
-        # In place, because NVFlare has taken this very list already.
+        # In place, because NVFlare already holds this list.
         ClientRequestProcessors.request_processors[:] = [
             processor
             for processor in ClientRequestProcessors.request_processors
@@ -57,7 +57,7 @@ class JobsOnly:
 
 
 class SettingsOnly(AppValidator):
-    """Refuses a job that has any file but the two of its settings."""
+    """Refuses a job with any file other than its two settings files."""
 
     def validate(self, app_folder: str) -> tuple[str, dict[str, bool]]:
         """Return what is wrong with a job, or "", and no special properties."""
@@ -65,7 +65,7 @@ class SettingsOnly(AppValidator):
         for path in sorted(root.rglob("*")):
             place = path.relative_to(root).as_posix()
             if path.is_symlink() or not _is_allowed(path, place):
-                return f"hyfdca takes jobs without code alone, but this has {place}", {}
+                return f"hyfdca accepts only jobs without code; this has {place}", {}
         return "", {}
 
 

@@ -1,4 +1,4 @@
-"""Installing: an organisation joins its package with keys that never left it."""
+"""Installing: an organisation combines its package with keys that never left it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hyfdca.study.identity import study_fingerprint
 
 @dataclass(frozen=True)
 class Installed:
-    """Whose kit was written, and what to compare with others."""
+    """Whose kit was written, and the fingerprints to compare with others."""
 
     name: str
     study_fingerprint: str
@@ -36,13 +36,13 @@ def install(
     Parameters
     ----------
     expected : sequence of str
-        Fingerprints, got from others by telephone or in person, that the root
+        Fingerprints, obtained from others by telephone or in person, that the root
         certificate or the study must have.
 
     Raises
     ------
     StudyError
-        If package and keys do not belong together; then nothing is written.
+        If package and keys do not match; nothing has been written then.
     """
     require_nvflare()
     given, own = read_package(package), read_keys(keys)
@@ -57,7 +57,7 @@ def install(
     if entry.name != given.name:
         raise StudyError(
             f"The package {package} is for {given.name!r}, but the keys in {keys} are "
-            f"those of {entry.name!r}; take the package with that name."
+            f"those of {entry.name!r}; use the package with that name."
         )
     with draft_of(out) as draft:
         credentials = credentials_of(own.tls_key, given.certificate, given.root)
@@ -74,7 +74,7 @@ def install(
 
 
 def check_expected(expected: Sequence[str], *found: str) -> None:
-    """Refuse a fingerprint that is none of those found.
+    """Refuse an expected fingerprint that is not among those found.
 
     Raises
     ------
@@ -84,21 +84,21 @@ def check_expected(expected: Sequence[str], *found: str) -> None:
     for one in expected:
         if _digits(one) not in digits:
             raise StudyError(
-                "The fingerprint that was given is neither the root certificate's nor "
-                "the study's in this package; do not use it before the coordinator has "
-                "explained why."
+                "The given fingerprint is neither the root certificate's nor the "
+                "study's in this package; do not use the package until the coordinator "
+                "has explained why."
             )
 
 
 def _check_certificate(given: Package, own: OwnKeys, path: Path) -> None:
     if not tls.is_of_key(given.certificate, own.tls_key):
         raise StudyError(
-            f"The certificate in {path} is not for the TLS key given; take the folder "
-            "of keys whose request the coordinator got."
+            f"The certificate in {path} is not for the given TLS key; use the folder "
+            "of keys whose request the coordinator received."
         )
     if tls.common_name(given.certificate) != given.name:
         raise StudyError(
-            f"The certificate in {path} has another name; ask for it anew."
+            f"The certificate in {path} has another name; ask for a new one."
         )
     if tls.days_left(given.certificate) < 0:
         raise StudyError(f"The certificate in {path} has expired; ask for a new one.")

@@ -1,4 +1,4 @@
-"""An organisation's keys on disk: a secret file only its owner reads, a public line."""
+"""An organisation's keys on disk: a secret file for its owner only, a public line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _READABLE_BY_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 def write_identity(identity: Identity, folder: Path) -> None:
-    """Write both key files, or none; never over others.
+    """Write both key files, or none; never overwrite.
 
     Raises
     ------
@@ -34,7 +34,7 @@ def write_identity(identity: Identity, folder: Path) -> None:
             (folder / SECRET_FILE).unlink()
             raise
     except FileExistsError:
-        # Somebody was quicker, or the folder is a file.
+        # Another process was faster, or the folder is a file.
         _refuse_to_overwrite(folder)
         raise StudyError(
             f"Cannot write keys to {folder}, which is a file; give a folder."
@@ -51,7 +51,7 @@ def read_identity(folder: Path) -> Identity:
     Raises
     ------
     StudyError
-        If they are missing, garbled, or open to others than their owner.
+        If they are missing, garbled, or accessible to others.
     """
     path = folder / SECRET_FILE
     content = _read(path, is_secret=True)
@@ -60,13 +60,13 @@ def read_identity(folder: Path) -> Identity:
     except ValueError:
         raise StudyError(
             f"The file {path} is garbled; restore it from a backup, or make new keys "
-            "in another folder and change the study file."
+            "in another folder and update the study file."
         ) from None
     public = folder / PUBLIC_FILE
     if public.exists() and read_public(folder) != identity.public:
         raise StudyError(
-            f"The file {public} does not belong to {path.name} beside it; put the "
-            "right pair together, or remove it."
+            f"The file {public} does not match {path.name} beside it; restore the "
+            "right pair, or remove it."
         )
     return identity
 
@@ -90,23 +90,24 @@ def read_public(folder: Path) -> PublicIdentity:
 
 def _refuse_to_overwrite(folder: Path) -> None:
     for name in (SECRET_FILE, PUBLIC_FILE):
-        # A link to nowhere is something too.
+        # A dangling link counts as existing.
         if os.path.lexists(folder / name):
             raise StudyError(
-                f"There is a {name} in {folder} already, and keys are never written "
-                "over; give another folder."
+                f"There is already a {name} in {folder}, and keys are never "
+                "overwritten; give another folder."
             )
 
 
 def _read(path: Path, *, is_secret: bool) -> bytes:
-    """Return the line of a key file; what is checked is what is read."""
+    """Return the line of a key file; the open file is checked, not its path."""
     try:
         with path.open("rb") as file:
             mode = os.fstat(file.fileno()).st_mode
             if is_secret and os.name == "posix" and mode & _READABLE_BY_OTHERS:
                 raise StudyError(
-                    f"Others than its owner can get at the secret key {path}; make new "
-                    f"keys if they may have, else run chmod 600 {path}."
+                    f"Users other than the owner can access the secret key {path}; "
+                    "make new keys if somebody may have read it, else run "
+                    f"chmod 600 {path}."
                 )
             return file.read(_MAX_BYTES).removesuffix(b"\n")
     except OSError as error:

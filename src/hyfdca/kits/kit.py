@@ -1,4 +1,4 @@
-"""A kit on disk: where its parts are, whose it is, and where its server is."""
+"""A kit on disk: its parts, its owner and its server's address."""
 
 from __future__ import annotations
 
@@ -30,37 +30,37 @@ _SERVER_REMEDY = "give the folder server that hyfdca provision wrote"
 
 @dataclass(frozen=True)
 class Kit:
-    """Where things are; the folder may be moved between runs."""
+    """The paths of a kit; the folder may be moved between runs."""
 
     folder: Path
 
     @property
     def flare(self) -> Path:
-        """NVFlare's startup kit, and where it works."""
+        """NVFlare's startup kit and working folder."""
         return self.folder / FLARE
 
     @property
     def admin(self) -> Path:
-        """NVFlare's startup kit of whoever submits jobs; a server's only."""
+        """NVFlare's startup kit of the admin who submits jobs; a server's only."""
         return self.folder / ADMIN
 
     @property
     def state(self) -> Path:
-        """What is left of the study if everything is killed now."""
+        """The folder of checkpoints, from which the study resumes."""
         return self.folder / STATE
 
     @property
     def log(self) -> Path:
-        """What was said, and what NVFlare's processes printed."""
+        """The folder of logs, with the output of NVFlare's processes."""
         return self.folder / LOG
 
     @property
     def out(self) -> Path:
-        """Where the model goes."""
+        """The folder that the model is written to."""
         return self.folder / OUT
 
     def make_folders(self) -> None:
-        """Make the folders that running needs, for the owner alone."""
+        """Make the folders that a run needs, for the owner only."""
         for own in (
             self.state,
             self.log,
@@ -72,7 +72,7 @@ class Kit:
 
 @dataclass(frozen=True)
 class Owner:
-    """Who a startup kit belongs to and where the server is, as NVFlare has it."""
+    """A startup kit's owner and the server's address, according to NVFlare."""
 
     name: str
     organisation: str
@@ -86,7 +86,7 @@ class StudyKit(Kit):
     Parameters
     ----------
     content : bytes
-        The study file, to the byte: that is what everybody compares.
+        The exact bytes of the study file, which everybody compares.
     """
 
     side: ClassVar[Side]
@@ -96,12 +96,12 @@ class StudyKit(Kit):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The study's organisations by rank; each is a site of NVFlare."""
+        """The study's organisations by rank; each is an NVFlare site."""
         return tuple(client.name for client in self.file.clients)
 
     @property
     def owner(self) -> Owner:
-        """Who NVFlare takes the owner for.
+        """The owner according to NVFlare.
 
         Raises
         ------
@@ -134,7 +134,7 @@ class ServerKit(StudyKit):
 
     @property
     def admin_name(self) -> str:
-        """Who submits jobs."""
+        """The name of the admin who submits jobs."""
         return tls.common_name(read_certificate(self.admin, "client"))
 
 
@@ -144,7 +144,7 @@ def read_server_kit(folder: Path) -> ServerKit:
     Raises
     ------
     StudyError
-        If parts are missing, or organisations have names that NVFlare does not take.
+        If parts are missing, or organisations have names that NVFlare rejects.
     """
     file, content = _read_study(folder, _SERVER_REMEDY)
     for place in (
@@ -156,12 +156,12 @@ def read_server_kit(folder: Path) -> ServerKit:
 
 
 def read_client_kit(folder: Path) -> ClientKit:
-    """Return an organisation's kit; its public key says which organisation's.
+    """Return an organisation's kit; its public key identifies the organisation.
 
     Raises
     ------
     StudyError
-        If parts are missing or do not belong together.
+        If parts are missing or do not match.
     """
     file, content = _read_study(folder, _REMEDY)
     identity = read_identity(folder / KEYS)
@@ -198,8 +198,8 @@ def own_entry(file: StudyFile, public: PublicIdentity) -> Client:
             return client
     raise StudyError(
         f"No organisation of the study {file.study.name!r} has the public key with the "
-        f"fingerprint {public.fingerprint}; have its line put into the study file, or "
-        "use the keys that belong to it."
+        f"fingerprint {public.fingerprint}; have its line added to the study file, or "
+        "use the keys that belong to the study."
     )
 
 
@@ -217,7 +217,7 @@ def read_certificate(flare: Path, base: str) -> x509.Certificate:
 
 
 def read_settings(path: Path) -> Any:
-    """Return what NVFlare wrote into a file of a startup kit.
+    """Return the settings that NVFlare wrote to a file of a startup kit.
 
     Raises
     ------
@@ -226,4 +226,4 @@ def read_settings(path: Path) -> Any:
     try:
         return msgspec.json.decode(read_limited(path, _MOST_BYTES, _REMEDY))
     except msgspec.MsgspecError:
-        raise StudyError(f"Cannot read {path}; make the startup kit anew.") from None
+        raise StudyError(f"Cannot read {path}; make a new startup kit.") from None

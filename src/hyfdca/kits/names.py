@@ -1,4 +1,4 @@
-"""Names of organisations between machines: each is a site of NVFlare and a folder."""
+"""Names of organisations between machines: each names an NVFlare site and a folder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _RESERVED = {"server", "all", "server_parent"}  # by NVFlare, in messages and jo
 
 
 def check_site_name(name: str) -> None:
-    """Refuse a name that NVFlare would not take, or that is no name of a file.
+    """Refuse a name that NVFlare rejects, or that is not a valid file name.
 
     Raises
     ------
@@ -20,18 +20,18 @@ def check_site_name(name: str) -> None:
     """
     if not _NAME.fullmatch(name):
         raise StudyError(
-            f"Between machines the name {name!r} cannot be used; take up to 63 letters "
-            "without accents, digits, - and _, a letter or digit first."
+            f"Between machines the name {name!r} cannot be used; use at most 63 "
+            "letters without accents, digits, - and _, starting with a letter or digit."
         )
     if name.lower() in _RESERVED:
         raise StudyError(
-            f"Between machines the name {name!r} cannot be used, because NVFlare means "
-            "something else by it; take another."
+            f"Between machines the name {name!r} cannot be used, because NVFlare "
+            "reserves it; choose another."
         )
 
 
 def check_names(file: StudyFile) -> None:
-    """Refuse names that NVFlare could not tell apart, or not take.
+    """Refuse names that NVFlare rejects or cannot tell apart.
 
     Raises
     ------
@@ -43,6 +43,6 @@ def check_names(file: StudyFile) -> None:
         other = taken.setdefault(client.name.lower(), repr(client.name))
         if other != repr(client.name):
             raise StudyError(
-                f"The name {client.name!r} differs from that of {other} in small and "
-                "capital letters at most; change one."
+                f"The name {client.name!r} differs from that of {other} at most in "
+                "upper and lower case; change one."
             )

@@ -1,4 +1,4 @@
-"""The package: what the coordinator gives one organisation, without any secret."""
+"""The package that the coordinator sends to one organisation; it has no secrets."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
 @dataclass(frozen=True)
 class Package:
-    """A study file to the byte, and the certificates for one organisation of it."""
+    """The exact study file, and the certificates for one of its organisations."""
 
     name: str
     study: bytes
@@ -63,9 +63,9 @@ def package_content(
 
 
 def read_package(path: Path) -> Package:
-    """Return a package that is whole, and all of it from the owner of one root.
+    """Return a package, verified to be complete and from the owner of one root.
 
-    Who that is only people can tell, by comparing its fingerprint.
+    Only people can tell who that owner is, by comparing the root's fingerprint.
 
     Raises
     ------
@@ -79,9 +79,9 @@ def read_package(path: Path) -> Package:
     root = tls.load_certificate(file.root, str(path))
     certificate = tls.load_certificate(file.certificate, str(path))
     if not tls.has_signed(root, file.signature, file.signed_part):
-        raise StudyError(f"The package {path} was changed on its way; {_ASK}.")
+        raise StudyError(f"The package {path} was changed in transit; {_ASK}.")
     if not tls.is_issued_by(certificate, root):
-        raise StudyError(f"The certificate in {path} is of another root; {_ASK}.")
+        raise StudyError(f"The certificate in {path} is from another root; {_ASK}.")
     return Package(file.name, file.study, certificate, root)
 
 

@@ -1,8 +1,8 @@
 """What a site lets NVFlare do: run hyfdca with settings, and nothing else.
 
 All of it is in ``local`` of the startup kit, which no job can write to. It is written
-when a kit is made and anew at every start, whatever was there: a kit may come from
-elsewhere, and nobody else says what runs on an organisation's machine.
+when a kit is made and rewritten at every start, whatever was there: a kit may come from
+elsewhere, and nobody else decides what runs on an organisation's machine.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from hyfdca.errors import StudyError
 from hyfdca.files import OWNER_ONLY, write_whole
 from hyfdca.kits.kit import Side
 
-# Jobs name classes; of these alone one is made. Not all of hyfdca: NVFlare calls
-# whatever it finds at a path, functions too, with arguments of the job.
+# Jobs name classes; only these are instantiated. Not all of hyfdca: NVFlare calls
+# whatever it finds at a path, even functions, with arguments from the job.
 CLASS_ALLOW_LIST = (
     "hyfdca.flare.controller.StudyController",
     "hyfdca.flare.executor.StudyExecutor",
 )
 
-# Of NVFlare's rights all that a study needs: to start, follow and end jobs. No code in
-# jobs, no looking into folders. Only of whoever the coordinator's kit submits jobs as.
+# The NVFlare rights that a study needs: to start, follow and end jobs. No code in jobs,
+# no access to folders. Only for the role with which the coordinator submits jobs.
 _SUBMITTER = "project_admin"
 _RIGHTS = {
     "submit_job": "any",
@@ -36,8 +36,8 @@ _RIGHTS = {
     "server-predeployed-flwr": "none",
 }
 
-# To the output alone, which hyfdca keeps and bounds; NVFlare's own would be five files
-# a process, of up to 200 MB each.
+# Only to the output, which hyfdca saves and limits; NVFlare's own logging would be five
+# files per process, of up to 200 MB each.
 _LOGGING: dict[str, Any] = {
     "version": 1,
     "disable_existing_loggers": False,
@@ -57,18 +57,18 @@ _LOGGING: dict[str, Any] = {
     "loggers": {"root": {"level": "INFO", "handlers": ["output"]}},
 }
 
-_HEARTBEAT_TIMEOUT = 30  # seconds; NVFlare's own is ten minutes
-_SIGN_TIMEOUT = 10.0  # seconds in which a sign of life is answered, or sent again
+_HEARTBEAT_TIMEOUT = 30  # seconds; NVFlare's default is ten minutes
+_SIGN_TIMEOUT = 10.0  # seconds until an unanswered heartbeat is resent
 _MOST_CLIENTS = 10_000
 
 
 def write_policy(flare: Path, side: Side, home: Path | None = None) -> None:
-    """Write the strict settings of a startup kit, whatever they were.
+    """Write the strict settings of a startup kit, replacing any others.
 
     Parameters
     ----------
     home : Path, optional
-        Where the startup kit will be used, if not where it is: NVFlare wants absolute
+        Where the startup kit will be used, if not where it is: NVFlare needs absolute
         paths.
 
     Raises
@@ -82,13 +82,13 @@ def write_policy(flare: Path, side: Side, home: Path | None = None) -> None:
             write_whole(flare / "local" / name, text.encode(), OWNER_ONLY)
     except OSError as error:
         raise StudyError(
-            f"Cannot write to {flare / 'local'} ({error.strerror}); make the startup "
-            "kit anew."
+            f"Cannot write to {flare / 'local'} ({error.strerror}); make a new startup "
+            "kit."
         ) from None
 
 
 def is_strict_client(flare: Path) -> bool:
-    """Return whether a client's settings are as strict as they were written."""
+    """Return whether a client's settings are still strict, as written."""
     strict = policy("client", flare)
     try:
         found = {n: json.loads((flare / "local" / n).read_bytes()) for n in strict}
@@ -98,7 +98,7 @@ def is_strict_client(flare: Path) -> bool:
 
 
 def policy(side: Side, flare: Path) -> dict[str, dict[str, Any]]:
-    """Return the settings of a startup kit that is used at a place, by file name."""
+    """Return the settings of a startup kit used at ``flare``, by file name."""
     return {
         "resources.json": _resources(side, flare),
         "authorization.json": _authorization(side),
@@ -107,7 +107,7 @@ def policy(side: Side, flare: Path) -> dict[str, dict[str, Any]]:
 
 
 def _resources(side: Side, flare: Path) -> dict[str, Any]:
-    """Return what NVFlare makes of a site, and what it takes of jobs."""
+    """Return a site's components, and what it accepts from jobs."""
     own = _server(flare.absolute()) if side == "server" else _client()
     return {
         "format_version": 2,
@@ -120,8 +120,8 @@ def _resources(side: Side, flare: Path) -> dict[str, Any]:
 
 
 def _authorization(side: Side) -> dict[str, Any]:
-    # An organisation decides itself when its client stops or starts anew; on the
-    # server its operator is the one who submits.
+    # An organisation decides for itself when its client stops or restarts; on the
+    # server the operator is the one who submits jobs.
     operate = "any" if side == "server" else "none"
     rights = {_SUBMITTER: {**_RIGHTS, "operate": operate}}
     return {"format_version": "1.0", "permissions": rights}
@@ -148,8 +148,8 @@ def _client() -> dict[str, Any]:
 
 
 def _server(flare: Path) -> dict[str, Any]:
-    # NVFlare's defaults keep jobs and snapshots of all servers of a machine in one
-    # folder under /tmp, and start what they find there.
+    # By default NVFlare keeps jobs and snapshots of all servers of a machine in one
+    # folder under /tmp, and starts what it finds there.
     store = "nvflare.app_common.storages.filesystem_storage.FilesystemStorage"
     persistor = "nvflare.app_common.state_persistors.storage_state_persistor"
     scheduler = "nvflare.app_common.job_schedulers.job_scheduler.DefaultJobScheduler"

@@ -1,4 +1,4 @@
-"""Provisioning: the coordinator makes a package for each organisation, and its kit."""
+"""Provisioning: the coordinator makes each organisation's package, and its own kit."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SERVER, CA = "server", "ca"
 
 @dataclass(frozen=True)
 class Provisioned:
-    """What people need to know of kits that were written."""
+    """What people need to know about the kits that were written."""
 
     names: tuple[str, ...]
     study_fingerprint: str
@@ -45,13 +45,13 @@ def provision(study: Path, requests: Path, out: Path, ca: Path | None) -> Provis
     Parameters
     ----------
     ca : Path or None
-        Folder of the root certificate, which is used again if it is there, else made;
-        None stands for one in ``out``.
+        Folder of the root certificate, which is reused if it exists, else created;
+        None stands for a folder in ``out``.
 
     Raises
     ------
     StudyError
-        Whatever is wrong with the study or a request; then nothing is written.
+        If the study or a request is invalid; nothing has been written then.
     """
     require_nvflare()
     content = read_study(study)
@@ -59,7 +59,7 @@ def provision(study: Path, requests: Path, out: Path, ca: Path | None) -> Provis
     check_names(file)
     applicants = _applicants(file, requests)
     make_roster(content, {c.name: c.public_key for c in file.clients}, 1)
-    refuse_existing(out, "what was provisioned")
+    refuse_existing(out, "a provisioned folder")
     is_known = ca is not None and ca.exists()
     authority = read_authority(ca) if ca and is_known else new_authority()
     with draft_of(out) as draft:
@@ -76,7 +76,7 @@ def provision(study: Path, requests: Path, out: Path, ca: Path | None) -> Provis
 
 
 def read_study(path: Path) -> bytes:
-    """Return the bytes of a study file, which are what everybody compares.
+    """Return the exact bytes of a study file, which everybody compares.
 
     Raises
     ------
@@ -88,7 +88,7 @@ def read_study(path: Path) -> bytes:
 def summary(
     file: StudyFile, content: bytes, authority: Authority, folder: Path
 ) -> Provisioned:
-    """Return what people need to know."""
+    """Return what people need to know about the kits."""
     return Provisioned(
         tuple(client.name for client in file.clients),
         study_fingerprint(content),
@@ -98,28 +98,28 @@ def summary(
 
 
 def _applicants(file: StudyFile, folder: Path) -> list[Applicant]:
-    """Return every organisation's request, each the one the study file means."""
+    """Return every organisation's request, checked against the study file."""
     found: dict[str, Applicant] = {}
     for path in _request_files(folder):
         one = read_request(path)
         if one.name in found:
             raise StudyError(
-                f"There are two requests of {one.name!r} in {folder}; remove the wrong "
-                "one."
+                f"There are two requests from {one.name!r} in {folder}; remove the "
+                "wrong one."
             )
         found[one.name] = one
     names = [client.name for client in file.clients]
     strangers = sorted(found.keys() - set(names))
     if strangers:
         raise StudyError(
-            f"There is a request of {strangers[0]!r} in {folder}, which is none of the "
-            "study's organisations; remove it or correct the study file."
+            f"The folder {folder} has a request from {strangers[0]!r}, which is not an "
+            "organisation of the study; remove it or correct the study file."
         )
     missing = [name for name in names if name not in found]
     if missing:
         raise StudyError(
-            f"There is no request of {', '.join(map(repr, missing))} in {folder}; ask "
-            "for the file that hyfdca enrol wrote there."
+            f"There is no request from {', '.join(map(repr, missing))} in {folder}; "
+            "ask for the file that hyfdca enrol wrote there."
         )
     _check_keys(file, found)
     return [found[name] for name in names]
@@ -131,7 +131,7 @@ def _request_files(folder: Path) -> list[Path]:
     except OSError as error:
         raise StudyError(
             f"Cannot read the folder {folder} ({error.strerror}); put the requests of "
-            "all organisations into one."
+            "all organisations into one folder."
         ) from None
 
 
@@ -145,12 +145,12 @@ def _check_keys(file: StudyFile, found: dict[str, Applicant]) -> None:
     ]
     if lines:
         raise StudyError(
-            "Organisations have no public_key in the study file; after asking them "
-            f"whether it is theirs add the line ({', '.join(lines)})."
+            "Organisations have no public_key in the study file; confirm with each "
+            f"that the key is theirs, then add the line ({', '.join(lines)})."
         )
     for name, one in found.items():
         if one.public != known[name]:
             raise StudyError(
-                f"The request of {name!r} has another public_key than the study file; "
-                "find out from the organisation which one is right."
+                f"The request from {name!r} has another public_key than the study "
+                "file; ask the organisation which one is right."
             )

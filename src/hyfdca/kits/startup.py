@@ -1,7 +1,7 @@
 """NVFlare's startup kits, written by NVFlare itself on the machine that uses them.
 
-Organisations get certificates from the coordinator, but no scripts and no settings:
-those come from the NVFlare that is installed at the organisation.
+The coordinator sends organisations certificates, but no scripts and no settings: those
+come from the NVFlare installed at the organisation.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hyfdca.errors import StudyError
 from hyfdca.files import write_secret
 from hyfdca.study.file import Server
 
-# The same for all: who may do what follows from certificates and the study file.
+# The same for all: certificates and the study file determine who may do what.
 PROJECT, ORG = "hyfdca", "hyfdca"
 ADMIN = "admin@hyfdca.local"
 LOCALHOST = "localhost"
@@ -29,7 +29,7 @@ _SCHEME = "grpc"
 
 @dataclass(frozen=True)
 class Credentials:
-    """What one end of a connection shows and checks, as files have it (PEM)."""
+    """What one end of a connection presents and verifies, in PEM."""
 
     key: bytes = field(repr=False)
     certificate: str
@@ -37,7 +37,7 @@ class Credentials:
 
 
 def require_nvflare() -> None:
-    """Refuse to go on without the optional dependency.
+    """Refuse to continue without the optional dependency.
 
     Raises
     ------
@@ -72,8 +72,8 @@ def write_startup(
 
 
 def _built(workspace: Path, part: Part, name: str, server: Server) -> Path:
-    """Have NVFlare write all of a startup kit but the credentials; return where."""
-    # Here, because nvflare is an extra and takes a second to import.
+    """Have NVFlare write a startup kit without credentials; return its path."""
+    # Imported here: nvflare is an extra and takes a second.
     from nvflare.lighter.constants import CtxKey  # noqa: PLC0415
     from nvflare.lighter.impl.static_file import StaticFileBuilder  # noqa: PLC0415
     from nvflare.lighter.impl.workspace import WorkspaceBuilder  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""TLS keys, requests and certificates, as NVFlare takes them; nothing is written."""
+"""TLS keys, requests and certificates, as NVFlare needs them; writes no files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hyfdca.crypto.keys.encoding import in_groups
 from hyfdca.errors import StudyError
 
 _KEY_BITS = 3072
-_FEWEST_BITS, _MOST_BITS = 2048, 8192  # larger ones only cost time, somebody else's
+_FEWEST_BITS, _MOST_BITS = 2048, 8192  # larger keys only cost time, for others
 
 
 def new_key() -> rsa.RSAPrivateKey:
@@ -24,7 +24,7 @@ def new_key() -> rsa.RSAPrivateKey:
 
 
 def key_pem(key: rsa.RSAPrivateKey) -> bytes:
-    """Return a private key as a file has it."""
+    """Return a private key in PEM."""
     return key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.TraditionalOpenSSL,
@@ -38,14 +38,14 @@ def load_key(content: bytes, what: str) -> rsa.RSAPrivateKey:
     Raises
     ------
     StudyError
-        If it is none that NVFlare takes.
+        If it is not a key that NVFlare accepts.
     """
     try:
         key = serialization.load_pem_private_key(content, password=None)
     except (TypeError, ValueError):
         key = None
     if not isinstance(key, rsa.RSAPrivateKey):
-        raise StudyError(f"The file {what} is no RSA key in PEM; restore it.")
+        raise StudyError(f"The file {what} is not an RSA key in PEM; restore it.")
     return key
 
 
@@ -74,18 +74,18 @@ def requested_key(pem: str, what: str) -> rsa.RSAPublicKey:
         key, is_signed = None, False
     if not is_signed or not isinstance(key, rsa.RSAPublicKey):
         raise StudyError(
-            f"The certificate request in {what} is garbled; ask for it anew."
+            f"The certificate request in {what} is garbled; ask for a new one."
         )
     if not _FEWEST_BITS <= key.key_size <= _MOST_BITS:
         raise StudyError(
-            f"The key of {what} has {key.key_size} bits; have one of {_KEY_BITS} made "
-            "with hyfdca enrol."
+            f"The key in {what} has {key.key_size} bits; have one of {_KEY_BITS} bits "
+            "made with hyfdca enrol."
         )
     return key
 
 
 def certificate_pem(certificate: x509.Certificate) -> str:
-    """Return a certificate as a file has it."""
+    """Return a certificate in PEM."""
     return certificate.public_bytes(serialization.Encoding.PEM).decode("ascii")
 
 
@@ -100,28 +100,28 @@ def load_certificate(pem: str, what: str) -> x509.Certificate:
         return x509.load_pem_x509_certificate(pem.encode())
     except ValueError:
         raise StudyError(
-            f"The certificate in {what} is garbled; ask for it anew."
+            f"The certificate in {what} is garbled; ask for a new one."
         ) from None
 
 
 def fingerprint(certificate: x509.Certificate) -> str:
-    """Return the whole SHA-256 of a certificate, for people to compare."""
+    """Return the full SHA-256 of a certificate, for people to compare."""
     content = certificate.public_bytes(serialization.Encoding.DER)
     return in_groups(hashlib.sha256(content).digest())
 
 
 def common_name(certificate: x509.Certificate) -> str:
-    """Return whose certificate it says it is."""
+    """Return the owner's name in a certificate."""
     return _subject(certificate, NameOID.COMMON_NAME)
 
 
 def organisation(certificate: x509.Certificate) -> str:
-    """Return what NVFlare calls the owner's organisation."""
+    """Return the owner's organisation, according to NVFlare."""
     return _subject(certificate, NameOID.ORGANIZATION_NAME)
 
 
 def role(certificate: x509.Certificate) -> str:
-    """Return what NVFlare takes the owner for."""
+    """Return the owner's role, according to NVFlare."""
     return _subject(certificate, NameOID.UNSTRUCTURED_NAME)
 
 
@@ -145,7 +145,7 @@ def is_of_key(certificate: x509.Certificate, key: rsa.RSAPrivateKey) -> bool:
 
 
 def days_left(certificate: x509.Certificate) -> int:
-    """Return for how many whole days a certificate is valid yet; negative if not."""
+    """Return how many whole days a certificate remains valid; negative if expired."""
     return (certificate.not_valid_after_utc - datetime.now(UTC)).days
 
 

@@ -1,4 +1,4 @@
-"""Kits as they are written: the same parts, whoever brings the credentials."""
+"""Writing kits: the same parts, whatever the source of the credentials."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def write_client_kit(
 def write_server_kit(
     folder: Path, final: Path, study: bytes, server: Server, authority: Authority
 ) -> None:
-    """Write the coordinator's kit, with keys made for it here and now.
+    """Write the coordinator's kit, with newly made keys.
 
     It is written to ``folder`` and will be used at ``final``.
     """
@@ -58,7 +58,7 @@ def write_server_kit(
 def credentials_of(
     key: rsa.RSAPrivateKey, certificate: x509.Certificate, root: x509.Certificate
 ) -> Credentials:
-    """Return a key and its certificates as files have them."""
+    """Return a key and its certificates in PEM."""
     return Credentials(
         tls.key_pem(key), tls.certificate_pem(certificate), tls.certificate_pem(root)
     )

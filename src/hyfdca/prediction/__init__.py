@@ -1,1 +1,1 @@
-"""Predictions, of complete rows and of rows split over organisations."""
+"""Predictions for complete rows and for rows split over organisations."""

@@ -1,8 +1,8 @@
-"""An organisation's side of predictions of rows that are split over organisations.
+"""An organisation's side of predictions for rows split over organisations.
 
-Rows to predict are brought by everybody who holds features of them; one organisation
-at a time asks. It has the stages *study* (only ``hello``) and *keys* of a study, and
-the stage *prediction*:
+Every organisation that holds features of the rows to predict provides them. One
+organisation at a time asks. The stages are *study* (only ``hello``) and *keys*, as in a
+study, and *prediction*:
 
 | phase     | who             | down                | up                             |
 |-----------|-----------------|---------------------|--------------------------------|
@@ -12,14 +12,14 @@ the stage *prediction*:
 | consider  | everybody else  | the same            | consent, or why not            |
 | refused   | the asker       | why it gets nothing | -                              |
 
-Between the last two come the alignment (``protocol/alignment.py``) and the sums
-(``algorithms/scoring.py``), in the same stage.
+Between the last two come the alignment (``stages/alignment``) and the sums
+(``prediction/sums.py``), in the same stage.
 
-Theory of operation. A holder believes the asker's signature and its own files, not the
-server: permission, limit and model are checked, and the prediction is written to its
-log, before it gives anything. It then goes on with those of its rows alone that are
-among the pseudonyms that the asker signed. These are under keys that are derived for
-this one prediction, so the server can link them neither to training nor to others.
+Theory of operation. A holder trusts the asker's signature and its own files, not the
+server. It checks permission, limit and model, and logs the prediction, before it
+contributes anything. It then continues only with those of its rows whose pseudonyms the
+asker signed. Pseudonyms use keys derived for this one prediction, so the server can
+link them neither to training nor to other predictions.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ STAGE = "prediction"
 
 @dataclass(frozen=True, repr=False)
 class SplitScores:
-    """What an asker gets, by row of its table.
+    """The scores that an asker receives, by row of its table.
 
     Parameters
     ----------
     margins : array (n_rows, n_outputs)
-        Of rows that lack features, what others hold is in it.
+        For rows that lack features, the sum over the features provided.
     n_absent : array (n_rows,)
-        How many features of the model nobody brought.
+        How many features of the model nobody provided.
     """
 
     margins: FloatArray
@@ -75,13 +75,13 @@ class SplitScores:
 
 @dataclass(frozen=True, repr=False)
 class Bringing:
-    """What an organisation brings to predictions.
+    """What an organisation provides for predictions.
 
     Parameters
     ----------
     table : Table
-        Rows that it asks for, or has features of; columns are the model's, as far as
-        it has them.
+        Rows that it asks for or holds features of; its columns are those of the model's
+        features that it has.
     digest : bytes
         Of the model.
     """
@@ -101,9 +101,9 @@ class PredictionClient:
     Parameters
     ----------
     member : StudyClient
-        The organisation in its study, which has the study's keys.
+        The organisation's side of the study, which has the study's keys.
     tell : callable
-        Told in a sentence who asked and what became of it.
+        Receives a sentence about each request: who asked, and the outcome.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class PredictionClient:
 
     @property
     def name(self) -> str:
-        """What the study calls the organisation."""
+        """The organisation's name in the study."""
         return self._roster.entries[self._rank].name
 
     def handle(self, stage: str, phase: str, payload: bytes | bytearray) -> bytearray:
@@ -144,21 +144,23 @@ class PredictionClient:
         Raises
         ------
         RemoteProtocolError
-            If the request is not one this client can be asked now.
+            If the request is not allowed now.
         """
         if stage == STAGE:
             return self._predict(phase, payload)
-        # Of the study nothing may begin, be kept or be forgotten here.
+        # Predictions must not begin, save or discard anything of the study.
         if stage == "keys" or (stage, phase) == ("study", "hello"):
             return self._member.handle(stage, phase, payload)
-        raise RemoteProtocolError(f"predictions have no {phase!r} in stage {stage!r}")
+        raise RemoteProtocolError(
+            f"predictions have no phase {phase!r} in stage {stage!r}"
+        )
 
     def _predict(self, phase: str, payload: bytes | bytearray) -> bytearray:
         try:
             with one_thread():
                 return self._session.handle(phase, payload)
         except StoreError as error:
-            self._tell(str(error))  # it names a folder, which stays here
+            self._tell(str(error))  # it names a folder, so it stays here
             raise RemoteProtocolError(
                 "its log of predictions cannot be read or written"
             ) from None
@@ -170,10 +172,10 @@ class PredictionClient:
         return p.Introduction(len(bringing.table.ids) if bringing.asks else 0)
 
     def _ask(self, _: Message) -> p.Asked:
-        """Sign the request; it counts in this organisation's own log as well."""
+        """Sign the request, and count it in this organisation's own log too."""
         bringing, table = self._bringing, self._bringing.table
         if not bringing.asks or self._has_asked:
-            raise RemoteProtocolError("it asks for no predictions, or has asked")
+            raise RemoteProtocolError("it asks for no predictions, or already has")
         n_rows = len(table.ids)
         declined = bringing.terms.objection(bringing.log, self.name, n_rows)
         if declined is not None:
@@ -194,17 +196,17 @@ class PredictionClient:
 
     def _be_refused(self, notice: p.RefusedNotice) -> None:
         if not self._has_asked or self.scores is not None:
-            raise RemoteProtocolError("it waits for no scores that could be refused")
+            raise RemoteProtocolError("it is not waiting for scores")
         self.refusal = "".join(c if c.isprintable() else " " for c in notice.reason)
         self._session.handlers = self._own_handlers
 
     # Being asked
 
     def _consider(self, request: p.ConsiderRequest) -> p.Consent | p.Declined:
-        """Check, write down, and only then be ready to give."""
+        """Check and log the request; only then prepare to contribute."""
         pseudonyms = checked_pseudonyms(request, self._roster)
         if request.asker == self._rank:
-            raise RemoteProtocolError("nobody gives predictions to itself")
+            raise RemoteProtocolError("an asker cannot consider its own request")
         asker = self._roster.entries[request.asker].name
         declined = self._objection(request, asker, len(pseudonyms))
         if declined is not None:
@@ -246,7 +248,7 @@ class PredictionClient:
         return sample_pseudonyms(self._bringing.table.ids, keys)
 
     def _begin(self, table: Table, nonce: bytes, is_asker: bool) -> None:
-        """Be ready for one prediction, whatever was before."""
+        """Prepare for one prediction, discarding any earlier one."""
         secrecy, model = self._member.secrecy, self._bringing.model
         keys = secrecy.alignment_keys(self._purpose(nonce))
         alignment = AlignmentClient(table, keys, self._bringing.alignment)
@@ -284,7 +286,7 @@ class PredictionClient:
 
 
 class PredictionStage:
-    """A stage of an organisation's side, as drivers see a client."""
+    """One stage of an organisation's side, with the interface drivers expect."""
 
     def __init__(self, member: PredictionClient, name: str) -> None:
         self._member, self._name = member, name
@@ -295,7 +297,7 @@ class PredictionStage:
 
 
 def _rows_among(table: Table, own: TokenArray, asked: TokenArray) -> Table:
-    """Return those rows of a table whose pseudonyms are asked for."""
+    """Return the rows of a table whose pseudonyms were asked for."""
     wanted = set(map(tuple, asked.tolist()))
     rows = [row for row, name in enumerate(map(tuple, own.tolist())) if name in wanted]
     cells = sp.csr_array(table.cells[np.array(rows, np.int64)])
@@ -306,7 +308,7 @@ _SLACK = 1e-9  # covers the rounding of norms
 
 
 def own_parts(model: Model, table: AlignedTable) -> OwnParts:
-    """Return what the cells that an organisation counts add to margins.
+    """Return what the cells that an organisation counts add to the margins.
 
     All columns of the table are features of the model.
     """
@@ -317,7 +319,7 @@ def own_parts(model: Model, table: AlignedTable) -> OwnParts:
     if np.any(scaling.offset) and cells.nnz < cells.shape[0] * cells.shape[1]:
         cells = stored_densely(cells.toarray())  # zeros have an offset too
     scaled = scaling.apply(table.own.of(cells))
-    # What is too large is seen by its bound.
+    # Overflow shows in the bound.
     with np.errstate(over="ignore", invalid="ignore"):
         margins = scaled @ weights
         bound = _longest(scaled) * float(np.linalg.norm(weights, axis=0).max())
@@ -325,7 +327,7 @@ def own_parts(model: Model, table: AlignedTable) -> OwnParts:
 
 
 def common_part(model: Model) -> FloatArray:
-    """Return what all margins have in common, (n_outputs,): the asker adds it."""
+    """Return the part common to all margins, (n_outputs,); the asker adds it."""
     reference, scaling = _reference(model), model.scaling
     scaled = (reference - scaling.offset) / scaling.scale
     common: FloatArray = scaled @ model.weights + model.intercept
@@ -333,7 +335,7 @@ def common_part(model: Model) -> FloatArray:
 
 
 def _reference(model: Model) -> FloatArray:
-    """Return the values that add nothing to a margin, by feature."""
+    """Return the value of each feature that adds nothing to a margin."""
     is_filled = model.file.scaling.missing == "mean"
     return model.scaling.filling if is_filled else model.scaling.offset
 

@@ -1,4 +1,4 @@
-"""Predictions for the rows of one file that has all features of a model."""
+"""Predictions for a file whose rows have all features of a model."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _ENDINGS = (".csv", ".parquet")
 
 @dataclass(frozen=True)
 class PredictionFiles:
-    """What to predict from and where to write it.
+    """The inputs of a prediction, and where to write it.
 
     Parameters
     ----------
@@ -52,19 +52,19 @@ class PredictionFiles:
 
 @dataclass(frozen=True)
 class PredictionScore:
-    """How good predictions are, over the rows that have a label.
+    """The quality of predictions, over the rows that have a label.
 
     Parameters
     ----------
     accuracy : float or None
-        Share of the rows that got their class; None for regression.
+        Share of rows classified correctly; None for regression.
     r2 : float or None
-        1 less the squared error as a share of the labels' own; None for classes and
-        where labels do not differ.
+        1 minus the squared error relative to that of the labels' mean; None for classes
+        and if all labels are equal.
     absolute_error : float or None
-        The mean; None for classes.
+        Mean absolute error; None for classes.
     n_unknown : int
-        Rows with a label that is none of the model's classes; they count as wrong.
+        Rows whose label is not one of the model's classes; they count as wrong.
     """
 
     n_labelled: int
@@ -76,14 +76,14 @@ class PredictionScore:
 
 @dataclass(frozen=True)
 class Predictions:
-    """What a model says of some rows.
+    """A model's predictions for some rows.
 
     Parameters
     ----------
     ids : tuple of str
     margins : array (n_rows, n_outputs)
     labels : tuple of str or None
-        "" where a row has none.
+        "" for rows without a label.
     """
 
     model: Model
@@ -97,7 +97,7 @@ class Predictions:
         return self.model.predict_from(self.margins)
 
     def class_counts(self) -> dict[str, int]:
-        """Return how many rows got each class, in the order of the classes."""
+        """Return how many rows were assigned to each class, in class order."""
         if self.model.task == "regression":
             return {}
         counts = Counter(self.predicted.tolist())
@@ -109,7 +109,7 @@ class Predictions:
         Raises
         ------
         StudyError
-            If the model predicts numbers and labels are none.
+            If the model predicts numbers and a label is not a number.
         """
         labels = np.array(self.labels or (), dtype=object)
         has_label = labels != ""
@@ -133,7 +133,7 @@ class Predictions:
     def columns(self) -> dict[str, Any]:
         """Return the columns of the file: id, margins, prediction, probabilities.
 
-        With one margin a row there is one probability, that of the second class.
+        With one margin per row there is one probability, that of the second class.
         """
         classes, is_single = self.model.classes, self.margins.shape[1] == 1
         names = ["margin"] if is_single else [f"margin_{name}" for name in classes]
@@ -148,12 +148,12 @@ class Predictions:
 
 
 def predict_file(files: PredictionFiles) -> Predictions:
-    """Predict the rows of a file and write them, whole or not at all.
+    """Predict the rows of a file and write the predictions, whole or not at all.
 
     Raises
     ------
     StudyError
-        Before anything is written.
+        Nothing has been written then.
     """
     check_out(files.out, files.model, files.data)
     try:
@@ -177,12 +177,12 @@ def write_predictions(predictions: Predictions, out: Path) -> None:
     ------
     StudyError
     """
-    predictions.score()  # complains about labels
+    predictions.score()  # refuses invalid labels
     write_files(out.parent, {out.name: _encoded(predictions, out)})
 
 
 def check_out(out: Path, *read: Path) -> None:
-    """Refuse a file that could not be written, or would destroy one that is read.
+    """Refuse an output file that cannot be written, or is also an input.
 
     Raises
     ------
@@ -195,8 +195,7 @@ def check_out(out: Path, *read: Path) -> None:
         )
     if realpath(out) in map(realpath, read):
         raise StudyError(
-            f"Writing to {out} would destroy what is read from it; give --out another "
-            "name."
+            f"Writing to {out} would overwrite an input file; give --out another name."
         )
     check_folder(out.parent)
 
@@ -206,8 +205,8 @@ def _read(files: PredictionFiles, model: Model) -> Table:
     id_column = files.id_column or model.file.id_column
     if id_column is None and has_named_columns(files.data):
         raise StudyError(
-            f"The model does not say which column of {files.data.name} has the IDs; "
-            "name it with --id-column."
+            f"The model does not name the ID column of {files.data.name}; name it with "
+            "--id-column."
         )
     label_column = files.label_column or model.file.label_column
     columns = Columns(
@@ -226,7 +225,7 @@ def _read(files: PredictionFiles, model: Model) -> Table:
 
 
 def _with_label(files: PredictionFiles, table: Table) -> Table:
-    """Return the table if it has the label column that was asked for."""
+    """Return the table if it has the requested label column."""
     wanted = files.label_column
     if wanted and table.labels is None and has_named_columns(files.data):
         raise MissingColumnsError(files.data.name, [normalised(wanted)])
@@ -236,9 +235,9 @@ def _with_label(files: PredictionFiles, table: Table) -> Table:
 def _missing_columns(error: MissingColumnsError, columns: Columns) -> str:
     advice = "add them, or correct the names in the table"
     if columns.id in error.columns:
-        advice = "name the column of the IDs with --id-column"
+        advice = "name the ID column with --id-column"
     elif error.columns == (columns.label,):
-        advice = "correct --label-column, or leave it out"
+        advice = "correct --label-column, or omit it"
     return f"Cannot predict: {error.what}, which the model needs; {advice}."
 
 
@@ -246,10 +245,10 @@ def _number_score(labels: list[str], predicted: FloatArray) -> PredictionScore:
     values, n_bad = encode_numbers(labels)
     if n_bad:
         raise StudyError(
-            f"{n_bad} rows have a label that is no number, but the model predicts "
+            f"{n_bad} rows have a label that is not a number, but the model predicts "
             "numbers; correct them, or name another column with --label-column."
         )
-    with np.errstate(over="ignore", invalid="ignore"):  # of labels near the largest
+    with np.errstate(over="ignore", invalid="ignore"):  # for huge labels
         errors = values[:, 0] - predicted
         spread = float(np.sum((values - values.mean()) ** 2))
         left = float(np.sum(errors**2))

@@ -1,4 +1,4 @@
-"""Messages of a prediction of rows whose features are split over organisations."""
+"""Messages of predictions for rows split over organisations."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ Reason = Literal["permission", "rate", "model", "repeated"]
 
 
 class Introduction(Message, frozen=True):
-    """Whether a client asks for predictions: of how many rows."""
+    """How many rows a client asks predictions for; 0 if it does not ask."""
 
     n_rows: Annotated[Number, Seen("prediction request")]
 
 
 class Asked(Message, frozen=True):
-    """What an asker asks for, signed by it; holders believe nothing else."""
+    """An asker's signed request; holders trust nothing else."""
 
     model: Annotated[Hash, Seen("model digest")]
     nonce: Annotated[
         Nonce, Seen("prediction request")
-    ]  # of which the keys of this prediction's pseudonyms are derived
+    ]  # from which the keys of this prediction's pseudonyms are derived
     n_outputs: Annotated[Count, Seen("numbers")]
     pseudonyms: Annotated[
         memoryview, Seen("asked pseudonyms")
@@ -51,66 +51,70 @@ class Asked(Message, frozen=True):
 
 
 class ConsiderRequest(Asked, frozen=True):
-    """The same to a holder, with the rank of the asker."""
+    """The same request to a holder, with the asker's rank."""
 
     asker: Annotated[Number, Seen("prediction request")]
 
 
 class Consent(Message, tag="consent", frozen=True):
-    """The answer of a holder that gives its part, and has logged so."""
+    """The reply of a holder that contributes, and has logged the prediction."""
 
 
 class Declined(Message, tag="declined", frozen=True):
-    """The answer of a holder that gives nothing."""
+    """The reply of a holder that contributes nothing."""
 
     reason: Annotated[Reason, Seen("prediction refusal")]
     count: Annotated[
         Number, Seen("prediction refusal")
-    ]  # of rows that could be asked for now
+    ]  # rows that the asker may ask for now
 
 
 class PartBound(Message, frozen=True):
-    """A power of two above all parts of a client's."""
+    """A power of two above all of a client's parts."""
 
     bound: Annotated[Bound, Seen("bounds")]
 
 
 class PartsRequest(Message, frozen=True):
-    """Ask for parts of margins, and for how many cells are in them."""
+    """Ask for parts of margins, and for the number of cells in them."""
 
     grid: OnGrid
     cells_grid: OnGrid
 
 
 class ScoreParts(Message, frozen=True):
-    """A client's parts, by row that the asker holds too."""
+    """A client's parts, for the rows that the asker also holds."""
 
     margins: Annotated[SealedVector, Seen("score parts")]
     cells: Annotated[SealedVector, Seen("cell counts")]
 
 
 class ScoresNotice(Message, frozen=True):
-    """The sums over holders, to the asker alone; no answer."""
+    """The sums over holders, for the asker alone; no reply."""
 
     margins: Annotated[Sums, Seen("scores")]
     cells: Annotated[Sums, Seen("cell counts")]
 
 
 class RefusedNotice(Message, frozen=True):
-    """Why an asker gets nothing; no answer."""
+    """Why an asker gets nothing; no reply."""
 
     reason: Annotated[
         str, msgspec.Meta(max_length=LONGEST_REASON), Seen("prediction refusal")
     ]
 
 
-_ANSWERED = ("introduce", "scores", "parts", "refused", "consider", "request")
+# A prediction may be refused at any of its phases; the next one then begins.
+_ANSWERED = (
+    *("introduce", "request", "consider", "refused"),
+    *("rows", "placement", "cells", "arrange", "part bound", "parts", "scores"),
+)
 
 PHASES: Phases = {
     "introduce": Phase(Message, (Introduction,), (START,)),
     "request": Phase(Message, (Asked,), _ANSWERED),
     "consider": Phase(ConsiderRequest, (Consent, Declined), _ANSWERED),
-    # Alignment of the rows asked for, then the sums
+    # Alignment of the requested rows, then the sums
     **ALIGNMENT,
     "rows": replace(ALIGNMENT["rows"], after=("request", "consider")),
     "arrange": Phase(Arrangements, after=("placement", "cells")),

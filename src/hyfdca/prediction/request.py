@@ -1,4 +1,4 @@
-"""What an asker signs, so that no server can ask in its name or for other rows."""
+"""What an asker signs, so that no server can forge or change its request."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def signed_request(
     nonce: bytes,
     rows: tuple[int, TokenArray],
 ) -> p.Asked:
-    """Return the request for some rows: numbers an answer has for each, pseudonyms."""
+    """Return a signed request; ``rows`` are outputs per row and pseudonyms."""
     n_outputs, pseudonyms = rows
     packed = pack_tokens(pseudonyms)
     rank = roster.rank_of(identity.public)
@@ -30,17 +30,17 @@ def signed_request(
 
 
 def checked_pseudonyms(request: p.ConsiderRequest, roster: Roster) -> TokenArray:
-    """Return the pseudonyms of the rows asked for, (n, 2), if the asker signed them.
+    """Return the pseudonyms of the requested rows, (n, 2), if the asker signed them.
 
     Raises
     ------
     RemoteProtocolError
-        If it did not: the server has made up or changed something.
+        If it did not: the server has forged or changed the request.
     """
     if request.asker >= len(roster.entries):
         raise RemoteProtocolError(
-            f"Rank {request.asker} is nobody on this client's roster of "
-            f"{len(roster.entries)}."
+            f"Rank {request.asker} is not on this client's roster of "
+            f"{len(roster.entries)} organisations."
         )
     name, public = roster.entries[request.asker]
     said = (request.model, request.nonce, request.pseudonyms)
@@ -48,11 +48,11 @@ def checked_pseudonyms(request: p.ConsiderRequest, roster: Roster) -> TokenArray
     if not public.has_signed(request.signature, statement):
         raise RemoteProtocolError(
             f"Organisation {name!r} did not sign this request for predictions; the "
-            "server may have changed it, and gets nothing."
+            "server may have changed it, so it is refused."
         )
     tokens = unpack_tokens(request.pseudonyms)
     if len(tokens) % 2:
-        raise RemoteProtocolError("a pseudonym is cut off")
+        raise RemoteProtocolError("a pseudonym is truncated")
     return tokens.reshape(-1, 2)
 
 
@@ -62,7 +62,7 @@ def _statement(
     said: tuple[bytes, bytes, memoryview],
     n_outputs: int,
 ) -> bytes:
-    """Return what is signed: who asks whom, in which study, for what, and once."""
+    """Return what is signed: who asks whom, in which study, for what, with a nonce."""
     model, nonce, pseudonyms = said
     return pack_fields(
         _STATEMENT,

@@ -1,6 +1,6 @@
-"""The server's side of predictions of split rows: it relays, matches and adds.
+"""The server's side of predictions for split rows: it relays, matches and adds.
 
-It has no model and no key, and gives what it adds to the asker alone.
+It has no model and no key, and sends the sums to the asker alone.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Answered:
-    """What became of an organisation's question.
+    """The outcome of an organisation's request.
 
     Parameters
     ----------
     refusal : str
-        Why it got nothing, in a sentence; empty if it got its scores.
+        Why it got nothing, in one sentence; empty if it got its scores.
     """
 
     asker: str
@@ -46,13 +46,13 @@ class Answered:
 
 
 class _RefusedError(Exception):
-    """Somebody gives nothing; one plain sentence."""
+    """A holder declines; the message is one plain sentence."""
 
 
 def prediction_alignment(settings: AlignmentSettings) -> AlignmentSettings:
-    """Return how rows to predict are aligned in a study: by no label.
+    """Return the settings for aligning rows to predict: without labels.
 
-    Organisations that have none of the rows asked for take part all the same.
+    Organisations that hold none of the requested rows take part too.
     """
     return AlignmentSettings(
         "regression",
@@ -64,12 +64,12 @@ def prediction_alignment(settings: AlignmentSettings) -> AlignmentSettings:
 
 
 class PredictionServer:
-    """Serves everybody who asks, in turn.
+    """Serves all askers in turn.
 
     Parameters
     ----------
     driver : callable
-        Returns what carries the requests of a stage.
+        Returns the driver that carries the requests of a stage.
     """
 
     def __init__(self, plan: Plan, driver: Callable[[str], Driver]) -> None:
@@ -83,12 +83,12 @@ class PredictionServer:
         return range(len(self._plan.names))
 
     def run(self) -> list[Answered]:
-        """Have everybody compare keys, then serve all who ask; return how that went.
+        """Have everybody compare keys, then serve all askers; return the outcomes.
 
         Raises
         ------
         ClientsFailedError, BadReplyError
-            If somebody does not answer.
+            If a client does not reply, or its reply is invalid.
         """
         adders = self._convener.agree(self._run("study", self._key_holders()))
         self._session.enter(p.PHASES)
@@ -120,7 +120,7 @@ class PredictionServer:
     def _answer(
         self, asker: int, n_rows: int, adders: Adders
     ) -> Conversation[Answered]:
-        """Serve one asker, or tell it why not."""
+        """Serve one asker, or send it the reason for the refusal."""
         name = self._plan.names[asker]
         try:
             yield from self._predict(asker, adders)
@@ -138,7 +138,7 @@ class PredictionServer:
         settings = prediction_alignment(plan.alignment)
         server = AlignmentServer(plan.names, settings, session)
         layout = (yield from server.run()).layout
-        # Numbers of groups are drawn anew, so that predictions have none in common.
+        # Fresh group numbers, so that predictions have none in common.
         fresh = Adders(adders.encryption, adders.public, new_group_secret())
         scoring = ScoringServer(layout, request.n_outputs, fresh, session)
         yield from scoring.run(asker)

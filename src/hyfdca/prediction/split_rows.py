@@ -1,6 +1,6 @@
-"""Predictions of rows whose features are split over organisations: what each brings.
+"""Predictions for rows split over organisations: what each of them provides.
 
-In one process all of them talk as they would between machines; nothing is pooled.
+In one process they exchange the same messages as between machines; nothing is pooled.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ from hyfdca.study.plan import Plan, alignment_settings
 
 
 def model_digest(model: Model) -> bytes:
-    """Return what tells whether organisations have the same model."""
+    """Return the digest by which organisations compare their models."""
     return hashlib.sha256(b"hyfdca model 1\n" + as_bytes(model.file)).digest()
 
 
 def terms_of(file: StudyFile) -> PredictionTerms:
-    """Return what a study file says of predictions."""
+    """Return a study file's terms for predictions."""
     askers = frozenset(client.name for client in file.clients if client.may_predict)
     return PredictionTerms(askers, file.study.predictions_per_hour)
 
 
 def released_model(path: Path) -> Model:
-    """Return the model that an organisation got when its study ended.
+    """Return the model that an organisation received when its study ended.
 
     Raises
     ------
@@ -66,7 +66,7 @@ def released_model(path: Path) -> Model:
 def table_to_predict(
     file: StudyFile, client: Client, path: Path, model: Model
 ) -> Table:
-    """Read what an organisation has of rows to predict: the model's columns, labels.
+    """Read an organisation's rows to predict: the model's columns, and labels.
 
     Raises
     ------
@@ -90,7 +90,7 @@ def table_to_predict(
     if table.n_missing and model.file.scaling.missing == "refuse":
         raise StudyError(
             f"Organisation {client.name!r} has {table.n_missing} missing cells in "
-            f"{path.name}, and the model takes none; fill them, or train with "
+            f"{path.name}, but the model accepts none; fill them, or train with "
             'missing = "mean".'
         )
     return table
@@ -99,7 +99,7 @@ def table_to_predict(
 def brought(
     file: StudyFile, table: Table, model: Model, log: PredictionLog, asks: bool = False
 ) -> Bringing:
-    """Return what an organisation brings to predictions of a study."""
+    """Return what an organisation provides for predictions of a study."""
     return Bringing(
         replace(table, labels=None),
         model,
@@ -112,7 +112,7 @@ def brought(
 
 
 def check_permission(bringing: Bringing, name: str) -> None:
-    """Refuse to ask for what this organisation's own log says is too much.
+    """Refuse a request that this organisation's own terms or log rule out.
 
     Raises
     ------
@@ -129,7 +129,7 @@ def check_permission(bringing: Bringing, name: str) -> None:
 
 @dataclass(frozen=True, repr=False)
 class PredictionParty:
-    """An organisation with its keys, and where it keeps those of the study."""
+    """An organisation with its keys, and the store of the study's keys."""
 
     plan: Plan
     identity: Identity
@@ -139,7 +139,7 @@ class PredictionParty:
     def member(
         self, bringing: Bringing, tell: Callable[[str], None] = lambda _: None
     ) -> PredictionClient:
-        """Return its side of predictions."""
+        """Return the organisation's side of predictions."""
         member = StudyClient(
             self.plan, bringing.table, self.identity, self.roster, self.store
         )
@@ -147,9 +147,9 @@ class PredictionParty:
 
 
 def predict_locally(plan: Plan, members: Sequence[PredictionClient]) -> list[Answered]:
-    """Serve everybody who asks, with all parties in this process.
+    """Serve all askers, with all parties in this process.
 
-    Scores are with the members that asked.
+    The members that asked hold their scores.
     """
 
     def driver(stage: str) -> InProcess:
@@ -161,14 +161,14 @@ def predict_locally(plan: Plan, members: Sequence[PredictionClient]) -> list[Ans
 
 @dataclass(frozen=True)
 class SplitPredictions:
-    """Predictions of rows that are complete, and how many others there are.
+    """Predictions for the rows that can be predicted, and the number of others.
 
     Parameters
     ----------
     n_left_out : int
-        Rows without a prediction: nobody brought some of their features.
+        Rows without a prediction: nobody provided some of their features.
     n_filled : int
-        Cells that nobody brought, filled as the model fills missing ones.
+        Cells that nobody provided, filled as the model fills missing ones.
     """
 
     predictions: Predictions
@@ -191,9 +191,9 @@ def predictions_of(model: Model, table: Table, scores: SplitScores) -> SplitPred
         rows, n_filled = np.flatnonzero(n_absent == 0), 0
     if not len(rows):
         raise StudyError(
-            f"None of the {len(n_absent)} rows can be predicted: the organisations "
-            f"that hold them brought {n_absent.min()} features of the model less than "
-            "there are, and it fills none."
+            f"None of the {len(n_absent)} rows can be predicted: each lacks at least "
+            f"{n_absent.min()} features, and the model fills none; have the "
+            "organisations that hold these rows provide them."
         )
     labels = table.labels
     predictions = Predictions(

@@ -1,7 +1,7 @@
 """Scores of rows that several organisations hold: one sealed sum over holders.
 
-It follows an alignment of the rows that one client, the asker, holds; all others bring
-only such rows to it, so no block has a slot of a row that the asker does not hold.
+It follows an alignment of the rows that one client, the asker, holds. All others align
+only such rows, so no block has a slot for a row that the asker does not hold.
 
 | phase      | who       | down                   | up                                 |
 |------------|-----------|------------------------|------------------------------------|
@@ -11,9 +11,9 @@ only such rows to it, so no block has a slot of a row that the asker does not ho
 |            |           |                        | cells in them, sealed              |
 | scores     | the asker | both sums, sealed      | -                                  |
 
-The bound is that of Cauchy and Schwarz, from the longest row and the model, so that it
-says nothing of a score, and no part is ever too large for its grid. By the number of
-cells the asker sees whether a row is complete and no cell was counted twice.
+The bound is that of Cauchy and Schwarz, from the longest row and the model. So it
+reveals nothing about a score, and no part is ever too large for its grid. The number of
+cells shows the asker whether a row is complete and no cell was counted twice.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from hyfdca.protocol.codec import RemoteProtocolError, pack_indices
 from hyfdca.protocol.messages import GridSpec, Message
 from hyfdca.protocol.sessions import Conversation, Handlers, ServerSession
 
-LARGEST = 2.0**400  # that a part may be; squares of it are numbers
+LARGEST = 2.0**400  # limit of a part; its square is still finite
 
 
 class ScoringServer:
@@ -63,7 +63,7 @@ class ScoringServer:
         return range(self._layout.n_clients)
 
     def run(self, asker: int) -> Conversation[None]:
-        """Add up everybody's parts, and give the sums to the asker."""
+        """Add all clients' parts, and send the sums to the asker."""
         notices = {client: self._arrangements(client) for client in self._everyone}
         yield from self._session.tell("arrange", notices)
         request = p.PartsRequest(
@@ -109,7 +109,7 @@ class OwnParts:
     n_cells : array (rows held,)
         How many of the model's cells it counts.
     bound : float
-        Above all parts, whatever the rows of such lengths are.
+        Above all parts that rows of these lengths can have.
     """
 
     margins: FloatArray
@@ -119,7 +119,7 @@ class OwnParts:
 
 @dataclass(frozen=True, repr=False)
 class ScoreSums:
-    """What an asker opens: sums over holders, by row.
+    """The sums over holders that an asker opens, by row.
 
     Parameters
     ----------
@@ -132,16 +132,16 @@ class ScoreSums:
 
 
 class ScoringClient:
-    """A client's half; it gives its parts once.
+    """A client's half; it sends its parts once.
 
     Parameters
     ----------
     shape : (int, int)
-        Rows that it holds of those asked for, and outputs of the model.
+        How many of the requested rows it holds, and outputs of the model.
     parts : callable
         Returns its parts, once its rows are aligned.
     take : callable, optional
-        Takes the sums; who has none does not ask, and takes no scores.
+        Takes the sums; None for clients that do not ask, which accept no scores.
     """
 
     def __init__(
@@ -169,13 +169,13 @@ class ScoringClient:
         bound = self._parts().bound
         if not bound < LARGEST:
             raise RemoteProtocolError(
-                "its cells are so large that their margins are no numbers"
+                "its cells are so large that their margins overflow"
             )
         return p.PartBound(bound)
 
     def _give(self, request: p.PartsRequest) -> p.ScoreParts:
         if self._has_given:
-            raise RemoteProtocolError("it has given its parts of this prediction")
+            raise RemoteProtocolError("it has already sent its parts")
         parts, sealing = self._parts(), self._sealing
         margins = sealing.encoded(parts.margins, request.grid)
         counts = parts.n_cells[:, None].astype(np.float64)
@@ -188,12 +188,12 @@ class ScoringClient:
 
     def _take_scores(self, notice: p.ScoresNotice) -> None:
         if self._take is None or not self._has_given:
-            raise RemoteProtocolError("scores come to somebody who waits for none")
+            raise RemoteProtocolError("it is not waiting for scores")
         margins = self._sealing.opened_samples(notice.margins)
         counts = self._sealing.opened_samples(notice.cells, width=1)[:, 0]
         n_cells = np.rint(counts).astype(np.int64)
         if np.any(n_cells != counts):
-            raise RemoteProtocolError("a number of cells is no whole number")
+            raise RemoteProtocolError("a number of cells is not a whole number")
         self._take(ScoreSums(margins, n_cells))
 
 
@@ -204,4 +204,4 @@ def _spec(grid: Grid) -> GridSpec:
 def _check_grids(client: int, reply: p.ScoreParts, request: p.PartsRequest) -> None:
     got = (reply.margins.fraction_bits, reply.cells.fraction_bits)
     if got != (request.grid.fraction_bits, request.cells_grid.fraction_bits):
-        raise RemoteProtocolError(f"client {client} answers on another grid")
+        raise RemoteProtocolError(f"client {client} replied on another grid")

@@ -1,4 +1,4 @@
-"""Replay of conversations: replies are recorded, and later returned in their place.
+"""Replay of conversations: replies are recorded and later returned in order.
 
 The server's state follows from the replies it received, so they suffice to restore it.
 """

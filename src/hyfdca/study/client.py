@@ -319,8 +319,8 @@ class StudyClient:
         self._forget()
 
     def _keep(self, request: m.KeepRequest) -> None:
-        last_phase = self._sessions["training"].last_phase
-        kept = ClientRound(last_phase, checkpoint.save(self.half))
+        content = checkpoint.save(self.half)
+        kept = ClientRound(self._sessions["training"].last_phase, content)
         if self._said is not None:
             preparation = ClientPreparation(self._table.digest, self._said)
             self._archive.write(_PREPARATION, checkpoint.encode(preparation))

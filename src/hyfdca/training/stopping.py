@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -96,13 +97,17 @@ class PrimalStall:
     reason: StopReason = "stalled"
 
     def is_met(self, progress: Progress) -> bool:
-        """Return whether the lowest loss is older than that."""
-        lowest, since = None, 0
-        for record in progress.history:
-            primal = record["primal"]
-            if lowest is None or primal < lowest - self.share * abs(lowest):
-                lowest, since = primal, record["round"]
-        return progress.n_rounds - since >= self.rounds > 0 and lowest is not None
+        """Return whether the lowest loss measured is older than that."""
+        measured = [
+            (record["round"], record["primal"])
+            for record in progress.history
+            if not math.isnan(record["primal"])
+        ]
+        lowest, since = math.inf, 0
+        for number, primal in measured:
+            if primal < lowest - self.share * abs(lowest) or math.isinf(lowest):
+                lowest, since = primal, number
+        return bool(measured) and measured[-1][0] - since >= self.rounds
 
 
 def reason_to_stop(rules: Sequence[StopRule], progress: Progress) -> StopReason | None:

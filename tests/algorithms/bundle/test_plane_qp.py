@@ -10,6 +10,7 @@ from scipy.optimize import LinearConstraint, minimize
 
 from hyfdca.algorithms.bundle.plane_qp import solve_plane_qp
 from hyfdca.maths.seeds import stream
+from tests.support.thoroughness import examples
 
 
 def value_of(weights, offsets, factor):
@@ -115,7 +116,7 @@ def test_independent_solver(shape, seed):
         assert gap_of(weights, offsets, buckets, factor) <= 1e-7
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     number=st.integers(0, 10**6),
     n_buckets=st.integers(1, 6),

@@ -222,7 +222,7 @@ PHASES: Phases = {
         MarginsRequest, "margins", "measure shares", "measure margins"
     ),
     "losses": summing(
-        LossesRequest, "losses", "measure margins", "margins", *_REST, "losses"
+        LossesRequest, "losses", "measure margins", "margins", "reseal", *_REST
     ),
     "open": opening("P and D", "losses", "probe shares"),
     # A run that diverges ends within a round, with the model last measured.

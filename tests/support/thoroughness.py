@@ -1,0 +1,22 @@
+"""How many cases a test runs: a sample of them, or all with ``make thorough``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+IS_THOROUGH = os.environ.get("HYFDCA_TEST_PROFILE") == "thorough"
+
+
+def sampled(cases: Iterable[T], every: int) -> list[T]:
+    """Return all cases, or one in ``every`` where the code is one path for all."""
+    listed = list(cases)
+    return listed if IS_THOROUGH else listed[::every]
+
+
+def examples(most: int) -> int:
+    """Return how many examples Hypothesis tries: all, or about a third."""
+    return most if IS_THOROUGH else max(most // 3, 4)
