@@ -154,7 +154,7 @@ MUTANTS: dict[str, Mutant] = {
     # Checkpoints
     "a checkpoint of another version is read": _one(
         "protocol/checkpoint.py",
-        "if version.decode() != __version__:",
+        "if written_by != __version__:",
         "if False:",
         "tests/protocol/test_checkpoint.py",
     ),

@@ -80,7 +80,7 @@ def test_a_grid_holds_what_it_was_made_for(bound, n, bits):
     """The sum of n values up to the bound stays within 2**bits steps."""
     grid = grid_for(bound, n, bits)
     largest = int(_encode(grid, [bound, -bound])[0])
-    assert largest == int(_steps(bound, grid) + Fraction(1, 2))
+    assert largest == round(_steps(bound, grid))  # ties to even, as rint does
     assert max(n, 1) * largest <= 2**bits
     assert max(n, 1) * 2**grid.limit_bits <= 2**bits
 

@@ -92,7 +92,7 @@ def test_numbers_that_outgrow_every_grid_have_diverged(bits):
 
 
 def test_bits_are_counted_from_the_first_grid_that_was_too_fine():
-    """Whoever takes another grid meanwhile cannot go on for ever."""
+    """Changing to another grid in between does not start the count again."""
     grid = VectorGrid("margins", Grid(40, 50))
     grid.use(Grid(60, 50))
     grid.coarsen()  # from 60 on

@@ -86,7 +86,7 @@ def test_bounds_tell_no_label():
 
 
 def test_weights_after_a_divergence_are_those_last_measured():
-    """The model released is the one last measured, whoever got further."""
+    """The model released is the one last measured, however far clients got."""
     training = diverging_run()
     X, y = alike_rows()
     weights = training.finish()
@@ -134,7 +134,7 @@ def test_a_problem_that_is_solved_by_zero_stops_at_once():
 
 
 def test_a_run_that_was_left_goes_on():
-    """Whoever stops listening and asks again gets the same run as without a pause."""
+    """A caller that stops and asks again gets the same run as without a pause."""
     X, y = classification(60, 8)
     runs = [
         make_training(

@@ -464,8 +464,9 @@ def test_two_classes_of_one_name_are_refused():
 
 def _forged(body):
     """Return bytes that nothing happened to on their way."""
-    header = f"hyfdca checkpoint\n{hyfdca.__version__}\n".encode()
-    return header + xxhash.xxh3_128_digest(body) + body
+    version = hyfdca.__version__.encode()
+    digest = xxhash.xxh3_128_digest(version + body)
+    return b"hyfdca checkpoint\n" + version + b"\n" + digest + body
 
 
 @given(st.binary())

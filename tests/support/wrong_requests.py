@@ -55,7 +55,7 @@ _CACHES = ("._picked", "._partial_norms", "VisitedBuckets._rows")
 
 
 def state_of(half: Any) -> dict[str, Any]:
-    """Return what a client, and whoever answers for it, keeps between requests."""
+    """Return what a client, and all that answers for it, keeps between requests."""
     handlers = half.handlers.values()
     answering = {id(handle.__self__): handle.__self__ for handle in handlers}
     kept = {

@@ -96,7 +96,7 @@ def test_worn_sums_on_several_grids_are_resumed(name, presence, monkeypatch):
 
 
 def _facts(thing):
-    """Return all that an object of a bucket has, whoever says that it changes."""
+    """Return all that an object of a bucket has, whether or not a state names it."""
     if isinstance(thing, RunningSum):
         return thing.take_all(), thing._n_summands.tolist()
     if isinstance(thing, np.ndarray):

@@ -76,7 +76,8 @@ def load(thing: Checkpointed[Any], content: bytes | bytearray | memoryview) -> N
 def encode(state: object) -> bytes:
     """Return the bytes of a state."""
     body = msgspec.msgpack.encode(_Writer().node(state))
-    return _MAGIC + f"{__version__}\n".encode() + _digest(body) + body
+    version = __version__.encode()
+    return _MAGIC + version + b"\n" + _digest(version + body) + body
 
 
 def decode(kind: type[S], content: bytes | bytearray | memoryview) -> S:
@@ -113,11 +114,12 @@ def _checked_body(content: bytes) -> bytes:
         raise CheckpointError("These bytes are not a checkpoint of hyfdca.")
     version, newline, rest = content[len(_MAGIC) :].partition(b"\n")
     digest, body = rest[:_DIGEST_BYTES], rest[_DIGEST_BYTES:]
-    if not newline or digest != _digest(body):
+    if not newline or digest != _digest(version + body):
         raise CheckpointError("The checkpoint is damaged or incomplete.")
-    if version.decode() != __version__:
+    written_by = version.decode(errors="replace")
+    if written_by != __version__:
         raise CheckpointError(
-            f"The checkpoint was written by hyfdca {version.decode()}, and this is "
+            f"The checkpoint was written by hyfdca {written_by}, and this is "
             f"{__version__}; finish the study with that version, or restart it."
         )
     return body

@@ -208,7 +208,9 @@ PHASES: Phases = {
         *("direction", "forward direction", "products"),
         is_extra=True,
     ),
-    "open step": opening("step totals", "direction", "products", is_extra=True),
+    "open step": opening(
+        "step totals", "direction", "forward direction", "products", is_extra=True
+    ),
     "move": summing(
         MoveRequest,
         "shares",
