@@ -31,7 +31,7 @@ def server(
         bool,
         typer.Option(
             "--predict",
-            help="Do not train: serve one request for predictions.",
+            help="Do not train: serve all who ask for predictions, then end.",
         ),
     ] = False,
 ) -> None:
@@ -64,7 +64,7 @@ def client(
         bool,
         typer.Option(
             "--predict",
-            help="Do not train: help to answer one request for predictions of rows of "
+            help="Do not train: help others to predict rows of "
             "this table. The kit's log records who asked, when and for how many.",
         ),
     ] = False,

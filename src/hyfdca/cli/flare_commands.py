@@ -66,7 +66,7 @@ def join_study(folder: Path, data: Path, console: Console, restart: bool) -> Non
 
 
 def serve_predictions(folder: Path, console: Console) -> None:
-    """Serve one request for predictions of split rows.
+    """Serve all who ask for predictions of split rows, then end.
 
     Raises
     ------
@@ -77,7 +77,7 @@ def serve_predictions(folder: Path, console: Console) -> None:
 
 
 def help_to_predict(folder: Path, data: Path, console: Console) -> None:
-    """Help to answer one request for predictions of split rows.
+    """Help others to predict split rows until all requests are served.
 
     Raises
     ------
