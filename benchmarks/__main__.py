@@ -13,12 +13,15 @@ NAMES = ("convergence", "reference", "round", "memory", "alignment")
 OF_ROUNDS = ("rounds", "losses", "participation", "wall", "figure")
 OF_ENCRYPTION = ("encryption", "alignment")
 OF_NETWORK = ("flare", "hosting")
+OF_CODE = ("trace",)
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
 def main() -> int:
     """Run the benchmarks named, or all."""
-    known = [*dict.fromkeys([*NAMES, *OF_ROUNDS, *OF_ENCRYPTION, *OF_NETWORK])]
+    known = [
+        *dict.fromkeys([*NAMES, *OF_ROUNDS, *OF_ENCRYPTION, *OF_NETWORK, *OF_CODE])
+    ]
     parser = argparse.ArgumentParser(prog="python -m benchmarks")
     parser.add_argument("names", nargs="*", help=f"some of {', '.join(known)}")
     parser.add_argument("--data", type=Path, default=DATA, help="the paper's data sets")

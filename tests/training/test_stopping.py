@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -95,3 +96,15 @@ def test_a_run_stops_at_its_gap(algorithm):
     gaps = [record["relative_gap"] for record in run.history]
     assert run.stop_reason == "tolerance"
     assert gaps[-1] <= 0.05 < min(gaps[:-1])
+
+
+def test_the_round_in_which_time_is_up_is_measured():
+    """The model is that of the last round, however rarely rounds are measured."""
+    case = Case("bundle")
+    run = case.run(measure_every=50)
+    run.runner.settings = replace(run.settings, max_seconds=1e-9)
+    run.runner._rules = run.runner.settings.stop_rules()
+    run.finish()
+    assert run.stop_reason == "time limit"
+    assert [record["round"] for record in run.history] == [1]
+    assert run.history[-1]["primal"] == run.measurement.primal

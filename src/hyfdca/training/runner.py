@@ -246,7 +246,7 @@ class Runner:
         started = time.perf_counter()
         self.driver.run(self.server.round(participants), traffic)
         seconds = time.perf_counter() - started
-        is_last = round_number == self.settings.max_rounds
+        is_last = self._ends_with(round_number, seconds)
         is_due = is_last or round_number % self.settings.measure_every == 0
         is_measured = is_due and self.members.can_measure(is_last)
         if is_measured:
@@ -257,6 +257,14 @@ class Runner:
         return RoundReport(
             round_number, participants, seconds, traffic, measuring, measurement
         )
+
+    def _ends_with(self, round_number: int, seconds: float) -> bool:
+        """Return whether a limit makes this the last round, which is measured."""
+        settings = self.settings
+        if round_number == settings.max_rounds:
+            return True
+        spent = self.progress.seconds + seconds
+        return settings.max_seconds is not None and spent >= settings.max_seconds
 
     def _measure(self, driver: Driver, traffic: Traffic) -> None:
         measurement = driver.run(self.server.measure(), traffic)
