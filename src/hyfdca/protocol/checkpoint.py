@@ -43,7 +43,7 @@ class Checkpointed(Protocol[State]):
     """An object whose state can be saved and restored."""
 
     def state(self) -> State:
-        """Return what rounds change, as a value that later rounds do not change."""
+        """Return what rounds change; encode it before the next round."""
         ...
 
     def restore(self, state: State) -> None:
