@@ -70,7 +70,7 @@ MUTANTS: dict[str, Mutant] = {
                 "error = 0.0",
             ),
         ),
-        ("tests/test_contributing.py",),
+        ("tests/federation/test_evaluation.py",),
     ),
     "the bundle's bound forgets the rounding of slopes": _one(
         "algorithms/bundle/planes.py",
@@ -120,25 +120,25 @@ MUTANTS: dict[str, Mutant] = {
     ),
     # The protocol
     "a client answers phases in any order": _one(
-        "protocol/client_session.py",
+        "protocol/sessions.py",
         "if after is not None and self.last_phase not in after:",
         "if False:",
         "tests/protocol/test_sessions.py",
     ),
     "a server sends phases in any order": _one(
-        "protocol/server_session.py",
+        "protocol/sessions.py",
         "if after is not None and last not in after:",
         "if False:",
         "tests/protocol/test_sessions.py",
     ),
     "a repeated request is answered again": _one(
-        "protocol/client_session.py",
+        "protocol/sessions.py",
         "if is_retry and self._last_reply:",
         "if False:",
         "tests/protocol/test_sessions.py",
     ),
     "damaged messages are taken as they are": _one(
-        "protocol/codec.py",
+        "protocol/sessions.py",
         "if payload[_HEADER.size : _START] != _digest(payload):",
         "if False:",
         "tests/protocol",

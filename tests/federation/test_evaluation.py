@@ -1,0 +1,65 @@
+"""The evaluation of any method, on a gradient method: rounding is inside P and D."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hyfdca.algorithms.registry import ALGORITHMS
+from hyfdca.crypto.schemes.fixedpoint import Grid
+from hyfdca.federation import evaluation
+from tests.contract.cases import Case, objective
+from tests.support.small_runs import coarse_grids
+from tests.test_contributing import example
+
+LOST_BITS = 42  # of which the errors are far above those of floating point
+
+
+@pytest.fixture
+def gradient():
+    """Have the algorithm of docs/contributing.md in the registry for a while."""
+    before = dict(ALGORITHMS)
+    example("algorithm")
+    yield
+    ALGORITHMS.clear()
+    ALGORITHMS.update(before)
+
+
+@pytest.fixture
+def touching(monkeypatch):
+    """Return the duals that clients form when they are measured, by party."""
+    formed = {}
+    totals = evaluation.loss_totals
+
+    def noting(party, margins, step, duals):
+        formed[party.rank] = duals
+        return totals(party, margins, step, duals)
+
+    monkeypatch.setattr(evaluation, "loss_totals", noting)
+    return formed
+
+
+@pytest.mark.parametrize("shape", ["horizontal", "vertical", "grid"])
+@pytest.mark.parametrize("profile", ["open", "sealed"])
+def test_coarse_grids_make_no_certificate_optimistic(
+    shape, profile, gradient, touching
+):
+    """P is above the loss of the weights, D below the dual of the very duals."""
+    problem = objective()
+    with coarse_grids(LOST_BITS):
+        run = Case("gradient", shape, profile=profile).run(labelled=None, max_rounds=6)
+        slack = []
+        run.runner.start()
+        # On a fine grid, totals themselves hide nothing.
+        run.federation.grids.totals.use(Grid(40, 50))
+        for report in run.rounds():
+            weights, measured = run.release(), report.measurement
+            duals = np.zeros((problem.X.shape[0], 1))
+            for rank, own in touching.items():
+                duals[run.layout.samples.items[rank]] = own
+            above = measured.primal - problem.primal(weights)
+            below = problem.dual(duals) - measured.dual
+            assert above >= 0
+            assert below >= 0
+            slack += [above, below]
+    assert max(slack) > 1e-9  # rounding can be seen
