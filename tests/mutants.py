@@ -123,13 +123,13 @@ MUTANTS: dict[str, Mutant] = {
         "protocol/sessions.py",
         "if after is not None and self.last_phase not in after:",
         "if False:",
-        "tests/protocol/test_sessions.py",
+        "tests/protocol",
     ),
     "a server sends phases in any order": _one(
         "protocol/sessions.py",
         "if after is not None and last not in after:",
         "if False:",
-        "tests/protocol/test_sessions.py",
+        "tests/protocol",
     ),
     "a repeated request is answered again": _one(
         "protocol/sessions.py",

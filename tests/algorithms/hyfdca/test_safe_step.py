@@ -1,11 +1,18 @@
 """The safe step and what it is made of; a run whose step is not safe."""
 
+from itertools import combinations
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from hyfdca.algorithms.hyfdca.safe_step import SAFETY, estimate_interaction
+from hyfdca.algorithms.hyfdca.safe_step import (
+    SAFETY,
+    estimate_interaction,
+    safe_factors,
+)
 from hyfdca.holdings import partition as parts
+from hyfdca.holdings.layout import layout_of
 from hyfdca.runtime.driver import Traffic
 from tests.support.small_runs import (
     alike_rows,
@@ -89,3 +96,19 @@ def test_a_run_that_diverges_while_it_is_measured_gives_its_last_model(
     )
     assert np.all(np.isfinite(run.finish()))
     assert run.stop_reason == "diverged"
+
+
+@pytest.mark.parametrize("interaction", [1.0, 2.5])
+@pytest.mark.parametrize("n_drawn", [1, 2, 4])
+def test_factors_are_those_of_all_draws_enumerated(n_drawn, interaction):
+    """(Var θ N/(N-1) + p² Λ) / p, with moments over every draw there is (E4 (ii))."""
+    n_samples = 5
+    layout = layout_of(partition_of("1x1", n_samples, 2))
+    drawn = [
+        [i in d for i in range(n_samples)] for d in combinations(range(5), n_drawn)
+    ]
+    chance, spread = np.mean(drawn, axis=0), np.var(drawn, axis=0)
+    expected = spread * n_samples / (n_samples - 1) + chance**2 * interaction
+    factors = safe_factors(layout, lambda _: n_drawn, interaction)
+    most = np.minimum(expected / chance, n_drawn)  # E4 (i)
+    assert factors == pytest.approx(most)
