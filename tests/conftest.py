@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -19,9 +20,10 @@ from hyfdca.crypto.schemes.paillier_keys import MODULUS_BITS, TEST_BITS
 from hyfdca.kits import tls
 from hyfdca.maths.losses import Loss
 from hyfdca.maths.seeds import stream
+from hyfdca.study import figures
 from tests.kits import kit_makers
 from tests.maths.loss_cases import CASES, Case
-from tests.support.thoroughness import examples
+from tests.support.thoroughness import IS_THOROUGH, examples
 
 # What these assert is told in full when it fails, as in a test file.
 pytest.register_assert_rewrite(
@@ -40,6 +42,29 @@ settings.register_profile(
     max_examples=examples(50),
 )
 settings.load_profile("hyfdca")
+
+
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> None:
+    """Leave out all but one in so many cases of the tests that are marked so.
+
+    Where the number has no divisor in common with the lengths of a test's axes, the
+    cases that remain have every value of every axis.
+    """
+    if IS_THOROUGH:
+        return
+    met: Counter[str] = Counter()
+    kept, left_out = [], []
+    for item in items:
+        mark = item.get_closest_marker("sampled")
+        every = mark.args[0] if mark else 1
+        function = item.nodeid.partition("[")[0]
+        (left_out if met[function] % every else kept).append(item)
+        met[function] += 1
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = kept
+
 
 # "7", "0,3,8" or "0-9"; no test may depend on one lucky seed.
 _SEEDS = os.environ.get("HYFDCA_TEST_SEEDS", "7")
@@ -112,6 +137,12 @@ def case(request: pytest.FixtureRequest, seed: int) -> Case:
 def small_paillier(monkeypatch):
     """Have the table of schemes take Paillier keys of 512 bits."""
     monkeypatch.setattr(paillier_keys, "MODULUS_BITS", (TEST_BITS, *MODULUS_BITS))
+
+
+@pytest.fixture
+def no_figure(monkeypatch):
+    """Have studies write an empty figure: drawing takes longer than small studies."""
+    monkeypatch.setattr(figures, "draw_convergence", lambda _: b"")
 
 
 @pytest.fixture

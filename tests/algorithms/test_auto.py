@@ -81,6 +81,7 @@ def optima(tables):
     return found
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("participation", [1.0, 0.5])
 @pytest.mark.parametrize("shape", PARTITIONS)
 @pytest.mark.parametrize("loss", LOSSES)

@@ -9,6 +9,8 @@ import pytest
 from hyfdca.audit.views import view_path
 from tests.audit.audits import PAPER, TWO, record, write_study
 
+pytestmark = pytest.mark.usefixtures("no_figure")
+
 HINGE = {"loss": '"hinge"', "l2": "0.01", "max_rounds": "5"}
 
 

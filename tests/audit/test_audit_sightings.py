@@ -22,6 +22,8 @@ from hyfdca.protocol import messages as m
 from hyfdca.protocol.sessions import frame
 from tests.audit.audits import GRID, PAPER, TWO, audited, record
 
+pytestmark = pytest.mark.usefixtures("no_figure")
+
 HINGE = {"loss": '"hinge"', "l2": "0.01", "max_rounds": "5"}
 
 

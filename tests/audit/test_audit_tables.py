@@ -26,6 +26,8 @@ from tests.prediction.split_cases import Split
 from tests.support.consortia import make_files
 from tests.support.small_runs import classification, make_training, partition_of
 
+pytestmark = pytest.mark.usefixtures("no_figure")
+
 # Rooms that talk to machines or people, not to parties: they define no messages, and
 # some of them need NVFlare.
 OUTER = ("flare", "kits", "cli", "demo", "bench", "__main__")

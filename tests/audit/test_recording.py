@@ -24,6 +24,8 @@ from tests.protocol.wires import four_clients, numbers_of
 from tests.support.consortia import make_files
 from tests.support.small_runs import classification, make_training, partition_of
 
+pytestmark = pytest.mark.usefixtures("no_figure")
+
 HEADER = Header(
     party=None,
     name="server",

@@ -18,6 +18,7 @@ from tests.support.wrong_requests import make_run, state_of, tempt
 pytestmark = pytest.mark.usefixtures("small_paillier")
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("kind", ["samples", "features", "totals"])
 @pytest.mark.parametrize(
     ("name", "other"),

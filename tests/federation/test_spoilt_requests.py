@@ -54,6 +54,7 @@ def _spoilt_parts(parts: dict[Any, Any], path: str) -> Iterator[tuple[Any, str, 
             yield name, where, wrong
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("method", "given"),
     [
@@ -150,6 +151,7 @@ def _damaged(phase, payload, _):
     yield phase, b"another!" + payload[8:]  # the digest is of the token, too
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", ["none", "stream", "bfv-compact", SLOW_PAILLIER])
 @pytest.mark.parametrize(
     ("wrong", "reason"),

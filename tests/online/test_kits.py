@@ -161,7 +161,8 @@ def submit_as(role: str, kits: Path) -> None:
     (startup / "client.crt").write_text(tls.certificate_pem(shown))
 
 
-@pytest.mark.parametrize("role", ["project_admin", "super"])
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("role", ["super", "project_admin"])
 def test_kits_meet_and_refuse_code(meeting: Meeting, tmp_path: Path, role: str) -> None:
     """Kits of separate machines register; code, classes and commands do not run.
 

@@ -24,6 +24,8 @@ from tests.support.consortia import (
     scores,
 )
 
+pytestmark = pytest.mark.usefixtures("no_figure")
+
 IDS = [f"P{row:03d}" for row in range(N_ROWS)]
 
 
@@ -68,6 +70,7 @@ SETTINGS = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("settings", SETTINGS)
 @pytest.mark.parametrize("kind", LABELS)
 def test_predictions_are_those_of_the_run(tmp_path, kind, settings):

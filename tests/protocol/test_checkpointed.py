@@ -19,6 +19,7 @@ from tests.protocol.kinds import KINDS, make_run, runs_of
 from tests.support.run_cases import AXES, coarsen
 from tests.support.saved_runs import Saved
 from tests.support.small_runs import set_up, start
+from tests.support.thoroughness import IS_THOROUGH
 
 pytestmark = pytest.mark.usefixtures("small_paillier")
 
@@ -61,13 +62,16 @@ def all_differences(run, other):
     return [found for pair in pairs for found in differences(*pair, TRANSIENT)]
 
 
-def saved_states(run) -> Iterator[Saved]:
-    """Run all rounds; yield the states between steps, from round 2 on coarser grids."""
+def saved_states(run, every=1) -> Iterator[Saved]:
+    """Run all rounds; yield one state in so many, from round 2 on coarser grids."""
+    n_states = 0
     for report in run.rounds():
         if report.round_number == 2:
             coarsen(run)
         if run.server.is_between_steps:
-            yield Saved.of(run)
+            if n_states % every == 0:
+                yield Saved.of(run)
+            n_states += 1
 
 
 def history(run):
@@ -78,6 +82,7 @@ def history(run):
     ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "scheme", ["none", "stream", pytest.param("paillier", marks=SLOW)]
 )
@@ -89,7 +94,7 @@ def test_everything_comes_back(kind, scheme):
     """
     for run in runs_of(kind, scheme):
         resumed = []
-        for saved in saved_states(run):
+        for saved in saved_states(run, every=1 if IS_THOROUGH else 3):
             other = fresh(run)
             assert all_differences(run, other)  # the rounds changed something
             saved.put_back(other)

@@ -308,6 +308,7 @@ class Tempted:
         return session.handle(phase, payload)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("profile", AXES["profile"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_half_takes_a_phase_out_of_order(kind, profile):

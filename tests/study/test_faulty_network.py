@@ -53,6 +53,7 @@ def test_every_run_ends_as_if_nothing_had_gone_wrong(seed, expected):
     check_run(expected, seed)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", sampled(range(N_FAST, N_RUNS), 7))
 def test_every_run_ends_as_if_nothing_had_gone_wrong_many_times(seed, expected):

@@ -11,10 +11,10 @@ T = TypeVar("T")
 IS_THOROUGH = os.environ.get("HYFDCA_TEST_PROFILE") == "thorough"
 
 
-def sampled(cases: Iterable[T], every: int) -> list[T]:
+def sampled(cases: Iterable[T], every: int, start: int = 0) -> list[T]:
     """Return all cases, or one in ``every`` where the code is one path for all."""
     listed = list(cases)
-    return listed if IS_THOROUGH else listed[::every]
+    return listed if IS_THOROUGH else listed[start % every :: every]
 
 
 def examples(most: int) -> int:

@@ -27,6 +27,7 @@ def _cases(labels, encryption):
 # Who opens totals
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("case", _cases("others", "stream"), ids=name_of)
 def test_the_client_that_opens_totals_may_have_no_labels(case):
     """It is the lowest-ranked one present, whatever phases it is left out of."""
@@ -65,6 +66,7 @@ def _primal(case, run, weights):
     )
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("case", _cases("some", "none"), ids=name_of)
 def test_a_run_that_diverges_anywhere_releases_what_it_measured_last(case):
     """In whichever exchange numbers outgrow every grid, the model is that before."""

@@ -70,6 +70,7 @@ def _random_problem(study, loss, l2):
     return blocks, Objective(X, y, loss, l2, weights)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("lost_bits", [0, pytest.param(20, marks=pytest.mark.slow), 36])
 @pytest.mark.parametrize("is_complete", [True, False])
@@ -114,6 +115,7 @@ def test_the_certificate_is_never_optimistic(
             assert report.measurement.dual <= optimum.primal * (1 + 1e-12)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("partition", PARTITIONS)
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("loss", LOSSES)

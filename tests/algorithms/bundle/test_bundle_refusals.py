@@ -213,6 +213,7 @@ SPOILT_REQUESTS = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("profile", ["open", "sealed"])
 @pytest.mark.parametrize("name", SPOILT_REQUESTS)
 def test_a_spoilt_request_changes_nothing(name, profile):

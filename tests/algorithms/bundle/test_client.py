@@ -169,6 +169,7 @@ def grid_of(run, name):
     return every[name]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("labelled", [None, LACKING])
 @pytest.mark.parametrize(
     "n_features", [8, pytest.param(80, marks=pytest.mark.slow, id="wide")]

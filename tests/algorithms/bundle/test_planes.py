@@ -153,6 +153,7 @@ def test_the_bound_is_never_above_the_optimum(loss, keeps_gram, seed):
         assert lower < bound
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("loss", ["hinge", "logistic", "half_squared"])
 def test_the_bound_rises_to_the_optimum(loss, seed):
     """Planes at the model's own points close the gap."""

@@ -52,6 +52,7 @@ def first_round(history, gap):
     return next(r for r, record in history.items() if record["relative_gap"] <= gap)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("data", [breast_cancer, digits])
 @pytest.mark.parametrize("profile", ["open", "sealed"])
 def test_line_search_certifies_one_per_mille(data, profile):
@@ -66,6 +67,7 @@ def test_line_search_certifies_one_per_mille(data, profile):
     assert np.all(np.diff(duals) > -1e-11)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("data", [breast_cancer, digits])
 def test_the_optimum_reached_is_that_of_linear_svc(data):
     """At a certified 0.1 % P is within 0.1 % of LinearSVC's on the pooled data."""
@@ -84,6 +86,7 @@ def test_the_optimum_reached_is_that_of_linear_svc(data):
     assert training.measurement.dual <= best * (1 + 1e-9)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("data", "iic", "n_rounds"), [(breast_cancer, 0.1, 1500), (digits, 0.03, 2000)]
 )
@@ -97,6 +100,7 @@ def test_paper_step_with_few_samples_gets_within_ten_per_cent(data, iic, n_round
     assert training.measurement.primal <= 1.10 * optimum
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("data", [breast_cancer, digits])
 def test_paper_step_with_all_samples_diverges(data):
     """At IIC 3 every client draws all its samples and the printed step blows up."""
@@ -108,6 +112,7 @@ def test_paper_step_with_all_samples_diverges(data):
     assert np.mean(late) > history[1]["primal"] * 0.1
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("data", [breast_cancer, digits])
 @pytest.mark.parametrize("iic", [0.02, 0.3, 3.0])
 def test_default_step_never_diverges(data, iic):
@@ -127,6 +132,7 @@ def test_default_step_never_diverges(data, iic):
         assert np.all(np.diff(duals) > -1e-11)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("data", [breast_cancer, digits])
 @pytest.mark.parametrize(("share", "local_steps"), [(0.5, 2), (0.1, 1)])
 def test_partial_participation_makes_steady_progress(data, share, local_steps):

@@ -64,6 +64,7 @@ def assert_bites(bound, gaps):
     assert bound[-1] < gaps[0]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("cap", ["printed", "largest"])
 @pytest.mark.parametrize("local_steps", [pytest.param(3, marks=pytest.mark.slow), 10])
 def test_hybrid_complete_participation_stays_under_theorems_1_and_2(cap, local_steps):
@@ -103,6 +104,7 @@ def test_horizontal_random_subsets_stay_under_theorem_3():
     assert np.all(gaps <= bound)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "local_steps", [N, pytest.param(N // 2, marks=pytest.mark.slow)]
 )
@@ -130,6 +132,7 @@ def test_vertical_cyclic_sets_stay_under_theorem_4(local_steps):
     assert np.all(gaps[n_sets:] <= bound)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("local_steps", [N, N // 2])
 def test_vertical_rate_has_the_exponent_of_theorem_4(local_steps):
