@@ -8,6 +8,7 @@ other solvers find.
 from __future__ import annotations
 
 import warnings
+from functools import cache
 
 import numpy as np
 import pytest
@@ -68,24 +69,26 @@ def tables():
 
 
 @pytest.fixture(scope="module")
-def optima(tables):
-    """Return the pooled problem and its optimum, by loss."""
-    found = {}
-    for name in LOSSES:
+def optimum_of(tables):
+    """Return a function that finds the pooled problem and its optimum, by loss."""
+
+    @cache
+    def find(name):
         loss = make_loss(name)
         X, y = tables[loss.task]
         labels = np.where(y, 1.0, -1.0) if loss.task == "classification" else y
         pooled = sp.csr_array(np.hstack([X, np.ones((len(X), 1))]))
         objective = Objective(pooled, labels[:, None], loss, L2)
-        found[name] = objective, reference_optimum(objective, 1e-6)
-    return found
+        return objective, reference_optimum(objective, 1e-6)
+
+    return find
 
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("participation", [1.0, 0.5])
 @pytest.mark.parametrize("shape", PARTITIONS)
 @pytest.mark.parametrize("loss", LOSSES)
-def test_defaults_converge(loss, shape, participation, tables, optima):
+def test_defaults_converge(loss, shape, participation, tables, optimum_of):
     """The certified relative gap is 1e-3 at most, and so is the true one."""
     task = make_loss(loss).task
     X, y = tables[task]
@@ -100,7 +103,7 @@ def test_defaults_converge(loss, shape, participation, tables, optima):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model.fit(table, y)
-    objective, optimum = optima[loss]
+    objective, optimum = optimum_of(loss)
     weights = np.append(np.ravel(model.coef_), model.intercept_)[:, None]
     primal = objective.primal(weights)
     assert model.certificate_.relative_gap <= 1e-3
@@ -122,13 +125,13 @@ def test_defaults_converge(loss, shape, participation, tables, optima):
         ),
     ],
 )
-def test_scikit_learns_solvers_find_the_same_optimum(loss, make, tables, optima):
+def test_scikit_learns_solvers_find_the_same_optimum(loss, make, tables, optimum_of):
     """The default estimators are within 0.1 % of scikit-learn on the pooled data."""
     task = make_loss(loss).task
     X, y = tables[task]
     ours = HyFDCAClassifier if task == "classification" else HyFDCARegressor
     model = ours(loss=loss, random_state=0).fit(X, y)
-    objective, _ = optima[loss]
+    objective, _ = optimum_of(loss)
     theirs = make(1.0 / (L2 * len(y))).set_params(fit_intercept=False)
     theirs.fit(objective.X.toarray(), y)
     weights = np.append(np.ravel(model.coef_), model.intercept_)[:, None]
