@@ -15,7 +15,7 @@ demo: $(READY)  ## Train three organisations on one machine and see it converge
 test check thorough chaos: export OMP_NUM_THREADS := 1
 
 test: lint  ## Everything but what takes very long: linters, types, contracts, all tests
-	$(BIN)/pytest -q -n 4 --dist loadgroup -m "not chaos"
+	$(BIN)/pytest -q -n 3 --dist loadgroup -m "not chaos"
 
 check: lint  ## Linters, types, import contracts and the fast tests
 	$(BIN)/pytest -q -n 2 --dist loadgroup -m "not slow and not chaos"
@@ -27,7 +27,7 @@ lint: $(READY)  ## Linters, types and import contracts
 	$(BIN)/lint-imports
 
 thorough: lint  ## All tests with full counts, processes killed over and over, mutants
-	HYFDCA_TEST_PROFILE=thorough $(BIN)/pytest -q -n 4 --dist loadgroup -m "not chaos"
+	HYFDCA_TEST_PROFILE=thorough $(BIN)/pytest -q -n 3 --dist loadgroup -m "not chaos"
 	$(BIN)/python -m tests.mutants
 	$(MAKE) chaos
 

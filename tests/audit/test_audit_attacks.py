@@ -79,7 +79,7 @@ def test_open_planes_give_rows_away(tmp_path):
     assert audit.is_clean
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("encryption", ["stream", "bfv"])
 @pytest.mark.parametrize("who", ["grid", "horizontal"])
 @pytest.mark.parametrize("method", ["drawn", "one", "line search", "bundle", "lbfgs"])

@@ -1,8 +1,10 @@
 """Tests between real processes: they come first, and tell what parties have logged.
 
 A study that no test ends early is shared: it is a fixture of the module whose tests
-use it, and ends with the last of them. Those tests carry a mark ``xdist_group``, so
-that ``--dist loadgroup`` runs them on one worker and starts the study once.
+use it, and ends with the last of them.
+
+Their processes wait half of the time. So the tests are of two groups, each run by a
+worker in turn, while the other workers run tests that only compute.
 """
 
 from __future__ import annotations

@@ -14,7 +14,11 @@ from hyfdca.study.outcome import train
 from tests.flare.flare_kits import site
 from tests.support.consortia import make_files
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("small_tls")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.usefixtures("small_tls"),
+    pytest.mark.xdist_group("online 2"),
+]
 
 
 def test_an_organisation_that_was_away_at_the_end_gets_the_model_later(

@@ -15,7 +15,7 @@ import pytest
 from tests.flare.flare_parties import wait_until
 
 pytest.importorskip("nvflare")
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("online 1")]
 
 _PATIENCE = 400.0  # seconds; it takes 40 on an idle machine
 

@@ -33,7 +33,7 @@ pytest.importorskip("nvflare")
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(os.name != "posix", reason="permissions are POSIX's"),
-    pytest.mark.xdist_group("kits"),
+    pytest.mark.xdist_group("online 2"),
 ]
 
 _PATIENCE = 60  # seconds; a client is present within ten

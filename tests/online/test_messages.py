@@ -25,8 +25,11 @@ from tests.flare.flare_parties import (
 from tests.flare.flare_study import N_ROUNDS
 from tests.kits.kit_makers import PRIVATE_MARKS
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("small_tls")]
-shared = pytest.mark.xdist_group("messages")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.usefixtures("small_tls"),
+    pytest.mark.xdist_group("online 2"),
+]
 
 NAMES = ["north", "city"]
 
@@ -78,7 +81,6 @@ def make_strangers(made: Parties, folder: Path) -> None:
     shutil.copy(own, made.folder / "stranger" / "flare" / "startup")
 
 
-@shared
 def test_every_kind_of_message_passes_between_processes(study: Study) -> None:
     """Bytes come back exact, and whatever goes wrong is one sentence."""
     wait_until(lambda: study.rounds, 60.0, study.server.said)
@@ -104,7 +106,6 @@ def test_every_kind_of_message_passes_between_processes(study: Study) -> None:
     assert found["number"] == {"0": unexpected.format("TypeError")}
 
 
-@shared
 def test_strangers_and_second_clients_are_refused_while_rounds_continue(
     study: Study,
 ) -> None:
@@ -120,7 +121,6 @@ def test_strangers_and_second_clients_are_refused_while_rounds_continue(
     wait_until(lambda: study.rounds > before + 3, 20.0, study.server.said)
 
 
-@shared
 def test_a_study_ends_at_all_parties(study: Study) -> None:
     """With all its rounds, and with neither keys nor data in the logs."""
     study.may_end()

@@ -21,6 +21,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(os.name != "posix", reason="permissions are POSIX's"),
     pytest.mark.usefixtures("small_tls"),
+    pytest.mark.xdist_group("online 1"),
 ]
 
 _PATIENCE = 400  # seconds; a busy machine needs most of them

@@ -33,7 +33,7 @@ from tests.flare.flare_kits import NAMES, Site, four_organisations, numbers, sit
 from tests.flare.flare_parties import Command
 from tests.support.consortia import assert_one_sentence
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("study")]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("online 1")]
 
 _SOON = 60.0  # seconds; a client is refused within thirty
 _LAST = "coast"

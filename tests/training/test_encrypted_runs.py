@@ -227,7 +227,7 @@ def _scaled(partition, X, encryption, scale, missing):
     return [(s.offset.tobytes(), s.scale.tobytes(), s.filling.tobytes()) for s in known]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("shape", PARTITIONS)
 @pytest.mark.parametrize("name", ENCRYPTIONS)
 def test_encryption_changes_no_bit_of_the_scaling(name, shape, seed):

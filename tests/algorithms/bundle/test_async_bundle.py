@@ -73,6 +73,7 @@ def test_absent_clients_delay_but_do_not_hinder(absence, partition, profile, see
     assert run.measurement.primal == pytest.approx(objective.primal(weights), rel=1e-9)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("labelled", [None, [True, False, False, True]])
 @pytest.mark.parametrize("loss", LOSSES)
 def test_visits_solve_every_loss(loss, labelled, seed):
@@ -93,6 +94,7 @@ def test_visits_solve_every_loss(loss, labelled, seed):
     assert run.measurement.dual <= optimum.primal
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("absence", ABSENCES)
 def test_certificates_of_visits_only_improve(absence, seed):
     """P never rises but for rounding, D never falls, whoever was there."""

@@ -85,6 +85,7 @@ class PlainBundle:
         return min(values)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("loss", ["hinge", "logistic", "half_squared", "absolute"])
 def test_rounds_are_those_of_a_plain_bundle_method(loss, profile, seed):

@@ -52,7 +52,7 @@ def first_round(history, gap):
     return next(r for r, record in history.items() if record["relative_gap"] <= gap)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("data", [breast_cancer, digits])
 @pytest.mark.parametrize("profile", ["open", "sealed"])
 def test_line_search_certifies_one_per_mille(data, profile):

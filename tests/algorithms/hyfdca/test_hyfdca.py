@@ -81,6 +81,7 @@ def _theta(partition, draw):
     return theta
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", PARTITIONS)
 @pytest.mark.parametrize("refresh", ["drawn", "all"])
 @pytest.mark.parametrize("divide_by", ["active", "all"])

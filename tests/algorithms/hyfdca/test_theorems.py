@@ -64,7 +64,7 @@ def assert_bites(bound, gaps):
     assert bound[-1] < gaps[0]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("cap", ["printed", "largest"])
 @pytest.mark.parametrize("local_steps", [pytest.param(3, marks=pytest.mark.slow), 10])
 def test_hybrid_complete_participation_stays_under_theorems_1_and_2(cap, local_steps):
