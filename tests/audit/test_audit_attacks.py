@@ -6,7 +6,7 @@ import pytest
 
 from tests.audit.audits import GRID, HORIZONTAL, PAPER, THREE, TWO, audited
 
-pytestmark = pytest.mark.usefixtures("no_figure")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_figure")]
 
 STREAM = '"stream"'
 OPEN = '"open"'

@@ -63,6 +63,7 @@ def records_of(folder, party=None):
     return list(read_view(view_path(folder, party))[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [four_clients, hyfdca_run])
 def test_recording_changes_nothing(make, tmp_path):
     """Recording a run changes no bit of its result."""

@@ -253,6 +253,7 @@ def test_a_client_gets_its_own_samples_and_features_alone(
     _check(consortium, name, method, profile)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 @FEW
 @given(consortium=consortia())

@@ -180,6 +180,7 @@ def test_changes_as_wide_as_the_domain_fit_the_grid(loss):
         assert training.measurement.gap >= 0.0
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("share", [0.05, 0.2])
 @pytest.mark.parametrize("loss", ["hinge", "half_squared_hinge", "half_squared"])

@@ -342,6 +342,7 @@ def test_hyfdca_takes_no_step_before_it_is_prepared():
 # Runs that take another way
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", PLAIN_KINDS)
 def test_sums_that_wear_out_break_no_order(kind, monkeypatch):
@@ -358,6 +359,7 @@ def may_diverge(algorithm):
     return [p for p, e in table.items() if TooLarge in e.reply and p not in probes]
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", PLAIN_KINDS)
 def test_a_run_that_diverges_in_any_phase_releases_its_model(kind, monkeypatch):

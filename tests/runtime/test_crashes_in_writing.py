@@ -76,6 +76,7 @@ def crash_of_member(folder, at, is_written):
     return consortium, consortium.train(), store.n_writes >= at
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
 @pytest.mark.parametrize("crash", [crash_of_server, crash_of_member])

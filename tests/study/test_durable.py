@@ -47,6 +47,7 @@ def test_a_run_that_keeps_everything_has_the_numbers_of_one_that_keeps_nothing(
     assert rounds.stop_reason == expected.stop_reason
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("settings", STUDIES.values(), ids=STUDIES)
 @pytest.mark.parametrize("every", [1, 3])
@@ -70,6 +71,7 @@ def test_a_server_that_stops_after_any_round_goes_on(settings, every, tmp_path):
         assert numbers(runner.history) == numbers(expected.history)
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("settings", STUDIES.values(), ids=STUDIES)
 @pytest.mark.parametrize("seed", range(3))
@@ -84,6 +86,7 @@ def test_members_that_crash_at_any_time_come_back(settings, seed, tmp_path):
     assert numbers(rounds.history) == numbers(expected.history)
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["partial", "partial open", "safe"])
 @pytest.mark.parametrize("seed", range(3))

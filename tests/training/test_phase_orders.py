@@ -66,6 +66,7 @@ def _primal(case, run, weights):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("case", _cases("some", "none"), ids=name_of)
 def test_a_run_that_diverges_anywhere_releases_what_it_measured_last(case):

@@ -82,6 +82,7 @@ def fewest_rows(run):
     return min(fewest), len(fewest)
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("loss", ["hinge", "logistic"])
 @pytest.mark.parametrize("fraction", [1.0, 0.5])

@@ -29,6 +29,7 @@ from tests.support.small_runs import (
 N, M = 120, 24
 
 
+@pytest.mark.slow
 def test_safe_step_never_lowers_the_mean_dual(seed, monkeypatch):
     """With the exact interaction the mean dual rises in every round, for every H."""
     # Factors follow a probe, whose estimate is not used here.

@@ -88,6 +88,7 @@ def test_hybrid_complete_participation_stays_under_theorems_1_and_2(cap, local_s
     assert np.all(gaps[1:] <= (1 - s * rate) * gaps[:-1] + s**2 * rate * G + 1e-12)
 
 
+@pytest.mark.slow
 def test_horizontal_random_subsets_stay_under_theorem_3():
     """With P of K clients on average the rate is P H / N."""
     n_clients, share, local_steps, n_rounds = 5, 0.6, 4, 200
@@ -104,6 +105,7 @@ def test_horizontal_random_subsets_stay_under_theorem_3():
     assert np.all(gaps <= bound)
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "local_steps", [N, pytest.param(N // 2, marks=pytest.mark.slow)]
