@@ -36,4 +36,6 @@ def plain_mistake(error: Exception) -> str:
     for theirs, ours in _WORDS.items():
         what = what.replace(theirs, ours)
     place = f" at {where}" if where else ""
-    return f"{place}: {what[:1].lower()}{what[1:].rstrip('.')}"
+    if not what[1:2].isupper():  # "JSON" stays as it is
+        what = what[:1].lower() + what[1:]
+    return f"{place}: {what.rstrip('.')}"

@@ -15,10 +15,9 @@ import numpy as np
 from hyfdca.kits.all_local import provision_all
 from tests.flare.flare_parties import (
     Command,
+    ended,
     logs_of,
     own_port,
-    processes_of,
-    wait_until,
 )
 from tests.support.consortia import NAMES as COLUMNS
 from tests.support.consortia import Files, Organisation, make_files
@@ -122,15 +121,8 @@ def site(folder: Path, files: Files, before: Sequence[str] = ()) -> Iterator[Sit
     # With a space: NVFlare's own commands do not quote.
     home = folder / "two words"
     home.mkdir()
-    made = Site(home, files, before)
-    try:
+    with ended(Site(home, files, before), home) as made:
         yield made
-    except BaseException:
-        sys.stderr.write(made.logs())
-        raise
-    finally:
-        made.close()
-    wait_until(lambda: not processes_of(home), 10.0, f"left: {processes_of(home)}")
 
 
 NUMBERS = ("round", "primal", "dual", "gap", "relative_gap", "participants")

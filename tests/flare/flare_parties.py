@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 import psutil
 
@@ -174,13 +175,22 @@ def logs_of(folder: Path) -> str:
     )
 
 
+class Started(Protocol):
+    """Kits whose processes a test started."""
+
+    def logs(self) -> str:
+        """Return the end of every log."""
+
+    def close(self) -> None:
+        """End what was started."""
+
+
+T = TypeVar("T", bound=Started)
+
+
 @contextmanager
-def parties(kits: Path, folder: Path, names: list[str]) -> Iterator[Parties]:
-    """Yield fresh copies of kits for tests; end everything they started."""
-    # With a space: NVFlare's own commands do not quote.
-    home = folder / "two words"
-    shutil.copytree(kits, home)
-    made = Parties(home, names)
+def ended(made: T, folder: Path) -> Iterator[T]:
+    """Yield kits below a folder; show their logs on failure, and leave no process."""
     try:
         yield made
     except BaseException:
@@ -188,7 +198,17 @@ def parties(kits: Path, folder: Path, names: list[str]) -> Iterator[Parties]:
         raise
     finally:
         made.close()
-    wait_until(lambda: not made.processes(), 10.0, f"left: {made.processes()}")
+    wait_until(lambda: not processes_of(folder), 10.0, f"left: {processes_of(folder)}")
+
+
+@contextmanager
+def parties(kits: Path, folder: Path, names: list[str]) -> Iterator[Parties]:
+    """Yield fresh copies of kits for tests; end everything they started."""
+    # With a space: NVFlare's own commands do not quote.
+    home = folder / "two words"
+    shutil.copytree(kits, home)
+    with ended(Parties(home, names), home) as made:
+        yield made
 
 
 def wait_until(holds: Callable[[], object], timeout: float, what: str = "") -> None:

@@ -31,7 +31,7 @@ class Choice(NamedTuple):
     reason: str
 
 
-def make_algorithm(name: str, settings: Mapping[str, Any]) -> Algorithm | None:
+def make_algorithm(name: object, settings: Mapping[str, Any]) -> Algorithm | None:
     """Return an algorithm by name with these settings; None where it is left open.
 
     Raises
@@ -39,6 +39,8 @@ def make_algorithm(name: str, settings: Mapping[str, Any]) -> Algorithm | None:
     ValueError
         If there is no such algorithm or setting, with one plain sentence.
     """
+    if isinstance(name, type) and issubclass(name, Algorithm):
+        raise ValueError(f"algorithm must be {name.__name__}(...), not the class.")
     if not isinstance(name, str) or name not in (AUTO, *ALGORITHMS):
         known = ", ".join([AUTO, *ALGORITHMS])
         raise ValueError(f"algorithm must be one of {known}, got {name!r}.")
@@ -60,7 +62,8 @@ def _unknown_setting(name: str, setting: str) -> str:
     owners = [repr(other) for other in ALGORITHMS if setting in settings_of(other)]
     if owners:
         them = " and ".join(owners)
-        return f"{setting} is a setting of algorithm {them}, not of {name!r}."
+        advice = f"; set name = {owners[0]} with it" if name == AUTO else ""
+        return f"{setting} is a setting of algorithm {them}, not of {name!r}{advice}."
     known = ", ".join(settings_of(name)) or "none"
     return f"algorithm {name!r} has no setting {setting!r}; it has: {known}."
 

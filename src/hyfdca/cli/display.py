@@ -129,7 +129,7 @@ def results_table(name: str, result: dict[str, Any]) -> Table:
     if len(set(picked.values())) == 1:
         picked = {"all vectors": picked["samples"]}
     for kind, scheme in picked.items():
-        table.add_row(f"  {kind}, by bytes", scheme)
+        table.add_row(f"  {kind} sealed with", scheme)
     table.add_row("seconds", f"{result['seconds']:.2f}")
     if "warning" in result:
         table.caption, table.caption_style = escape(result["warning"]), "bold yellow"

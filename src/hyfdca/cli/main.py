@@ -266,7 +266,8 @@ def main() -> None:
 def _one_line(error: Any) -> str:
     """Return an error as one sentence; empty if help was shown instead."""
     what = " ".join(str(error.format_message()).split()).rstrip(".")
-    return f"{what}; see hyfdca --help." if what else ""
+    ending = " See" if what.endswith("?") else "; see"
+    return f"{what}{ending} hyfdca --help." if what else ""
 
 
 def _fail(sentence: str, code: int) -> NoReturn:
