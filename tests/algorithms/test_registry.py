@@ -263,9 +263,17 @@ def test_an_unknown_setting_is_refused(name, setting):
 def test_a_setting_of_another_algorithm_is_refused(name, setting):
     """A setting that would be ignored is refused with the name of its owner."""
     owners = [repr(owner) for owner, own in OWN if own == setting]
-    message = f"{setting} is a setting of algorithm {' and '.join(owners)}"
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}, not of {name!r}.$"):
+    them, advice = " and ".join(owners), "; name that algorithm too"
+    message = f"{setting} is a setting of algorithm {them}, not of {name!r}"
+    message += f"{advice if name == 'auto' else ''}."
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         make_algorithm(name, {setting: 1})
+
+
+def test_a_class_in_place_of_an_algorithm_is_refused():
+    """The sentence says how it is written."""
+    with pytest.raises(ValueError, match=r"must be Hyfdca\(\.\.\.\), not the class"):
+        make_algorithm(Hyfdca, {})
 
 
 @pytest.mark.parametrize(

@@ -163,7 +163,7 @@ BAD = {
     "algorithm by number": (setting(algorithm="3"), "algorithm must be one of auto"),
     "no algorithm": (
         extra("coast", '[algorithm]\nstep = "safe"'),
-        "step is a setting of algorithm 'hyfdca', not of 'auto'; set name = 'hyfdca' ",
+        "step is a setting of algorithm 'hyfdca', not of 'auto'; name that algorithm",
     ),
     "another algorithm's setting": (
         setting(algorithm='"bundle"', step='"safe"'),

@@ -62,7 +62,7 @@ def _unknown_setting(name: str, setting: str) -> str:
     owners = [repr(other) for other in ALGORITHMS if setting in settings_of(other)]
     if owners:
         them = " and ".join(owners)
-        advice = f"; set name = {owners[0]} with it" if name == AUTO else ""
+        advice = "; name that algorithm too" if name == AUTO else ""
         return f"{setting} is a setting of algorithm {them}, not of {name!r}{advice}."
     known = ", ".join(settings_of(name)) or "none"
     return f"algorithm {name!r} has no setting {setting!r}; it has: {known}."
