@@ -110,7 +110,7 @@ MUTANTS: dict[str, Mutant] = {
         "if client.label or study.labels_visible_to_holders:",
         "if True:",
         "tests/study/test_study.py",
-        "tests/cli/test_cli.py",
+        "tests/cli/test_cli_refusals.py",
     ),
     "predictions have no hourly limit": _one(
         "prediction/policy.py",
@@ -156,7 +156,7 @@ MUTANTS: dict[str, Mutant] = {
         "protocol/checkpoint.py",
         "if written_by != __version__:",
         "if False:",
-        "tests/protocol/test_checkpoint.py",
+        "tests/protocol/test_damaged_checkpoints.py",
     ),
     "an array in two fields is two arrays afterwards": _one(
         "protocol/checkpoint.py",
@@ -190,7 +190,7 @@ MUTANTS: dict[str, Mutant] = {
         "return bool(measured) and measured[-1][0] - since >= self.rounds",
         "return False",
         "tests/training",
-        "tests/estimators/test_estimator.py",
+        "tests/estimators/test_limits.py",
     ),
 }
 

@@ -5,7 +5,6 @@ from copy import deepcopy
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn.base import clone
 from sklearn.datasets import (
     load_breast_cancer,
     load_diabetes,
@@ -20,19 +19,10 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from hyfdca import HyFDCAClassifier, HyFDCARegressor
-from hyfdca.algorithms.bundle.bundle import Bundle, Lbfgs
-from hyfdca.algorithms.hyfdca.hyfdca import Hyfdca
 from hyfdca.holdings import partition as parts
 from hyfdca.holdings.participation import cyclic, random_fraction
 from hyfdca.maths.losses import make_loss
 from hyfdca.maths.objective import Objective
-from tests.support.consortia import assert_one_sentence
-
-
-@pytest.fixture(scope="module")
-def cancer():
-    X, y = load_breast_cancer(return_X_y=True)
-    return StandardScaler().fit_transform(X), y
 
 
 @parametrize_with_checks([HyFDCAClassifier(), HyFDCARegressor()])
@@ -367,187 +357,5 @@ def test_fitting_leaves_the_threads_of_matrix_products_alone():
 )
 def test_settings_that_would_be_ignored_are_refused(settings, message, cancer):
     """In one sentence that names the setting."""
-    with pytest.raises(ValueError, match=message):
-        HyFDCAClassifier(**settings).fit(*cancer)
-
-
-# Algorithms with their settings
-
-
-def found(model):
-    """Return what a fitted model found, but for the time that it took."""
-    records = [{**record, "seconds": 0.0} for record in model.history_]
-    learnt = (model.coef_.tobytes(), model.intercept_.tobytes(), model.certificate_)
-    return repr((model.algorithm_, model.stop_reason_, learnt, records))  # nan too
-
-
-SAME = {
-    "safe": (
-        Hyfdca(step="safe"),
-        [{"step": "safe"}, {"step": "safe", "algorithm": "hyfdca"}],
-        Hyfdca(step="paper"),  # "auto" is "safe" where clients are absent
-    ),
-    "paper": (
-        Hyfdca(step="paper", iic=0.1, refresh="all"),
-        [{"step": "paper", "iic": 0.1, "paper_settings": {"refresh": "all"}}],
-        Hyfdca(step="paper", iic=0.2, refresh="all"),
-    ),
-    "theory": (Hyfdca(variant="theory"), [{"variant": "theory"}], Hyfdca()),
-    "bundle": (
-        Bundle(sub_groups=2),
-        [
-            {"bundle_settings": {"sub_groups": 2}},
-            {"bundle_settings": {"sub_groups": 2}, "algorithm": "bundle"},
-        ],
-        Bundle(),
-    ),
-    "lbfgs": (Lbfgs(), [{"algorithm": "lbfgs"}], Bundle()),
-}
-
-
-@pytest.mark.parametrize("participation", [1.0, 0.5])
-@pytest.mark.parametrize("name", SAME)
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_algorithms_with_settings_equal_keywords(name, participation, cancer):
-    """An algorithm with settings and the keywords find the same, bit for bit.
-
-    Other settings find something else: these are not ignored.
-    """
-    algorithm, keywords, other = SAME[name]
-    given = {"participation": participation, "max_rounds": 12, "random_state": 3}
-    given["loss"] = "logistic"
-
-    def fitted(**own):
-        return HyFDCAClassifier(**given, **own).fit(*cancer)
-
-    expected = fitted(algorithm=algorithm)
-    assert expected.algorithm_ == algorithm.name
-    assert expected.n_iter_ > 1
-    for own in keywords:
-        assert found(fitted(**own)) == found(expected)
-    assert found(fitted(algorithm=other)) != found(expected)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        (
-            {"algorithm": Hyfdca(step="safe"), "step": "safe"},
-            "step is a setting of the algorithm; pass it to Hyfdca\\(\\)\\.",
-        ),
-        (
-            {"algorithm": Hyfdca(), "paper_settings": {"cap": "one"}},
-            "cap is a setting of the algorithm; pass it to Hyfdca",
-        ),
-        (
-            {"algorithm": Bundle(), "bundle_settings": {"sub_groups": 2}},
-            "sub_groups is a setting of the algorithm; pass it to Bundle",
-        ),
-        (
-            {"algorithm": Bundle(sub_groups=2), "local_fraction": 0.5},
-            "local_fraction is a setting of the algorithm; pass it to Bundle",
-        ),
-        (
-            {"algorithm": Lbfgs(), "loss": "hinge"},
-            "algorithm='lbfgs' needs a smooth loss, which 'hinge' is not",
-        ),
-        (
-            {"algorithm": Hyfdca(step="line_search"), "participation": 0.5},
-            "step='line_search' needs every client in every round",
-        ),
-    ],
-)
-def test_algorithms_take_their_settings_once(settings, message, cancer):
-    """A setting given both to an algorithm and beside it is refused."""
-    with pytest.raises(ValueError, match=message) as caught:
-        HyFDCAClassifier(**settings).fit(*cancer)
-    assert_one_sentence(f"{caught.value}\n")
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: Hyfdca(step="long"), "step must be one of auto, paper, safe, line_s"),
-        (lambda: Hyfdca(local_fraction=0.0), "local_fraction must be above 0 and at"),
-        (lambda: Hyfdca(min_rows=0), "min_rows must be a whole number from 1"),
-        (lambda: Hyfdca(iic=-1.0), "iic must be a positive number"),
-        (lambda: Bundle(sub_groups=0), "sub_groups must be a whole number from 1"),
-        (lambda: Bundle(max_buckets=True), "max_buckets must be a whole number from"),
-    ],
-)
-def test_algorithms_refuse_bad_settings_when_made(make, message):
-    """An algorithm that could not run cannot be made."""
-    with pytest.raises(ValueError, match=message):
-        make()
-
-
-def test_estimators_with_algorithms_are_cloned():
-    """A clone has an algorithm with the same settings, and they are shown."""
-    model = HyFDCAClassifier(algorithm=Hyfdca(step="safe", min_rows=2))
-    assert clone(model).get_params() == model.get_params()
-    assert clone(model).algorithm.min_rows == 2
-    assert "min_rows=2" in repr(model)
-
-
-# Stopping
-
-
-def test_a_time_limit_stops(cancer):
-    """A round that exceeds the time limit is the last one."""
-    with pytest.warns(ConvergenceWarning, match=r"\(time limit\).*raise max_seconds"):
-        model = HyFDCAClassifier(max_seconds=1e-9, random_state=0).fit(*cancer)
-    assert model.stop_reason_ == "time limit"
-    assert model.n_iter_ == 1
-    assert model.certificate_.primal == model.history_[0]["primal"]
-
-
-def test_a_time_limit_that_is_not_reached_changes_nothing(cancer):
-    """With enough time, training stops for another reason."""
-    without, limited = (
-        HyFDCAClassifier(max_seconds=seconds, l2=0.1, random_state=0).fit(*cancer)
-        for seconds in (None, 1e6)
-    )
-    assert found(limited) == found(without)
-    assert limited.stop_reason_ == "tolerance"
-
-
-def test_a_loss_that_stalls_stops(cancer):
-    """At the optimum the loss stops falling, and no gap is small enough for tol=0."""
-    with pytest.warns(ConvergenceWarning, match=r"\(stalled\).*raise stall_rounds"):
-        model = HyFDCAClassifier(tol=0.0, stall_rounds=5, random_state=0).fit(*cancer)
-    assert model.stop_reason_ == "stalled"
-    primals = [record["primal"] for record in model.history_]
-    assert min(primals[-5:]) >= min(primals[:-5]) * (1 - 1e-6)
-    assert min(primals[-6:-1]) < min(primals[:-6]) * (1 - 1e-6)  # not a round earlier
-    assert model.certificate_.relative_gap < 1e-6
-
-
-@pytest.mark.parametrize("stall_rounds", [3, 10])
-def test_rounds_that_are_not_measured_do_not_stall(stall_rounds, cancer):
-    """Where the loss falls from each measurement to the next, nothing has stalled."""
-    without, watched = (
-        HyFDCAClassifier(measure_every=7, stall_rounds=rounds, random_state=0)
-        for rounds in (None, stall_rounds)
-    )
-    measured = [
-        r["primal"] for r in without.fit(*cancer).history_ if r["round"] % 7 < 1
-    ]
-    assert measured == sorted(measured, reverse=True)
-    assert watched.fit(*cancer).stop_reason_ == "tolerance"
-    assert found(watched) == found(without)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"max_seconds": 0.0}, "max_seconds"),
-        ({"max_seconds": float("nan")}, "max_seconds"),
-        ({"max_seconds": "long"}, "max_seconds"),
-        ({"stall_rounds": 0}, "stall_rounds must be a whole number from 1"),
-        ({"stall_rounds": 2.5}, "stall_rounds must be a whole number from 1"),
-    ],
-)
-def test_bad_limits_are_refused(settings, message, cancer):
-    """An invalid limit is refused; the message names it."""
     with pytest.raises(ValueError, match=message):
         HyFDCAClassifier(**settings).fit(*cancer)
