@@ -6,7 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hyfdca.crypto.schemes.plain import PlainAdder
-from hyfdca.federation.sums import CachedSum, RunningSum, layout_for, sum_of
+from hyfdca.federation.sums import (
+    CachedSum,
+    LatestSum,
+    RunningSum,
+    layout_for,
+    sum_of,
+)
 from hyfdca.holdings.axis import Axis
 from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.messages import Sealed
@@ -228,3 +234,27 @@ def test_parts_on_different_grids_do_not_mix():
         sum_of([_sealed([1], 5), _sealed([8], 8)], 1, PlainAdder())
     with pytest.raises(RemoteProtocolError):
         sum_of([], 1, PlainAdder())
+
+
+@given(axis=_axes(), data=st.data())
+def test_a_latest_sum_keeps_what_nobody_replaced(axis, data):
+    """Items of those who took part have their sum, others the sum from before."""
+    total, expected = LatestSum(_layout(axis, 1)), np.zeros((N_ITEMS, 1), np.int64)
+    clients = range(len(axis.items))
+    for _ in range(3):
+        active = data.draw(st.lists(st.sampled_from(clients), unique=True))
+        bits = data.draw(st.sampled_from([16, FINEST]))
+        parts = {c: np.full((len(axis.items[c]), 1), c + 1) for c in active}
+        total.update({c: _sealed(part, bits) for c, part in parts.items()})
+        for c in active:
+            expected[axis.items[c]] = 0
+        for c, part in parts.items():
+            expected[axis.items[c]] += _exact(part, bits)
+        restored = LatestSum(_layout(axis, 1))
+        restored.restore(total.state())
+        for client in clients:
+            held = axis.items[client]
+            for each in (total, restored):
+                assert np.array_equal(
+                    _opened(each.take(client), len(held), 1), expected[held]
+                )

@@ -11,6 +11,7 @@ from hyfdca.holdings.block import append_bias
 from hyfdca.holdings.layout import layout_of
 from hyfdca.holdings.partition import (
     from_holdings,
+    grid,
     horizontal,
     vertical,
 )
@@ -152,3 +153,50 @@ def test_a_layout_without_bias_has_the_features_of_the_data():
     layout = layout_of(vertical(6, 4, 2))
     assert layout.features.n_items == 4
     assert layout.labelled == (True, True)
+
+
+@given(axis=_axes(), data=st.data())
+def test_holders_among_some_clients_are_counted(axis, data):
+    """Only the clients named count."""
+    clients = range(len(axis.items))
+    some = data.draw(
+        st.lists(st.sampled_from(clients), unique=True) if clients else st.just([])
+    )
+    counts = axis.counts_among(some)
+    for item in range(axis.n_items):
+        assert counts[item] == sum(item in axis.items[c] for c in some)
+
+
+SPLITS = {
+    "rows": horizontal(12, 4, 3, seed=0),
+    "columns": vertical(12, 4, 2, seed=0),
+    "grid": grid(12, 4, (3, 2), seed=0),
+    "one": grid(12, 4, (1, 1), seed=0),
+    "overlapping": from_holdings(4, 2, [(range(3), range(2)), (range(1, 4), range(2))]),
+    "missing cell": from_holdings(
+        4, 2, [(range(2), [0]), (range(2), [1]), (range(2, 4), [0, 1])]
+    ),
+}
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize(
+    ("name", "kinds"),
+    [
+        ("rows", {"rows", "grid"}),
+        ("columns", {"columns", "grid"}),
+        ("grid", {"grid"}),
+        ("one", {"rows", "columns", "grid"}),
+        ("overlapping", set()),
+        ("missing cell", set()),
+    ],
+)
+def test_splits_are_told_apart(name, kinds, bias):
+    """Split rows, split columns and grids, with the bias as a column too."""
+    layout = layout_of(SPLITS[name], bias=bias)
+    found = {
+        "rows": layout.is_row_split,
+        "columns": layout.is_column_split,
+        "grid": layout.is_grid,
+    }
+    assert {kind for kind, is_so in found.items() if is_so} == kinds

@@ -20,6 +20,7 @@ import numpy as np
 from hyfdca.arrays import FloatArray
 from hyfdca.federation.client import Party
 from hyfdca.federation.server import Federation
+from hyfdca.holdings.layout import Layout
 from hyfdca.maths.objective import Measurement
 from hyfdca.protocol.checkpoint import Checkpointed
 from hyfdca.protocol.phases import Phases
@@ -40,12 +41,23 @@ class Needs:
         Whether the loss must have a Lipschitz derivative.
     labels : {"some", "all"}
         Which clients must have labels.
+    split : {"any", "rows", "columns", "grid"}
+        How the table must be split: rows apart with all columns at every client,
+        columns apart with all rows, or row groups times column groups.
     """
 
     measuring: Literal["everyone", "nobody"] = "everyone"
     presence: Literal["any", "everyone"] = "any"
     smooth_loss: bool = False
     labels: Literal["some", "all"] = "some"
+    split: Literal["any", "rows", "columns", "grid"] = "any"
+
+
+_SPLITS = {
+    "rows": "rows that are split and all columns at every client",
+    "columns": "columns that are split and all rows at every client",
+    "grid": "one client for every pair of a row group and a column group",
+}
 
 
 class ServerHalf(Checkpointed[Any], Protocol):
@@ -120,6 +132,11 @@ class Algorithm(ABC):
                 f"algorithm={self.name!r} needs a smooth loss, which {loss.name!r} is "
                 "not; use algorithm='bundle'."
             )
+        if not _is_split(federation.layout, needs.split):
+            raise ValueError(
+                f"algorithm={self.name!r} needs {_SPLITS[needs.split]}, which this "
+                "partition does not have; use algorithm='bundle' or 'hyfdca'."
+            )
         if needs.presence == "everyone" and not federation.is_complete:
             raise ValueError(
                 f"algorithm={self.name!r} needs every client in every round; use "
@@ -130,6 +147,14 @@ class Algorithm(ABC):
                 f"algorithm={self.name!r} needs labels at every client; use "
                 "algorithm='bundle'."
             )
+
+
+def _is_split(layout: Layout, split: str) -> bool:
+    if split == "rows":
+        return layout.is_row_split
+    if split == "columns":
+        return layout.is_column_split
+    return split == "any" or layout.is_grid
 
 
 def check_settings(settings: Any) -> None:

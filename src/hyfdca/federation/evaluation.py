@@ -5,8 +5,8 @@ For weights w with margins z, the duals α = -l'(z) touch the loss at z, so
     P(w) = λ/2 ||w||² + 1/N Σ l_i(z_i)   and   D(α) = -λ/2 ||w(α)||² - 1/N Σ l_i*(-α_i)
 
 are a loss and a lower bound on the optimum, whatever the method is and however biased:
-P - D is then λ/2 ||w - w(α)||² where the loss is smooth. A method whose rounds give a
-better bound hands that over instead.
+P - D is then λ/2 ||w - w(α)||² where the loss is smooth. A method with duals of its own
+hands those over instead, since -l' jumps where the loss has a kink.
 
 | phase           | down                                  | up                      |
 |-----------------|---------------------------------------|-------------------------|
@@ -183,6 +183,10 @@ class WeightHolder(Protocol):
         """Return the weights that a sum over holders stands for."""
         ...
 
+    def bound_duals(self, margins: FloatArray) -> FloatArray:
+        """Return duals for the bound, inside the domain of the loss."""
+        ...
+
 
 @dataclass(frozen=True)
 class EvaluatedState:
@@ -228,13 +232,12 @@ class Evaluated:
         return party.sealing.sample_part(products, request.grid)
 
     def _touch(self, request: m.TouchRequest) -> Message:
-        """Form α = -l'(z) on the grid of duals; return what it adds up to."""
-        party, labels = self._party, self._party.labels
+        """Form α on the grid of duals; return what it adds up to."""
+        party = self._party
         margins = party.sealing.opened_samples(request.margins)
-        loss = party.problem.loss
         counted = party.block.counts_sample
         try:
-            duals = -loss.derivative(margins, labels)
+            duals = self._holder.bound_duals(margins)
             duals = party.sealing.on_grid(duals, request.duals_grid)
             share = party.combine(EVERYWHERE, party.weighted(duals))
             step = grid_step(request.margins)

@@ -1,14 +1,15 @@
-"""What methods share whose clients send weights: their sum, measuring, checkpoints.
+"""What methods share whose clients keep weights: sums of them, measuring, checkpoints.
 
-Each client sends a part of the weights of its own features, and the sum over holders is
-the model: a method that averages has clients divide by the holders of a feature. Such a
-method writes its rounds and its local steps, and nothing else.
+Where holders of a feature share its weight, each sends a part and the sum is the model;
+a method that averages has clients divide by the number of holders that take part. Where
+each feature has one holder, weights need not travel at all. Such a method writes its
+rounds and its local steps, and nothing else.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,8 +25,14 @@ from hyfdca.federation.evaluation import (
 from hyfdca.federation.grids import MARGIN_HEADROOM, GridState, VectorGrid
 from hyfdca.federation.messages import SET_UP, evaluation_phases, summing
 from hyfdca.federation.server import Federation, FederationState
-from hyfdca.federation.sums import CachedSumState
+from hyfdca.federation.sums import (
+    CachedSum,
+    CachedSumState,
+    LatestSum,
+    LatestSumState,
+)
 from hyfdca.maths.objective import Measurement
+from hyfdca.protocol.codec import pack_indices, unpack_counts
 from hyfdca.protocol.messages import Message, Part, Sums
 from hyfdca.protocol.phases import Phases
 from hyfdca.protocol.sessions import Conversation, Handlers
@@ -33,9 +40,19 @@ from hyfdca.protocol.sessions import Conversation, Handlers
 
 def primal_phases(name: str, request: type[Message]) -> Phases:
     """Return the phases of a method with one exchange of weights per round."""
-    before = ("prepare", name, "evaluate norms", "open", "release")
-    rounds = {name: summing(request, "shares", *before)}
-    return {**SET_UP, **evaluation_phases(name), **rounds}
+    return {
+        **SET_UP,
+        **evaluation_phases(name),
+        name: summing(request, "shares", *before_round(name)),
+    }
+
+
+def before_round(*rounds: str) -> tuple[str, ...]:
+    """Return what may come directly before the first phase of a round.
+
+    ``rounds`` are the phases that a client's last round may have ended with.
+    """
+    return ("prepare", *rounds, "evaluate norms", "open", "release")
 
 
 @dataclass(frozen=True)
@@ -43,23 +60,35 @@ class PrimalServerState:
     """What a checkpoint keeps of the server's side."""
 
     federation: FederationState
-    weights: CachedSumState
+    weights: CachedSumState | LatestSumState
     grid: GridState
     evaluation: EvaluationState
     round_number: int
 
 
 class PrimalServer:
-    """The server's side: the sum of clients' weights, measured as any method is."""
+    """The server's side: the sum of clients' weights, measured as any method is.
+
+    Parameters
+    ----------
+    weights : CachedSum or LatestSum, optional
+        What the parts of the weights add up to; by default each client's last part.
+    """
 
     grid: VectorGrid
     is_between_steps = True
 
-    def __init__(self, federation: Federation) -> None:
+    def __init__(
+        self, federation: Federation, weights: CachedSum | LatestSum | None = None
+    ) -> None:
         self.federation = federation
-        self.weights = federation.feature_sum()
-        self._evaluation = Evaluation(federation, self.weights.take)
+        self.weights = weights or federation.feature_sum()
+        self.evaluation = Evaluation(federation, self.weights_for)
         self.round_number = 0
+
+    def weights_for(self, client: int) -> Sums | None:
+        """Return the weights to evaluate at a client; None if it has its own."""
+        return self.weights.take(client)
 
     def set_up(self) -> Conversation[None]:
         """Sum what every round needs, and choose the grid of weights.
@@ -75,20 +104,32 @@ class PrimalServer:
     def gather_weights(
         self, phase: str, clients: Iterable[int], request: Callable[[int], Message]
     ) -> Conversation[None]:
-        """Ask clients for their parts of the weights; others keep theirs."""
+        """Ask clients for their parts of the weights."""
         parts = yield from self.federation.gather(
             phase, clients, [self.grid], request, Part
         )
-        for client, part in parts.items():
-            self.weights.put(client, part.vector)
+        self.weights.update({c: part.vector for c, part in parts.items()})
+
+    def holders_among(
+        self, clients: Sequence[int]
+    ) -> Callable[[int], memoryview | None]:
+        """Return what says how many of these clients hold each feature of a client.
+
+        None stands for all holders, whose number every client knows.
+        """
+        features = self.federation.layout.features
+        if len(clients) == len(features.items):
+            return lambda _: None
+        counts = features.counts_among(clients)
+        return lambda client: pack_indices(counts[features.items[client]])
 
     def measure(self) -> Conversation[Measurement]:
         """Measure P and D of the present weights."""
-        return self._evaluation.measure()
+        return self.evaluation.measure()
 
     def release(self) -> Conversation[FloatArray]:
         """Return the weights last measured."""
-        return self._evaluation.release()
+        return self.evaluation.release()
 
     def state(self) -> PrimalServerState:
         """Return what a checkpoint keeps."""
@@ -96,16 +137,16 @@ class PrimalServer:
             self.federation.state(),
             self.weights.state(),
             self.grid.state(),
-            self._evaluation.state(),
+            self.evaluation.state(),
             self.round_number,
         )
 
     def restore(self, state: PrimalServerState) -> None:
         """Take a state."""
         self.federation.restore(state.federation)
-        self.weights.restore(state.weights)
+        self.weights.restore(state.weights)  # type: ignore[arg-type]
         self.grid.restore(state.grid)
-        self._evaluation.restore(state.evaluation)
+        self.evaluation.restore(state.evaluation)
         self.round_number = state.round_number
 
 
@@ -133,6 +174,21 @@ class PrimalClient:
     def weights_of(self, sums: Sums) -> FloatArray:
         """Return the weights that a sum over holders stands for."""
         return self.party.sealing.opened_features(sums)
+
+    def bound_duals(self, margins: FloatArray) -> FloatArray:
+        """Return the duals of the bound: those that touch the loss at the margins.
+
+        A method that has duals of its own, alike at all holders of a sample, returns
+        them: where the loss has a kink, they give a better bound.
+        """
+        return -self.party.problem.loss.derivative(margins, self.party.labels)
+
+    def holders(self, counts: memoryview | None) -> FloatArray:
+        """Return by how many holders each feature is divided, (features held, 1)."""
+        party = self.party
+        if counts is None:
+            return party.feature_holders[:, None].astype(np.float64)
+        return unpack_counts(counts, party.n_features)[:, None].astype(np.float64)
 
     def state(self) -> PrimalClientState:
         """Return what a checkpoint keeps."""

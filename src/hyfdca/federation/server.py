@@ -30,7 +30,7 @@ from hyfdca.federation.grids import (
     VectorGrid,
 )
 from hyfdca.federation.problem import Problem
-from hyfdca.federation.sums import CachedSum, RunningSum, sum_of
+from hyfdca.federation.sums import CachedSum, LatestSum, RunningSum, sum_of
 from hyfdca.federation.vectors import SealedVectors
 from hyfdca.holdings.layout import Layout
 from hyfdca.protocol.codec import RemoteProtocolError, pack_indices, unpack_reals
@@ -120,6 +120,14 @@ class Federation:
     def feature_sum(self, width: int | None = None) -> CachedSum:
         """Return an empty sum by feature, readable as the profile says."""
         return CachedSum(self.vectors.by_feature(width or self.problem.n_outputs))
+
+    def latest_feature_sum(self) -> LatestSum:
+        """Return an empty sum by feature over those who took part last."""
+        return LatestSum(self.vectors.by_feature(self.problem.n_outputs))
+
+    def latest_sample_sum(self) -> LatestSum:
+        """Return an empty sum by sample over those who took part last."""
+        return LatestSum(self.vectors.by_sample(self.problem.n_outputs))
 
     def running_sample_sum(self, width: int | None = None) -> RunningSum:
         """Return an empty sum by sample that only grows."""

@@ -6,7 +6,7 @@ made coarser still counts with its old part. It then travels as one vector per g
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -180,6 +180,11 @@ class CachedSum:
         part = self._parts.get(client)
         return part[0] if part else None
 
+    def update(self, parts: Mapping[int, Sealed]) -> None:
+        """Replace the parts of some clients."""
+        for client, part in parts.items():
+            self.put(client, part)
+
     def put(self, client: int, part: Sealed, positions: IntArray | None = None) -> None:
         """Replace a client's part (at some positions; none: all)."""
         self._totals, self._taken = None, {}
@@ -268,6 +273,61 @@ class CachedSum:
         if bits not in totals:
             totals[bits] = self._adder.zeros((size, self._layout.width))
         return totals[bits]
+
+
+@dataclass(frozen=True)
+class LatestSumState:
+    """What a checkpoint keeps of a latest sum."""
+
+    totals: dict[int, StoredVector]
+
+
+class LatestSum:
+    """A sum over those holders who took part last, unit by unit.
+
+    A unit without a holder among them keeps its sum, as FedAvg's server keeps the
+    weights of features that no active client holds.
+    """
+
+    def __init__(self, layout: VectorLayout) -> None:
+        self._layout, self._axis, self._adder = layout, layout.axis, layout.adder
+        self._totals: dict[int, Any] = {}
+
+    def state(self) -> LatestSumState:
+        """Return what a checkpoint keeps."""
+        return LatestSumState(self._totals)
+
+    def restore(self, state: LatestSumState) -> None:
+        """Take a state."""
+        self._totals = dict(state.totals)
+
+    def update(self, parts: Mapping[int, Sealed]) -> None:
+        """Replace the sum wherever one of these clients holds something."""
+        fresh = RunningSum(self._layout)
+        for client, part in parts.items():
+            fresh.add(client, part, None)
+        new = fresh.state().totals
+        held = [self._axis.items[client] for client in parts]
+        units = np.unique(np.concatenate([*held, np.empty(0, np.int64)]))
+        if len(units) == np.count_nonzero(self._axis.counts):
+            self._totals = new
+            return
+        adder, shape = self._adder, (len(units), self._layout.width)
+        for bits in {**self._totals, **new}:
+            total = self._totals.get(bits)
+            if total is None:
+                total = adder.zeros((self._axis.n_items, self._layout.width))
+                self._totals[bits] = total
+            part = adder.take(new[bits], units) if bits in new else adder.zeros(shape)
+            adder.put(total, units, part)
+
+    def take(self, client: int) -> Sums:
+        """Return the sum at a client's units, and at no others."""
+        where = self._axis.places[client]
+        return [
+            Sealed(bits, self._adder.dump(self._adder.take(total, where)))
+            for bits, total in self._totals.items()
+        ]
 
 
 _EVERYBODY, _ONE_GROUP = Axis(1, (np.zeros(1, np.int64),)), np.zeros(1, np.int64)

@@ -35,8 +35,7 @@ class Axis:
     @cached_property
     def counts(self) -> IntArray:
         """How many clients hold each item."""
-        every = np.concatenate([*self.items, np.empty(0, np.int64)])
-        return np.bincount(every, minlength=self.n_items)
+        return self.counts_among(range(len(self.items)))
 
     @cached_property
     def places(self) -> tuple[slice | IntArray, ...]:
@@ -65,6 +64,12 @@ class Axis:
         within = np.arange(len(which)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         pairs = starts[items][which] + within
         return which, clients[pairs], positions[pairs]
+
+    def counts_among(self, clients: Sequence[int]) -> IntArray:
+        """Return how many of these clients hold each item."""
+        held = [self.items[client] for client in clients]
+        every = np.concatenate([*held, np.empty(0, np.int64)])
+        return np.bincount(every, minlength=self.n_items)
 
     def first_holders(self, eligible: Sequence[bool]) -> IntArray:
         """Return each item's lowest-ranked eligible client, or -1."""

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from hyfdca.arrays import BoolArray, IntArray
-from hyfdca.holdings.axis import Axis
+from hyfdca.holdings.axis import Axis, owner_groups
 from hyfdca.holdings.partition import Partition
 
 
@@ -33,6 +33,26 @@ class Layout:
     def is_horizontal(self) -> bool:
         """Whether every sample has one holder, which alone then knows its margin."""
         return bool(np.all(self.samples.counts == 1))
+
+    @cached_property
+    def is_row_split(self) -> bool:
+        """Whether clients have rows of their own and all columns."""
+        return self.is_horizontal and _are_whole(self.features)
+
+    @cached_property
+    def is_column_split(self) -> bool:
+        """Whether clients have columns of their own and all rows."""
+        owned = bool(np.all(self.features.counts == 1))
+        return owned and _are_whole(self.samples)
+
+    @cached_property
+    def is_grid(self) -> bool:
+        """Whether row groups times column groups are one client each."""
+        rows, columns = _groups(self.samples), _groups(self.features)
+        if rows is None or columns is None:
+            return False
+        cells = set(zip(rows, columns, strict=True))
+        return len(cells) == self.n_clients == len(set(rows)) * len(set(columns))
 
     @property
     def is_wide(self) -> bool:
@@ -69,6 +89,23 @@ class Layout:
     def counts_features(self, client: int) -> BoolArray:
         """Return which of its features a client is designated for."""
         return np.equal(self.feature_designees[self.features.items[client]], client)
+
+
+def _are_whole(axis: Axis) -> bool:
+    """Return whether every client has every item."""
+    return bool(np.all(axis.counts == len(axis.items)))
+
+
+def _groups(axis: Axis) -> list[int] | None:
+    """Return each client's group of items; none if groups overlap in part."""
+    numbers = owner_groups(axis)
+    first = [int(numbers[items[0]]) if len(items) else -1 for items in axis.items]
+    for items, group in zip(axis.items, first, strict=True):
+        if len(items) != np.count_nonzero(numbers == group) or np.any(
+            numbers[items] != group
+        ):
+            return None
+    return first
 
 
 def layout_of(
