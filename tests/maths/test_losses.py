@@ -48,6 +48,22 @@ def test_derivative_matches_finite_differences(case):
     np.testing.assert_allclose(case.loss.derivative(z, y), slopes, atol=3e-8, rtol=1e-8)
 
 
+def test_second_derivative_matches_finite_differences(case):
+    """Away from kinks of the derivative it is the slope of the derivative."""
+    h = 1e-6
+    z, y = case.z, case.y
+    ends = [case.loss.derivative(z + sign * h, y) for sign in (1, -1)]
+    middle = case.loss.derivative(z, y)
+    # Where a kink lies between, the two halves of the step have different slopes.
+    clear = np.abs(ends[0] - 2 * middle + ends[1]) < 1e-9
+    assert clear.sum() > 0.9 * N_CASES
+    np.testing.assert_allclose(
+        case.loss.second_derivative(z, y)[clear],
+        ((ends[0] - ends[1]) / (2 * h))[clear],
+        atol=1e-7,
+    )
+
+
 def test_derivative_is_a_subgradient_at_kinks(case):
     """The tangent at a kink lies nowhere above the loss."""
     y = case.y[:40]

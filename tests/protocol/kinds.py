@@ -8,6 +8,7 @@ from typing import Any
 
 from hyfdca.algorithms.registry import ALGORITHMS
 from hyfdca.crypto.schemes.registry import Encryption
+from hyfdca.federation.algorithm import Needs
 from tests.support.run_cases import AXES, METHODS, MORE_METHODS, Case
 from tests.support.sealed_runs import ENCRYPTIONS, keys_of
 from tests.support.small_runs import Run
@@ -32,16 +33,28 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "little gain": ("bundle", {"l2": 1e-4, "max_rounds": 16}),
 }
 
+# The split on which a method runs, by what it needs
+SHAPE = {
+    "any": "overlapping",
+    "rows": "horizontal",
+    "columns": "vertical",
+    "grid": "grid",
+}
+
 PLAIN_KINDS = [*METHODS, *_OTHERS]  # without settings besides
 
 
 def make_run(
     kind: str, profile: str, presence: str, labels: str = "some", scheme: str = "none"
 ) -> Run | None:
-    """Return a run of four clients that overlap, or none where there is no such run."""
+    """Return a run of clients that overlap if they may; none where there is none."""
     method, given = KINDS[kind]
-    case = Case(method, "overlapping", profile, presence, labels, 2, scheme)
-    if not case.is_possible:
+    needs = ALGORITHMS[kind]().needs if kind in _OTHERS else Needs()
+    case = Case(method, SHAPE[needs.split], profile, presence, labels, 2, scheme)
+    is_refused = (needs.presence == "everyone" and presence == "partial") or (
+        needs.labels == "all" and labels == "some"
+    )
+    if is_refused or not case.is_possible:
         return None
     encryption = SCHEMES[scheme]
     keys = None if scheme == "none" else keys_of(encryption)

@@ -31,6 +31,8 @@ TRANSIENT = {
     "SealedVectors._layouts",  # by kind and width; determined by the holdings
     "VisitedBuckets._rows",  # by bucket; determined by set-up
     "Arrangement._blocks",  # by width and slots; determined by the owner groups
+    # Within an evaluation, which is repeated as a whole
+    "Evaluated._weights",
     # A suspended conversation; states are saved only where there is none.
     "BundleServer._steps",
     "AsyncBundleServer._steps",

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from hyfdca.algorithms.bundle import messages as bundle
 from hyfdca.algorithms.hyfdca import messages as hyfdca
+from hyfdca.algorithms.registry import ALGORITHMS
 from hyfdca.audit.fields import TABLES
 from hyfdca.federation import messages as federation
 from hyfdca.prediction import messages as prediction
@@ -39,13 +40,17 @@ from hyfdca.study import messages as study
 TOKEN = b"study--1"
 
 
+ALGORITHM_MODULES = {
+    inspect.getmodule(phase.request)
+    for algorithm in ALGORITHMS.values()
+    for phase in algorithm.phases.values()
+} - {messages, federation}
 KINDS = [
     kind
     for module in (
         messages,
         federation,
-        hyfdca,
-        bundle,
+        *sorted(ALGORITHM_MODULES, key=str),
         scaling,
         alignment,
         keys,

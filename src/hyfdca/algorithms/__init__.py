@@ -1,6 +1,8 @@
 """Training methods: one registry, one file or folder per method."""
 
 from hyfdca.algorithms.bundle.bundle import Bundle, Lbfgs
+from hyfdca.algorithms.fedavg import FedAvg
 from hyfdca.algorithms.hyfdca.hyfdca import Hyfdca
+from hyfdca.algorithms.hyfem import HyFem
 
-__all__ = ["Bundle", "Hyfdca", "Lbfgs"]
+__all__ = ["Bundle", "FedAvg", "HyFem", "Hyfdca", "Lbfgs"]

@@ -9,7 +9,9 @@ from typing import Any, NamedTuple
 
 from hyfdca.algorithms.bundle.bundle import Bundle, Lbfgs
 from hyfdca.algorithms.bundle.lbfgs import PAIRS
+from hyfdca.algorithms.fedavg import FedAvg
 from hyfdca.algorithms.hyfdca.hyfdca import Hyfdca
+from hyfdca.algorithms.hyfem import HyFem
 from hyfdca.federation.algorithm import Algorithm
 from hyfdca.federation.server import Federation
 
@@ -17,6 +19,8 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     "bundle": Bundle,
     "lbfgs": Lbfgs,
     "hyfdca": Hyfdca,
+    "fedavg": FedAvg,
+    "hyfem": HyFem,
 }
 
 AUTO = "auto"

@@ -1,4 +1,4 @@
-"""Compiled loops over CSR rows: products, grids and epochs of coordinate ascent.
+"""Compiled loops over CSR rows: products, coordinate ascent, gradient steps.
 
 Arrays over samples or features have two dimensions, items by outputs (one output
 per class); sums run in index order, so the same rows give the same bits. Indices are
@@ -14,7 +14,9 @@ from numba import njit
 from numpy.typing import NDArray
 
 from hyfdca.maths.compiling import CACHE
-from hyfdca.maths.losses import dual_step
+from hyfdca.maths.losses import dual_step, loss_derivative
+
+_LEAST_SCALE = 1e-100  # of weights kept as a multiple, below which they are rescaled
 
 _compiled = njit(cache=CACHE, nogil=True, error_model="numpy")
 
@@ -110,3 +112,47 @@ def ascent_epoch(  # type: ignore[no-untyped-def]
             step = change * scales[row]
             for p in range(first, last):
                 weights[indices[p]] += step * data[p]
+
+
+@_compiled
+def descent_steps(  # type: ignore[no-untyped-def]
+    indptr, indices, data, order, labels, samples, sizes, constants, anchor, weights
+):
+    """Take one gradient step per row in ``order``, for one output.
+
+    Weights are kept as c u + e w_0, so a step costs as much as the row has values.
+    Changes ``weights``.
+
+    ``samples`` are v_i (none: all 1), ``sizes`` those of ``StepSizes``, ``anchor`` w_0.
+    """
+    is_logistic, signed, s, e, low, high = constants
+    keep, pull, step = sizes
+    scale, share = 1.0, 0.0  # w = scale u + share w_0
+    for j in range(order.size):
+        row = order[j]
+        first, last = indptr[row], indptr[row + 1]
+        own, common = 0.0, 0.0
+        for p in range(first, last):
+            own += data[p] * weights[indices[p]]
+            common += data[p] * anchor[indices[p]]
+        slope = loss_derivative(
+            scale * own + share * common,
+            labels[row],
+            is_logistic,
+            signed,
+            s,
+            e,
+            low,
+            high,
+        )
+        scale, share = keep * scale, keep * share + pull
+        if abs(scale) < _LEAST_SCALE:
+            weights *= scale
+            scale = 1.0
+        sample = samples[row] if samples.size else 1.0
+        change = step * sample * slope / scale
+        if change != 0.0:
+            for p in range(first, last):
+                weights[indices[p]] -= change * data[p]
+    weights *= scale
+    weights += share * anchor

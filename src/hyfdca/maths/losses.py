@@ -102,7 +102,8 @@ def _value(margin, label, is_logistic, signed, s, e, low, high):  # type: ignore
 
 
 @njit(cache=CACHE, inline="always")
-def _derivative(margin, label, is_logistic, signed, s, e, low, high):  # type: ignore[no-untyped-def]
+def loss_derivative(margin, label, is_logistic, signed, s, e, low, high):  # type: ignore[no-untyped-def]
+    """Return l'(z) of one sample, for kernels."""
     sign = label if signed else 1.0
     if is_logistic:
         return -sign * sigmoid(-sign * margin)
@@ -162,7 +163,7 @@ def _values(margins, labels, constants, out):  # type: ignore[no-untyped-def]
 def _derivatives(margins, labels, constants, out):  # type: ignore[no-untyped-def]
     is_logistic, signed, s, e, low, high = constants
     for i in range(out.size):
-        out[i] = _derivative(
+        out[i] = loss_derivative(
             margins[i], labels[i], is_logistic, signed, s, e, low, high
         )
 
@@ -190,6 +191,20 @@ def _dual_steps(duals, margins, labels, curvatures, constants, out):  # type: ig
         out[i] = _quadratic_step(
             duals[i], margins[i], labels[i], curvatures[i], signed, s, e, low, high
         )
+
+
+@njit(cache=CACHE, nogil=True)
+def _second_derivatives(margins, labels, constants, out):  # type: ignore[no-untyped-def]
+    is_logistic, signed, s, e, low, high = constants
+    for i in range(out.size):
+        sign = labels[i] if signed else 1.0
+        if is_logistic:
+            sigma = sigmoid(-sign * margins[i])
+            out[i] = sigma * (1.0 - sigma)
+            continue
+        pull = 1.0 - sign * margins[i] if signed else labels[i] - margins[i]
+        inside = abs(pull) >= e and low * s < _soft_threshold(pull, e) < high * s
+        out[i] = 1.0 / s if inside and s > 0.0 else 0.0
 
 
 @dataclass(frozen=True)
@@ -230,6 +245,10 @@ class Loss:
     def derivative(self, margins: FloatArray, labels: FloatArray) -> FloatArray:
         """Return l'(z); at a kink, a subgradient."""
         return _elementwise(_derivatives, self.constants, margins, labels)
+
+    def second_derivative(self, margins: FloatArray, labels: FloatArray) -> FloatArray:
+        """Return l''(z), 0 where there is none."""
+        return _elementwise(_second_derivatives, self.constants, margins, labels)
 
     def conjugate(self, duals: FloatArray, labels: FloatArray) -> FloatArray:
         """Return l*(-a); infinite outside the domain."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,6 +10,7 @@ import numpy as np
 
 from hyfdca.algorithms.hyfdca.settings import HyfdcaSettings
 from hyfdca.arrays import IntArray
+from hyfdca.federation import local_work
 from hyfdca.holdings.layout import Layout
 from hyfdca.maths.seeds import stream
 
@@ -18,13 +18,7 @@ from hyfdca.maths.seeds import stream
 def local_steps(settings: HyfdcaSettings, layout: Layout, client: int) -> int:
     """Return H, at most the number of samples the client has."""
     n_held = len(layout.samples.items[client])
-    if settings.local_steps is not None:
-        wanted = settings.local_steps
-    elif settings.iic is not None:
-        wanted = math.ceil(settings.iic * layout.samples.n_items / layout.n_clients)
-    else:
-        wanted = math.ceil(settings.local_fraction * n_held)
-    return min(wanted, n_held)
+    return min(local_work.local_steps(settings, layout, client), n_held)
 
 
 def drawn_share(settings: HyfdcaSettings, layout: Layout) -> float:

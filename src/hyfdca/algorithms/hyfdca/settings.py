@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
-
-import msgspec
+from typing import Literal
 
 from hyfdca.federation.algorithm import Algorithm
+from hyfdca.federation.local_work import AtLeastOne, Fraction, Positive
 from hyfdca.federation.server import Federation
 
 Variant = Literal["practical", "theory"]
 Step = Literal["auto", "paper", "safe", "line_search"]
-AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
-Fraction = Annotated[float, msgspec.Meta(gt=0, le=1)]
-Positive = Annotated[float, msgspec.Meta(gt=0, le=1e100)]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,108 @@
+"""HyFEM for linear models: local models that are pulled towards a global one.
+
+X. Zhang, W. Yin, M. Hong, T. Chen, "Hybrid federated learning for feature and sample
+heterogeneity", TMLR 2023, with the feature extractors the identity and the matching of
+coordinates known, so that the server's step is exact. It is block coordinate descent on
+
+    1/n Σ_k [ λ/2 ||w_k||² + 1/N_k Σ_i l_i(x_{k,i}·w_k) + μ/2 ||w_k - w_0||² ]
+
+The exchange is that of ``federation/local_sgd.py``; the model is w_0. For no μ is its
+limit the optimum where rows are split: for large μ it is that of FedAvg, for small μ
+the mean of models trained alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from hyfdca.federation.client import Party
+from hyfdca.federation.local_sgd import TRAIN, SgdServer, SgdSettings, TrainRequest
+from hyfdca.federation.local_work import NotNegative
+from hyfdca.federation.primal import PrimalClient
+from hyfdca.federation.server import Federation
+from hyfdca.maths.descent import step_sizes
+from hyfdca.protocol.messages import Message, Part
+from hyfdca.protocol.phases import Phases
+from hyfdca.protocol.sessions import Handlers
+
+
+class HyFemServer(SgdServer):
+    """The server's half: w_0 is the mean of the local models."""
+
+    def __init__(self, federation: Federation, settings: HyFem) -> None:
+        is_cached = settings.average == "cached"
+        sums = federation.feature_sum if is_cached else federation.latest_feature_sum
+        super().__init__(federation, sums())
+        self.settings, self._is_cached = settings, is_cached
+
+    def averaged(self, able: Sequence[int]) -> Sequence[int]:
+        """Return those who take part, or all who ever do."""
+        return self.federation.labelled if self._is_cached else able
+
+
+class HyFemClient(PrimalClient):
+    """A client's half; ``weights`` is its local model, which stays with it."""
+
+    def __init__(self, party: Party, settings: HyFem) -> None:
+        super().__init__(party)
+        self._settings = settings
+
+    @property
+    def handlers(self) -> Handlers:
+        """What the client does in each phase."""
+        return {**super().handlers, "train": self._train}
+
+    def _train(self, request: TrainRequest) -> Message:
+        party, settings = self.party, self._settings
+        common = self.weights_of(request.weights)
+        sizes = step_sizes(
+            settings.rate_at(request.round_number),
+            party.problem.l2_strength,
+            settings.mu,
+            is_proximal=settings.matching == "proximal",
+        )
+        start = common if settings.restart else self.weights
+        local = settings.descend(party, request, sizes, common, start)
+        mean = local / self.holders(request.holders)
+        reply = party.sealing.feature_part(mean, request.grid)
+        # A request for a coarser grid is answered again, from the same start.
+        if isinstance(reply, Part):
+            self.weights = local
+        return reply
+
+
+@dataclass(frozen=True)
+class HyFem(SgdSettings):
+    """HyFEM; settings of the local steps are documented at ``SgdSettings``.
+
+    Parameters
+    ----------
+    mu : float
+        How strongly local models are pulled towards the global one.
+    restart : bool
+        Start each round from the global model, as the authors' code does, instead of
+        the client's own.
+    average : {"active", "cached"}
+        The mean over the clients that took part, or over the last models of all.
+    matching : {"explicit", "proximal"}
+        How a step takes the term of μ: by its gradient, which diverges for a large μ,
+        or by its prox, which is ours.
+    """
+
+    name: ClassVar[str] = "hyfem"
+    phases: ClassVar[Phases] = TRAIN
+
+    mu: NotNegative = 1.0
+    restart: bool = False
+    average: Literal["active", "cached"] = "active"
+    matching: Literal["explicit", "proximal"] = "explicit"
+
+    def server(self, federation: Federation) -> HyFemServer:
+        """Return the server's half."""
+        return HyFemServer(federation, self)
+
+    def client(self, party: Party) -> HyFemClient:
+        """Return a client's half."""
+        return HyFemClient(party, self)

@@ -1,0 +1,160 @@
+"""Local stochastic gradient steps, as FedAvg and HyFEM take them.
+
+| phase | down                                                   | up                 |
+|-------|--------------------------------------------------------|--------------------|
+| train | mean weights, by profile; how many holders take part   | the client's part  |
+|       | (left out if all do); the round and its steps          | of the next mean   |
+
+The margins are those of the client's own columns: nobody else is asked.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hyfdca.arrays import FloatArray
+from hyfdca.federation.client import Party
+from hyfdca.federation.local_work import (
+    AtLeastOne,
+    LocalWork,
+    NotNegative,
+    Positive,
+    local_steps,
+)
+from hyfdca.federation.primal import PrimalServer, primal_phases
+from hyfdca.federation.sealing import Rows
+from hyfdca.federation.sums import EVERYWHERE
+from hyfdca.maths.descent import StepSizes
+from hyfdca.maths.kernels import descent_steps
+from hyfdca.maths.seeds import stream
+from hyfdca.protocol.codec import RemoteProtocolError
+from hyfdca.protocol.messages import Counter, Message, OnGrid, Seen, Weights
+from hyfdca.protocol.phases import Phases
+from hyfdca.protocol.sessions import Conversation
+
+
+class TrainRequest(Message, frozen=True):
+    """The mean weights down, a part of the next mean up."""
+
+    weights: Weights
+    holders: Annotated[memoryview | None, Seen("holder counts")]  # uint32; None: all
+    round_number: Counter
+    n_steps: Counter
+    grid: OnGrid
+
+
+TRAIN: Phases = primal_phases("train", TrainRequest)
+
+
+@dataclass(frozen=True)
+class SgdSettings(LocalWork):
+    """The settings of methods with local stochastic gradient steps.
+
+    Parameters
+    ----------
+    rate, rate_offset : float
+        The paper's A and B: steps of round t have the rate A / (B + √t).
+    batch : int or "all"
+        Samples per step, drawn with replacement; "all" for full gradients.
+    """
+
+    rate: Positive = 1.0
+    rate_offset: NotNegative = 1.0
+    batch: AtLeastOne | Literal["all"] = 1
+
+    def rate_at(self, round_number: int) -> float:
+        """Return the rate of a round's steps."""
+        return self.rate / (self.rate_offset + math.sqrt(round_number))
+
+    def check_steps(self, n_steps: int, party: Party) -> None:
+        """Refuse more steps than these settings can mean for any consortium."""
+        per_client = self.local_fraction * party.n_held
+        most = per_client if self.iic is None else self.iic * party.problem.n_samples
+        if n_steps > max(self.local_steps or 0, math.ceil(most)):
+            raise RemoteProtocolError(f"{n_steps} local steps are too many")
+
+    def descend(
+        self,
+        party: Party,
+        request: TrainRequest,
+        sizes: StepSizes,
+        anchor: FloatArray,
+        weights: FloatArray,
+    ) -> FloatArray:
+        """Return the weights after the steps of a round, on the client's own rows."""
+        self.check_steps(request.n_steps, party)
+        if not party.n_held:
+            return weights
+        random = stream(party.seed, "train", request.round_number, party.rank)
+        if self.batch == 1:
+            order = random.integers(party.n_held, size=request.n_steps)
+            return _one_by_one(party, order.astype(np.uint32), sizes, anchor, weights)
+        loss, labels = party.problem.loss, party.labels
+        for _ in range(request.n_steps):
+            rows: Rows = EVERYWHERE
+            if self.batch != "all":
+                rows = random.integers(party.n_held, size=self.batch)
+            slopes = loss.derivative(party.products(rows, weights), labels[rows])
+            gradient = party.combine(rows, party.weighted(slopes, rows)) / len(slopes)
+            weights = sizes.keep * weights + sizes.pull * anchor - sizes.step * gradient
+        return weights
+
+
+def _one_by_one(
+    party: Party,
+    order: NDArray[np.uint32],
+    sizes: StepSizes,
+    anchor: FloatArray,
+    weights: FloatArray,
+) -> FloatArray:
+    """Return weights after one step for each row in ``order``, output by output."""
+    out = np.empty_like(weights)
+    counts, nothing = party.block.sample_weights, np.empty(0)
+    for c in range(weights.shape[1]):
+        column = weights[:, c].copy()
+        descent_steps(
+            *party.csr,
+            order,
+            np.ascontiguousarray(party.labels[:, c]),
+            nothing if counts is None else np.ascontiguousarray(counts[:, c]),
+            tuple(sizes),
+            party.problem.loss.constants,
+            np.ascontiguousarray(anchor[:, c]),
+            column,
+        )
+        out[:, c] = column
+    return out
+
+
+class SgdServer(PrimalServer):
+    """The server's half: one exchange of weights per round."""
+
+    settings: SgdSettings
+
+    def round(self, participants: Sequence[int]) -> Conversation[None]:
+        """Have those with labels among the participants train."""
+        self.round_number += 1
+        layout = self.federation.layout
+        able = [c for c in participants if layout.labelled[c]]
+        holders = self.holders_among(self.averaged(able))
+        yield from self.gather_weights(
+            "train",
+            able,
+            lambda client: TrainRequest(
+                self.weights.take(client),
+                holders(client),
+                self.round_number,
+                local_steps(self.settings, layout, client),
+                self.grid.spec,
+            ),
+        )
+
+    def averaged(self, able: Sequence[int]) -> Sequence[int]:
+        """Return the clients over which the mean is taken."""
+        return able

@@ -1,0 +1,65 @@
+"""How much a client does per round: the paper's H, in its three ways of saying it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Annotated, Protocol
+
+import msgspec
+
+from hyfdca.federation.algorithm import Algorithm
+from hyfdca.holdings.layout import Layout
+
+AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
+Fraction = Annotated[float, msgspec.Meta(gt=0, le=1)]
+Positive = Annotated[float, msgspec.Meta(gt=0, le=1e100)]
+NotNegative = Annotated[float, msgspec.Meta(ge=0, le=1e100)]
+
+
+class SaysLocalWork(Protocol):
+    """Settings that say how many local steps a client takes."""
+
+    @property
+    def local_fraction(self) -> float:
+        """Steps per sample that the client has."""
+        ...
+
+    @property
+    def iic(self) -> float | None:
+        """The paper's inner iterations constant."""
+        ...
+
+    @property
+    def local_steps(self) -> int | None:
+        """The number itself."""
+        ...
+
+
+def local_steps(settings: SaysLocalWork, layout: Layout, client: int) -> int:
+    """Return H of a client."""
+    if settings.local_steps is not None:
+        return settings.local_steps
+    if settings.iic is not None:
+        return math.ceil(settings.iic * layout.samples.n_items / layout.n_clients)
+    return math.ceil(settings.local_fraction * len(layout.samples.items[client]))
+
+
+@dataclass(frozen=True)
+class LocalWork(Algorithm):
+    """The settings of methods that take one local step per sample drawn.
+
+    Parameters
+    ----------
+    local_fraction : float
+        Local steps per round, as a share of the samples that a client has.
+    iic : float, optional
+        The paper's inner iterations constant, H = ceil(IIC N / n_clients); overrides
+        ``local_fraction``.
+    local_steps : int, optional
+        H itself; overrides both.
+    """
+
+    local_fraction: Positive = 1.0
+    iic: Positive | None = None
+    local_steps: AtLeastOne | None = None
