@@ -9,14 +9,14 @@ import numpy as np
 from hyfdca.algorithms.hyfdca import messages as m
 from hyfdca.algorithms.hyfdca.shown_shares import ShownShares, ShownState
 from hyfdca.arrays import FloatArray, IntArray
-from hyfdca.crypto.schemes.fixedpoint import GridOverflowError
 from hyfdca.federation.client import Party
 from hyfdca.federation.evaluation import grid_step, loss_totals
+from hyfdca.federation.margins import SentMargins
 from hyfdca.federation.messages import Released, ReleaseRequest
 from hyfdca.federation.sealing import Rows
 from hyfdca.federation.sums import EVERYWHERE
 from hyfdca.protocol.codec import RemoteProtocolError, pack_reals
-from hyfdca.protocol.messages import GridSpec, Message, Part, Sums, TooLarge
+from hyfdca.protocol.messages import GridSpec, Message, Part, Sums
 from hyfdca.protocol.sessions import Handlers
 
 # Above this share of changed duals a share is recomputed: cheaper, and exact.
@@ -76,8 +76,7 @@ class DualClient:
         self.weights, self.share = np.zeros(by_feature), np.zeros(by_feature)
         self._weights_step = 0.0
         self._held_back = np.zeros(by_feature)
-        # Margins as last sent, for packed schemes, which replace whole blocks.
-        self._sent: IntArray | None = None
+        self._sent = SentMargins(party)
         self._shown = ShownShares(
             min_rows, _rows_in_shares(party), self.duals, self.share
         )
@@ -109,7 +108,7 @@ class DualClient:
             self.share,
             self._weights_step,
             self._held_back,
-            self._sent,
+            self._sent.numbers,
             self._shown.state(),
             self._measuring,
             self._measured,
@@ -119,7 +118,7 @@ class DualClient:
         """Take a state."""
         self.duals, self.weights, self.share = state.duals, state.weights, state.share
         self._weights_step, self._held_back = state.weights_step, state.held_back
-        self._sent = state.sent
+        self._sent.numbers = state.sent
         self._shown.restore(state.shown)
         self._measuring, self._measured = state.measuring, dict(state.measured)
 
@@ -171,20 +170,7 @@ class DualClient:
         if request.weights is not None:
             self.take_weights(request.weights)
         margins = self._party.products(rows, self.weights)
-        try:
-            numbers = self._sealing.encoded(margins, request.grid)
-        except GridOverflowError:
-            return TooLarge()
-        is_packed = self._sealing.sealer("samples").is_packed
-        rest = self._noted(rows, numbers) if is_packed else None
-        return Part(self._sealing.sealed_samples(numbers, request.grid, rows, rest))
-
-    def _noted(self, rows: Rows, numbers: IntArray) -> IntArray:
-        """Return the margins of all samples as they are sent with this message."""
-        if self._sent is None:
-            self._sent = np.zeros(self.duals.shape, np.int64)
-        self._sent[rows] = numbers
-        return self._sent
+        return self._sent.part(margins, rows, request.grid)
 
     def opened_weights(self, sums: Sums) -> FloatArray:
         """Return what shares of this client's features add up to, over λN."""

@@ -24,6 +24,7 @@ import numpy as np
 from hyfdca.algorithms.hyfdca import messages as m
 from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.federation.evaluation import counted_positions, measured
+from hyfdca.federation.margins import gather_margins
 from hyfdca.federation.messages import ReleaseRequest
 from hyfdca.federation.sealing import read_sum
 from hyfdca.federation.server import Federation, FederationState
@@ -126,25 +127,16 @@ class DualServer:
         positions: Callable[[int], IntArray | None] = lambda _: None,
     ) -> Conversation[None]:
         """SecureInnerProduct: weights down, margins (of some samples) up."""
-        grid = self.federation.grids.margins
-
-        def wanted(client: int) -> IntArray | None:
-            # A part stands on one grid: after a change of grid all of it is sent.
-            held = self.margins.fraction_bits(client)
-            same_grid = held in (None, grid.fraction_bits)
-            return positions(client) if same_grid else None
-
-        parts = yield from self.federation.gather(
+        parts = yield from gather_margins(
+            self.federation,
             "margins",
             clients,
-            [grid],
-            lambda client: m.MarginsRequest(
-                self.weights_for(client), pack_indices(wanted(client)), grid.spec
+            self.margins,
+            positions,
+            lambda client, rows, grid: m.MarginsRequest(
+                self.weights_for(client), rows, grid
             ),
-            Part,
         )
-        for client, part in parts.items():
-            self.margins.put(client, part.vector, wanted(client))
         self._informed.update(parts)
 
     def send_weights(self, clients: Iterable[int]) -> Conversation[None]:
