@@ -8,6 +8,7 @@ import numpy as np
 
 from hyfdca.algorithms.registry import ALGORITHMS
 from hyfdca.crypto.schemes.registry import Encryption
+from hyfdca.federation.algorithm import Needs
 from hyfdca.holdings.participation import complete, random_fraction
 from hyfdca.maths.objective import Objective
 from tests.support.sealed_runs import keys_of
@@ -39,6 +40,26 @@ class Case:
         """Return the case for test names."""
         return f"{self.algorithm}-{self.shape}-{self.presence}-{self.profile}"
 
+    @property
+    def needs(self) -> Needs:
+        """What the algorithm asks of a federation."""
+        return ALGORITHMS[self.algorithm]().needs
+
+    @property
+    def applies(self) -> bool:
+        """Whether the algorithm takes this split and presence."""
+        splits = {"rows": "horizontal", "columns": "vertical"}
+        split = self.needs.split
+        fits = split in ("any", "grid") or splits[split] == self.shape
+        return fits and (
+            self.presence == "complete" or self.needs.presence != "everyone"
+        )
+
+    def _labelled(self, n_clients: int) -> list[bool]:
+        """Return who has labels: all, or all but the last, where that may be."""
+        is_all = self.shape == "horizontal" or self.needs.labels == "all"
+        return [is_all or k < n_clients - 1 for k in range(n_clients)]
+
     def run(self, encryption: Encryption | None = None, **given: object) -> Run:
         """Return a run with the algorithm's default settings."""
         X, y = table()
@@ -47,7 +68,7 @@ class Case:
         is_complete = self.presence == "complete"
         encryption = encryption or Encryption()
         settings = {
-            "labelled": _labelled(self.shape, n_clients),
+            "labelled": self._labelled(n_clients),
             "max_rounds": N_ROUNDS,
             "loss": LOSS,
             "l2": L2,
@@ -71,11 +92,6 @@ class Case:
         )
 
 
-def _labelled(shape: str, n_clients: int) -> list[bool]:
-    """Return who has labels: all, or all but the last where others have its rows."""
-    return [shape == "horizontal" or k < n_clients - 1 for k in range(n_clients)]
-
-
 def table() -> tuple:
     """Return the rows and labels of all cases."""
     return classification(N_SAMPLES, N_FEATURES, noise=0.5)
@@ -88,15 +104,26 @@ def objective() -> Objective:
     return pooled(rows, y, LOSS, L2)
 
 
-CASES = [
+_EVERY = [
     Case(name, shape, presence)
     for name in ALGORITHMS
     for shape in SHAPES
     for presence in PRESENCE
 ]
+CASES = [case for case in _EVERY if case.applies]
+REFUSED = [case for case in _EVERY if not case.applies]
+
+
+def _hardest(name: str, presence: str, profile: str) -> Case | None:
+    """Return the case with the most general split that the algorithm takes."""
+    cases = (Case(name, shape, presence, profile) for shape in reversed(SHAPES))
+    return next((case for case in cases if case.applies), None)
+
+
 FEW = [
-    Case(name, "grid", presence, profile)
+    case
     for name in ALGORITHMS
     for presence in PRESENCE
     for profile in ("open", "sealed")
+    if (case := _hardest(name, presence, profile))
 ]

@@ -14,12 +14,12 @@ import pytest
 from hyfdca.algorithms.registry import ALGORITHMS
 from hyfdca.audit.fields import fields_of
 from hyfdca.crypto.schemes.registry import Encryption
-from hyfdca.federation.algorithm import Needs
+from hyfdca.federation.server import Federation
 from hyfdca.maths.losses import make_loss
 from hyfdca.maths.objective import reference_optimum
 from hyfdca.protocol import checkpoint
 from hyfdca.protocol.phases import START
-from tests.contract.cases import CASES, FEW, PRESENCE, Case, objective
+from tests.contract.cases import CASES, FEW, REFUSED, objective
 from tests.support.small_runs import coarse_grids
 
 COSTS = {"seconds"}
@@ -82,6 +82,26 @@ def test_resumed_equals_undisturbed(case):
     assert numbers(again) == numbers(undisturbed)
 
 
+@pytest.mark.parametrize(
+    "case", [case for case in FEW if case.presence == "complete"], ids=str
+)
+def test_a_request_that_is_repeated_changes_nothing(case, monkeypatch):
+    """All clients are asked again where one needs a coarser grid: nobody goes twice.
+
+    With everybody present: a method that waits for absent clients would wait twice.
+    """
+    once = case.run().finish()
+    gather = Federation.gather
+
+    def twice(self, phase, clients, *rest):
+        asked = list(clients)
+        yield from gather(self, phase, asked, *rest)
+        return (yield from gather(self, phase, asked, *rest))
+
+    monkeypatch.setattr(Federation, "gather", twice)
+    assert case.run().finish().tobytes() == once.tobytes()
+
+
 def sessions(run):
     """Return the clients' sessions of a run in this process."""
     return [run.driver.client(rank) for rank in range(len(run.clients))]
@@ -100,31 +120,43 @@ def test_encrypted_equals_unencrypted(case, scheme):
             assert ours[name] == theirs[name]
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
-def test_what_it_does_not_apply_to_is_refused(name):
-    """Needs that are not met are refused before anything is asked."""
-    needs: Needs = ALGORITHMS[name]().needs
+REASONS = (
+    "every client in every round|rows that are split|columns that are split|one client"
+)
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=str)
+def test_a_split_it_does_not_apply_to_is_refused(case):
+    """A split or presence that a method cannot take is refused with the reason."""
+    with pytest.raises(ValueError, match=REASONS):
+        case.run()
+
+
+@pytest.mark.parametrize("case", FEW, ids=str)
+def test_what_it_needs_is_asked_for(case):
+    """A loss with a kink, and clients without labels, are refused or fine."""
+    needs, n_clients = case.needs, 4 if case.shape == "grid" else 3
     if needs.smooth_loss:
         with pytest.raises(ValueError, match="smooth loss"):
-            Case(name).run(loss=make_loss("hinge"))
-    if needs.presence == "everyone":
-        with pytest.raises(ValueError, match="every client in every round"):
-            Case(name, presence="half").run()
-    if needs.labels == "all":
-        with pytest.raises(ValueError, match="labels at every client"):
-            Case(name).run()
+            case.run(loss=make_loss("hinge"))
     else:
-        assert Case(name).run(max_rounds=1).finish().shape == (7, 1)
+        assert case.run(loss=make_loss("hinge"), max_rounds=1).finish().shape == (7, 1)
+    if case.shape != "horizontal":
+        labelled = [True] * (n_clients - 1) + [False]
+        if needs.labels == "all":
+            with pytest.raises(ValueError, match="labels at every client"):
+                case.run(labelled=labelled)
+        else:
+            run = case.run(max_rounds=1, labelled=labelled)
+            assert run.finish().shape == (7, 1)
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_its_phases_are_a_table(name):
     """Clients answer phases of the table, each of which can be reached from set-up."""
     phases = ALGORITHMS[name].phases
-    for presence in PRESENCE:
-        if presence == "half" and ALGORITHMS[name]().needs.presence == "everyone":
-            continue
-        for half in Case(name, presence=presence).run().clients:
+    for case in FEW:
+        for half in case.run().clients if case.algorithm == name else ():
             assert set(half.handlers) <= set(phases)
     reached = {START, "start"}
     while new := {p for p, e in phases.items() if reached & set(e.after or reached)}:

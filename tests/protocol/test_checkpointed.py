@@ -33,6 +33,9 @@ TRANSIENT = {
     "Arrangement._blocks",  # by width and slots; determined by the owner groups
     # Within an evaluation, which is repeated as a whole
     "Evaluated._weights",
+    # Within a round, which is repeated as a whole
+    "RoundStart._number",
+    "RoundStart._value",
     # A suspended conversation; states are saved only where there is none.
     "BundleServer._steps",
     "AsyncBundleServer._steps",

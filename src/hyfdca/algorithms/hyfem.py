@@ -23,7 +23,7 @@ from hyfdca.federation.local_work import NotNegative
 from hyfdca.federation.primal import PrimalClient
 from hyfdca.federation.server import Federation
 from hyfdca.maths.descent import step_sizes
-from hyfdca.protocol.messages import Message, Part
+from hyfdca.protocol.messages import Message
 from hyfdca.protocol.phases import Phases
 from hyfdca.protocol.sessions import Handlers
 
@@ -63,14 +63,11 @@ class HyFemClient(PrimalClient):
             settings.mu,
             is_proximal=settings.matching == "proximal",
         )
-        start = common if settings.restart else self.weights
-        local = settings.descend(party, request, sizes, common, start)
-        mean = local / self.holders(request.holders)
-        reply = party.sealing.feature_part(mean, request.grid)
-        # A request for a coarser grid is answered again, from the same start.
-        if isinstance(reply, Part):
-            self.weights = local
-        return reply
+        own = self.round_start.of(request.round_number, self.weights)
+        start = common if settings.restart else own
+        self.weights = settings.descend(party, request, sizes, common, start)
+        mean = self.weights / self.holders(request.holders)
+        return party.sealing.feature_part(mean, request.grid)
 
 
 @dataclass(frozen=True)

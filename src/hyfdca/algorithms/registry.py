@@ -10,8 +10,10 @@ from typing import Any, NamedTuple
 from hyfdca.algorithms.bundle.bundle import Bundle, Lbfgs
 from hyfdca.algorithms.bundle.lbfgs import PAIRS
 from hyfdca.algorithms.fedavg import FedAvg
+from hyfdca.algorithms.fedbcd import FedBcd
 from hyfdca.algorithms.hyfdca.hyfdca import Hyfdca
 from hyfdca.algorithms.hyfem import HyFem
+from hyfdca.algorithms.tdcd import Tdcd
 from hyfdca.federation.algorithm import Algorithm
 from hyfdca.federation.server import Federation
 
@@ -21,6 +23,8 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     "hyfdca": Hyfdca,
     "fedavg": FedAvg,
     "hyfem": HyFem,
+    "fedbcd": FedBcd,
+    "tdcd": Tdcd,
 }
 
 AUTO = "auto"

@@ -22,9 +22,8 @@ from hyfdca.arrays import FloatArray
 from hyfdca.federation.client import Party
 from hyfdca.federation.local_work import (
     AtLeastOne,
+    DecreasingRate,
     LocalWork,
-    NotNegative,
-    Positive,
     local_steps,
 )
 from hyfdca.federation.primal import PrimalServer, primal_phases
@@ -53,24 +52,18 @@ TRAIN: Phases = primal_phases("train", TrainRequest)
 
 
 @dataclass(frozen=True)
-class SgdSettings(LocalWork):
+class SgdSettings(DecreasingRate, LocalWork):
     """The settings of methods with local stochastic gradient steps.
+
+    Besides those of ``LocalWork`` and of ``DecreasingRate``:
 
     Parameters
     ----------
-    rate, rate_offset : float
-        The paper's A and B: steps of round t have the rate A / (B + √t).
     batch : int or "all"
         Samples per step, drawn with replacement; "all" for full gradients.
     """
 
-    rate: Positive = 1.0
-    rate_offset: NotNegative = 1.0
     batch: AtLeastOne | Literal["all"] = 1
-
-    def rate_at(self, round_number: int) -> float:
-        """Return the rate of a round's steps."""
-        return self.rate / (self.rate_offset + math.sqrt(round_number))
 
     def check_steps(self, n_steps: int, party: Party) -> None:
         """Refuse more steps than these settings can mean for any consortium."""

@@ -63,3 +63,21 @@ class LocalWork(Algorithm):
     local_fraction: Positive = 1.0
     iic: Positive | None = None
     local_steps: AtLeastOne | None = None
+
+
+@dataclass(frozen=True)
+class DecreasingRate(Algorithm):
+    """The settings of methods whose steps get shorter.
+
+    Parameters
+    ----------
+    rate, rate_offset : float
+        The paper's A and B: steps of round t have the rate A / (B + √t).
+    """
+
+    rate: Positive = 1.0
+    rate_offset: NotNegative = 1.0
+
+    def rate_at(self, round_number: int) -> float:
+        """Return the rate of a round's steps."""
+        return self.rate / (self.rate_offset + math.sqrt(round_number))

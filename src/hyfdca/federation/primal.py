@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -150,6 +151,27 @@ class PrimalServer:
         self.round_number = state.round_number
 
 
+Started = TypeVar("Started")
+
+
+class RoundStart(Generic[Started]):
+    """What a client had at the start of a round.
+
+    All clients are asked again where one needs a coarser grid; who had answered
+    already must start from where it was.
+    """
+
+    def __init__(self) -> None:
+        self._number = 0
+        self._value: Started | None = None
+
+    def of(self, round_number: int, present: Started) -> Started:
+        """Return what the client had when the round was first asked for."""
+        if round_number != self._number or self._value is None:
+            self._number, self._value = round_number, present
+        return self._value
+
+
 @dataclass(frozen=True)
 class PrimalClientState:
     """What a checkpoint keeps of a client's side."""
@@ -164,6 +186,7 @@ class PrimalClient:
     def __init__(self, party: Party) -> None:
         self.party = party
         self.weights = np.zeros((party.n_features, party.problem.n_outputs))
+        self.round_start: RoundStart[FloatArray] = RoundStart()
         self._evaluated = Evaluated(party, self)
 
     @property

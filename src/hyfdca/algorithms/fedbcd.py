@@ -1,0 +1,259 @@
+"""FedBCD: block coordinate descent between clients that have columns of the same rows.
+
+Y. Liu et al., "FedBCD: a communication-efficient collaborative learning framework for
+distributed features", IEEE TSP 2022, for linear models: several local gradient steps
+per exchange of margins, in parallel or in turn. Weights never leave their client.
+
+| phase         | down                                    | up                |
+|---------------|-----------------------------------------|-------------------|
+| batch margins | rows drawn                              | x_{k,i}·w, sealed |
+| slopes        | margins, to one client with labels      | α = -l', sealed   |
+| turn          | margins of the rows drawn, sealed; α to | x_{k,i}·w after   |
+|               | those without labels                    | the steps, sealed |
+
+``batch margins`` is needed only where a batch is drawn, ``slopes`` only where some
+client has no labels: it keeps the slopes during its steps, as in the authors' code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
+
+from hyfdca.federation.algorithm import Needs
+from hyfdca.federation.client import Party
+from hyfdca.federation.local_work import NotNegative
+from hyfdca.federation.margin_descent import (
+    Batch,
+    LocalSteps,
+    MarginClient,
+    MarginDescent,
+    ProductsRequest,
+    draw_batch,
+)
+from hyfdca.federation.margins import gather_margins
+from hyfdca.federation.messages import SET_UP, evaluation_phases, summing
+from hyfdca.federation.primal import PrimalServer, PrimalServerState, before_round
+from hyfdca.federation.server import Federation
+from hyfdca.federation.sums import CachedSumState, RunningSum
+from hyfdca.protocol.codec import pack_indices
+from hyfdca.protocol.messages import (
+    Counter,
+    Margins,
+    Message,
+    OnGrid,
+    Part,
+    Positions,
+    Seen,
+    Sums,
+)
+from hyfdca.protocol.phases import Phases
+from hyfdca.protocol.sessions import Conversation, Handlers
+
+
+class SlopesRequest(Message, frozen=True):
+    """Margins down to a client with labels, the duals that touch the loss up."""
+
+    margins: Margins
+    positions: Positions
+    grid: OnGrid
+
+
+class TurnRequest(Message, frozen=True):
+    """Margins (or duals, where there are no labels) down, new parts of margins up."""
+
+    margins: Annotated[Sums | None, Seen("margins")]
+    duals: Annotated[Sums | None, Seen("duals")]
+    positions: Positions
+    batch_size: Counter
+    round_number: Counter
+    grid: OnGrid
+
+
+@dataclass(frozen=True)
+class FedBcdServerState:
+    """What a checkpoint keeps of the server's half."""
+
+    primal: PrimalServerState
+    margins: CachedSumState
+
+
+class FedBcdServer(PrimalServer):
+    """The server's half: it only adds up margins."""
+
+    def __init__(self, federation: Federation, settings: FedBcd) -> None:
+        super().__init__(federation)
+        self._settings = settings
+        self._margins = federation.sample_sum()
+
+    def weights_for(self, client: int) -> None:
+        """Return that every client has the weights of its own columns."""
+
+    def round(self, participants: Sequence[int]) -> Conversation[None]:
+        """Have clients step, all at once or one after the other."""
+        self.round_number += 1
+        federation, settings = self.federation, self._settings
+        batch = draw_batch(
+            settings,
+            federation.layout,
+            participants,
+            federation.seed,
+            self.round_number,
+        )
+        if batch.samples is not None:
+            yield from gather_margins(
+                federation,
+                "batch margins",
+                participants,
+                self._margins,
+                batch.positions,
+                lambda _, rows, grid: ProductsRequest(None, rows, grid),
+            )
+        is_parallel = settings.order == "parallel"
+        turns = [list(participants)] if is_parallel else [[c] for c in participants]
+        for turn in turns:
+            yield from self._take_turn(turn, participants, batch)
+
+    def _take_turn(
+        self, turn: list[int], participants: Sequence[int], batch: Batch
+    ) -> Conversation[None]:
+        labelled = self.federation.layout.labelled
+        duals = None
+        if not all(labelled[client] for client in turn):
+            able = [client for client in participants if labelled[client]]
+            if not able:  # nobody knows the slopes
+                return
+            duals = yield from self._slopes(able[0], batch)
+
+        def request(client: int, rows: memoryview | None, grid: OnGrid) -> TurnRequest:
+            places = batch.positions(client)
+            knows = labelled[client] or duals is None
+            return TurnRequest(
+                self._margins.take(client, places) if knows else None,
+                None if knows or duals is None else duals.take(client, places),
+                rows,
+                batch.size,
+                self.round_number,
+                grid,
+            )
+
+        yield from gather_margins(
+            self.federation, "turn", turn, self._margins, batch.positions, request
+        )
+
+    def _slopes(self, client: int, batch: Batch) -> Conversation[RunningSum]:
+        federation, grid = self.federation, self.federation.grids.duals
+        places = batch.positions(client)
+        parts = yield from federation.gather(
+            "slopes",
+            [client],
+            [grid],
+            lambda _: SlopesRequest(
+                self._margins.take(client, places), pack_indices(places), grid.spec
+            ),
+            Part,
+        )
+        duals = federation.running_sample_sum()
+        duals.add(client, parts[client].vector, places)
+        return duals
+
+    def state(self) -> FedBcdServerState:  # type: ignore[override]
+        """Return what a checkpoint keeps."""
+        return FedBcdServerState(super().state(), self._margins.state())
+
+    def restore(self, state: FedBcdServerState) -> None:  # type: ignore[override]
+        """Take a state."""
+        super().restore(state.primal)
+        self._margins.restore(state.margins)
+
+
+class FedBcdClient(MarginClient):
+    """A client's half: steps on its own columns."""
+
+    def __init__(self, party: Party, settings: FedBcd) -> None:
+        super().__init__(party)
+        self._settings = settings
+
+    @property
+    def handlers(self) -> Handlers:
+        """What the client does in each phase."""
+        return {
+            **super().handlers,
+            "batch margins": self.products_part,
+            "slopes": self._slopes,
+            "turn": self._turn,
+        }
+
+    def _slopes(self, request: SlopesRequest) -> Message:
+        party = self.party
+        rows = party.sealing.unpack_rows(request.positions)
+        margins = party.sealing.opened_samples(request.margins, rows)
+        duals = -party.problem.loss.derivative(margins, party.labels[rows])
+        return party.sealing.sample_part(duals, request.grid, "to zero", rows)
+
+    def _turn(self, request: TurnRequest) -> Message:
+        party, settings = self.party, self._settings
+        rows = party.sealing.unpack_rows(request.positions)
+        rate = settings.rate_at(request.round_number)
+        scale = 1.0 / max(request.batch_size, 1)
+        steps = LocalSteps(settings.local_steps, rate, scale, settings.proximal)
+        start = self.round_start.of(request.round_number, self.weights)
+        if request.duals is not None:
+            slopes = -party.sealing.opened_samples(request.duals, rows)
+            self.weights = steps.from_slopes(party, rows, slopes, start)
+        else:
+            margins = party.sealing.opened_samples(request.margins or [], rows)
+            if settings.slopes == "fresh":
+                self.weights = steps.from_margins(party, rows, margins, start)
+            else:
+                slopes = party.problem.loss.derivative(margins, party.labels[rows])
+                self.weights = steps.from_slopes(party, rows, slopes, start)
+        return self.sent.part(party.products(rows, self.weights), rows, request.grid)
+
+
+@dataclass(frozen=True)
+class FedBcd(MarginDescent):
+    """FedBCD; settings of the steps are documented at ``MarginDescent``.
+
+    Parameters
+    ----------
+    order : {"parallel", "sequential"}
+        Whether clients step at once, or in turn with fresh margins.
+    slopes : {"fresh", "frozen"}
+        Whether a client's own part of the margins is fresh during its steps.
+    proximal : float
+        Pulls local weights towards those at the start of the round.
+    """
+
+    name: ClassVar[str] = "fedbcd"
+    phases: ClassVar[Phases] = {
+        **SET_UP,
+        **evaluation_phases("turn"),
+        "batch margins": summing(
+            ProductsRequest, "margins", *before_round("turn", "batch margins")
+        ),
+        "slopes": summing(
+            SlopesRequest, "duals", *before_round("turn", "batch margins", "slopes")
+        ),
+        "turn": summing(
+            TurnRequest, "margins", *before_round("turn", "batch margins", "slopes")
+        ),
+    }
+
+    order: Literal["parallel", "sequential"] = "parallel"
+    slopes: Literal["fresh", "frozen"] = "fresh"
+    proximal: NotNegative = 0.0
+
+    @property
+    def needs(self) -> Needs:
+        """Columns that are split, rows that all clients have."""
+        return Needs(split="columns")
+
+    def server(self, federation: Federation) -> FedBcdServer:
+        """Return the server's half."""
+        return FedBcdServer(federation, self)
+
+    def client(self, party: Party) -> FedBcdClient:
+        """Return a client's half."""
+        return FedBcdClient(party, self)

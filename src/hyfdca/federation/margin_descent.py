@@ -1,0 +1,169 @@
+"""Gradient steps on the exact margins of a batch, as TDCD and FedBCD take them.
+
+Margins are summed over holders once per round. During a client's local steps its own
+part of them is fresh, the others' part stays as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import numpy as np
+
+from hyfdca.arrays import FloatArray, IntArray
+from hyfdca.federation.client import Party
+from hyfdca.federation.local_work import AtLeastOne, DecreasingRate
+from hyfdca.federation.margins import SentMargins
+from hyfdca.federation.primal import PrimalClient, PrimalClientState
+from hyfdca.federation.sealing import Rows
+from hyfdca.holdings.layout import Layout
+from hyfdca.maths.seeds import stream
+from hyfdca.protocol.messages import Message, OnGrid, Positions, Seen, Sums
+
+
+class ProductsRequest(Message, frozen=True):
+    """The weights down (None if the client has its own), parts of margins up."""
+
+    weights: Annotated[Sums | None, Seen("weights")]
+    positions: Positions
+    grid: OnGrid
+
+
+@dataclass(frozen=True)
+class MarginDescent(DecreasingRate):
+    """The settings of methods with gradient steps on a batch's exact margins.
+
+    Parameters
+    ----------
+    rate, rate_offset : float
+        Steps of round t have the rate A / (B + √t).
+    local_steps : int
+        Gradient steps per round.
+    batch : int or "all"
+        Samples per round, drawn without replacement; all clients get the same ones.
+    """
+
+    local_steps: AtLeastOne = 5
+    batch: AtLeastOne | Literal["all"] = "all"
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The samples of a round; ``samples`` is None for all.
+
+    ``size`` counts those that some participant holds.
+    """
+
+    samples: IntArray | None
+    positions: Callable[[int], IntArray | None]
+    size: int
+
+
+def draw_batch(
+    settings: MarginDescent,
+    layout: Layout,
+    participants: Sequence[int],
+    seed: int,
+    round_number: int,
+) -> Batch:
+    """Return the batch of a round, the same for all clients."""
+    n_samples, held = layout.samples.n_items, layout.samples.counts_among(participants)
+    if settings.batch == "all" or settings.batch >= n_samples:
+        return Batch(None, lambda _: None, int(np.count_nonzero(held)))
+    random = stream(seed, "batch", round_number)
+    drawn = np.sort(random.choice(n_samples, settings.batch, replace=False))
+    positions = layout.samples.positions_of(drawn)
+    nothing = np.empty(0, np.int64)
+    return Batch(
+        drawn,
+        lambda client: positions.get(client, nothing),
+        int(np.count_nonzero(held[drawn])),
+    )
+
+
+@dataclass(frozen=True)
+class LocalSteps:
+    """Local steps of a round: w ← w - rate (λ w + scale Σ_i v_i l'(z_i) x_i + pull).
+
+    Parameters
+    ----------
+    scale : array or float
+        What the sum over a client's rows of the batch is multiplied by, by feature.
+    proximal : float
+        Pulls the weights towards those at the start of the round.
+    """
+
+    n_steps: int
+    rate: float
+    scale: FloatArray | float
+    proximal: float = 0.0
+
+    def from_margins(
+        self, party: Party, rows: Rows, margins: FloatArray, weights: FloatArray
+    ) -> FloatArray:
+        """Return the weights after steps with the client's own margins fresh."""
+        others, labels = margins - party.products(rows, weights), party.labels[rows]
+        start, loss = weights, party.problem.loss
+        for _ in range(self.n_steps):
+            fresh = others + party.products(rows, weights)
+            gradient = self._gradient(party, rows, loss.derivative(fresh, labels))
+            weights = self._stepped(party, weights, gradient, start)
+        return weights
+
+    def from_slopes(
+        self, party: Party, rows: Rows, slopes: FloatArray, weights: FloatArray
+    ) -> FloatArray:
+        """Return the weights after steps with the slopes left as they are."""
+        gradient, start = self._gradient(party, rows, slopes), weights
+        for _ in range(self.n_steps):
+            weights = self._stepped(party, weights, gradient, start)
+        return weights
+
+    def _gradient(self, party: Party, rows: Rows, slopes: FloatArray) -> FloatArray:
+        return self.scale * party.combine(rows, party.weighted(slopes, rows))
+
+    def _stepped(
+        self,
+        party: Party,
+        weights: FloatArray,
+        gradient: FloatArray,
+        start: FloatArray,
+    ) -> FloatArray:
+        pull = self.proximal * (weights - start)
+        decay = party.problem.l2_strength * weights
+        return weights - self.rate * (decay + gradient + pull)
+
+
+@dataclass(frozen=True)
+class MarginClientState:
+    """What a checkpoint keeps of a client's side."""
+
+    primal: PrimalClientState
+    sent: IntArray | None
+
+
+class MarginClient(PrimalClient):
+    """A client's side: weights, and its part of the margins as last sent."""
+
+    def __init__(self, party: Party) -> None:
+        super().__init__(party)
+        self.sent = SentMargins(party)
+
+    def products_part(self, request: ProductsRequest) -> Message:
+        """Return x_{k,i}·w of the batch."""
+        rows = self.party.sealing.unpack_rows(request.positions)
+        if request.weights is not None:
+            self.weights = self.weights_of(request.weights)
+        products = self.party.products(rows, self.weights)
+        return self.sent.part(products, rows, request.grid)
+
+    def state(self) -> MarginClientState:  # type: ignore[override]
+        """Return what a checkpoint keeps."""
+        return MarginClientState(super().state(), self.sent.numbers)
+
+    def restore(self, state: MarginClientState) -> None:  # type: ignore[override]
+        """Take a state."""
+        super().restore(state.primal)
+        self.sent.numbers = state.sent
