@@ -50,7 +50,7 @@ def test_a_round_takes_its_steps_one_by_one(loss):
     run_round(run)
     X, y = dense(loss)
     weights, rate = np.zeros(X.shape[1]), 2.0 / (3.0 + 1.0)
-    order = stream(0, "train", 1, 0).integers(len(y), size=len(y))
+    order = stream(0, "local rows", 1, 0).integers(len(y), size=len(y))
     for i in order:
         slope = run.settings.loss.derivative(X[i] @ weights, y[i, 0])
         weights = (1 - rate * L2) * weights - rate * slope * X[i]

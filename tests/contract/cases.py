@@ -46,12 +46,20 @@ class Case:
         return ALGORITHMS[self.algorithm]().needs
 
     @property
+    def needs_smooth_loss(self) -> bool:
+        """Whether the algorithm takes no loss with a kink on this split."""
+        is_primal = self.algorithm == "cocoa" and self.shape == "vertical"
+        return self.needs.smooth_loss or is_primal
+
+    @property
     def applies(self) -> bool:
         """Whether the algorithm takes this split and presence."""
-        splits = {"rows": "horizontal", "columns": "vertical"}
-        split = self.needs.split
-        fits = split in ("any", "grid") or splits[split] == self.shape
-        return fits and (
+        taken = {
+            "rows": ["horizontal"],
+            "columns": ["vertical"],
+            "rows or columns": ["horizontal", "vertical"],
+        }
+        return self.shape in taken.get(self.needs.split, SHAPES) and (
             self.presence == "complete" or self.needs.presence != "everyone"
         )
 

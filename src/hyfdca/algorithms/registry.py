@@ -9,8 +9,11 @@ from typing import Any, NamedTuple
 
 from hyfdca.algorithms.bundle.bundle import Bundle, Lbfgs
 from hyfdca.algorithms.bundle.lbfgs import PAIRS
+from hyfdca.algorithms.cocoa import CoCoA
+from hyfdca.algorithms.d3ca import D3ca
 from hyfdca.algorithms.fedavg import FedAvg
 from hyfdca.algorithms.fedbcd import FedBcd
+from hyfdca.algorithms.feddcd import FedDcd
 from hyfdca.algorithms.hyfdca.hyfdca import Hyfdca
 from hyfdca.algorithms.hyfem import HyFem
 from hyfdca.algorithms.tdcd import Tdcd
@@ -23,7 +26,10 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     "hyfdca": Hyfdca,
     "fedavg": FedAvg,
     "hyfem": HyFem,
+    "cocoa": CoCoA,
+    "d3ca": D3ca,
     "fedbcd": FedBcd,
+    "feddcd": FedDcd,
     "tdcd": Tdcd,
 }
 

@@ -41,7 +41,7 @@ class Needs:
         Whether the loss must have a Lipschitz derivative.
     labels : {"some", "all"}
         Which clients must have labels.
-    split : {"any", "rows", "columns", "grid"}
+    split : {"any", "rows", "columns", "rows or columns", "grid"}
         How the table must be split: rows apart with all columns at every client,
         columns apart with all rows, or row groups times column groups.
     """
@@ -50,12 +50,13 @@ class Needs:
     presence: Literal["any", "everyone"] = "any"
     smooth_loss: bool = False
     labels: Literal["some", "all"] = "some"
-    split: Literal["any", "rows", "columns", "grid"] = "any"
+    split: Literal["any", "rows", "columns", "rows or columns", "grid"] = "any"
 
 
 _SPLITS = {
     "rows": "rows that are split and all columns at every client",
     "columns": "columns that are split and all rows at every client",
+    "rows or columns": "whole rows or whole columns at every client",
     "grid": "one client for every pair of a row group and a column group",
 }
 
@@ -126,12 +127,9 @@ class Algorithm(ABC):
         ValueError
             With one plain sentence.
         """
-        needs, loss = self.needs, federation.problem.loss
-        if needs.smooth_loss and math.isinf(loss.smoothness):
-            raise ValueError(
-                f"algorithm={self.name!r} needs a smooth loss, which {loss.name!r} is "
-                "not; use algorithm='bundle'."
-            )
+        needs = self.needs
+        if needs.smooth_loss:
+            self.check_smooth(federation)
         if not _is_split(federation.layout, needs.split):
             raise ValueError(
                 f"algorithm={self.name!r} needs {_SPLITS[needs.split]}, which this "
@@ -148,13 +146,24 @@ class Algorithm(ABC):
                 "algorithm='bundle'."
             )
 
+    def check_smooth(self, federation: Federation, where: str = "") -> None:
+        """Refuse a loss with a kink."""
+        loss = federation.problem.loss
+        if math.isinf(loss.smoothness):
+            raise ValueError(
+                f"algorithm={self.name!r} needs a smooth loss{where}, which "
+                f"{loss.name!r} is not; use algorithm='bundle'."
+            )
+
 
 def _is_split(layout: Layout, split: str) -> bool:
-    if split == "rows":
-        return layout.is_row_split
-    if split == "columns":
-        return layout.is_column_split
-    return split == "any" or layout.is_grid
+    return {
+        "any": True,
+        "rows": layout.is_row_split,
+        "columns": layout.is_column_split,
+        "rows or columns": layout.is_row_split or layout.is_column_split,
+        "grid": layout.is_grid,
+    }[split]
 
 
 def check_settings(settings: Any) -> None:

@@ -115,14 +115,14 @@ class Party:
             indptr, indices, np.abs(data), self._every_row, counts, columns
         )
         return m.Bounds(
-            row_norm=power_above(float(self._partial_norms.max(initial=0.0))),
+            row_norm=power_above(float(self.partial_norms.max(initial=0.0))),
             column_sum=power_above(float(columns.max(initial=0.0))),
             slope_at_zero=power_above(slope),
             loss_at_zero=power_above(loss_at_zero),
         )
 
     def _norms(self, request: m.GridRequest) -> Message:
-        return self.sealing.sample_part(self._partial_norms, request.grid)
+        return self.sealing.sample_part(self.partial_norms, request.grid)
 
     def _prepare(self, request: m.Prepare) -> None:
         """Take the set-up sums: ||x_i||² and how many clients hold what."""
@@ -182,7 +182,8 @@ class Party:
         return rows.astype(np.uint32)
 
     @cached_property
-    def _partial_norms(self) -> FloatArray:
+    def partial_norms(self) -> FloatArray:
+        """||x_{k,i}||² of the client's own part of each row, (samples held, 1)."""
         norms = np.empty((self.n_held, 1))
         row_norms(*self.csr, norms)
         return norms

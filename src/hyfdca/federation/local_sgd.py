@@ -10,7 +10,6 @@ The margins are those of the client's own columns: nobody else is asked.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 
 from hyfdca.arrays import FloatArray
 from hyfdca.federation.client import Party
+from hyfdca.federation.local_ascent import drawn_rows
 from hyfdca.federation.local_work import (
     AtLeastOne,
     DecreasingRate,
@@ -32,7 +32,6 @@ from hyfdca.federation.sums import EVERYWHERE
 from hyfdca.maths.descent import StepSizes
 from hyfdca.maths.kernels import descent_steps
 from hyfdca.maths.seeds import stream
-from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.messages import Counter, Message, OnGrid, Seen, Weights
 from hyfdca.protocol.phases import Phases
 from hyfdca.protocol.sessions import Conversation
@@ -65,13 +64,6 @@ class SgdSettings(DecreasingRate, LocalWork):
 
     batch: AtLeastOne | Literal["all"] = 1
 
-    def check_steps(self, n_steps: int, party: Party) -> None:
-        """Refuse more steps than these settings can mean for any consortium."""
-        per_client = self.local_fraction * party.n_held
-        most = per_client if self.iic is None else self.iic * party.problem.n_samples
-        if n_steps > max(self.local_steps or 0, math.ceil(most)):
-            raise RemoteProtocolError(f"{n_steps} local steps are too many")
-
     def descend(
         self,
         party: Party,
@@ -84,10 +76,10 @@ class SgdSettings(DecreasingRate, LocalWork):
         self.check_steps(request.n_steps, party)
         if not party.n_held:
             return weights
-        random = stream(party.seed, "train", request.round_number, party.rank)
         if self.batch == 1:
-            order = random.integers(party.n_held, size=request.n_steps)
-            return _one_by_one(party, order.astype(np.uint32), sizes, anchor, weights)
+            order = drawn_rows(party, request.round_number, request.n_steps)
+            return _one_by_one(party, order, sizes, anchor, weights)
+        random = stream(party.seed, "batches", request.round_number, party.rank)
         loss, labels = party.problem.loss, party.labels
         for _ in range(request.n_steps):
             rows: Rows = EVERYWHERE

@@ -9,7 +9,9 @@ from typing import Annotated, Protocol
 import msgspec
 
 from hyfdca.federation.algorithm import Algorithm
+from hyfdca.federation.client import Party
 from hyfdca.holdings.layout import Layout
+from hyfdca.protocol.codec import RemoteProtocolError
 
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
 Fraction = Annotated[float, msgspec.Meta(gt=0, le=1)]
@@ -63,6 +65,13 @@ class LocalWork(Algorithm):
     local_fraction: Positive = 1.0
     iic: Positive | None = None
     local_steps: AtLeastOne | None = None
+
+    def check_steps(self, n_steps: int, party: Party) -> None:
+        """Refuse more steps than these settings can mean in any consortium."""
+        per_client = self.local_fraction * party.n_held
+        most = per_client if self.iic is None else self.iic * party.problem.n_samples
+        if n_steps > max(self.local_steps or 0, math.ceil(most)):
+            raise RemoteProtocolError(f"{n_steps} local steps are too many")
 
 
 @dataclass(frozen=True)
