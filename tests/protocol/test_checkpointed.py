@@ -36,6 +36,8 @@ TRANSIENT = {
     # Within a round, which is repeated as a whole
     "RoundStart._number",
     "RoundStart._value",
+    "DiscoClient._solve",
+    "DiscoClient._second",
     # A suspended conversation; states are saved only where there is none.
     "BundleServer._steps",
     "AsyncBundleServer._steps",

@@ -7,10 +7,14 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from hyfdca.algorithms.block_admm import BlockAdmm
 from hyfdca.algorithms.bundle.bundle import Bundle, Lbfgs
 from hyfdca.algorithms.bundle.lbfgs import PAIRS
+from hyfdca.algorithms.bundle.pooled import Pooled
 from hyfdca.algorithms.cocoa import CoCoA
 from hyfdca.algorithms.d3ca import D3ca
+from hyfdca.algorithms.disco import Disco
+from hyfdca.algorithms.dscovr import Dscovr
 from hyfdca.algorithms.fedavg import FedAvg
 from hyfdca.algorithms.fedbcd import FedBcd
 from hyfdca.algorithms.feddcd import FedDcd
@@ -26,11 +30,15 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     "hyfdca": Hyfdca,
     "fedavg": FedAvg,
     "hyfem": HyFem,
+    "block_admm": BlockAdmm,
     "cocoa": CoCoA,
     "d3ca": D3ca,
+    "disco": Disco,
+    "dscovr": Dscovr,
     "fedbcd": FedBcd,
     "feddcd": FedDcd,
     "tdcd": Tdcd,
+    "pooled": Pooled,
 }
 
 AUTO = "auto"

@@ -85,7 +85,9 @@ VALUES: dict[str, Value] = {
     "offsets": Value("offsets of planes, by bucket", "buckets", "nobody else's"),
     "grand totals": Value("totals of all clients", "totals", "the one that opens them"),
     "P and D": Value("P and D, or a length", None, "the one that opens them"),
-    "step totals": Value("D along a direction", None, "the one that opens them"),
+    "step totals": Value(
+        "D or curvature along a direction", None, "the one that opens them"
+    ),
     "search totals": Value("P along a search", None, "the one that opens them"),
     "Gram and offsets": Value(
         "offsets by bucket, products of slopes", None, "the one that opens them"

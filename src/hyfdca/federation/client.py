@@ -166,6 +166,15 @@ class Party:
         add_row_combination(*self.csr, self.numbers(rows), coefficients, out)
         return out
 
+    def combine_squares(self, coefficients: FloatArray) -> FloatArray:
+        """Return Σ_i coefficients_i x_{k,i}², by feature, over all rows."""
+        out = np.zeros((self.n_features, coefficients.shape[1]))
+        indptr, indices, data = self.csr
+        add_row_combination(
+            indptr, indices, data**2, self._every_row, coefficients, out
+        )
+        return out
+
     def weighted(
         self, values: FloatArray, rows: Rows | BoolArray = EVERYWHERE
     ) -> FloatArray:

@@ -48,11 +48,21 @@ class Layout:
     @cached_property
     def is_grid(self) -> bool:
         """Whether row groups times column groups are one client each."""
-        rows, columns = _groups(self.samples), _groups(self.features)
+        rows, columns = self.row_groups, self.column_groups
         if rows is None or columns is None:
             return False
         cells = set(zip(rows, columns, strict=True))
         return len(cells) == self.n_clients == len(set(rows)) * len(set(columns))
+
+    @cached_property
+    def row_groups(self) -> list[int] | None:
+        """Each client's row group; none if groups overlap in part."""
+        return _groups(self.samples)
+
+    @cached_property
+    def column_groups(self) -> list[int] | None:
+        """Each client's column group; none if groups overlap in part."""
+        return _groups(self.features)
 
     @property
     def is_wide(self) -> bool:

@@ -1,0 +1,449 @@
+"""DiSCO: damped Newton steps, each solved by conjugate gradients across all clients.
+
+From Y. Zhang, X. Lin, "DiSCO: distributed optimization for self-concordant empirical
+loss", ICML 2015: the inexact damped step w ← w - v/(1 + √(v·Hv)), where Hv is near the
+gradient. From C. Ma, M. Takáč, "Distributed inexact damped Newton method", 2016: every
+vector is split by features, so that only margins and inner products are exchanged.
+
+| phase           | down                                  | up                         |
+|-----------------|---------------------------------------|----------------------------|
+| newton margins  | -                                     | x_{k,i}·w, sealed          |
+| newton gradient | margins, sealed                       | parts of the gradient and  |
+|                 |                                       | of the diagonal of H       |
+| bend            | their sums (first), or the step along | x_{k,i}·d of the next      |
+|                 | the last direction                    | direction, sealed          |
+| curve           | x_i·d, sealed                         | part of X'(l'' ∘ X d)/N    |
+| turn            | its sum                               | parts of inner products    |
+| open curvature  | their totals, to one client           | totals, open               |
+| newton step     | how far to go                         | - (a notice)               |
+
+``bend`` to ``open curvature`` is one step of conjugate gradients. Ours: features may
+have several holders, which add up parts; the preconditioner is the diagonal of H
+instead of some samples' H, since nobody has whole samples; the next residual's length
+comes from inner products of the last one, which saves an exchange. The proof needs a
+self-concordant loss (logistic, squared); others that are smooth usually converge too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, ClassVar
+
+import numpy as np
+
+from hyfdca.arrays import FloatArray
+from hyfdca.crypto.schemes.fixedpoint import GridOverflowError
+from hyfdca.federation.algorithm import Algorithm, Needs
+from hyfdca.federation.client import Party
+from hyfdca.federation.grids import GridState, VectorGrid
+from hyfdca.federation.local_work import AtLeastOne, Fraction
+from hyfdca.federation.messages import (
+    SET_UP,
+    GridRequest,
+    evaluation_phases,
+    opening,
+    summing,
+)
+from hyfdca.federation.primal import (
+    PrimalClient,
+    PrimalServer,
+    PrimalServerState,
+    RoundStart,
+    before_round,
+)
+from hyfdca.federation.server import Federation
+from hyfdca.federation.sums import EVERYWHERE, CachedSum
+from hyfdca.protocol.codec import RemoteProtocolError
+from hyfdca.protocol.messages import (
+    Counter,
+    Margins,
+    Message,
+    OnGrid,
+    Part,
+    Sealed,
+    Seen,
+    Sums,
+    TooLarge,
+    Weights,
+)
+from hyfdca.protocol.phases import Phase, Phases
+from hyfdca.protocol.sessions import Conversation, Handlers
+
+_N_TOTALS = 4  # r·s, d·Hd, s·Hd, Hd·M⁻¹Hd
+_RESOLVED = 2.0**24  # steps of the grid that the largest total should have
+_FINER = 2.0**-30  # by which the grid of totals shrinks where it shows nothing
+_LEAST_BOUND = 1e-60  # of inner products; below, there is nothing left to gain
+_HEADROOM = 64.0
+
+_Numbers = Annotated[list[float], Seen("steps")]  # one per output
+
+
+class GradientRequest(Message, frozen=True):
+    """Margins down, parts of the gradient and of the diagonal of H up."""
+
+    margins: Margins
+    grid: OnGrid
+
+
+class GradientParts(Message, tag="gradient", frozen=True):
+    """Σ v_i l' x_i and Σ v_i l'' x_i², over a client's cells."""
+
+    gradient: Annotated[Sealed, Seen("shares")]
+    diagonal: Annotated[Sealed, Seen("shares")]
+
+
+class BendRequest(Message, frozen=True):
+    """What a new direction is made of down, its parts of margins up."""
+
+    gradient: Annotated[Sums | None, Seen("weights")]  # None but at the first one
+    diagonal: Annotated[Sums | None, Seen("weights")]
+    lengths: _Numbers  # how far along the last direction
+    turns: _Numbers  # what share of it the next one keeps
+    number: Counter
+    grid: OnGrid
+
+
+class CurveRequest(Message, frozen=True):
+    """Margins of the direction down, parts of H times the direction up."""
+
+    margins: Margins
+    grid: OnGrid
+
+
+class TurnRequest(Message, frozen=True):
+    """H times the direction down, parts of inner products up."""
+
+    weights: Weights
+    grid: OnGrid
+
+
+class NewtonNotice(Message, frozen=True):
+    """The last step of conjugate gradients, and the share of the solution to go."""
+
+    lengths: _Numbers
+    shares: _Numbers
+    number: Counter
+
+
+@dataclass(frozen=True)
+class DiscoServerState:
+    """What a checkpoint keeps of the server's half."""
+
+    primal: PrimalServerState
+    curves: GridState
+    products: GridState
+    n_directions: int
+
+
+class DiscoServer(PrimalServer):
+    """The server's half: sums of parts, and the scalars of conjugate gradients."""
+
+    _curves: VectorGrid
+    _products: VectorGrid
+
+    def __init__(self, federation: Federation, settings: Disco) -> None:
+        super().__init__(federation)
+        self._settings, self._n_directions = settings, 0
+
+    def weights_for(self, client: int) -> None:
+        """Return that every holder of a feature has its weight."""
+
+    def set_up(self) -> Conversation[None]:
+        """Sum what every round needs; choose the grids of curvatures."""
+        yield from super().set_up()
+        federation, make = self.federation, self.federation.grid_maker
+        bounds, loss = federation.bounds, federation.problem.loss
+        largest = max(loss.smoothness * np.sqrt(bounds.row_norm), bounds.slope_at_zero)
+        bound = _HEADROOM * largest * max(bounds.column_sum, 1e-300)
+        self._curves = make.grid("curvatures", bound, make.feature_holders)
+        total = _HEADROOM * max(bounds.loss_at_zero, 1e-300)
+        self._products = make.grid("products", total, make.n_clients)
+
+    def round(self, participants: Sequence[int]) -> Conversation[None]:
+        """Take one damped Newton step."""
+        self.round_number += 1
+        federation, n_outputs = self.federation, self.federation.problem.n_outputs
+        margins_grid = federation.grids.margins
+        margins = yield from federation.gather_sum(
+            "newton margins",
+            [margins_grid],
+            lambda _: GridRequest(margins_grid.spec),
+            federation.sample_sum(),
+        )
+        first = yield from self._gradient(margins)
+        lengths, turns = np.zeros(n_outputs), np.zeros(n_outputs)
+        decrement, begun = np.zeros(n_outputs), np.zeros(n_outputs)
+        for step in range(self._settings.cg_steps):
+            start = first if step == 0 else None
+            curved = yield from self._direct(start, lengths, turns)
+            size, curvature, across, bent = yield from self._turn(curved)
+            begun = size if step == 0 else begun
+            lengths = _ratio(size, curvature)
+            decrement = decrement + lengths**2 * curvature
+            left = np.maximum(size - 2 * lengths * across + lengths**2 * bent, 0.0)
+            turns = _ratio(left, size)
+            if np.all(left <= self._settings.cg_tolerance**2 * begun):
+                break
+        self._n_directions += 1
+        shares = 1 / (1 + np.sqrt(decrement))
+        notice = NewtonNotice(lengths.tolist(), shares.tolist(), self._n_directions)
+        everyone = dict.fromkeys(federation.everyone, notice)
+        yield from federation.session.tell("newton step", everyone)
+
+    def _gradient(self, margins: CachedSum) -> Conversation[list[CachedSum]]:
+        federation, grid = self.federation, self._curves
+        replies = yield from federation.gather(
+            "newton gradient",
+            federation.everyone,
+            [grid, grid],
+            lambda client: GradientRequest(margins.take(client), grid.spec),
+            GradientParts,
+        )
+        sums = [federation.feature_sum(), federation.feature_sum()]
+        sums[0].update({c: reply.gradient for c, reply in replies.items()})
+        sums[1].update({c: reply.diagonal for c, reply in replies.items()})
+        return sums
+
+    def _direct(
+        self, first: list[CachedSum] | None, lengths: FloatArray, turns: FloatArray
+    ) -> Conversation[CachedSum]:
+        """Have clients take the next direction d; return the sum of parts of H d."""
+        federation, grid = self.federation, self.federation.grids.margins
+        self._n_directions += 1
+
+        def request(client: int) -> BendRequest:
+            return BendRequest(
+                first[0].take(client) if first else None,
+                first[1].take(client) if first else None,
+                lengths.tolist(),
+                turns.tolist(),
+                self._n_directions,
+                grid.spec,
+            )
+
+        margins = yield from federation.gather_sum(
+            "bend", [grid], request, federation.sample_sum()
+        )
+        return (
+            yield from federation.gather_sum(
+                "curve",
+                [self._curves],
+                lambda client: CurveRequest(margins.take(client), self._curves.spec),
+                federation.feature_sum(),
+            )
+        )
+
+    def _turn(self, curved: CachedSum) -> Conversation[FloatArray]:
+        """Return the inner products, on a grid as fine as they are small."""
+        federation, grid = self.federation, self._products
+        shape = (_N_TOTALS, federation.problem.n_outputs)
+        while True:
+            parts = yield from federation.gather(
+                "turn",
+                federation.everyone,
+                [grid],
+                lambda client: TurnRequest(curved.take(client), grid.spec),
+                Part,
+            )
+            total = federation.sum_of((part.vector for part in parts.values()), shape)
+            [totals] = yield from federation.open_totals(
+                [total], [shape], "open curvature"
+            )
+            if not self._refine(float(np.abs(totals).max())):
+                return totals
+
+    def _refine(self, largest: float) -> bool:
+        """Fit the grid to the totals; return whether to ask for them again."""
+        grid, make = self._products, self.federation.grid_maker
+        is_seen = largest >= _RESOLVED * grid.step
+        reach = np.ldexp(grid.step, grid.grid.limit_bits)
+        bound = _HEADROOM * largest if is_seen else _FINER * reach
+        finer = make.finest(max(bound, _LEAST_BOUND), make.n_clients)
+        if finer.fraction_bits <= grid.fraction_bits:
+            return False
+        grid.use(finer)
+        return not is_seen
+
+    def state(self) -> DiscoServerState:  # type: ignore[override]
+        """Return what a checkpoint keeps."""
+        return DiscoServerState(
+            super().state(),
+            self._curves.state(),
+            self._products.state(),
+            self._n_directions,
+        )
+
+    def restore(self, state: DiscoServerState) -> None:  # type: ignore[override]
+        """Take a state."""
+        super().restore(state.primal)
+        self._curves.restore(state.curves)
+        self._products.restore(state.products)
+        self._n_directions = state.n_directions
+
+
+def _ratio(numerator: FloatArray, denominator: FloatArray) -> FloatArray:
+    """Return a quotient, 0 where an output is solved already."""
+    safe = np.where(denominator > 0, denominator, 1.0)
+    return np.where(denominator > 0, numerator / safe, 0.0)
+
+
+@dataclass(frozen=True)
+class Solve:
+    """Conjugate gradients so far: solution v, residual r, direction d, H d, and M."""
+
+    solution: FloatArray
+    residual: FloatArray
+    direction: FloatArray
+    bent: FloatArray
+    diagonal: FloatArray
+
+    def moved(self, lengths: list[float], turns: list[float]) -> Solve:
+        """Return the state after a step along the direction."""
+        solution = self.solution + np.array(lengths) * self.direction
+        residual = self.residual - np.array(lengths) * self.bent
+        direction = residual / self.diagonal + np.array(turns) * self.direction
+        return replace(self, solution=solution, residual=residual, direction=direction)
+
+
+class DiscoClient(PrimalClient):
+    """A client's half: its weights, and its part of every vector."""
+
+    def __init__(self, party: Party) -> None:
+        super().__init__(party)
+        self._begun: RoundStart[Solve] = RoundStart()
+        self._solve: Solve | None = None  # within a round
+        self._second = np.empty((0, 0))  # v_i l''(z_i), within a round
+
+    @property
+    def handlers(self) -> Handlers:
+        """What the client does in each phase."""
+        return {
+            **super().handlers,
+            "newton margins": self._margins,
+            "newton gradient": self._gradient,
+            "bend": self._bend,
+            "curve": self._curve,
+            "turn": self._turn,
+            "open curvature": self.party.open_totals,
+            "newton step": self._step,
+        }
+
+    def _margins(self, request: GridRequest) -> Message:
+        products = self.party.products(EVERYWHERE, self.weights)
+        return self.party.sealing.sample_part(products, request.grid)
+
+    def _gradient(self, request: GradientRequest) -> Message:
+        party, loss, labels = self.party, self.party.problem.loss, self.party.labels
+        margins = party.sealing.opened_samples(request.margins)
+        slopes = party.weighted(loss.derivative(margins, labels))
+        self._second = party.weighted(loss.second_derivative(margins, labels))
+        try:
+            return GradientParts(
+                party.sealing.sealed_features(
+                    party.combine(EVERYWHERE, slopes), request.grid
+                ),
+                party.sealing.sealed_features(
+                    party.combine_squares(self._second), request.grid
+                ),
+            )
+        except GridOverflowError:
+            return TooLarge()
+
+    def _bend(self, request: BendRequest) -> Message:
+        party, problem = self.party, self.party.problem
+        if request.gradient is not None and request.diagonal is not None:
+            slopes = party.sealing.opened_features(request.gradient)
+            gradient = problem.l2_strength * self.weights + slopes / problem.n_samples
+            curves = party.sealing.opened_features(request.diagonal)
+            diagonal = problem.l2_strength + np.maximum(curves, 0) / problem.n_samples
+            nothing = np.zeros_like(gradient)
+            self._solve = Solve(
+                nothing, gradient, gradient / diagonal, nothing, diagonal
+            )
+        else:
+            begun = self._begun.of(request.number, self._solving())
+            self._solve = begun.moved(request.lengths, request.turns)
+        products = party.products(EVERYWHERE, self._solve.direction)
+        return party.sealing.sample_part(products, request.grid)
+
+    def _solving(self) -> Solve:
+        if self._solve is None:
+            raise RemoteProtocolError("there is no direction to go on from")
+        return self._solve
+
+    def _curve(self, request: CurveRequest) -> Message:
+        party = self.party
+        margins = party.sealing.opened_samples(request.margins)
+        bent = party.combine(EVERYWHERE, self._second * margins)
+        return party.sealing.feature_part(bent, request.grid)
+
+    def _turn(self, request: TurnRequest) -> Message:
+        party, problem, solve = self.party, self.party.problem, self._solving()
+        sums = party.sealing.opened_features(request.weights) / problem.n_samples
+        bent = sums + problem.l2_strength * solve.direction
+        self._solve = replace(solve, bent=bent)
+        counted, smooth = party.block.counts_feature, solve.residual / solve.diagonal
+        pairs = [
+            (solve.residual, smooth),
+            (solve.direction, bent),
+            (smooth, bent),
+            (bent, bent / solve.diagonal),
+        ]
+        products = [(a[counted] * b[counted]).sum(axis=0) for a, b in pairs]
+        return party.sealing.total_part(np.stack(products), request.grid)
+
+    def _step(self, notice: NewtonNotice) -> None:
+        begun = self._begun.of(notice.number, self._solving())
+        solution = begun.moved(notice.lengths, notice.shares).solution
+        self.weights = self.weights - np.array(notice.shares) * solution
+
+
+@dataclass(frozen=True)
+class Disco(Algorithm):
+    """DiSCO.
+
+    Parameters
+    ----------
+    cg_steps : int
+        Steps of conjugate gradients per round, at most.
+    cg_tolerance : float
+        Ends them when the residual is this share of the gradient.
+    """
+
+    name: ClassVar[str] = "disco"
+    phases: ClassVar[Phases] = {
+        **SET_UP,
+        **evaluation_phases("newton step"),
+        "newton margins": summing(
+            GridRequest, "margins", *before_round("newton margins", "newton step")
+        ),
+        "newton gradient": Phase(
+            GradientRequest,
+            (GradientParts, TooLarge),
+            ("newton margins", "newton gradient"),
+        ),
+        "bend": summing(
+            BendRequest, "margins", "newton gradient", "bend", "turn", "open curvature"
+        ),
+        "curve": summing(CurveRequest, "shares", "bend", "curve"),
+        "turn": summing(TurnRequest, "products", "curve", "turn", "open curvature"),
+        "open curvature": opening("step totals", "turn"),
+        "newton step": Phase(NewtonNotice, after=("turn", "open curvature")),
+    }
+
+    cg_steps: AtLeastOne = 10
+    cg_tolerance: Fraction = 0.05
+
+    @property
+    def needs(self) -> Needs:
+        """A smooth loss, and everybody, with labels."""
+        return Needs(presence="everyone", smooth_loss=True, labels="all")
+
+    def server(self, federation: Federation) -> DiscoServer:
+        """Return the server's half."""
+        return DiscoServer(federation, self)
+
+    def client(self, party: Party) -> DiscoClient:
+        """Return a client's half."""
+        return DiscoClient(party)
