@@ -307,8 +307,10 @@ class LatestSum:
         for client, part in parts.items():
             fresh.add(client, part, None)
         new = fresh.state().totals
-        held = [self._axis.items[client] for client in parts]
-        units = np.unique(np.concatenate([*held, np.empty(0, np.int64)]))
+        is_held = np.zeros(self._axis.n_items, np.bool_)
+        for client in parts:
+            is_held[self._axis.places[client]] = True
+        units = np.flatnonzero(is_held)
         if len(units) == np.count_nonzero(self._axis.counts):
             self._totals = new
             return
