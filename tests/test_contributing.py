@@ -70,7 +70,10 @@ def test_an_algorithm_is_one_file(tables):
     contract.test_the_same_seed_gives_the_same_history(case)
     contract.test_resumed_equals_undisturbed(case)
     contract.test_encrypted_equals_unencrypted(case, "stream")
-    contract.test_what_it_does_not_apply_to_is_refused("gradient")
+    contract.test_what_it_needs_is_asked_for(Case("gradient"))
+    contract.test_a_split_it_does_not_apply_to_is_refused(
+        Case("gradient", presence="half")
+    )
 
 
 def test_a_scheme_adds_what_it_cannot_read():

@@ -52,13 +52,16 @@ OTHERS = [
 ]
 
 
+SHAPES = {"rows": (4, 1), "columns": (1, 4), "rows or columns": (1, 4)}
+
+
 def _federation(
-    loss="hinge", is_complete=True, n_features=4, labelled=None
+    loss="hinge", is_complete=True, n_features=4, labelled=None, shape=(2, 2)
 ) -> Federation:
     """Return the server's side of four clients with 30 samples."""
     return Federation(
         Problem(make_loss(loss), 0.1, 30),
-        layout_of(grid(30, n_features, (2, 2), seed=0), labelled),
+        layout_of(grid(30, n_features, shape, seed=0), labelled),
         Adders(Encryption(), {"none": b""}),
         ServerSession(b"study--1"),
         is_complete=is_complete,
@@ -109,7 +112,8 @@ def test_a_study_that_names_its_algorithm_gets_it(name):
     wanted = make_algorithm(name, {})
     can_miss_some = wanted.needs.presence == "any"
     for tolerance, is_complete in ((1e-9, True), (1e-1, not can_miss_some)):
-        federation = _federation("half_squared", is_complete)
+        shape = SHAPES.get(wanted.needs.split, (2, 2))
+        federation = _federation("half_squared", is_complete, shape=shape)
         choice = choose_algorithm(wanted, federation, tolerance)
         assert choice == (wanted, "as set")
         assert choice.algorithm is wanted
@@ -263,8 +267,13 @@ def test_an_unknown_setting_is_refused(name, setting):
 def test_a_setting_of_another_algorithm_is_refused(name, setting):
     """A setting that would be ignored is refused with the name of its owner."""
     owners = [repr(owner) for owner, own in OWN if own == setting]
-    them, advice = " and ".join(owners), "; name that algorithm too"
-    message = f"{setting} is a setting of algorithm {them}, not of {name!r}"
+    *others, last = owners
+    several = f"algorithms {', '.join(others)} and {last}"
+    them, advice = (
+        several if others else f"algorithm {last}",
+        "; name the algorithm too",
+    )
+    message = f"{setting} is a setting of {them}, not of {name!r}"
     message += f"{advice if name == 'auto' else ''}."
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         make_algorithm(name, {setting: 1})

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from hyfdca.demo.in_process import demo_files, pooled_objective
+from hyfdca.demo.in_process import demo_files
 from hyfdca.study.file import load
-from hyfdca.study.local import prepare
+from hyfdca.study.local import pooled_objective, prepare
 from tests.support.consortia import make_files
 
 KEYS = [

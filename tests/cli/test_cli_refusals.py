@@ -140,7 +140,7 @@ BAD = {
     "algorithm by number": (setting(algorithm="3"), "algorithm must be one of auto"),
     "no algorithm": (
         extra("coast", '[algorithm]\nstep = "safe"'),
-        "step is a setting of algorithm 'hyfdca', not of 'auto'; name that algorithm",
+        "step is a setting of algorithm 'hyfdca', not of 'auto'; name the algorithm",
     ),
     "another algorithm's setting": (
         setting(algorithm='"bundle"', step='"safe"'),

@@ -23,16 +23,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
-import msgspec
 import numpy as np
 
 from hyfdca.arrays import FloatArray
 from hyfdca.federation.algorithm import Algorithm, Needs
 from hyfdca.federation.client import Party
 from hyfdca.federation.local_ascent import ascend
-from hyfdca.federation.local_work import AtLeastOne, Positive
+from hyfdca.federation.local_work import AtLeastOne, Fraction, Positive
 from hyfdca.federation.messages import SET_UP, evaluation_phases, summing
 from hyfdca.federation.primal import (
     PrimalClient,
@@ -174,7 +173,7 @@ class FedDcdClient(PrimalClient):
     def _correct(self, notice: CorrectNotice) -> None:
         """Move the duals against the distance from the mean; their sum stays 0."""
         apart = self.weights - self.weights_of(notice.weights)
-        step = self._settings.step * self.party.problem.l2_strength
+        step = self._settings.dual_rate * self.party.problem.l2_strength
         consensus, share = self._consensus, 1.0
         if self._settings.accelerated:
             r = self._participation
@@ -207,7 +206,7 @@ class FedDcd(Algorithm):
 
     Parameters
     ----------
-    step : float
+    dual_rate : float
         η in units of λ; below 1 it is safe, since f_k* is 1/λ-smooth.
     local_epochs : int
         Epochs of coordinate ascent per round, at most; fewer where they are exact.
@@ -225,7 +224,7 @@ class FedDcd(Algorithm):
         "correct": Phase(CorrectNotice, after=("solve",)),
     }
 
-    step: Annotated[float, msgspec.Meta(gt=0, le=1)] = 0.99
+    dual_rate: Fraction = 0.99
     local_epochs: AtLeastOne = 20
     accelerated: bool = False
     smoothness: Positive = 1.0

@@ -83,9 +83,12 @@ def settings_of(name: str) -> list[str]:
 def _unknown_setting(name: str, setting: str) -> str:
     owners = [repr(other) for other in ALGORITHMS if setting in settings_of(other)]
     if owners:
-        them = " and ".join(owners)
-        advice = "; name that algorithm too" if name == AUTO else ""
-        return f"{setting} is a setting of algorithm {them}, not of {name!r}{advice}."
+        *others, last = owners
+        them = f"algorithm {last}"
+        if others:
+            them = f"algorithms {', '.join(others)} and {last}"
+        advice = "; name the algorithm too" if name == AUTO else ""
+        return f"{setting} is a setting of {them}, not of {name!r}{advice}."
     known = ", ".join(settings_of(name)) or "none"
     return f"algorithm {name!r} has no setting {setting!r}; it has: {known}."
 

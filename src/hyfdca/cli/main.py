@@ -14,6 +14,7 @@ import typer
 
 from hyfdca import __version__
 from hyfdca.cli import flare, kits
+from hyfdca.cli.compare import compare
 from hyfdca.cli.panels import BETWEEN_MACHINES, LOOK, ONE_MACHINE
 from hyfdca.cli.predict import predict
 from hyfdca.errors import StudyError
@@ -119,6 +120,9 @@ def train(
 
 
 app.command(rich_help_panel=ONE_MACHINE)(predict)
+
+
+app.command(rich_help_panel=LOOK)(compare)
 
 
 @app.command(rich_help_panel=LOOK)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hyfdca.arrays import FloatArray, IntArray
 
@@ -70,6 +71,30 @@ def encode_numbers(labels: Sequence[str]) -> tuple[FloatArray, int]:
     """Return labels as numbers, (n, 1), and how many are not finite numbers."""
     values = np.array([_number(label) for label in labels], dtype=np.float64)
     return values.reshape(-1, 1), int(np.sum(~np.isfinite(values)))
+
+
+def as_classes(
+    labels: Sequence[str], classes: Sequence[str], positive: str | None
+) -> NDArray[Any]:
+    """Return labels in the names of a model's classes; unknown ones stay as they are.
+
+    With a positive label, all other labels are the first class.
+    """
+    named = np.array(labels, dtype=object)
+    if positive is not None:
+        named[named != positive] = classes[0]
+    return named
+
+
+def r_squared(values: FloatArray, predicted: FloatArray) -> float | None:
+    """Return 1 minus the squared error relative to that of the values' mean.
+
+    None if all values are equal.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):  # for huge numbers
+        spread = float(np.sum((values - values.mean()) ** 2))
+        left = float(np.sum((values - predicted) ** 2))
+    return 1.0 - left / spread if 0.0 < spread < np.inf else None
 
 
 def _number(text: str) -> float:

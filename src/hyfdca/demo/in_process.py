@@ -8,13 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import scipy.sparse as sp
 
 from hyfdca.arrays import IntArray
-from hyfdca.maths.objective import Objective, reference_optimum
+from hyfdca.maths.objective import reference_optimum
 from hyfdca.maths.seeds import stream
 from hyfdca.study.file import load
-from hyfdca.study.local import LocalRun, prepare
+from hyfdca.study.local import LocalRun, pooled_objective, prepare
 from hyfdca.study.outcome import Outcome, Watcher, check_folder, train, write_files
 
 _SEED = 2024
@@ -90,21 +89,6 @@ def demo_files() -> dict[str, bytes]:
 def pooled_optimum(run: LocalRun) -> float:
     """Return the loss that training on all tables in one place would reach."""
     return reference_optimum(pooled_objective(run), _REFERENCE_GAP).primal
-
-
-def pooled_objective(run: LocalRun) -> Objective:
-    """Return the problem of all hospitals' scaled tables in one place.
-
-    A cell that nobody holds is zero, which is the mean; the bias is a normal column.
-    """
-    layout = run.training.federation.layout
-    shape = (layout.samples.n_items, layout.features.n_items)
-    pooled = np.zeros(shape)
-    for client, block in enumerate(run.blocks):
-        place = np.ix_(layout.samples.items[client], layout.features.items[client])
-        pooled[place] += block.X.toarray()
-    table, settings = sp.csr_array(pooled), run.training.settings
-    return Objective(table, run.labels(), settings.loss, settings.l2_strength)
 
 
 def _table(data: dict[str, np.ndarray], patients: IntArray, columns: range) -> bytes:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
 
 from hyfdca.arrays import BoolArray, FloatArray
+from hyfdca.holdings.axis import Axis
 from hyfdca.holdings.layout import Layout
 from hyfdca.holdings.partition import Partition
 
@@ -56,6 +58,21 @@ def split_blocks(
             )
         )
     return blocks
+
+
+def pooled_cells(
+    parts: Sequence[sp.csr_array], samples: Axis, features: Axis
+) -> sp.csr_array:
+    """Put the clients' own cells into one table; stored zeros stay stored."""
+    rows, columns, values = [], [], []
+    for client, part in enumerate(parts):
+        own = part.tocoo()
+        rows.append(samples.items[client][own.row])
+        columns.append(features.items[client][own.col])
+        values.append(own.data)
+    places = np.concatenate(rows), np.concatenate(columns)
+    shape = (samples.n_items, features.n_items)
+    return sp.coo_array((np.concatenate(values), places), shape=shape).tocsr()
 
 
 def append_bias(block: sp.csr_array, counted: BoolArray, value: float) -> sp.csr_array:

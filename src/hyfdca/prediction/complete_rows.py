@@ -17,7 +17,7 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from hyfdca.arrays import FloatArray
-from hyfdca.data.labels import encode_numbers
+from hyfdca.data.labels import as_classes, encode_numbers, r_squared
 from hyfdca.data.readers import has_named_columns, read_table
 from hyfdca.data.tables import (
     Columns,
@@ -123,9 +123,9 @@ class Predictions:
     def _class_score(
         self, labels: NDArray[Any], predicted: NDArray[Any]
     ) -> PredictionScore:
-        positive, known = self.model.file.positive_label, set(self.model.classes)
-        if positive is not None:
-            labels[labels != positive] = self.model.classes[0]
+        classes, positive = self.model.classes, self.model.file.positive_label
+        labels = as_classes(labels.tolist(), classes, positive)
+        known = set(classes)
         n_unknown = sum(label not in known for label in labels)
         accuracy = float(np.mean(labels == predicted))
         return PredictionScore(len(labels), accuracy=accuracy, n_unknown=n_unknown)
@@ -249,11 +249,8 @@ def _number_score(labels: list[str], predicted: FloatArray) -> PredictionScore:
             "numbers; correct them, or name another column with --label-column."
         )
     with np.errstate(over="ignore", invalid="ignore"):  # for huge labels
-        errors = values[:, 0] - predicted
-        spread = float(np.sum((values - values.mean()) ** 2))
-        left = float(np.sum(errors**2))
-        absolute_error = float(np.mean(np.abs(errors)))
-    r2 = 1.0 - left / spread if 0.0 < spread < np.inf else None
+        absolute_error = float(np.mean(np.abs(values[:, 0] - predicted)))
+    r2 = r_squared(values[:, 0], predicted)
     return PredictionScore(len(labels), r2=r2, absolute_error=absolute_error)
 
 

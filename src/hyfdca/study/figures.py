@@ -1,4 +1,4 @@
-"""The figure of a training run, as the bytes of a PNG file."""
+"""The figure of a training run as the bytes of a PNG file, and the style of figures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 _PRIMAL, _DUAL, _POOLED = "#b5452c", "#1f6f8b", "#3a3a3a"
-_INK, _FAINT = "#2b2b2b", "#d9d9d9"
+INK, FAINT = "#2b2b2b", "#d9d9d9"
 _DPI = 150
 
 
@@ -51,20 +51,35 @@ def draw_convergence(run: Convergence) -> bytes:
     FigureCanvasAgg(figure)
     left, right = figure.subplots(1, 2)
     # A study's name is plain text, even if it contains mathematical symbols.
-    figure.suptitle(run.title, fontsize=13, color=_INK, parse_math=False)
+    figure.suptitle(run.title, fontsize=13, color=INK, parse_math=False)
     _draw_objectives(left, run)
     _draw_gap(right, run)
     for axes in (left, right):
-        _tidy(axes)
+        tidy(axes)
+        axes.set_xlabel("round")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    return as_png(figure)
+
+
+def as_png(figure: Figure) -> bytes:
+    """Return the bytes of a PNG file."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=_DPI)
     return buffer.getvalue()
 
 
+def tidy(axes: Axes) -> None:
+    """Give axes the style of all figures."""
+    axes.grid(color=FAINT, lw=0.6)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(colors=INK, labelsize=9)
+    axes.margins(x=0.02)
+
+
 def _draw_objectives(axes: Axes, run: Convergence) -> None:
     rounds, primal, dual = map(run.measured, ("round", "primal", "dual"))
     axes.fill_between(
-        rounds, dual, primal, color=_FAINT, alpha=0.6, lw=0, label="duality gap"
+        rounds, dual, primal, color=FAINT, alpha=0.6, lw=0, label="duality gap"
     )
     axes.plot(rounds, primal, color=_PRIMAL, lw=2, label="primal P(w), current loss")
     axes.plot(rounds, dual, color=_DUAL, lw=2, label="dual D(α), lower bound")
@@ -74,7 +89,7 @@ def _draw_objectives(axes: Axes, run: Convergence) -> None:
         )
     if len(primal):
         axes.set_ylim(*_range(primal, dual))
-    axes.set_title("The optimum lies between P and D", fontsize=11, color=_INK)
+    axes.set_title("The optimum lies between P and D", fontsize=11, color=INK)
     axes.set_ylabel("regularised loss")
     axes.legend(frameon=False, fontsize=9)
 
@@ -104,14 +119,5 @@ def _draw_gap(axes: Axes, run: Convergence) -> None:
             color=_POOLED,
         )
     axes.set_yscale("log")
-    axes.set_title("Certified relative gap", fontsize=11, color=_INK)
+    axes.set_title("Certified relative gap", fontsize=11, color=INK)
     axes.set_ylabel("(P - D) / P")
-
-
-def _tidy(axes: Axes) -> None:
-    axes.set_xlabel("round")
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.grid(color=_FAINT, lw=0.6)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.tick_params(colors=_INK, labelsize=9)
-    axes.margins(x=0.02)

@@ -20,8 +20,9 @@ from hyfdca.data.labels import chosen_classes
 from hyfdca.data.tables import Table
 from hyfdca.errors import StudyError
 from hyfdca.federation.secrets import workforce
-from hyfdca.holdings.block import Block
+from hyfdca.holdings.block import Block, pooled_cells
 from hyfdca.holdings.partition import Holding, Partition
+from hyfdca.maths.objective import Objective
 from hyfdca.model.scaling import Scaling
 from hyfdca.protocol.sessions import ServerSession
 from hyfdca.runtime.driver import Traffic
@@ -139,6 +140,18 @@ class LocalRun(Run):
         return float(np.mean(chosen == chosen_classes(self.labels())))
 
 
+def pooled_objective(run: LocalRun) -> Objective:
+    """Return the problem of all organisations' scaled tables in one place.
+
+    A cell that nobody holds is zero, which is the mean; the bias is a normal column.
+    """
+    layout, settings = run.training.federation.layout, run.training.settings
+    cells = [block.X for block in run.blocks]
+    pooled = pooled_cells(cells, layout.samples, layout.features)
+    pooled.eliminate_zeros()
+    return Objective(pooled, run.labels(), settings.loss, settings.l2_strength)
+
+
 def prepare(file: StudyFile, folder: Path) -> LocalRun:
     """Read, align and scale the tables; paths are relative to ``folder``.
 
@@ -146,9 +159,27 @@ def prepare(file: StudyFile, folder: Path) -> LocalRun:
     ------
     StudyError
     """
-    plan = plan_of(file, study_hash(msgspec.json.encode(file)))
-    study, clients = file.study, file.clients
-    tables = [table_of(study, own, folder / data_of(own)) for own in clients]
+    return prepare_tables(file, read_tables(file, folder))
+
+
+def read_tables(file: StudyFile, folder: Path) -> list[Table]:
+    """Read every organisation's table; paths are relative to ``folder``.
+
+    Raises
+    ------
+    StudyError
+    """
+    return [table_of(file.study, c, folder / data_of(c)) for c in file.clients]
+
+
+def prepare_tables(file: StudyFile, tables: Sequence[Table]) -> LocalRun:
+    """Align and scale the organisations' tables, by rank.
+
+    Raises
+    ------
+    StudyError
+    """
+    plan = local_plan(file)
     members = local_clients(plan, tables)
     session = ServerSession(plan.token)
     convener = StudyServer(plan, lambda stage: local_driver(members, stage), session)
@@ -163,8 +194,18 @@ def prepare(file: StudyFile, folder: Path) -> LocalRun:
     )
     consortium = Consortium(plan.names, prepared.alignment)
     return LocalRun(
-        study, consortium, prepared.scaling, convener.traffic, training, members
+        file.study, consortium, prepared.scaling, convener.traffic, training, members
     )
+
+
+def local_plan(file: StudyFile) -> Plan:
+    """Return the plan of a study whose parties all read the same file.
+
+    Raises
+    ------
+    StudyError
+    """
+    return plan_of(file, study_hash(msgspec.json.encode(file)))
 
 
 def local_clients(

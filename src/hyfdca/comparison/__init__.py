@@ -1,0 +1,1 @@
+"""Several algorithms on one study, side by side."""

@@ -1,0 +1,235 @@
+"""A whole comparison: from a study file to its long table and its figure."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from hyfdca import __version__
+from hyfdca.comparison.contenders import Contender, contenders_of
+from hyfdca.comparison.holdout import set_aside, validation_of
+from hyfdca.comparison.optimum import PooledOptimum, pooled_optimum
+from hyfdca.comparison.runs import Arena, Curve
+from hyfdca.comparison.table import as_csv, as_parquet, long_table, point_numbers
+from hyfdca.data.tables import Table
+from hyfdca.errors import StudyError
+from hyfdca.federation.secrets import fresh_secrecy
+from hyfdca.study.file import StudyFile, load
+from hyfdca.study.local import local_plan, prepare_tables, read_tables
+from hyfdca.study.outcome import as_json, check_folder, write_files
+from hyfdca.training.runner import RoundReport
+
+TABLE, SUMMARY, FIGURE = "comparison.parquet", "comparison.json", "comparison.png"
+TABLE_AS_TEXT = "comparison.csv"
+
+
+class ComparisonWatcher(Protocol):
+    """Receives the progress of a comparison."""
+
+    def prepare(self, what: str) -> None:
+        """Take note of a step before the first training."""
+        ...
+
+    def begin(self, contender: Contender, number: int, n_all: int) -> None:
+        """Take note of a training that begins, from number 1."""
+        ...
+
+    def round(self, report: RoundReport, tolerance: float) -> None:
+        """Take note of a round."""
+        ...
+
+    def end(self, curve: Curve) -> None:
+        """Take note of a training that has ended, or was refused."""
+        ...
+
+
+@dataclass(frozen=True)
+class ComparisonSettings:
+    """What a study file does not say.
+
+    Parameters
+    ----------
+    holdout : float
+        The share of rows set aside.
+    latency : float
+        Seconds per round trip, for the simulated time.
+    rounds, seed : int, optional
+        Instead of the study's ``max_rounds`` and ``seed``.
+    """
+
+    holdout: float
+    latency: float
+    rounds: int | None = None
+    seed: int | None = None
+
+    def applied_to(self, file: StudyFile) -> StudyFile:
+        """Return the study file with the settings that replace its own."""
+        changes = {"max_rounds": self.rounds, "seed": self.seed}
+        given = {name: value for name, value in changes.items() if value is not None}
+        return msgspec.structs.replace(
+            file, study=msgspec.structs.replace(file.study, **given)
+        )
+
+
+@dataclass(frozen=True)
+class StudyComparison:
+    """The curves of all contenders on one study.
+
+    Parameters
+    ----------
+    metric : str or None
+        What ``validation`` is; None if no row was set aside.
+    n_held_out : int
+        How many rows were set aside.
+    """
+
+    file: StudyFile
+    settings: ComparisonSettings
+    optimum: PooledOptimum
+    metric: str | None
+    n_rows: int
+    n_held_out: int
+    curves: list[Curve]
+
+    def summary(self) -> dict[str, Any]:
+        """Return the contents of ``comparison.json``."""
+        return {
+            "study": self.file.study.name,
+            "version": __version__,
+            "settings": msgspec.to_builtins(self.file.study),
+            "latency": self.settings.latency,
+            "training_rows": self.n_rows,
+            "held_out_rows": self.n_held_out,
+            "validation_metric": self.metric,
+            "optimum": {
+                **dataclasses.asdict(self.optimum),
+                "relative_gap": self.optimum.relative_gap,
+            },
+            "algorithms": [_outcome(curve) for curve in self.curves],
+        }
+
+    def write(self, folder: Path) -> None:
+        """Write the table, the summary and the figure."""
+        # Imported here, because it takes a second.
+        from hyfdca.comparison.figure import draw_comparison  # noqa: PLC0415
+
+        table = long_table(self.curves, self.file.study.seed)
+        write_files(
+            folder,
+            {
+                TABLE: as_parquet(table),
+                TABLE_AS_TEXT: as_csv(table),
+                SUMMARY: as_json(self.summary()),
+                FIGURE: draw_comparison(self.file.study.name, self.curves, self.metric),
+            },
+        )
+
+
+def _outcome(curve: Curve) -> dict[str, Any]:
+    """Return what a contender reached in the end, or why it did not train."""
+    contender = curve.contender
+    outcome = {
+        "label": contender.label,
+        "algorithm": contender.algorithm.name,
+        "settings": json.loads(contender.settings),
+        "rounds": curve.n_rounds,
+        "stop_reason": curve.stop_reason,
+        "reason": curve.reason,
+    }
+    if curve.points:
+        last = point_numbers(curve.points[-1])
+        outcome |= {k: v for k, v in last.items() if k not in ("round", "participants")}
+    return outcome
+
+
+def compare_file(
+    path: Path,
+    folder: Path,
+    algorithms: str | None,
+    settings: ComparisonSettings,
+    watch: ComparisonWatcher,
+) -> StudyComparison:
+    """Compare algorithms on the study of a file and write the outcome to a folder.
+
+    Parameters
+    ----------
+    algorithms : str or None
+        As ``contenders_of`` reads it; None stands for all.
+
+    Raises
+    ------
+    StudyError
+        Nothing has been written then.
+    """
+    check_folder(folder)
+    file = settings.applied_to(load(path))
+    contenders = contenders_of(algorithms, file)
+    tables = read_tables(file, path.parent)
+    comparison = compare(file, tables, contenders, settings, watch)
+    comparison.write(folder)
+    return comparison
+
+
+def compare(
+    file: StudyFile,
+    tables: Sequence[Table],
+    contenders: Sequence[Contender],
+    settings: ComparisonSettings,
+    watch: ComparisonWatcher,
+) -> StudyComparison:
+    """Train each contender on the same rows, with the same participants.
+
+    Parameters
+    ----------
+    file : StudyFile
+        Its algorithm is not used; ``contenders_of`` has read it.
+    tables : sequence of Table
+        The organisations' tables, by rank.
+
+    Raises
+    ------
+    StudyError
+        If no contender can train the study.
+    """
+    split = set_aside(file, tables, settings.holdout)
+    watch.prepare("aligning and scaling the tables")
+    run = prepare_tables(msgspec.structs.replace(file, algorithm={}), split.training)
+    watch.prepare("solving the pooled problem")
+    optimum = pooled_optimum(run)
+    validation = validation_of(run, split.held_out)
+    plan = local_plan(file)
+    secrecy = fresh_secrecy(plan.encryption, len(tables))
+    arena = Arena(
+        run, plan.participation, secrecy, optimum, validation, settings.latency
+    )
+    curves = []
+    for number, contender in enumerate(contenders, start=1):
+        watch.begin(contender, number, len(contenders))
+        curve = arena.train(contender, lambda r: watch.round(r, file.study.tol))
+        watch.end(curve)
+        curves.append(curve)
+    _check_some(curves)
+    return StudyComparison(
+        file,
+        settings,
+        optimum,
+        None if validation is None else validation.metric,
+        run.consortium.partition.n_samples,
+        split.n_held_out,
+        curves,
+    )
+
+
+def _check_some(curves: Sequence[Curve]) -> None:
+    if any(curve.points for curve in curves):
+        return
+    reasons = "; ".join(
+        f"{curve.contender.label}: {str(curve.reason).rstrip('.')}" for curve in curves
+    )
+    raise StudyError(f"No algorithm can train this study ({reasons}).")

@@ -1,0 +1,183 @@
+"""The figure of a comparison, as the bytes of a PNG file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import (
+    EngFormatter,
+    Formatter,
+    FuncFormatter,
+    MaxNLocator,
+    NullFormatter,
+)
+
+from hyfdca.arrays import FloatArray
+from hyfdca.comparison.runs import Curve, CurvePoint
+from hyfdca.study.figures import INK, as_png, tidy
+
+Number = Callable[[CurvePoint], float | None]
+
+_COLOURS = (
+    *("#b5452c", "#1f6f8b", "#e0a030", "#3f7d4f", "#8e6bb5"),
+    *("#3a3a3a", "#d77fa6", "#6fb7c9", "#8a5a2b", "#9aa84f"),
+)
+_DASHES = ("-", "--", ":")  # after ten colours
+_MANY = 60  # points, from which on lines are thinner
+_FAR_APART = 10.0  # curves that end by this factor apart need a logarithmic axis
+_MOST_COLUMNS, _LETTERS = 5, 100  # of the legend; letters in one line of it
+_ABOVE_START = 10.0  # losses that are higher by this factor are not shown
+_LOWEST_R2 = -1.0  # scores below are not shown
+_LEAST_SPAN = 0.1  # of scores, or single rows would look like much
+
+
+class _Column(NamedTuple):
+    """What a column of panels has as its horizontal axis."""
+
+    label: str
+    number: Number
+    ticks: Formatter
+    is_count: bool = False  # whole numbers from 0
+
+
+_PLAIN = FuncFormatter(lambda number, _: f"{number:,g}")
+_COLUMNS = (
+    _Column("rounds", lambda point: point.round, _PLAIN, is_count=True),
+    _Column(
+        "sent, up and down",
+        lambda point: point.spent.bytes_up + point.spent.bytes_down,
+        EngFormatter("B"),
+    ),
+    _Column(
+        "simulated time, seconds", lambda point: point.spent.simulated_seconds, _PLAIN
+    ),
+)
+_SCORES = {"accuracy": "accuracy on held-out rows", "R2": "R² on held-out rows"}
+
+
+def draw_comparison(title: str, curves: Sequence[Curve], metric: str | None) -> bytes:
+    """Return a PNG of relative losses and scores by rounds, bytes and simulated time.
+
+    Without a metric nothing was held out, and there is only one row of panels.
+    """
+    curves = [curve for curve in curves if curve.points]
+    n_rows = 1 if metric is None else 2
+    figure = Figure(figsize=(13.0, 1.3 + 3.2 * n_rows), layout="constrained")
+    FigureCanvasAgg(figure)
+    panels = figure.subplots(n_rows, 3, sharex="col", sharey="row", squeeze=False)
+    # A study's name is plain text, even if it contains mathematical symbols.
+    figure.suptitle(title, fontsize=13, color=INK, parse_math=False)
+    _draw_row(panels[0], curves, lambda point: point.relative_loss)
+    _show_losses(panels[0, 0], curves)
+    if metric is not None:
+        _draw_row(panels[1], curves, lambda point: point.validation)
+        _show_scores(panels[1, 0], curves, metric)
+    for axes, column in zip(panels[-1], _COLUMNS, strict=True):
+        _show_column(axes, curves, column)
+    figure.legend(
+        handles=panels[0, 0].get_lines(),
+        loc="outside lower center",
+        ncols=_legend_columns([curve.contender.label for curve in curves]),
+        frameon=False,
+        fontsize=10,
+    )
+    return as_png(figure)
+
+
+def _draw_row(panels: Any, curves: Sequence[Curve], height: Number) -> None:
+    """Draw one line per curve into each panel, with a dot where it ends.
+
+    Smooth curves lie on top of rough ones, which would hide them.
+    """
+    heights = [_numbers(curve, height) for curve in curves]
+    roughest_first = np.argsort([-_roughness(own) for own in heights]).tolist()
+    for axes, column in zip(panels, _COLUMNS, strict=True):
+        for place, (curve, y) in enumerate(zip(curves, heights, strict=True)):
+            [line] = axes.plot(
+                _numbers(curve, column.number),
+                y,
+                color=_COLOURS[place % len(_COLOURS)],
+                ls=_DASHES[place // len(_COLOURS) % len(_DASHES)],
+                lw=1.8 if len(y) < _MANY else 1.1,
+                label=curve.contender.label,
+                zorder=2.0 + roughest_first.index(place) / len(curves),
+            )
+            line.set(marker="o", markersize=5, markevery=[-1])
+        tidy(axes)
+
+
+def _numbers(curve: Curve, number: Number) -> FloatArray:
+    """Return a number of every point, NaN where there is none."""
+    return np.array([number(point) for point in curve.points], dtype=np.float64)
+
+
+def _roughness(heights: FloatArray) -> float:
+    """Return how much a curve goes up and down, in all."""
+    known = heights[np.isfinite(heights)]
+    return float(np.abs(np.diff(known)).sum()) if len(known) else 0.0
+
+
+def _show_losses(axes: Axes, curves: Sequence[Curve]) -> None:
+    axes.set_ylabel("relative loss (P - P*) / P*")
+    losses = [_numbers(curve, lambda point: point.relative_loss) for curve in curves]
+    every, start = np.concatenate(losses), max(own[0] for own in losses)
+    shown = every[(every > 0.0) & (every <= _ABOVE_START * start)]
+    if len(shown):
+        axes.set_yscale("log")
+        axes.set_ylim(shown.min() / 1.6, shown.max() * 1.6)
+
+
+def _show_scores(axes: Axes, curves: Sequence[Curve], metric: str) -> None:
+    """Choose a range that shows where curves end, not how low they began.
+
+    Curves that ended with a higher loss than they began with do not extend it.
+    """
+    axes.set_ylabel(_SCORES[metric])
+    lows, highs = [], []
+    for curve in curves:
+        scores = _numbers(curve, lambda point: point.validation)
+        known = scores[np.isfinite(scores)]
+        if len(known):
+            highs.append(float(known.max()))
+        if len(known) and _is_trained(curve):
+            lows.append(max(float(np.quantile(known, 0.1)), _LOWEST_R2))
+    if lows:
+        high = max(highs)
+        low = min(*lows, high - _LEAST_SPAN)
+        margin = 0.05 * (high - low)
+        axes.set_ylim(low - margin, high + margin)
+
+
+def _is_trained(curve: Curve) -> bool:
+    return curve.points[-1].relative_loss < curve.points[0].relative_loss
+
+
+def _show_column(axes: Axes, curves: Sequence[Curve], column: _Column) -> None:
+    """Name an axis and scale it: logarithmically if curves end far apart."""
+    axes.set_xlabel(column.label)
+    every = [_numbers(curve, column.number) for curve in curves]
+    ends = np.array([own[-1] for own in every])
+    is_wide = bool(ends.max() > _FAR_APART * ends.min())
+    if column.is_count and is_wide:
+        axes.set_xscale("symlog", linthresh=1.0, linscale=0.3)
+        axes.set_xlim(-0.1, ends.max() * 1.3)
+    elif column.is_count:
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    elif is_wide:
+        lowest = min(own[0] for own in every)
+        axes.set_xscale("log")
+        axes.set_xlim(lowest / 1.3, ends.max() * 1.3)
+    else:
+        axes.set_xlim(0.0, ends.max() * 1.03)
+    axes.xaxis.set_major_formatter(column.ticks)
+    axes.xaxis.set_minor_formatter(NullFormatter())
+
+
+def _legend_columns(labels: Sequence[str]) -> int:
+    longest = max(map(len, labels)) + 8  # the line before it
+    return max(1, min(len(labels), _MOST_COLUMNS, _LETTERS // longest))

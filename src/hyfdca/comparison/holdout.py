@@ -1,0 +1,166 @@
+"""Rows that are set aside before training, and how well a model predicts them.
+
+All organisations lose a row that is set aside. The comparison has every table, so it
+puts these rows together in the clear; no organisation of a real study could.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+from itertools import compress
+
+import numpy as np
+import scipy.sparse as sp
+
+from hyfdca.arrays import FloatArray, IntArray
+from hyfdca.data.labels import as_classes, chosen_classes, encode_numbers, r_squared
+from hyfdca.data.tables import Table
+from hyfdca.errors import StudyError
+from hyfdca.holdings.axis import Axis
+from hyfdca.holdings.block import append_bias, pooled_cells
+from hyfdca.holdings.ownership import cell_holders
+from hyfdca.maths.seeds import stream
+from hyfdca.study.file import StudyFile
+from hyfdca.study.local import LocalRun
+
+
+@dataclass(frozen=True, repr=False)
+class SplitTables:
+    """The organisations' tables by rank: rows to train on, and rows set aside."""
+
+    training: list[Table]
+    held_out: list[Table]
+
+    @property
+    def n_held_out(self) -> int:
+        """How many different rows are set aside."""
+        return len({row for table in self.held_out for row in table.ids})
+
+
+def set_aside(file: StudyFile, tables: Sequence[Table], share: float) -> SplitTables:
+    """Set a share of the labelled rows aside, drawn with the study's seed.
+
+    Which rows are drawn depends on the IDs alone, not on their order or their cells.
+
+    Raises
+    ------
+    StudyError
+        If an organisation would have no row left.
+    """
+    labelled = sorted({i for t in tables if t.labels is not None for i in t.ids})
+    drawn: frozenset[str] = frozenset()
+    if share > 0.0:
+        order = stream(file.study.seed, "holdout").permutation(len(labelled))
+        n_drawn = max(1, round(share * len(labelled)))
+        drawn = frozenset(labelled[place] for place in order[:n_drawn])
+    split = SplitTables(
+        [_rows_of(table, drawn, is_in=False) for table in tables],
+        [_rows_of(table, drawn, is_in=True) for table in tables],
+    )
+    for client, table in zip(file.clients, split.training, strict=True):
+        if not table.ids:
+            raise StudyError(
+                f"Setting {len(drawn)} rows aside leaves organisation {client.name!r} "
+                "no row to train on; lower --holdout."
+            )
+    return split
+
+
+def _rows_of(table: Table, ids: AbstractSet[str], *, is_in: bool) -> Table:
+    """Return the rows whose ID is, or is not, among some."""
+    wanted = [(row in ids) is is_in for row in table.ids]
+    labels = table.labels
+    return replace(
+        table,
+        ids=tuple(compress(table.ids, wanted)),
+        cells=table.cells[np.flatnonzero(wanted)],
+        labels=None if labels is None else tuple(compress(labels, wanted)),
+    )
+
+
+@dataclass(frozen=True, repr=False)
+class Validation:
+    """Rows set aside, scaled as the training rows are.
+
+    Parameters
+    ----------
+    X : CSR array (n_rows, n_features)
+        With the bias, if there is one, as the last column.
+    labels : tuple of str
+    classes : tuple of str
+        Empty for regression.
+    """
+
+    X: sp.csr_array
+    labels: tuple[str, ...]
+    classes: tuple[str, ...]
+    positive: str | None
+
+    @property
+    def metric(self) -> str:
+        """What the score is: accuracy for classes, R² for numbers."""
+        return "accuracy" if self.classes else "R2"
+
+    def score(self, weights: FloatArray) -> float | None:
+        """Return how well a model predicts these rows.
+
+        A label that no training row has counts as wrong. R² is None if all labels are
+        equal.
+        """
+        with np.errstate(over="ignore", invalid="ignore"):  # of a diverged model
+            margins = np.asarray(self.X @ weights)
+        if not self.classes:
+            return r_squared(encode_numbers(self.labels)[0][:, 0], margins[:, 0])
+        predicted = np.array(self.classes, dtype=object)[chosen_classes(margins)]
+        wanted = as_classes(self.labels, self.classes, self.positive)
+        return float(np.mean(predicted == wanted))
+
+
+def validation_of(run: LocalRun, held_out: Sequence[Table]) -> Validation | None:
+    """Put the rows set aside together, by rank of their tables; None without rows.
+
+    As in training, the lowest-ranked holder's cell counts, and a cell that nobody
+    holds is zero.
+    """
+    ids = sorted({row for table in held_out for row in table.ids})
+    if not ids:
+        return None
+    study, features = run.study, run.consortium.alignment.layout.features
+    row_of = {row: number for number, row in enumerate(ids)}
+    column_of = {name: place for place, name in enumerate(run.consortium.features)}
+    rows = [_places(table.ids, row_of) for table in held_out]
+    columns = [_places(table.features, column_of) for table in held_out]
+    samples = Axis(len(ids), tuple(map(np.sort, rows)))
+    holders = cell_holders(samples, features)
+    owned = [
+        holders[rank].own_cells(rank).of(_in_order(table.cells, own_rows, own_columns))
+        for rank, (table, own_rows, own_columns) in enumerate(
+            zip(held_out, rows, columns, strict=True)
+        )
+    ]
+    X = run.scaling.apply(pooled_cells(owned, samples, features))
+    if study.fit_intercept:
+        X = append_bias(X, np.ones(len(ids), dtype=bool), study.intercept_scaling)
+    labels = _labels(held_out, row_of)
+    return Validation(X, labels, run.consortium.classes, study.positive_text)
+
+
+def _places(names: Sequence[str], place_of: dict[str, int]) -> IntArray:
+    return np.array([place_of[name] for name in names], dtype=np.int64)
+
+
+def _in_order(cells: sp.csr_array, rows: IntArray, columns: IntArray) -> sp.csr_array:
+    """Return cells with rows and columns in the order of their places."""
+    return sp.csr_array(cells[np.argsort(rows)][:, np.argsort(columns)])
+
+
+def _labels(tables: Sequence[Table], row_of: dict[str, int]) -> tuple[str, ...]:
+    """Return the label of each row, from its lowest-ranked holder with labels."""
+    found = [""] * len(row_of)
+    for table in reversed(tables):
+        if table.labels is not None:
+            for row, label in zip(table.ids, table.labels, strict=True):
+                found[row_of[row]] = label
+    return tuple(found)

@@ -1,0 +1,98 @@
+"""The command ``hyfdca compare``: its files, its output and what it refuses."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow.parquet
+import pytest
+
+from tests.support.consortia import assert_one_sentence, make_files
+
+
+@pytest.fixture
+def no_comparison_figure(monkeypatch):
+    """Have an empty figure written: drawing takes longer than small studies."""
+    monkeypatch.setattr("hyfdca.comparison.figure.draw_comparison", lambda *_: b"")
+
+
+def hinge_study(folder):
+    return make_files(encryption='"none"', loss='"hinge"').write(folder)
+
+
+def test_compare(tmp_path, monkeypatch, hyfdca):
+    """It writes a table and a figure, and lists what an algorithm refused."""
+    monkeypatch.chdir(tmp_path)
+    study = hinge_study(tmp_path)
+    arguments = ("--algorithms", "hyfdca,lbfgs,fedavg(rate=0.5)", "--rounds", 3)
+    code, output, errors = hyfdca("compare", study, *arguments)
+    assert (code, errors) == (0, "")
+    out = tmp_path / "compare-out"
+    assert {p.name for p in out.iterdir()} == {
+        *("comparison.parquet", "comparison.csv"),
+        *("comparison.json", "comparison.png"),
+    }
+    assert (out / "comparison.png").read_bytes()[:4] == b"\x89PNG"
+    rows = pyarrow.parquet.read_table(out / "comparison.parquet").to_pylist()
+    assert [(row["algorithm"], row["round"]) for row in rows] == [
+        (name, number) for name in ("hyfdca", "fedavg") for number in range(4)
+    ]
+    assert all(0.0 <= row["validation"] <= 1.0 for row in rows)
+    assert "hyfdca (1 of 3), round 1: certified gap" in output
+    assert "lbfgs (2 of 3) refused: algorithm='lbfgs' needs a smooth loss" in output
+    assert "accuracy on 12 rows set aside" in " ".join(output.split())
+    assert "Written to compare-out" in output
+
+
+@pytest.mark.usefixtures("no_comparison_figure")
+def test_json(tmp_path, hyfdca):
+    """With --json the output is what is in the summary, and nothing else."""
+    study, out = hinge_study(tmp_path), tmp_path / "out"
+    options = ("--rounds", 2, "--holdout", 0, "--seed", 9, "--latency", 0, "--json")
+    code, output, errors = hyfdca(
+        "compare", study, "--algorithms", "lbfgs,hyfdca", "--out", out, *options
+    )
+    assert code == 0
+    assert "hyfdca (2 of 2), round 2: certified gap" in errors
+    assert output == (out / "comparison.json").read_text()
+    summary = json.loads(output)
+    assert (summary["settings"]["seed"], summary["settings"]["max_rounds"]) == (9, 2)
+    assert (summary["held_out_rows"], summary["validation_metric"]) == (0, None)
+    refused, trained = summary["algorithms"]
+    assert "smooth loss" in refused["reason"]
+    assert (trained["rounds"], trained["stop_reason"]) == (2, "round limit")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--algorithms", "magic"], "There is no algorithm 'magic'"),
+        (["--algorithms", "fedavg(rate=0.5"], "Cannot read --algorithms"),
+        (["--algorithms", "fedavg(rate=-1)"], "rate must be"),
+        (["--algorithms", "lbfgs"], "No algorithm can train this study"),
+        (["--algorithms", "hyfdca", "--holdout", "1"], "lower --holdout"),
+        (["--holdout", "1.5"], "--holdout"),
+        (["--holdout", "nan"], "--holdout"),
+        (["--latency", "-1"], "--latency"),
+        (["--latency", "inf"], "--latency"),
+        (["--rounds", "0"], "--rounds"),
+        (["--seed", "-1"], "--seed"),
+    ],
+)
+def test_bad_arguments(arguments, message, tmp_path, hyfdca):
+    """Invalid arguments yield one sentence, exit code 2, and no file."""
+    study, out = hinge_study(tmp_path), tmp_path / "out"
+    code, _, errors = hyfdca("compare", study, "--out", out, *arguments)
+    assert code == 2
+    assert message in errors
+    assert_one_sentence(errors)
+    assert not out.exists()
+
+
+def test_an_impossible_folder(tmp_path, hyfdca):
+    """An output folder that cannot be written to is refused before training."""
+    study = hinge_study(tmp_path)
+    code, output, errors = hyfdca("compare", study, "--out", study / "out")
+    assert (code, output) == (2, "")
+    assert "Cannot write to" in errors
+    assert_one_sentence(errors)

@@ -1,0 +1,156 @@
+"""Rows set aside: which, how they are put together, and how models are scored."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.metrics import r2_score
+
+from hyfdca.comparison.holdout import Validation, set_aside, validation_of
+from hyfdca.errors import StudyError
+from hyfdca.study.file import load
+from hyfdca.study.local import pooled_objective, prepare_tables, read_tables
+from tests.comparison.comparisons import TIMES, compared, rows_of, without
+from tests.support.consortia import (
+    N_ROWS,
+    Organisation,
+    held,
+    make_files,
+    pooled_table,
+    scores,
+)
+
+
+def plain_files(**settings):
+    return make_files(encryption='"none"', max_rounds="4", **settings)
+
+
+def split_of(files, folder, share=0.25):
+    file = load(files.write(folder))
+    return file, set_aside(file, read_tables(file, folder), share)
+
+
+def test_the_rows_that_are_set_aside(tmp_path):
+    """Every organisation loses the same share of IDs, drawn by the seed alone."""
+    _, split = split_of(plain_files(), tmp_path)
+    drawn = {row for table in split.held_out for row in table.ids}
+    assert len(drawn) == split.n_held_out == N_ROWS / 4
+    for training, aside in zip(split.training, split.held_out, strict=True):
+        assert not drawn & {*training.ids}
+        assert {*aside.ids} <= drawn
+        assert aside.features == training.features
+        assert len(aside.labels) == len(aside.ids) == aside.cells.shape[0]
+    files = plain_files()
+    for organisation in files.organisations.values():
+        for column in organisation.table.values():
+            column.reverse()
+    _, other = split_of(files, tmp_path)
+    assert {row for table in other.held_out for row in table.ids} == drawn
+    _, other = split_of(plain_files(seed="1"), tmp_path)
+    assert {row for table in other.held_out for row in table.ids} != drawn
+
+
+def test_nothing_is_set_aside(tmp_path):
+    """With a share of 0 all rows are trained on, and nothing can be validated."""
+    file, split = split_of(plain_files(), tmp_path, 0.0)
+    assert [len(table.ids) for table in split.training] == [40, 40, 20]
+    assert validation_of(prepare_tables(file, split.training), split.held_out) is None
+
+
+def test_an_organisation_keeps_some_rows(tmp_path):
+    """A share that leaves an organisation nothing is refused."""
+    with pytest.raises(StudyError, match="no row to train on; lower --holdout"):
+        split_of(plain_files(), tmp_path, 1.0)
+
+
+@pytest.mark.parametrize("scale", ["standard", "maxabs", "none"])
+def test_scaled_as_in_training(scale, tmp_path):
+    """Held-out rows are scaled by the training rows; what nobody holds is zero."""
+    file, split = split_of(
+        plain_files(scale=f'"{scale}"', intercept_scaling="2.0"), tmp_path
+    )
+    run = prepare_tables(file, split.training)
+    validation = validation_of(run, split.held_out)
+    rows = sorted(int(i[1:]) for i in {i for t in split.held_out for i in t.ids})
+    assert run.consortium.features == ("x0", "x1", "x2", "x3", "x4")
+    scaled = (pooled_table() - run.scaling.offset) / run.scaling.scale
+    expected = np.where(held(), scaled, 0.0)[rows]
+    np.testing.assert_array_equal(validation.X.toarray()[:, :-1], expected)
+    np.testing.assert_array_equal(validation.X.toarray()[:, -1], 2.0)
+    labels = ["ill" if s > 0 else "well" for s in scores()[rows]]
+    assert list(validation.labels) == labels
+
+
+def test_the_first_holder_counts(tmp_path):
+    """Where organisations disagree about a cell, the one named first is right."""
+    files = plain_files(disagreeing_cells='"first"')
+    city = files.organisations["city"].table
+    city["x2"] = [value + 1000.0 for value in city["x2"]]
+    file, split = split_of(files, tmp_path)
+    run = prepare_tables(file, split.training)
+    validation = validation_of(run, split.held_out)
+    cells = validation.X.toarray()[:, 2] * run.scaling.scale[2] + run.scaling.offset[2]
+    rows = np.array(sorted({int(i[1:]) for t in split.held_out for i in t.ids}))
+    expected = pooled_table()[rows, 2] + np.where(rows < 40, 0.0, 1000.0)
+    np.testing.assert_allclose(cells, expected)
+
+
+def test_held_out_rows_do_not_train(tmp_path):
+    """Other values in held-out rows change nothing but the validation."""
+    files = plain_files()
+    _, split = split_of(files, tmp_path)
+    drawn = {row for table in split.held_out for row in table.ids}
+    names = "hyfdca,bundle,fedavg"
+    first = compared(files, tmp_path, names, holdout=0.25)
+    for organisation in files.organisations.values():
+        spoil(organisation, drawn)
+    second = compared(files, tmp_path, names, holdout=0.25)
+    training = [without(rows_of(c), {*TIMES, "validation"}) for c in (first, second)]
+    assert training[0] == training[1]
+    assert first.optimum == second.optimum
+    assert [r["validation"] for r in rows_of(first)] != [
+        r["validation"] for r in rows_of(second)
+    ]
+
+
+def spoil(organisation: Organisation, drawn: set[str]) -> None:
+    """Change all cells and labels of some rows."""
+    other = {"ill": "well", "well": "ill"}
+    table = organisation.table
+    for place, row in enumerate(table["id"]):
+        if row in drawn:
+            for name in organisation.columns:
+                table[name][place] = 100.0 - 3.0 * table[name][place]
+            table["y"][place] = other[table["y"][place]]
+
+
+def test_accuracy():
+    """Labels are compared by name; one that no training row has counts as wrong."""
+    X = sp.csr_array(np.array([[1.0], [-1.0], [0.0], [2.0]]))
+    labels = ("ill", "well", "well", "else")
+    two = Validation(X, labels, ("well", "ill"), None)
+    assert two.metric == "accuracy"
+    assert two.score(np.array([[1.0]])) == 3 / 4
+    assert two.score(np.array([[-1.0]])) == 1 / 4
+    rest = Validation(X, labels, ("rest", "ill"), "ill")
+    assert rest.score(np.array([[1.0]])) == 3 / 4
+    many = Validation(X, ("a", "b", "a", "d"), ("a", "b", "c"), None)
+    assert many.score(np.array([[1.0, -1.0, 0.0]])) == 3 / 4
+
+
+def test_r_squared(tmp_path):
+    """Regression is scored by R²; a certified model has that of the optimum."""
+    files = plain_files(labels=scores().tolist(), loss='"half_squared"', tol="1e-8")
+    comparison = compared(files, tmp_path, "lbfgs", holdout=0.25, rounds=100)
+    assert comparison.metric == "R2"
+    file, split = split_of(files, tmp_path)
+    run = prepare_tables(file, split.training)
+    validation, pooled = validation_of(run, split.held_out), pooled_objective(run)
+    X, targets = validation.X.toarray(), np.array(validation.labels, dtype=float)
+    table, n_rows = pooled.X.toarray(), pooled.X.shape[0]
+    gram = table.T @ table / n_rows + pooled.l2_strength * np.eye(X.shape[1])
+    weights = np.linalg.solve(gram, table.T @ pooled.labels / n_rows)
+    found = [row["validation"] for row in rows_of(comparison)]
+    assert found[0] == pytest.approx(r2_score(targets, np.zeros(len(X))))
+    assert found[-1] == pytest.approx(r2_score(targets, X @ weights), abs=1e-3)
