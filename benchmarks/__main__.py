@@ -14,13 +14,16 @@ OF_ROUNDS = ("rounds", "losses", "participation", "wall", "figure")
 OF_ENCRYPTION = ("encryption", "alignment")
 OF_NETWORK = ("flare", "hosting")
 OF_CODE = ("trace",)
+OF_RIVALS = ("rivals",)
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
 def main() -> int:
     """Run the benchmarks named, or all."""
     known = [
-        *dict.fromkeys([*NAMES, *OF_ROUNDS, *OF_ENCRYPTION, *OF_NETWORK, *OF_CODE])
+        *dict.fromkeys(
+            [*NAMES, *OF_ROUNDS, *OF_ENCRYPTION, *OF_NETWORK, *OF_CODE, *OF_RIVALS]
+        )
     ]
     parser = argparse.ArgumentParser(prog="python -m benchmarks")
     parser.add_argument("names", nargs="*", help=f"some of {', '.join(known)}")
