@@ -284,8 +284,9 @@ PARAMETERS = """
         The smoothing, epsilon, kappa or tau of a loss that has one.
     l2 : float
         The strength λ of the penalty λ/2 ||w||² added to the mean loss.
-    algorithm : {"auto", "bundle", "lbfgs", "hyfdca"} or Algorithm
-        By name, or with settings, as in ``Hyfdca(step="safe")``. "auto": the bundle
+    algorithm : str or Algorithm
+        A name of ``hyfdca.algorithms.registry.ALGORITHMS`` (docs/algorithms.md), or
+        an algorithm with settings, as in ``Hyfdca(step="safe")``. "auto": the bundle
         method, L-BFGS if that needs fewer rounds, or the paper's method if one of its
         settings is given (``variant``, ``step``, ``local_fraction``, ``iic``,
         ``paper_settings``).
