@@ -1,0 +1,29 @@
+"""The audit of every algorithm: the server sees nothing that the trust model forbids."""
+
+from __future__ import annotations
+
+import pytest
+
+from hyfdca.algorithms.registry import ALGORITHMS
+from tests.audit.audits import GRID, HORIZONTAL, THREE, audited
+
+pytestmark = pytest.mark.usefixtures("no_figure")
+
+SPLITS = {"rows": HORIZONTAL, "columns": THREE, "rows or columns": THREE}
+
+
+@pytest.mark.parametrize("profile", ["open", "sealed"])
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_a_recorded_run_has_no_complaints(name, profile, tmp_path):
+    """Every message is read, and every vector is sealed as its value demands."""
+    audit = audited(
+        tmp_path,
+        SPLITS.get(ALGORITHMS[name]().needs.split, GRID),
+        algorithm=f'"{name}"',
+        loss='"logistic"',
+        max_rounds="2",
+        encryption='"stream"',
+        profile=f'"{profile}"',
+    )
+    assert audit.complaints == []
+    assert audit.seen
