@@ -1,4 +1,4 @@
-"""The audit of every algorithm: the server sees nothing that the trust model forbids."""
+"""The audit of every algorithm: what the server sees is what it may see."""
 
 from __future__ import annotations
 
