@@ -76,6 +76,7 @@ class Case:
         is_complete = self.presence == "complete"
         encryption = encryption or Encryption()
         settings = {
+            "algorithm": ALGORITHMS[self.algorithm](),
             "labelled": self._labelled(n_clients),
             "max_rounds": N_ROUNDS,
             "loss": LOSS,
@@ -88,7 +89,6 @@ class Case:
             X,
             y,
             partition,
-            algorithm=ALGORITHMS[self.algorithm](),
             encryption=encryption,
             keys=keys_of(encryption),
             participation=(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from hyfdca.algorithms.fedavg import FedAvg
 from hyfdca.algorithms.registry import ALGORITHMS
 from hyfdca.crypto.schemes.fixedpoint import Grid
 from hyfdca.federation import evaluation
@@ -63,3 +64,11 @@ def test_coarse_grids_make_no_certificate_optimistic(
             assert below >= 0
             slack += [above, below]
     assert max(slack) > 1e-9  # rounding can be seen
+
+
+def test_a_bound_is_never_below_that_of_zero_duals():
+    """No loss is negative: far from the optimum that is the better bound."""
+    run = Case("fedavg").run(algorithm=FedAvg(rate=50.0), max_rounds=3, l2=1e-4)
+    run.finish()
+    assert min(record["dual"] for record in run.history) == 0.0
+    assert max(record["relative_gap"] for record in run.history) <= 1.0

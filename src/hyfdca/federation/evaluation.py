@@ -98,7 +98,9 @@ class Evaluation:
         ]
         totals = yield from federation.open_totals(sums, shapes)
         self._n_measured += 1
-        return measured(np.concatenate(totals))
+        found = measured(np.concatenate(totals))
+        # No loss is negative, so D(0) = 0 is a bound too.
+        return Measurement(found.primal, max(found.dual or 0.0, 0.0))
 
     def release(self) -> Conversation[FloatArray]:
         """Return the weights last measured."""
