@@ -42,6 +42,7 @@ def test_the_same_seed_gives_the_same_history(case):
     assert numbers(one) == numbers(other)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("lost_bits", COARSE)
 @pytest.mark.parametrize("case", FEW, ids=str)
 def test_a_certificate_is_never_optimistic(case, lost_bits):
@@ -107,6 +108,7 @@ def sessions(run):
     return [run.driver.client(rank) for rank in range(len(run.clients))]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.usefixtures("small_paillier")
 @pytest.mark.parametrize("scheme", ["stream", "bfv", "paillier"])
 @pytest.mark.parametrize("case", FEW, ids=str)
