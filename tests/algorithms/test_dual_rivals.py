@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hyfdca.algorithms.feddcd import Duals
+from hyfdca.algorithms.feddcd import ConsensusDuals
 from hyfdca.holdings.participation import random_fraction
 from hyfdca.maths.seeds import stream
 from tests.algorithms.rivals import L2, dense, excess, objective, optimum, rival
@@ -103,11 +103,11 @@ def test_feddcd_of_one_client_solves_the_problem():
 
 def test_missed_rounds_are_caught_up():
     """Mixing for several rounds at once is mixing round by round."""
-    one = many = Duals(np.ones((2, 1)), np.full((2, 1), 3.0))
+    one = many = ConsensusDuals(np.ones((2, 1)), np.full((2, 1), 3.0))
     a, b = 0.3, 0.1
     for _ in range(4):
         y = (1 - a) * one.y + a * one.z
-        one = Duals(y, (a**2 * one.z + b * y) / (a**2 + b))
+        one = ConsensusDuals(y, (a**2 * one.z + b * y) / (a**2 + b))
     many = many.mixed(a, b, 4)
     assert many.y == pytest.approx(one.y)
     assert many.z == pytest.approx(one.z)

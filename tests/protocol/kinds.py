@@ -38,6 +38,7 @@ SHAPE = {
     "any": "overlapping",
     "rows": "horizontal",
     "columns": "vertical",
+    "rows or columns": "horizontal",
     "grid": "grid",
 }
 

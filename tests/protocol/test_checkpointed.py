@@ -28,6 +28,8 @@ TRANSIENT = {
     # Caches, filled again on demand
     "CachedSum._totals",  # the sum of all parts
     "CachedSum._taken",  # extracts of that sum, by place
+    "LatestSum._taken",
+    "Evaluation._grids",
     "SealedVectors._layouts",  # by kind and width; determined by the holdings
     "VisitedBuckets._rows",  # by bucket; determined by set-up
     "Arrangement._blocks",  # by width and slots; determined by the owner groups
@@ -38,6 +40,8 @@ TRANSIENT = {
     "RoundStart._value",
     "DiscoClient._solve",
     "DiscoClient._second",
+    "D3caClient._duals",
+    "FedDcdClient._participation",
     # A suspended conversation; states are saved only where there is none.
     "BundleServer._steps",
     "AsyncBundleServer._steps",

@@ -33,7 +33,6 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from hyfdca.arrays import FloatArray
-from hyfdca.crypto.schemes.fixedpoint import GridOverflowError
 from hyfdca.federation.algorithm import Algorithm, Needs
 from hyfdca.federation.client import Party
 from hyfdca.federation.evaluation import EvaluatedState
@@ -41,18 +40,18 @@ from hyfdca.federation.local_work import Positive
 from hyfdca.federation.messages import SET_UP, evaluation_phases
 from hyfdca.federation.primal import (
     PrimalClient,
-    PrimalServer,
-    PrimalServerState,
     RoundStart,
+    TwoSumServer,
     before_round,
 )
+from hyfdca.federation.sealing import or_too_large
 from hyfdca.federation.server import Federation
-from hyfdca.federation.sums import EVERYWHERE, CachedSumState
+from hyfdca.federation.sums import EVERYWHERE
 from hyfdca.maths.linear import conjugate_gradients
 from hyfdca.protocol.messages import (
     Counter,
+    Duals,
     GridSpec,
-    Margins,
     Message,
     OnGrid,
     Sealed,
@@ -72,7 +71,8 @@ class ProjectRequest(Message, frozen=True):
     """Sums of the last projections down, the client's next projection up."""
 
     weights: Weights
-    margins: Margins
+    # What margins lack of agreement; added up over rounds, these are scaled duals.
+    margins: Duals
     round_number: Counter
     grid: OnGrid
     margins_grid: OnGrid
@@ -85,20 +85,12 @@ class Projection(Message, tag="projection", frozen=True):
     margins: Annotated[Sealed, Seen("margins")]
 
 
-@dataclass(frozen=True)
-class BlockAdmmServerState:
-    """What a checkpoint keeps of the server's half."""
-
-    primal: PrimalServerState
-    margins: CachedSumState
-
-
-class BlockAdmmServer(PrimalServer):
+class BlockAdmmServer(TwoSumServer):
     """The server's half: it adds up weights and margins."""
 
     def __init__(self, federation: Federation) -> None:
-        super().__init__(federation)
         self._margins = federation.sample_sum()
+        super().__init__(federation, None, self._margins)
 
     def round(self, participants: Sequence[int]) -> Conversation[None]:
         """Have every client project."""
@@ -119,15 +111,6 @@ class BlockAdmmServer(PrimalServer):
         )
         self.weights.update({c: reply.weights for c, reply in replies.items()})
         self._margins.update({c: reply.margins for c, reply in replies.items()})
-
-    def state(self) -> BlockAdmmServerState:  # type: ignore[override]
-        """Return what a checkpoint keeps."""
-        return BlockAdmmServerState(super().state(), self._margins.state())
-
-    def restore(self, state: BlockAdmmServerState) -> None:  # type: ignore[override]
-        """Take a state."""
-        super().restore(state.primal)
-        self._margins.restore(state.margins)
 
 
 @dataclass(frozen=True)
@@ -202,14 +185,13 @@ class BlockAdmmClient(PrimalClient):
         party, now = self.party, self._iterate
         counted = party.block.counts_sample[:, None]
         margins = now.own_y_half - np.where(counted, now.y_half, 0.0)
-        try:
-            numbers = party.sealing.encoded(margins, margins_grid)
-            return Projection(
-                party.sealing.sealed_features(now.own_x_half, grid),
-                party.sealing.sealed_samples(numbers, margins_grid),
+        sealing = party.sealing
+        return or_too_large(
+            lambda: Projection(
+                sealing.sealed_features(now.own_x_half, grid),
+                sealing.sealed_values(margins, margins_grid),
             )
-        except GridOverflowError:
-            return TooLarge()
+        )
 
     def _prox(self, at: FloatArray) -> FloatArray:
         """Return prox_{l_i/(Nρ)} where there are labels, and note its dual."""
@@ -266,6 +248,7 @@ class BlockAdmmClient(PrimalClient):
     def restore(self, state: BlockAdmmClientState) -> None:  # type: ignore[override]
         """Take a state."""
         self._iterate, self._alphas = state.iterate, state.alphas
+        self._start.forget()
         self._evaluated.restore(state.evaluated)
 
 

@@ -33,19 +33,24 @@ import numpy as np
 from hyfdca.arrays import FloatArray
 from hyfdca.federation.algorithm import Needs
 from hyfdca.federation.client import Party
-from hyfdca.federation.local_ascent import ascend, drawn_rows
-from hyfdca.federation.local_work import AtLeastOne, LocalWork, Positive, local_steps
+from hyfdca.federation.local_ascent import ascend
+from hyfdca.federation.local_work import (
+    AtLeastOne,
+    LocalWork,
+    Positive,
+    drawn_rows,
+    local_steps,
+)
 from hyfdca.federation.messages import SET_UP, evaluation_phases, summing
 from hyfdca.federation.primal import (
     PrimalClient,
     PrimalClientState,
-    PrimalServer,
-    PrimalServerState,
     RoundStart,
+    TwoSumServer,
     before_round,
 )
 from hyfdca.federation.server import Federation
-from hyfdca.federation.sums import EVERYWHERE, CachedSumState
+from hyfdca.federation.sums import EVERYWHERE
 from hyfdca.maths.linear import conjugate_gradients
 from hyfdca.protocol.messages import (
     Counter,
@@ -79,20 +84,12 @@ class ColumnStepsRequest(Message, frozen=True):
     grid: OnGrid
 
 
-@dataclass(frozen=True)
-class CoCoAServerState:
-    """What a checkpoint keeps of the server's half."""
-
-    primal: PrimalServerState
-    margins: CachedSumState
-
-
-class CoCoAServer(PrimalServer):
+class CoCoAServer(TwoSumServer):
     """The server's half: shares of weights, or margins, of all clients."""
 
     def __init__(self, federation: Federation, settings: CoCoA) -> None:
-        super().__init__(federation)
         self._settings, self._margins = settings, federation.sample_sum()
+        super().__init__(federation, None, self._margins)
         self._has_rows = federation.layout.is_row_split
 
     def weights_for(self, client: int) -> Sums | None:
@@ -137,15 +134,6 @@ class CoCoAServer(PrimalServer):
             Part,
         )
         self._margins.update({c: part.vector for c, part in parts.items()})
-
-    def state(self) -> CoCoAServerState:  # type: ignore[override]
-        """Return what a checkpoint keeps."""
-        return CoCoAServerState(super().state(), self._margins.state())
-
-    def restore(self, state: CoCoAServerState) -> None:  # type: ignore[override]
-        """Take a state."""
-        super().restore(state.primal)
-        self._margins.restore(state.margins)
 
 
 @dataclass(frozen=True)
@@ -225,6 +213,7 @@ class CoCoAClient(PrimalClient):
         """Take a state."""
         super().restore(state.primal)
         self._duals = state.duals
+        self._dual_start.forget()
 
 
 @dataclass(frozen=True)

@@ -30,17 +30,21 @@ import numpy as np
 from hyfdca.arrays import FloatArray
 from hyfdca.federation.algorithm import Needs
 from hyfdca.federation.client import Party
-from hyfdca.federation.local_ascent import ascend, drawn_rows
-from hyfdca.federation.local_work import LocalWork, Positive, local_steps
+from hyfdca.federation.local_ascent import ascend
+from hyfdca.federation.local_work import (
+    LocalWork,
+    Positive,
+    drawn_rows,
+    local_steps,
+)
 from hyfdca.federation.messages import SET_UP, evaluation_phases, summing
 from hyfdca.federation.primal import (
     PrimalClient,
-    PrimalServer,
-    PrimalServerState,
+    TwoSumServer,
     before_round,
 )
 from hyfdca.federation.server import Federation
-from hyfdca.federation.sums import EVERYWHERE, LatestSumState
+from hyfdca.federation.sums import EVERYWHERE
 from hyfdca.protocol.codec import pack_indices, unpack_counts
 from hyfdca.protocol.messages import (
     Counter,
@@ -75,21 +79,12 @@ class BlockSharesRequest(Message, frozen=True):
     grid: OnGrid
 
 
-@dataclass(frozen=True)
-class D3caServerState:
-    """What a checkpoint keeps of the server's half."""
-
-    primal: PrimalServerState
-    duals: LatestSumState
-
-
-class D3caServer(PrimalServer):
+class D3caServer(TwoSumServer):
     """The server's half: mean duals by sample, shares by feature."""
 
     def __init__(self, federation: Federation, settings: D3ca) -> None:
-        super().__init__(federation)
-        self._settings = settings
-        self._duals = federation.latest_sample_sum()
+        self._settings, self._duals = settings, federation.latest_sample_sum()
+        super().__init__(federation, None, self._duals)
 
     def round(self, participants: Sequence[int]) -> Conversation[None]:
         """Average the duals after local steps, then sum the shares of weights."""
@@ -98,7 +93,7 @@ class D3caServer(PrimalServer):
         layout, grids = federation.layout, federation.grids
         samples, n_row_groups = layout.samples, int(layout.features.counts.max())
         is_all = len(participants) == layout.n_clients
-        counts = samples.counts_among(participants)
+        counts = samples.counts if is_all else samples.counts_among(participants)
         parts = yield from federation.gather(
             "block steps",
             participants,
@@ -126,22 +121,14 @@ class D3caServer(PrimalServer):
         )
         self.weights.update({c: part.vector for c, part in shares.items()})
 
-    def state(self) -> D3caServerState:  # type: ignore[override]
-        """Return what a checkpoint keeps."""
-        return D3caServerState(super().state(), self._duals.state())
-
-    def restore(self, state: D3caServerState) -> None:  # type: ignore[override]
-        """Take a state."""
-        super().restore(state.primal)
-        self._duals.restore(state.duals)
-
 
 class D3caClient(PrimalClient):
-    """A client's half; between rounds it keeps nothing."""
+    """A client's half; between rounds it keeps nothing that it needs."""
 
     def __init__(self, party: Party, settings: D3ca) -> None:
         super().__init__(party)
         self._settings = settings
+        self._duals: FloatArray | None = None  # of the round, for its measurement
 
     @property
     def handlers(self) -> Handlers:
@@ -155,6 +142,12 @@ class D3caClient(PrimalClient):
     def weights_of(self, sums: Sums) -> FloatArray:
         """Return what shares add up to, over λN."""
         return super().weights_of(sums) / self.party.problem.l2_scale
+
+    def bound_duals(self, margins: FloatArray) -> FloatArray:
+        """Return the mean duals, if all holders of a sample have the same ones."""
+        if self._duals is None or not self.party.is_complete:
+            return super().bound_duals(margins)
+        return self._duals
 
     def _block_steps(self, request: BlockStepsRequest) -> Message:
         party, settings = self.party, self._settings
@@ -179,7 +172,8 @@ class D3caClient(PrimalClient):
 
     def _block_shares(self, request: BlockSharesRequest) -> Message:
         party = self.party
-        total = party.combine(EVERYWHERE, party.weighted(self._opened(request.duals)))
+        self._duals = self._opened(request.duals)
+        total = party.combine(EVERYWHERE, party.weighted(self._duals))
         return party.sealing.feature_part(total, request.grid)
 
     def _opened(self, sums: Sums) -> FloatArray:
@@ -205,7 +199,7 @@ class D3ca(LocalWork):
     name: ClassVar[str] = "d3ca"
     phases: ClassVar[Phases] = {
         **SET_UP,
-        **evaluation_phases("block shares"),
+        **evaluation_phases("block shares", within=("block steps",)),
         "block steps": summing(
             BlockStepsRequest, "duals", *before_round("block steps", "block shares")
         ),

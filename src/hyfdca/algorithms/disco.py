@@ -10,18 +10,19 @@ vector is split by features, so that only margins and inner products are exchang
 | newton margins  | -                                     | x_{k,i}·w, sealed          |
 | newton gradient | margins, sealed                       | parts of the gradient and  |
 |                 |                                       | of the diagonal of H       |
-| bend            | their sums (first), or the step along | x_{k,i}·d of the next      |
-|                 | the last direction                    | direction, sealed          |
-| curve           | x_i·d, sealed                         | part of X'(l'' ∘ X d)/N    |
-| turn            | its sum                               | parts of inner products    |
+| direction       | their sums (first), or the step along | x_{k,i}·d of the next      |
+| margins         | the last direction                    | direction, sealed          |
+| hessian product | x_i·d, sealed                         | part of X'(l'' ∘ X d)/N    |
+| inner products  | its sum                               | parts of inner products    |
 | open curvature  | their totals, to one client           | totals, open               |
 | newton step     | how far to go                         | - (a notice)               |
 
-``bend`` to ``open curvature`` is one step of conjugate gradients. Ours: features may
-have several holders, which add up parts; the preconditioner is the diagonal of H
-instead of some samples' H, since nobody has whole samples; the next residual's length
-comes from inner products of the last one, which saves an exchange. The proof needs a
-self-concordant loss (logistic, squared); others that are smooth usually converge too.
+``direction margins`` to ``open curvature`` is one step of conjugate gradients. Ours:
+features may have several holders, which add up parts; the preconditioner is the
+diagonal of H instead of some samples' H, since nobody has whole samples; the next
+residual's length comes from inner products of the last one, which saves an exchange.
+The proof needs a self-concordant loss (logistic, squared); others that are smooth
+usually converge too.
 """
 
 from __future__ import annotations
@@ -33,7 +34,6 @@ from typing import Annotated, ClassVar
 import numpy as np
 
 from hyfdca.arrays import FloatArray
-from hyfdca.crypto.schemes.fixedpoint import GridOverflowError
 from hyfdca.federation.algorithm import Algorithm, Needs
 from hyfdca.federation.client import Party
 from hyfdca.federation.grids import GridState, VectorGrid
@@ -47,13 +47,16 @@ from hyfdca.federation.messages import (
 )
 from hyfdca.federation.primal import (
     PrimalClient,
+    PrimalClientState,
     PrimalServer,
     PrimalServerState,
     RoundStart,
     before_round,
 )
+from hyfdca.federation.sealing import or_too_large
 from hyfdca.federation.server import Federation
 from hyfdca.federation.sums import EVERYWHERE, CachedSum
+from hyfdca.maths.linear import ratio
 from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.messages import (
     Counter,
@@ -76,6 +79,14 @@ _FINER = 2.0**-30  # by which the grid of totals shrinks where it shows nothing
 _LEAST_BOUND = 1e-60  # of inner products; below, there is nothing left to gain
 _HEADROOM = 64.0
 
+_WITHIN = (  # a round
+    "newton margins",
+    "newton gradient",
+    "direction margins",
+    "hessian product",
+    "inner products",
+    "open curvature",
+)
 _Numbers = Annotated[list[float], Seen("steps")]  # one per output
 
 
@@ -93,7 +104,7 @@ class GradientParts(Message, tag="gradient", frozen=True):
     diagonal: Annotated[Sealed, Seen("shares")]
 
 
-class BendRequest(Message, frozen=True):
+class DirectionRequest(Message, frozen=True):
     """What a new direction is made of down, its parts of margins up."""
 
     gradient: Annotated[Sums | None, Seen("weights")]  # None but at the first one
@@ -104,14 +115,14 @@ class BendRequest(Message, frozen=True):
     grid: OnGrid
 
 
-class CurveRequest(Message, frozen=True):
+class HessianRequest(Message, frozen=True):
     """Margins of the direction down, parts of H times the direction up."""
 
     margins: Margins
     grid: OnGrid
 
 
-class TurnRequest(Message, frozen=True):
+class InnerProductsRequest(Message, frozen=True):
     """H times the direction down, parts of inner products up."""
 
     weights: Weights
@@ -147,7 +158,7 @@ class DiscoServer(PrimalServer):
         self._settings, self._n_directions = settings, 0
 
     def weights_for(self, client: int) -> None:
-        """Return that every holder of a feature has its weight."""
+        """Send nothing: every holder of a feature has its weight."""
 
     def set_up(self) -> Conversation[None]:
         """Sum what every round needs; choose the grids of curvatures."""
@@ -177,12 +188,12 @@ class DiscoServer(PrimalServer):
         for step in range(self._settings.cg_steps):
             start = first if step == 0 else None
             curved = yield from self._direct(start, lengths, turns)
-            size, curvature, across, bent = yield from self._turn(curved)
+            size, curvature, across, bent = yield from self._inner_products(curved)
             begun = size if step == 0 else begun
-            lengths = _ratio(size, curvature)
+            lengths = ratio(size, curvature)
             decrement = decrement + lengths**2 * curvature
             left = np.maximum(size - 2 * lengths * across + lengths**2 * bent, 0.0)
-            turns = _ratio(left, size)
+            turns = ratio(left, size)
             if np.all(left <= self._settings.cg_tolerance**2 * begun):
                 break
         self._n_directions += 1
@@ -212,8 +223,8 @@ class DiscoServer(PrimalServer):
         federation, grid = self.federation, self.federation.grids.margins
         self._n_directions += 1
 
-        def request(client: int) -> BendRequest:
-            return BendRequest(
+        def request(client: int) -> DirectionRequest:
+            return DirectionRequest(
                 first[0].take(client) if first else None,
                 first[1].take(client) if first else None,
                 lengths.tolist(),
@@ -223,27 +234,27 @@ class DiscoServer(PrimalServer):
             )
 
         margins = yield from federation.gather_sum(
-            "bend", [grid], request, federation.sample_sum()
+            "direction margins", [grid], request, federation.sample_sum()
         )
         return (
             yield from federation.gather_sum(
-                "curve",
+                "hessian product",
                 [self._curves],
-                lambda client: CurveRequest(margins.take(client), self._curves.spec),
+                lambda client: HessianRequest(margins.take(client), self._curves.spec),
                 federation.feature_sum(),
             )
         )
 
-    def _turn(self, curved: CachedSum) -> Conversation[FloatArray]:
+    def _inner_products(self, curved: CachedSum) -> Conversation[FloatArray]:
         """Return the inner products, on a grid as fine as they are small."""
         federation, grid = self.federation, self._products
         shape = (_N_TOTALS, federation.problem.n_outputs)
         while True:
             parts = yield from federation.gather(
-                "turn",
+                "inner products",
                 federation.everyone,
                 [grid],
-                lambda client: TurnRequest(curved.take(client), grid.spec),
+                lambda client: InnerProductsRequest(curved.take(client), grid.spec),
                 Part,
             )
             total = federation.sum_of((part.vector for part in parts.values()), shape)
@@ -282,12 +293,6 @@ class DiscoServer(PrimalServer):
         self._n_directions = state.n_directions
 
 
-def _ratio(numerator: FloatArray, denominator: FloatArray) -> FloatArray:
-    """Return a quotient, 0 where an output is solved already."""
-    safe = np.where(denominator > 0, denominator, 1.0)
-    return np.where(denominator > 0, numerator / safe, 0.0)
-
-
 @dataclass(frozen=True)
 class Solve:
     """Conjugate gradients so far: solution v, residual r, direction d, H d, and M."""
@@ -298,11 +303,11 @@ class Solve:
     bent: FloatArray
     diagonal: FloatArray
 
-    def moved(self, lengths: list[float], turns: list[float]) -> Solve:
+    def moved(self, lengths: FloatArray, turns: FloatArray) -> Solve:
         """Return the state after a step along the direction."""
-        solution = self.solution + np.array(lengths) * self.direction
-        residual = self.residual - np.array(lengths) * self.bent
-        direction = residual / self.diagonal + np.array(turns) * self.direction
+        solution = self.solution + lengths * self.direction
+        residual = self.residual - lengths * self.bent
+        direction = residual / self.diagonal + turns * self.direction
         return replace(self, solution=solution, residual=residual, direction=direction)
 
 
@@ -322,9 +327,9 @@ class DiscoClient(PrimalClient):
             **super().handlers,
             "newton margins": self._margins,
             "newton gradient": self._gradient,
-            "bend": self._bend,
-            "curve": self._curve,
-            "turn": self._turn,
+            "direction margins": self._direction,
+            "hessian product": self._hessian,
+            "inner products": self._inner_products,
             "open curvature": self.party.open_totals,
             "newton step": self._step,
         }
@@ -338,19 +343,14 @@ class DiscoClient(PrimalClient):
         margins = party.sealing.opened_samples(request.margins)
         slopes = party.weighted(loss.derivative(margins, labels))
         self._second = party.weighted(loss.second_derivative(margins, labels))
-        try:
-            return GradientParts(
-                party.sealing.sealed_features(
-                    party.combine(EVERYWHERE, slopes), request.grid
-                ),
-                party.sealing.sealed_features(
-                    party.combine_squares(self._second), request.grid
-                ),
-            )
-        except GridOverflowError:
-            return TooLarge()
+        gradient = party.combine(EVERYWHERE, slopes)
+        diagonal = party.combine_squares(self._second)
+        seal, grid = party.sealing.sealed_features, request.grid
+        return or_too_large(
+            lambda: GradientParts(seal(gradient, grid), seal(diagonal, grid))
+        )
 
-    def _bend(self, request: BendRequest) -> Message:
+    def _direction(self, request: DirectionRequest) -> Message:
         party, problem = self.party, self.party.problem
         if request.gradient is not None and request.diagonal is not None:
             slopes = party.sealing.opened_features(request.gradient)
@@ -362,23 +362,32 @@ class DiscoClient(PrimalClient):
                 nothing, gradient, gradient / diagonal, nothing, diagonal
             )
         else:
+            lengths, turns = self._by_output(request.lengths, request.turns)
             begun = self._begun.of(request.number, self._solving())
-            self._solve = begun.moved(request.lengths, request.turns)
+            self._solve = begun.moved(lengths, turns)
         products = party.products(EVERYWHERE, self._solve.direction)
         return party.sealing.sample_part(products, request.grid)
+
+    def _by_output(self, *given: list[float]) -> list[FloatArray]:
+        """Return lists of one finite number per output as arrays."""
+        n_outputs = self.party.problem.n_outputs
+        arrays = [np.array(numbers) for numbers in given if len(numbers) == n_outputs]
+        if len(arrays) != len(given) or not np.all(np.isfinite(arrays)):
+            raise RemoteProtocolError(f"{n_outputs} finite numbers are wanted")
+        return arrays
 
     def _solving(self) -> Solve:
         if self._solve is None:
             raise RemoteProtocolError("there is no direction to go on from")
         return self._solve
 
-    def _curve(self, request: CurveRequest) -> Message:
+    def _hessian(self, request: HessianRequest) -> Message:
         party = self.party
         margins = party.sealing.opened_samples(request.margins)
         bent = party.combine(EVERYWHERE, self._second * margins)
         return party.sealing.feature_part(bent, request.grid)
 
-    def _turn(self, request: TurnRequest) -> Message:
+    def _inner_products(self, request: InnerProductsRequest) -> Message:
         party, problem, solve = self.party, self.party.problem, self._solving()
         sums = party.sealing.opened_features(request.weights) / problem.n_samples
         bent = sums + problem.l2_strength * solve.direction
@@ -394,9 +403,16 @@ class DiscoClient(PrimalClient):
         return party.sealing.total_part(np.stack(products), request.grid)
 
     def _step(self, notice: NewtonNotice) -> None:
+        lengths, shares = self._by_output(notice.lengths, notice.shares)
         begun = self._begun.of(notice.number, self._solving())
-        solution = begun.moved(notice.lengths, notice.shares).solution
-        self.weights = self.weights - np.array(notice.shares) * solution
+        solution = begun.moved(lengths, shares).solution
+        self.weights = self.weights - shares * solution
+
+    def restore(self, state: PrimalClientState) -> None:
+        """Take a state."""
+        super().restore(state)
+        self._solve = None
+        self._begun.forget()
 
 
 @dataclass(frozen=True)
@@ -414,7 +430,7 @@ class Disco(Algorithm):
     name: ClassVar[str] = "disco"
     phases: ClassVar[Phases] = {
         **SET_UP,
-        **evaluation_phases("newton step"),
+        **evaluation_phases("newton step", within=_WITHIN),
         "newton margins": summing(
             GridRequest, "margins", *before_round("newton margins", "newton step")
         ),
@@ -423,13 +439,26 @@ class Disco(Algorithm):
             (GradientParts, TooLarge),
             ("newton margins", "newton gradient"),
         ),
-        "bend": summing(
-            BendRequest, "margins", "newton gradient", "bend", "turn", "open curvature"
+        "direction margins": summing(
+            DirectionRequest,
+            "margins",
+            "newton gradient",
+            "direction margins",
+            "inner products",
+            "open curvature",
         ),
-        "curve": summing(CurveRequest, "shares", "bend", "curve"),
-        "turn": summing(TurnRequest, "products", "curve", "turn", "open curvature"),
-        "open curvature": opening("step totals", "turn"),
-        "newton step": Phase(NewtonNotice, after=("turn", "open curvature")),
+        "hessian product": summing(
+            HessianRequest, "shares", "direction margins", "hessian product"
+        ),
+        "inner products": summing(
+            InnerProductsRequest,
+            "products",
+            "hessian product",
+            "inner products",
+            "open curvature",
+        ),
+        "open curvature": opening("step totals", "inner products"),
+        "newton step": Phase(NewtonNotice, after=("inner products", "open curvature")),
     }
 
     cg_steps: AtLeastOne = 10

@@ -33,7 +33,7 @@ from typing import Annotated, ClassVar
 import numpy as np
 
 from hyfdca.arrays import FloatArray
-from hyfdca.crypto.schemes.fixedpoint import GridOverflowError, power_above
+from hyfdca.crypto.schemes.fixedpoint import power_above
 from hyfdca.federation.algorithm import Algorithm, Needs
 from hyfdca.federation.client import Party
 from hyfdca.federation.local_work import Positive
@@ -41,13 +41,14 @@ from hyfdca.federation.messages import SET_UP, evaluation_phases
 from hyfdca.federation.primal import (
     PrimalClient,
     PrimalClientState,
-    PrimalServer,
-    PrimalServerState,
+    TwoSumServer,
     before_round,
 )
+from hyfdca.federation.sealing import or_too_large
 from hyfdca.federation.server import Federation
-from hyfdca.federation.sums import EVERYWHERE, LatestSumState
+from hyfdca.federation.sums import EVERYWHERE
 from hyfdca.maths.seeds import stream
+from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.messages import (
     Bound,
     Duals,
@@ -105,22 +106,14 @@ class StageNotice(Message, frozen=True):
     margins: Margins
 
 
-@dataclass(frozen=True)
-class DscovrServerState:
-    """What a checkpoint keeps of the server's half."""
-
-    primal: PrimalServerState
-    duals: LatestSumState
-
-
-class DscovrServer(PrimalServer):
+class DscovrServer(TwoSumServer):
     """The server's half: weights and duals as the last blocks left them."""
 
     _steps: Steps
 
     def __init__(self, federation: Federation, settings: Dscovr) -> None:
-        super().__init__(federation, federation.latest_feature_sum())
         self._settings, self._duals = settings, federation.latest_sample_sum()
+        super().__init__(federation, federation.latest_feature_sum(), self._duals)
         layout = federation.layout
         cells = zip(layout.row_groups or [], layout.column_groups or [], strict=True)
         self._blocks = {cell: client for client, cell in enumerate(cells)}
@@ -192,18 +185,9 @@ class DscovrServer(PrimalServer):
             self._steps.weight,
         )
 
-    def state(self) -> DscovrServerState:  # type: ignore[override]
-        """Return what a checkpoint keeps."""
-        return DscovrServerState(super().state(), self._duals.state())
-
-    def restore(self, state: DscovrServerState) -> None:  # type: ignore[override]
-        """Take a state."""
-        super().restore(state.primal)
-        self._duals.restore(state.duals)
-
 
 @dataclass(frozen=True)
-class Stage:
+class SavedPoint:
     """What a client keeps of a stage: w̄ and g by feature, ᾱ and ū by sample."""
 
     weights: FloatArray
@@ -217,7 +201,7 @@ class DscovrClientState:
     """What a checkpoint keeps of a client's half."""
 
     primal: PrimalClientState
-    stage: Stage
+    stage: SavedPoint
 
 
 class DscovrClient(PrimalClient):
@@ -226,7 +210,7 @@ class DscovrClient(PrimalClient):
     def __init__(self, party: Party) -> None:
         super().__init__(party)
         duals = np.zeros((party.n_held, party.problem.n_outputs))
-        self._stage = Stage(self.weights, self.weights, duals, duals)
+        self._stage = SavedPoint(self.weights, self.weights, duals, duals)
 
     @property
     def handlers(self) -> Handlers:
@@ -256,28 +240,27 @@ class DscovrClient(PrimalClient):
         party, sealing = self.party, self.party.sealing
         weights, duals = self._opened(request)
         nothing = np.zeros_like
-        self._stage = Stage(weights, nothing(weights), duals, nothing(duals))
+        self._stage = SavedPoint(weights, nothing(weights), duals, nothing(duals))
         share = party.combine(EVERYWHERE, party.weighted(duals))
-        try:
-            numbers = sealing.encoded(
-                party.products(EVERYWHERE, weights), request.samples_grid
-            )
-            return StageParts(
+        margins = party.products(EVERYWHERE, weights)
+        return or_too_large(
+            lambda: StageParts(
                 sealing.sealed_features(share, request.grid),
-                sealing.sealed_samples(numbers, request.samples_grid),
+                sealing.sealed_values(margins, request.samples_grid),
             )
-        except GridOverflowError:
-            return TooLarge()
+        )
 
     def _take_sums(self, notice: StageNotice) -> None:
         sealing, stage = self.party.sealing, self._stage
         shares = sealing.opened_features(notice.shares)
         margins = sealing.opened_samples(notice.margins)
         gradient = -shares / self.party.problem.n_samples
-        self._stage = Stage(stage.weights, gradient, stage.duals, margins)
+        self._stage = SavedPoint(stage.weights, gradient, stage.duals, margins)
 
     def _step(self, request: BlockRequest) -> Message:
         party, stage, problem = self.party, self._stage, self.party.problem
+        if not request.dual_step > 0:
+            raise RemoteProtocolError("a step is not positive")
         weights, duals = self._opened(request)
         n_rows = float(party.feature_holders.max(initial=1))  # P
         n_columns = float(party.sample_holders.max(initial=1))  # Q
@@ -291,15 +274,13 @@ class DscovrClient(PrimalClient):
         step = request.weight_step
         weights = (weights - step * v) / (1 + step * problem.l2_strength)
         sealing, grid = party.sealing, request.samples_grid
-        try:
-            # Towards zero: a rounded dual never leaves the domain of its conjugate.
-            numbers = sealing.encoded(ahead, grid, "to zero")
-            return BlockParts(
+        # Towards zero: a rounded dual never leaves the domain of its conjugate.
+        return or_too_large(
+            lambda: BlockParts(
                 sealing.sealed_features(weights, request.grid),
-                sealing.sealed_samples(numbers, grid),
+                sealing.sealed_values(ahead, grid, "to zero"),
             )
-        except GridOverflowError:
-            return TooLarge()
+        )
 
     def _opened(self, request: BlockRequest) -> tuple[FloatArray, FloatArray]:
         duals = self.party.sealing.opened_samples(request.duals)
@@ -338,7 +319,7 @@ class Dscovr(Algorithm):
     name: ClassVar[str] = "dscovr"
     phases: ClassVar[Phases] = {
         **SET_UP,
-        **evaluation_phases("block", "stage sums", "block norms"),
+        **evaluation_phases("block", "stage sums", "block norms", within=("stage",)),
         "block norms": Phase(Message, (BlockNorm,), ("prepare",)),
         "stage": Phase(
             BlockRequest,

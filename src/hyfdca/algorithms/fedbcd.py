@@ -21,25 +21,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
+from hyfdca.arrays import FloatArray
 from hyfdca.federation.algorithm import Needs
 from hyfdca.federation.client import Party
 from hyfdca.federation.local_work import NotNegative
 from hyfdca.federation.margin_descent import (
     Batch,
+    BatchMarginsRequest,
     LocalSteps,
     MarginClient,
     MarginDescent,
-    ProductsRequest,
     draw_batch,
 )
 from hyfdca.federation.margins import gather_margins
 from hyfdca.federation.messages import SET_UP, evaluation_phases, summing
-from hyfdca.federation.primal import PrimalServer, PrimalServerState, before_round
+from hyfdca.federation.primal import TwoSumServer, before_round
+from hyfdca.federation.sealing import Rows
 from hyfdca.federation.server import Federation
-from hyfdca.federation.sums import CachedSumState, RunningSum
-from hyfdca.protocol.codec import pack_indices
+from hyfdca.federation.sums import RunningSum
+from hyfdca.protocol.codec import RemoteProtocolError, pack_indices
 from hyfdca.protocol.messages import (
     Counter,
+    GridSpec,
     Margins,
     Message,
     OnGrid,
@@ -60,40 +63,34 @@ class SlopesRequest(Message, frozen=True):
     grid: OnGrid
 
 
-class TurnRequest(Message, frozen=True):
+class ColumnTurnRequest(Message, frozen=True):
     """Margins (or duals, where there are no labels) down, new parts of margins up."""
 
     margins: Annotated[Sums | None, Seen("margins")]
     duals: Annotated[Sums | None, Seen("duals")]
-    positions: Positions
+    positions: Positions  # of the batch
+    sent: Positions  # whose new parts are wanted
     batch_size: Counter
     round_number: Counter
     grid: OnGrid
 
 
-@dataclass(frozen=True)
-class FedBcdServerState:
-    """What a checkpoint keeps of the server's half."""
-
-    primal: PrimalServerState
-    margins: CachedSumState
-
-
-class FedBcdServer(PrimalServer):
+class FedBcdServer(TwoSumServer):
     """The server's half: it only adds up margins."""
 
     def __init__(self, federation: Federation, settings: FedBcd) -> None:
-        super().__init__(federation)
-        self._settings = settings
-        self._margins = federation.sample_sum()
+        self._settings, self._margins = settings, federation.sample_sum()
+        super().__init__(federation, None, self._margins)
 
     def weights_for(self, client: int) -> None:
-        """Return that every client has the weights of its own columns."""
+        """Send nothing: every client has its own weights."""
 
     def round(self, participants: Sequence[int]) -> Conversation[None]:
         """Have clients step, all at once or one after the other."""
         self.round_number += 1
         federation, settings = self.federation, self._settings
+        if not any(federation.layout.labelled[c] for c in participants):
+            return  # nobody knows the slopes
         batch = draw_batch(
             settings,
             federation.layout,
@@ -101,14 +98,14 @@ class FedBcdServer(PrimalServer):
             federation.seed,
             self.round_number,
         )
-        if batch.samples is not None:
+        if not batch.is_all:
             yield from gather_margins(
                 federation,
                 "batch margins",
                 participants,
                 self._margins,
                 batch.positions,
-                lambda _, rows, grid: ProductsRequest(None, rows, grid),
+                lambda _, rows, grid: BatchMarginsRequest(None, rows, grid),
             )
         is_parallel = settings.order == "parallel"
         turns = [list(participants)] if is_parallel else [[c] for c in participants]
@@ -121,19 +118,20 @@ class FedBcdServer(PrimalServer):
         labelled = self.federation.layout.labelled
         duals = None
         if not all(labelled[client] for client in turn):
-            able = [client for client in participants if labelled[client]]
-            if not able:  # nobody knows the slopes
-                return
-            duals = yield from self._slopes(able[0], batch)
+            able = next(client for client in participants if labelled[client])
+            duals = yield from self._slopes(able, batch)
 
-        def request(client: int, rows: memoryview | None, grid: OnGrid) -> TurnRequest:
+        def request(
+            client: int, rows: memoryview | None, grid: GridSpec
+        ) -> ColumnTurnRequest:
             places = batch.positions(client)
             knows = labelled[client] or duals is None
-            return TurnRequest(
+            return ColumnTurnRequest(
                 self._margins.take(client, places) if knows else None,
                 None if knows or duals is None else duals.take(client, places),
+                pack_indices(places),
                 rows,
-                batch.size,
+                batch.n_samples,
                 self.round_number,
                 grid,
             )
@@ -157,15 +155,6 @@ class FedBcdServer(PrimalServer):
         duals = federation.running_sample_sum()
         duals.add(client, parts[client].vector, places)
         return duals
-
-    def state(self) -> FedBcdServerState:  # type: ignore[override]
-        """Return what a checkpoint keeps."""
-        return FedBcdServerState(super().state(), self._margins.state())
-
-    def restore(self, state: FedBcdServerState) -> None:  # type: ignore[override]
-        """Take a state."""
-        super().restore(state.primal)
-        self._margins.restore(state.margins)
 
 
 class FedBcdClient(MarginClient):
@@ -192,24 +181,40 @@ class FedBcdClient(MarginClient):
         duals = -party.problem.loss.derivative(margins, party.labels[rows])
         return party.sealing.sample_part(duals, request.grid, "to zero", rows)
 
-    def _turn(self, request: TurnRequest) -> Message:
+    def _turn(self, request: ColumnTurnRequest) -> Message:
         party, settings = self.party, self._settings
         rows = party.sealing.unpack_rows(request.positions)
-        rate = settings.rate_at(request.round_number)
-        scale = 1.0 / max(request.batch_size, 1)
-        steps = LocalSteps(settings.local_steps, rate, scale, settings.proximal)
+        sent = party.sealing.unpack_rows(request.sent)
+        if not request.batch_size:
+            raise RemoteProtocolError("there is nothing in the batch")
+        steps = LocalSteps(
+            settings.local_steps,
+            settings.rate_at(request.round_number),
+            1.0 / request.batch_size,
+            settings.proximal,
+        )
         start = self.round_start.of(request.round_number, self.weights)
-        if request.duals is not None:
-            slopes = -party.sealing.opened_samples(request.duals, rows)
-            self.weights = steps.from_slopes(party, rows, slopes, start)
-        else:
+        slopes = self._given_slopes(request, rows)
+        if slopes is None:
             margins = party.sealing.opened_samples(request.margins or [], rows)
-            if settings.slopes == "fresh":
-                self.weights = steps.from_margins(party, rows, margins, start)
-            else:
-                slopes = party.problem.loss.derivative(margins, party.labels[rows])
-                self.weights = steps.from_slopes(party, rows, slopes, start)
-        return self.sent.part(party.products(rows, self.weights), rows, request.grid)
+            self.weights = steps.from_margins(party, rows, margins, start)
+        else:
+            self.weights = steps.from_slopes(party, rows, slopes, start)
+        return self.sent.part(party.products(sent, self.weights), sent, request.grid)
+
+    def _given_slopes(
+        self, request: ColumnTurnRequest, rows: Rows
+    ) -> FloatArray | None:
+        """Return slopes that stay as they are during the steps, if they do."""
+        party = self.party
+        if (request.duals is None) == (request.margins is None):
+            raise RemoteProtocolError("a turn needs margins or duals, and not both")
+        if request.duals is not None:
+            return -party.sealing.opened_samples(request.duals, rows)
+        if self._settings.slopes == "fresh":
+            return None
+        margins = party.sealing.opened_samples(request.margins or [], rows)
+        return party.problem.loss.derivative(margins, party.labels[rows])
 
 
 @dataclass(frozen=True)
@@ -229,15 +234,17 @@ class FedBcd(MarginDescent):
     name: ClassVar[str] = "fedbcd"
     phases: ClassVar[Phases] = {
         **SET_UP,
-        **evaluation_phases("turn"),
+        **evaluation_phases("turn", "batch margins", "slopes"),
         "batch margins": summing(
-            ProductsRequest, "margins", *before_round("turn", "batch margins")
+            BatchMarginsRequest, "margins", *before_round("turn", "batch margins")
         ),
         "slopes": summing(
             SlopesRequest, "duals", *before_round("turn", "batch margins", "slopes")
         ),
         "turn": summing(
-            TurnRequest, "margins", *before_round("turn", "batch margins", "slopes")
+            ColumnTurnRequest,
+            "margins",
+            *before_round("turn", "batch margins", "slopes"),
         ),
     }
 

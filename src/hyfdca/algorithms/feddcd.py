@@ -15,7 +15,8 @@ each client has a dual y_k of the constraint that all models are equal; their su
 The model is w̄. The authors solve by Newton's method; ours is coordinate ascent, warm
 from round to round, which takes losses with kinks too and gives duals for the bound.
 The accelerated form (AccFedDCD) draws clients twice per round; here both draws are
-those who take part, and a client that was away catches up when it returns.
+those who take part, as many as in the first round, and a client that was away catches
+up when it returns.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 
@@ -37,13 +38,22 @@ from hyfdca.federation.primal import (
     PrimalClient,
     PrimalClientState,
     PrimalServer,
+    PrimalServerState,
     before_round,
 )
 from hyfdca.federation.server import Federation
 from hyfdca.federation.sums import EVERYWHERE
 from hyfdca.maths.objective import visiting_order
 from hyfdca.maths.seeds import stream
-from hyfdca.protocol.messages import Counter, Message, OnGrid, Weights
+from hyfdca.protocol.codec import RemoteProtocolError
+from hyfdca.protocol.messages import (
+    Counter,
+    Message,
+    OnGrid,
+    Seen,
+    Share,
+    Weights,
+)
 from hyfdca.protocol.phases import Phase, Phases
 from hyfdca.protocol.sessions import Conversation, Handlers
 
@@ -55,6 +65,7 @@ class SolveRequest(Message, frozen=True):
 
     n_active: Counter
     n_clients: Counter
+    participation: Annotated[Share, Seen("numbers")]  # the share of clients per round
     round_number: Counter
     grid: OnGrid
 
@@ -65,35 +76,58 @@ class CorrectNotice(Message, frozen=True):
     weights: Weights
 
 
+@dataclass(frozen=True)
+class FedDcdServerState:
+    """What a checkpoint keeps of the server's half."""
+
+    primal: PrimalServerState
+    participation: float
+
+
 class FedDcdServer(PrimalServer):
     """The server's half: the mean of local models, to those who took part."""
 
     def __init__(self, federation: Federation) -> None:
         super().__init__(federation, federation.latest_feature_sum())
+        self._participation = 0.0  # of the first round, and then of all
 
     def round(self, participants: Sequence[int]) -> Conversation[None]:
         """Average the local solutions; have the duals corrected by the mean."""
         self.round_number += 1
         n_active, n_clients = len(participants), len(self.federation.everyone)
+        self._participation = self._participation or n_active / n_clients
         yield from self.gather_weights(
             "solve",
             participants,
             lambda _: SolveRequest(
-                n_active, n_clients, self.round_number, self.grid.spec
+                n_active,
+                n_clients,
+                self._participation,
+                self.round_number,
+                self.grid.spec,
             ),
         )
         notices = {c: CorrectNotice(self.weights.take(c)) for c in participants}
         yield from self.federation.session.tell("correct", notices)
 
+    def state(self) -> FedDcdServerState:  # type: ignore[override]
+        """Return what a checkpoint keeps."""
+        return FedDcdServerState(super().state(), self._participation)
+
+    def restore(self, state: FedDcdServerState) -> None:  # type: ignore[override]
+        """Take a state."""
+        super().restore(state.primal)
+        self._participation = state.participation
+
 
 @dataclass(frozen=True)
-class Duals:
+class ConsensusDuals:
     """A client's duals of consensus: y_k, and z_k of the accelerated form."""
 
     y: FloatArray
     z: FloatArray
 
-    def mixed(self, a: float, b: float, n_rounds: int) -> Duals:
+    def mixed(self, a: float, b: float, n_rounds: int) -> ConsensusDuals:
         """Return the duals after some rounds' mixing, which every client does.
 
         A round is y ← (1 - a) y + a z, then z ← (a² z + b y) / (a² + b).
@@ -101,7 +135,7 @@ class Duals:
         first = np.array([[1 - a, a], [0, 1]])
         second = np.array([[a**2 + b, 0], [b, a**2]]) / (a**2 + b)
         [[yy, yz], [zy, zz]] = np.linalg.matrix_power(second @ first, n_rounds)
-        return Duals(yy * self.y + yz * self.z, zy * self.y + zz * self.z)
+        return ConsensusDuals(yy * self.y + yz * self.z, zy * self.y + zz * self.z)
 
 
 @dataclass(frozen=True)
@@ -110,8 +144,7 @@ class FedDcdClientState:
 
     primal: PrimalClientState
     alphas: FloatArray | None
-    consensus: Duals
-    participation: float
+    consensus: ConsensusDuals
     round_number: int
 
 
@@ -122,8 +155,8 @@ class FedDcdClient(PrimalClient):
         super().__init__(party)
         self._settings = settings
         self._alphas: FloatArray | None = None  # duals of its own samples
-        self._consensus = Duals(self.weights, self.weights)
-        self._participation, self._round = 1.0, 0
+        self._consensus = ConsensusDuals(self.weights, self.weights)
+        self._participation, self._round = 1.0, 0  # the share: within a round
 
     @property
     def handlers(self) -> Handlers:
@@ -140,14 +173,16 @@ class FedDcdClient(PrimalClient):
 
     def _solve(self, request: SolveRequest) -> Message:
         party, settings = self.party, self._settings
-        self._participation = min(request.n_active / max(request.n_clients, 1), 1.0)
+        if not (request.n_active and request.n_clients and request.participation):
+            raise RemoteProtocolError("a mean of nobody's models is wanted")
+        self._participation = request.participation
         if settings.accelerated:
             n_rounds = max(request.round_number - self._round, 0)  # and those it missed
             momentum = settings.momentum(party, self._participation)
             self._consensus = self._consensus.mixed(*momentum, n_rounds)
         self._round = request.round_number
         self._minimise(self._consensus.y, float(request.n_clients))
-        mean = self.weights / max(request.n_active, 1)
+        mean = self.weights / request.n_active
         return party.sealing.feature_part(mean, request.grid)
 
     def _minimise(self, y: FloatArray, n_clients: float) -> None:
@@ -179,7 +214,7 @@ class FedDcdClient(PrimalClient):
             r = self._participation
             a, b = self._settings.momentum(self.party, r)
             share = a * r / (a**2 + b)
-        self._consensus = Duals(
+        self._consensus = ConsensusDuals(
             consensus.y - step * apart, consensus.z - step * share * apart
         )
 
@@ -189,7 +224,6 @@ class FedDcdClient(PrimalClient):
             super().state(),
             self._alphas,
             self._consensus,
-            self._participation,
             self._round,
         )
 
@@ -197,7 +231,7 @@ class FedDcdClient(PrimalClient):
         """Take a state."""
         super().restore(state.primal)
         self._alphas, self._consensus = state.alphas, state.consensus
-        self._participation, self._round = state.participation, state.round_number
+        self._round = state.round_number
 
 
 @dataclass(frozen=True)
@@ -237,7 +271,7 @@ class FedDcd(Algorithm):
     def momentum(self, party: Party, participation: float) -> tuple[float, float]:
         """Return a and b of the accelerated form, κ = λ over the smoothness."""
         kappa = min(party.problem.l2_strength / self.smoothness, 1.0)
-        a = math.sqrt(kappa) / (1 / max(participation, 1e-9) + math.sqrt(kappa))
+        a = math.sqrt(kappa) / (1 / participation + math.sqrt(kappa))
         return a, a * kappa * participation**2
 
     def server(self, federation: Federation) -> FedDcdServer:

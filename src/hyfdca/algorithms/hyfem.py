@@ -6,9 +6,9 @@ coordinates known, so that the server's step is exact. It is block coordinate de
 
     1/n Σ_k [ λ/2 ||w_k||² + 1/N_k Σ_i l_i(x_{k,i}·w_k) + μ/2 ||w_k - w_0||² ]
 
-The exchange is that of ``federation/local_sgd.py``; the model is w_0. For no μ is its
-limit the optimum where rows are split: for large μ it is that of FedAvg, for small μ
-the mean of models trained alone.
+The exchange is that of ``federation/local_sgd.py``; the model is w_0. The limit
+is not the optimum for any μ: for large μ it is that of FedAvg, for small μ the mean of
+models trained alone.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ class HyFemServer(SgdServer):
 
     def averaged(self, able: Sequence[int]) -> Sequence[int]:
         """Return those who take part, or all who ever do."""
-        return self.federation.labelled if self._is_cached else able
+        if not self._is_cached:
+            return able
+        rows = self.federation.layout.samples.items
+        return [c for c in self.federation.labelled if len(rows[c])]
 
 
 class HyFemClient(PrimalClient):

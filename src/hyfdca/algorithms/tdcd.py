@@ -17,30 +17,33 @@ to their number, so that one step is exact on any partition.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
+import numpy as np
+
+from hyfdca.arrays import FloatArray
 from hyfdca.federation.algorithm import Needs
 from hyfdca.federation.client import Party
 from hyfdca.federation.margin_descent import (
+    Batch,
+    BatchMarginsRequest,
     LocalSteps,
     MarginClient,
     MarginDescent,
-    ProductsRequest,
     draw_batch,
 )
 from hyfdca.federation.margins import gather_margins
 from hyfdca.federation.messages import summing
-from hyfdca.federation.primal import (
-    PrimalServer,
-    PrimalServerState,
-    before_round,
-    primal_phases,
-)
+from hyfdca.federation.primal import TwoSumServer, before_round, primal_phases
 from hyfdca.federation.server import Federation
-from hyfdca.federation.sums import CachedSumState
-from hyfdca.protocol.codec import pack_indices
+from hyfdca.protocol.codec import (
+    RemoteProtocolError,
+    pack_indices,
+    pack_reals,
+    unpack_reals,
+)
 from hyfdca.protocol.messages import Counter, Margins, Message, OnGrid, Positions, Seen
 from hyfdca.protocol.phases import Phases
 from hyfdca.protocol.sessions import Conversation, Handlers
@@ -52,26 +55,20 @@ class StepsRequest(Message, frozen=True):
     margins: Margins
     positions: Positions
     batch_size: Counter
+    # By feature, what the gradient of the clients that take part is multiplied by to
+    # stand for that of all; None for 1.
+    factors: Annotated[memoryview | None, Seen("factors")]  # float64
     holders: Annotated[memoryview | None, Seen("holder counts")]  # uint32; None: all
     round_number: Counter
     grid: OnGrid
 
 
-@dataclass(frozen=True)
-class TdcdServerState:
-    """What a checkpoint keeps of the server's half."""
-
-    primal: PrimalServerState
-    margins: CachedSumState
-
-
-class TdcdServer(PrimalServer):
+class TdcdServer(TwoSumServer):
     """The server's half: margins of a batch, then the mean of the weights."""
 
     def __init__(self, federation: Federation, settings: Tdcd) -> None:
-        super().__init__(federation, federation.latest_feature_sum())
-        self._settings = settings
-        self._margins = federation.sample_sum()
+        self._settings, self._margins = settings, federation.sample_sum()
+        super().__init__(federation, federation.latest_feature_sum(), self._margins)
 
     def round(self, participants: Sequence[int]) -> Conversation[None]:
         """Sum margins over holders, then average the weights after local steps."""
@@ -81,38 +78,54 @@ class TdcdServer(PrimalServer):
         batch = draw_batch(
             self._settings, layout, participants, seed, self.round_number
         )
+        if not batch.size:  # nobody is here who has one of these samples
+            return
         yield from gather_margins(
             federation,
             "batch margins",
             participants,
             margins,
             batch.positions,
-            lambda client, rows, grid: ProductsRequest(
+            lambda client, rows, grid: BatchMarginsRequest(
                 self.weights.take(client), rows, grid
             ),
         )
         holders = self.holders_among(participants)
+        factors = self._factors(batch, participants)
         yield from self.gather_weights(
             "steps",
             participants,
             lambda client: StepsRequest(
                 margins.take(client, batch.positions(client)),
                 pack_indices(batch.positions(client)),
-                batch.size,
+                batch.n_samples,
+                factors(client),
                 holders(client),
                 self.round_number,
                 self.grid.spec,
             ),
         )
 
-    def state(self) -> TdcdServerState:  # type: ignore[override]
-        """Return what a checkpoint keeps."""
-        return TdcdServerState(super().state(), self._margins.state())
+    def _factors(
+        self, batch: Batch, participants: Sequence[int]
+    ) -> Callable[[int], memoryview | None]:
+        """Return a function that gives the factors of a client's features.
 
-    def restore(self, state: TdcdServerState) -> None:  # type: ignore[override]
-        """Take a state."""
-        super().restore(state.primal)
-        self._margins.restore(state.margins)
+        They are how many samples of the batch all holders of a feature have, over how
+        many those have that take part; 0 where they have none.
+        """
+        layout = self.federation.layout
+        if len(participants) == layout.n_clients:
+            return lambda _: None
+        items, active = layout.features.items, set(participants)
+        here, all_rows = np.zeros((2, layout.features.n_items))
+        for client in self.federation.everyone:
+            n_rows = batch.n_rows(layout, client)
+            all_rows[items[client]] += n_rows
+            if client in active:
+                here[items[client]] += n_rows
+        factors = np.divide(all_rows, here, out=np.zeros_like(here), where=here > 0)
+        return lambda client: pack_reals(factors[items[client]])
 
 
 class TdcdClient(MarginClient):
@@ -145,6 +158,15 @@ class TdcdClient(MarginClient):
         weights = steps.from_margins(party, rows, margins, self.weights)
         return party.sealing.feature_part(weights / holders, request.grid)
 
+    def _factors(self, request: StepsRequest) -> FloatArray:
+        n_features = self.party.n_features
+        if request.factors is None:
+            return np.ones((n_features, 1))
+        factors = unpack_reals(request.factors, n_features)
+        if not np.all(np.isfinite(factors) & (factors >= 0)):
+            raise RemoteProtocolError("a factor is negative or not finite")
+        return factors[:, None]
+
 
 @dataclass(frozen=True)
 class Tdcd(MarginDescent):
@@ -152,9 +174,9 @@ class Tdcd(MarginDescent):
 
     name: ClassVar[str] = "tdcd"
     phases: ClassVar[Phases] = {
-        **primal_phases("steps", StepsRequest),
+        **primal_phases("steps", StepsRequest, within=("batch margins",)),
         "batch margins": summing(
-            ProductsRequest, "margins", *before_round("steps", "batch margins")
+            BatchMarginsRequest, "margins", *before_round("steps", "batch margins")
         ),
         "steps": summing(StepsRequest, "shares", "batch margins", "steps"),
     }

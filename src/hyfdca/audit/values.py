@@ -99,7 +99,7 @@ VALUES: dict[str, Value] = {
     "holder counts": Value("holders per sample or feature", None, _OWN),
     "positions": Value("which samples are drawn or sent", None, _OWN),
     "grids": Value("grids of numbers", None, _RECEIVER),
-    "factors": Value("factors of the safe step", None, _OWN),
+    "factors": Value("factors of steps", None, _OWN),
     "steps": Value("steps and where planes touch", None, _RECEIVER),
     "plane weights": Value("weights of planes", None, _RECEIVER),
     "plane lengths": Value("lengths of slopes", None, _RECEIVER),

@@ -157,13 +157,10 @@ class Algorithm(ABC):
 
 
 def _is_split(layout: Layout, split: str) -> bool:
-    return {
-        "any": True,
-        "rows": layout.is_row_split,
-        "columns": layout.is_column_split,
-        "rows or columns": layout.is_row_split or layout.is_column_split,
-        "grid": layout.is_grid,
-    }[split]
+    if split == "grid":
+        return layout.is_grid
+    is_rows = "rows" in split and layout.is_row_split
+    return split == "any" or is_rows or ("columns" in split and layout.is_column_split)
 
 
 def check_settings(settings: Any) -> None:

@@ -33,6 +33,7 @@ from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.crypto.schemes.fixedpoint import GridOverflowError
 from hyfdca.federation import messages as m
 from hyfdca.federation.client import Party
+from hyfdca.federation.grids import Grids
 from hyfdca.federation.problem import SLACK
 from hyfdca.federation.server import Federation
 from hyfdca.federation.sums import EVERYWHERE, CachedSum
@@ -40,8 +41,6 @@ from hyfdca.maths.objective import Measurement
 from hyfdca.protocol.codec import RemoteProtocolError, pack_reals
 from hyfdca.protocol.messages import Message, Part, Sealed, Sums, TooLarge
 from hyfdca.protocol.sessions import Conversation, Handlers
-
-_N_TOTALS = 4  # loss, conjugate, λ/2||w||² for P and for D
 
 
 def measured(totals: FloatArray) -> Measurement:
@@ -70,6 +69,8 @@ class Evaluation:
         client has the present weights.
     """
 
+    _grids: Grids
+
     def __init__(
         self, federation: Federation, weights_for: Callable[[int], Sums | None]
     ) -> None:
@@ -87,6 +88,8 @@ class Evaluation:
     def measure(self) -> Conversation[Measurement]:
         """Measure P and D of the present weights; everybody takes part."""
         federation = self._federation
+        # New ones: where weights were huge once, others are measured finely again.
+        self._grids = federation.grid_maker.grids(federation.problem, federation.bounds)
         margins = yield from self._margins()
         touching, losses = yield from self._touch(margins)
         norms = yield from self._norms(touching)
@@ -107,7 +110,7 @@ class Evaluation:
         return self._federation.release(m.ReleaseRequest(self._n_measured))
 
     def _margins(self) -> Conversation[CachedSum]:
-        federation, grid = self._federation, self._federation.grids.margins
+        federation, grid = self._federation, self._grids.margins
         return (
             yield from federation.gather_sum(
                 "evaluate",
@@ -122,7 +125,7 @@ class Evaluation:
     ) -> Conversation[tuple[CachedSum, list[Sealed]]]:
         """Return the sum of shares of the touching duals, and totals of losses."""
         federation = self._federation
-        grids, forwards = federation.grids, bool(federation.unlabelled)
+        grids, forwards = self._grids, bool(federation.unlabelled)
         replies = yield from federation.gather(
             "touch",
             federation.labelled,
@@ -147,7 +150,7 @@ class Evaluation:
         self, replies: dict[int, m.Touched], touching: CachedSum
     ) -> Conversation[None]:
         """Pass the designated holders' duals on to the holders without labels."""
-        federation, grid = self._federation, self._federation.grids.shares
+        federation, grid = self._federation, self._grids.shares
         duals = federation.running_sample_sum()
         for client, reply in replies.items():
             if reply.duals is None:
@@ -164,7 +167,7 @@ class Evaluation:
             touching.put(client, part.vector)
 
     def _norms(self, touching: CachedSum) -> Conversation[list[Sealed]]:
-        federation, grid = self._federation, self._federation.grids.totals
+        federation, grid = self._federation, self._grids.totals
         number = self._n_measured + 1
         parts = yield from federation.gather(
             "evaluate norms",

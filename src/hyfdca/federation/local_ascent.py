@@ -8,15 +8,6 @@ from numpy.typing import NDArray
 from hyfdca.arrays import FloatArray
 from hyfdca.federation.client import Party
 from hyfdca.maths.kernels import ascent_epoch
-from hyfdca.maths.seeds import stream
-
-
-def drawn_rows(party: Party, round_number: int, n_steps: int) -> NDArray[np.uint32]:
-    """Return rows of a client's own, drawn with replacement."""
-    if not party.n_held:
-        return np.empty(0, np.uint32)
-    random = stream(party.seed, "local rows", round_number, party.rank)
-    return random.integers(party.n_held, size=n_steps).astype(np.uint32)
 
 
 def ascend(

@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 
 from hyfdca.arrays import FloatArray
 from hyfdca.federation.client import Party
-from hyfdca.federation.local_ascent import drawn_rows
 from hyfdca.federation.local_work import (
     AtLeastOne,
     DecreasingRate,
     LocalWork,
+    drawn_rows,
     local_steps,
 )
 from hyfdca.federation.primal import PrimalServer, primal_phases
@@ -74,8 +74,6 @@ class SgdSettings(DecreasingRate, LocalWork):
     ) -> FloatArray:
         """Return the weights after the steps of a round, on the client's own rows."""
         self.check_steps(request.n_steps, party)
-        if not party.n_held:
-            return weights
         if self.batch == 1:
             order = drawn_rows(party, request.round_number, request.n_steps)
             return _one_by_one(party, order, sizes, anchor, weights)
@@ -123,10 +121,11 @@ class SgdServer(PrimalServer):
     settings: SgdSettings
 
     def round(self, participants: Sequence[int]) -> Conversation[None]:
-        """Have those with labels among the participants train."""
+        """Have those participants train that have labels and rows."""
         self.round_number += 1
         layout = self.federation.layout
-        able = [c for c in participants if layout.labelled[c]]
+        rows = layout.samples.items
+        able = [c for c in participants if layout.labelled[c] and len(rows[c])]
         holders = self.holders_among(self.averaged(able))
         yield from self.gather_weights(
             "train",

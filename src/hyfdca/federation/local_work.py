@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from typing import Annotated, Protocol
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from hyfdca.federation.algorithm import Algorithm
 from hyfdca.federation.client import Party
 from hyfdca.holdings.layout import Layout
+from hyfdca.maths.seeds import stream
 from hyfdca.protocol.codec import RemoteProtocolError
 
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
@@ -45,6 +48,14 @@ def local_steps(settings: SaysLocalWork, layout: Layout, client: int) -> int:
     if settings.iic is not None:
         return math.ceil(settings.iic * layout.samples.n_items / layout.n_clients)
     return math.ceil(settings.local_fraction * len(layout.samples.items[client]))
+
+
+def drawn_rows(party: Party, round_number: int, n_steps: int) -> NDArray[np.uint32]:
+    """Return rows of a client's own, drawn with replacement."""
+    if not party.n_held:
+        return np.empty(0, np.uint32)
+    random = stream(party.seed, "local rows", round_number, party.rank)
+    return random.integers(party.n_held, size=n_steps).astype(np.uint32)
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from hyfdca.maths.seeds import stream
 from hyfdca.protocol.messages import Message, OnGrid, Positions, Seen, Sums
 
 
-class ProductsRequest(Message, frozen=True):
+class BatchMarginsRequest(Message, frozen=True):
     """The weights down (None if the client has its own), parts of margins up."""
 
     weights: Annotated[Sums | None, Seen("weights")]
@@ -51,14 +51,20 @@ class MarginDescent(DecreasingRate):
 
 @dataclass(frozen=True)
 class Batch:
-    """The samples of a round; ``samples`` is None for all.
+    """The samples of a round, ``positions`` by client; None for all it holds.
 
-    ``size`` counts those that some participant holds.
+    ``n_samples`` counts all of them, ``size`` those that some participant holds.
     """
 
-    samples: IntArray | None
+    is_all: bool
     positions: Callable[[int], IntArray | None]
+    n_samples: int
     size: int
+
+    def n_rows(self, layout: Layout, client: int) -> int:
+        """Return how many samples of the batch a client holds."""
+        rows = self.positions(client)
+        return len(layout.samples.items[client]) if rows is None else len(rows)
 
 
 def draw_batch(
@@ -69,18 +75,17 @@ def draw_batch(
     round_number: int,
 ) -> Batch:
     """Return the batch of a round, the same for all clients."""
-    n_samples, held = layout.samples.n_items, layout.samples.counts_among(participants)
+    samples, n_samples = layout.samples, layout.samples.n_items
     if settings.batch == "all" or settings.batch >= n_samples:
-        return Batch(None, lambda _: None, int(np.count_nonzero(held)))
+        held = samples.counts_among(participants)
+        return Batch(True, lambda _: None, n_samples, int(np.count_nonzero(held)))
     random = stream(seed, "batch", round_number)
     drawn = np.sort(random.choice(n_samples, settings.batch, replace=False))
-    positions = layout.samples.positions_of(drawn)
-    nothing = np.empty(0, np.int64)
-    return Batch(
-        drawn,
-        lambda client: positions.get(client, nothing),
-        int(np.count_nonzero(held[drawn])),
-    )
+    positions, nothing = samples.positions_of(drawn), np.empty(0, np.int64)
+    which, holders, _ = samples.holders_of(drawn)
+    is_held = np.isin(holders, np.asarray(participants, np.int64))
+    size = len(np.unique(which[is_held]))
+    return Batch(False, lambda c: positions.get(c, nothing), len(drawn), size)
 
 
 @dataclass(frozen=True)
@@ -96,7 +101,7 @@ class LocalSteps:
     """
 
     n_steps: int
-    rate: float
+    rate: FloatArray | float
     scale: FloatArray | float
     proximal: float = 0.0
 
@@ -106,9 +111,10 @@ class LocalSteps:
         """Return the weights after steps with the client's own margins fresh."""
         others, labels = margins - party.products(rows, weights), party.labels[rows]
         start, loss = weights, party.problem.loss
-        for _ in range(self.n_steps):
-            fresh = others + party.products(rows, weights)
-            gradient = self._gradient(party, rows, loss.derivative(fresh, labels))
+        for step in range(self.n_steps):
+            if step > 0:
+                margins = others + party.products(rows, weights)
+            gradient = self._gradient(party, rows, loss.derivative(margins, labels))
             weights = self._stepped(party, weights, gradient, start)
         return weights
 
@@ -151,7 +157,7 @@ class MarginClient(PrimalClient):
         super().__init__(party)
         self.sent = SentMargins(party)
 
-    def products_part(self, request: ProductsRequest) -> Message:
+    def products_part(self, request: BatchMarginsRequest) -> Message:
         """Return x_{k,i}·w of the batch."""
         rows = self.party.sealing.unpack_rows(request.positions)
         if request.weights is not None:

@@ -163,10 +163,18 @@ class ReleaseRequest(Message, frozen=True):
     number: Counter
 
 
-def evaluation_phases(*rounds: str) -> Phases:
-    """Return the phases of an evaluation, which may come after these phases."""
+def evaluation_phases(*rounds: str, within: tuple[str, ...] = ()) -> Phases:
+    """Return the phases of an evaluation.
+
+    Parameters
+    ----------
+    rounds : str
+        The phases that a client's round may end with.
+    within : tuple of str
+        Those in the middle of a round, in which a run may diverge.
+    """
     rest = ("prepare", "evaluate norms", "open", "release")
-    within = ("evaluate", "touch", "touch forwarded")
+    within = ("evaluate", "touch", "touch forwarded", *within)
     return {
         "evaluate": summing(EvaluateRequest, "margins", *rounds, *rest, "evaluate"),
         "touch": Phase(TouchRequest, (Touched, TooLarge), ("evaluate", "touch")),

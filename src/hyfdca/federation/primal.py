@@ -1,4 +1,4 @@
-"""What methods share whose clients keep weights: sums of them, measuring, checkpoints.
+"""The shared base of methods whose clients hold weights: sums, measuring, checkpoints.
 
 Where holders of a feature share its weight, each sends a part and the sum is the model;
 a method that averages has clients divide by the number of holders that take part. Where
@@ -39,11 +39,13 @@ from hyfdca.protocol.phases import Phases
 from hyfdca.protocol.sessions import Conversation, Handlers
 
 
-def primal_phases(name: str, request: type[Message]) -> Phases:
-    """Return the phases of a method with one exchange of weights per round."""
+def primal_phases(
+    name: str, request: type[Message], within: tuple[str, ...] = ()
+) -> Phases:
+    """Return the phases of a method whose rounds end with an exchange of weights."""
     return {
         **SET_UP,
-        **evaluation_phases(name),
+        **evaluation_phases(name, within=within),
         name: summing(request, "shares", *before_round(name)),
     }
 
@@ -114,9 +116,10 @@ class PrimalServer:
     def holders_among(
         self, clients: Sequence[int]
     ) -> Callable[[int], memoryview | None]:
-        """Return what says how many of these clients hold each feature of a client.
+        """Return a function that gives, per client, the holders of its features.
 
-        None stands for all holders, whose number every client knows.
+        Only these clients count. None stands for all holders, whose number every
+        client knows.
         """
         features = self.federation.layout.features
         if len(clients) == len(features.items):
@@ -151,6 +154,42 @@ class PrimalServer:
         self.round_number = state.round_number
 
 
+@dataclass(frozen=True)
+class TwoSumServerState:
+    """What a checkpoint keeps of the server's side of a method with two sums."""
+
+    primal: PrimalServerState
+    samples: CachedSumState | LatestSumState
+
+
+class TwoSumServer(PrimalServer):
+    """The server's side of a method that also keeps a sum by sample.
+
+    Parameters
+    ----------
+    samples : CachedSum or LatestSum
+        Margins, or duals.
+    """
+
+    def __init__(
+        self,
+        federation: Federation,
+        weights: CachedSum | LatestSum | None,
+        samples: CachedSum | LatestSum,
+    ) -> None:
+        super().__init__(federation, weights)
+        self._samples = samples
+
+    def state(self) -> TwoSumServerState:  # type: ignore[override]
+        """Return what a checkpoint keeps."""
+        return TwoSumServerState(super().state(), self._samples.state())
+
+    def restore(self, state: TwoSumServerState) -> None:  # type: ignore[override]
+        """Take a state."""
+        super().restore(state.primal)
+        self._samples.restore(state.samples)  # type: ignore[arg-type]
+
+
 Started = TypeVar("Started")
 
 
@@ -164,6 +203,10 @@ class RoundStart(Generic[Started]):
     def __init__(self) -> None:
         self._number = 0
         self._value: Started | None = None
+
+    def forget(self) -> None:
+        """Forget the round, whose number may come again after a roll-back."""
+        self._number, self._value = 0, None
 
     def of(self, round_number: int, present: Started) -> Started:
         """Return what the client had when the round was first asked for."""
@@ -220,4 +263,5 @@ class PrimalClient:
     def restore(self, state: PrimalClientState) -> None:
         """Take a state."""
         self.weights = state.weights
+        self.round_start.forget()
         self._evaluated.restore(state.evaluated)

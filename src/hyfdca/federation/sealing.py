@@ -151,6 +151,12 @@ class Sealing:
         except GridOverflowError:
             return TooLarge()
 
+    def sealed_values(
+        self, values: FloatArray, grid: GridSpec, rounding: Rounding = "nearest"
+    ) -> Sealed:
+        """Return values of all samples; raises ``GridOverflowError``."""
+        return self._sealed("samples", values, grid, rounding, self._samples)
+
     def sealed_samples(
         self,
         numbers: IntArray,
@@ -315,6 +321,14 @@ def open_sum(
     if not parts:
         return np.zeros((len(arrangement.groups if items is None else items), width))
     return reduce(np.add, parts)
+
+
+def or_too_large(make: Callable[[], Message]) -> Message:
+    """Return a reply, or the request for coarser grids if a part of it overflows."""
+    try:
+        return make()
+    except GridOverflowError:
+        return TooLarge()
 
 
 def read_sum(sums: Sums, shape: tuple[int, int]) -> FloatArray:

@@ -237,7 +237,7 @@ class Federation:
                     raise BadReplyError(
                         phase, client, f"it is a {type(answer).__name__}"
                     )
-            for grid in grids:
+            for grid in dict.fromkeys(grids):  # each once
                 grid.coarsen()
 
     def gather_sum(

@@ -292,6 +292,7 @@ class LatestSum:
     def __init__(self, layout: VectorLayout) -> None:
         self._layout, self._axis, self._adder = layout, layout.axis, layout.adder
         self._totals: dict[int, Any] = {}
+        self._taken: dict[int, Sums] = {}  # by where: many clients have the same items
 
     def state(self) -> LatestSumState:
         """Return what a checkpoint keeps."""
@@ -299,10 +300,11 @@ class LatestSum:
 
     def restore(self, state: LatestSumState) -> None:
         """Take a state."""
-        self._totals = dict(state.totals)
+        self._totals, self._taken = dict(state.totals), {}
 
     def update(self, parts: Mapping[int, Sealed]) -> None:
         """Replace the sum wherever one of these clients holds something."""
+        self._taken = {}
         fresh = RunningSum(self._layout)
         for client, part in parts.items():
             fresh.add(client, part, None)
@@ -326,10 +328,12 @@ class LatestSum:
     def take(self, client: int) -> Sums:
         """Return the sum at a client's units, and at no others."""
         where = self._axis.places[client]
-        return [
-            Sealed(bits, self._adder.dump(self._adder.take(total, where)))
-            for bits, total in self._totals.items()
-        ]
+        if id(where) not in self._taken:
+            self._taken[id(where)] = [
+                Sealed(bits, self._adder.dump(self._adder.take(total, where)))
+                for bits, total in self._totals.items()
+            ]
+        return self._taken[id(where)]
 
 
 _EVERYBODY, _ONE_GROUP = Axis(1, (np.zeros(1, np.int64),)), np.zeros(1, np.int64)

@@ -109,10 +109,11 @@ def _are_whole(axis: Axis) -> bool:
 def _groups(axis: Axis) -> list[int] | None:
     """Return each client's group of items; none if groups overlap in part."""
     numbers = owner_groups(axis)
+    sizes = np.bincount(numbers, minlength=1)
     first = [int(numbers[items[0]]) if len(items) else -1 for items in axis.items]
     for items, group in zip(axis.items, first, strict=True):
-        if len(items) != np.count_nonzero(numbers == group) or np.any(
-            numbers[items] != group
+        if len(items) and (
+            len(items) != sizes[group] or np.any(numbers[items] != group)
         ):
             return None
     return first

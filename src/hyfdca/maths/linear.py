@@ -24,16 +24,16 @@ def conjugate_gradients(
         if np.all(size <= _SOLVED * first):
             break
         bent = product(direction)
-        length = _ratio(size, np.sum(direction * bent, axis=0))
+        length = ratio(size, np.sum(direction * bent, axis=0))
         x = x + length * direction
         residual = residual - length * bent
         new = np.sum(residual**2, axis=0)
-        direction = residual + _ratio(new, size) * direction
+        direction = residual + ratio(new, size) * direction
         size = new
     return x
 
 
-def _ratio(numerator: FloatArray, denominator: FloatArray) -> FloatArray:
+def ratio(numerator: FloatArray, denominator: FloatArray) -> FloatArray:
     """Return a quotient, 0 where a column is solved already."""
     return np.divide(
         numerator,
