@@ -116,7 +116,7 @@ def test_missed_rounds_are_caught_up():
 # D3CA
 
 
-@pytest.mark.parametrize("conjugate", ["1/Q", "1"])
+@pytest.mark.parametrize("conjugate", ["1/Q", "whole"])
 @pytest.mark.parametrize("average", ["1/PQ", "1/Q"])
 def test_d3ca_plateaus_where_rows_are_split(conjugate, average):
     """It settles above P*, and its certificate knows."""

@@ -70,7 +70,7 @@ def test_json(tmp_path, hyfdca):
         (["--algorithms", "fedavg(rate=0.5"], "Cannot read --algorithms"),
         (["--algorithms", "fedavg(rate=-1)"], "rate must be"),
         (["--algorithms", "lbfgs"], "No algorithm can train this study"),
-        (["--algorithms", "hyfdca", "--holdout", "1"], "lower --holdout"),
+        (["--algorithms", "hyfdca", "--holdout", "1"], "use a smaller --holdout"),
         (["--holdout", "1.5"], "--holdout"),
         (["--holdout", "nan"], "--holdout"),
         (["--latency", "-1"], "--latency"),

@@ -62,10 +62,10 @@ def test_settings_of_the_study():
 
 
 def test_labels():
-    """Contenders of one name are told apart by their settings."""
+    """A label has the settings that the text gives, and no others."""
     found = contenders_of("hyfdca(step=safe),fedavg,fedavg(rate=2,batch=all)", file())
     labels = [contender.label for contender in found]
-    assert labels == ["hyfdca", "fedavg", "fedavg(rate=2, batch=all)"]
+    assert labels == ["hyfdca(step=safe)", "fedavg", "fedavg(rate=2, batch=all)"]
     assert json.loads(found[2].settings) == dataclasses.asdict(
         FedAvg(rate=2.0, batch="all")
     )

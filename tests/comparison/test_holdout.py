@@ -60,7 +60,7 @@ def test_nothing_is_set_aside(tmp_path):
 
 def test_an_organisation_keeps_some_rows(tmp_path):
     """A share that leaves an organisation nothing is refused."""
-    with pytest.raises(StudyError, match="no row to train on; lower --holdout"):
+    with pytest.raises(StudyError, match="no row to train on; use a smaller --holdout"):
         split_of(plain_files(), tmp_path, 1.0)
 
 

@@ -78,6 +78,11 @@ class Case:
         settings = {
             "algorithm": ALGORITHMS[self.algorithm](),
             "labelled": self._labelled(n_clients),
+            "participation": (
+                complete(n_clients)
+                if is_complete
+                else random_fraction(n_clients, 0.5, seed=3)
+            ),
             "max_rounds": N_ROUNDS,
             "loss": LOSS,
             "l2": L2,
@@ -91,11 +96,6 @@ class Case:
             partition,
             encryption=encryption,
             keys=keys_of(encryption),
-            participation=(
-                complete(n_clients)
-                if is_complete
-                else random_fraction(n_clients, 0.5, seed=3)
-            ),
             **settings,
         )
 

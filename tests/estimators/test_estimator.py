@@ -345,13 +345,16 @@ def test_fitting_leaves_the_threads_of_matrix_products_alone():
         ({"bundle_settings": {1: 2}}, "'bundle' has no setting 1; it has: min_contr"),
         (
             {"bundle_settings": {"max_buckets": 3}, "algorithm": "hyfdca"},
-            "max_buckets is a setting of algorithm 'bundle', not of 'hyfdca'",
+            "max_buckets is a setting of algorithms 'bundle' and 'pooled', not of",
         ),
         (
             {"algorithm": "bundle", "step": "safe"},
             "step is a setting of algorithm 'hyfdca', not of 'bundle'",
         ),
-        ({"algorithm": "lbfgs", "iic": 0.1}, "iic is a setting of algorithm 'hyfdca'"),
+        (
+            {"algorithm": "lbfgs", "iic": 0.1},
+            "iic is a setting of algorithms 'hyfdca', 'fedavg'",
+        ),
         ({"tol": "a"}, "tol must be a number"),
     ],
 )

@@ -200,9 +200,12 @@ def test_losing_any_field_of_a_state_is_noticed(monkeypatch):
     nested: set[str] = set()
     noticed: set[str] = set()
     # Clients keep the margins that they sent only for packed schemes.
-    packed = make_run("drawn", "sealed", "complete", scheme="paillier")
+    packed = [
+        make_run(kind, "sealed", "complete", "all", "paillier")
+        for kind in ("drawn", "tdcd")
+    ]
     others = (run for kind in reversed(KINDS) for run in runs_of(kind, "stream"))
-    for run in itertools.chain([packed], others):
+    for run in itertools.chain(packed, others):
         kinds = (get_type_hints(type(half).state)["return"] for half in halves(run))
         own = set().union(*map(all_fields, kinds))
         expected |= own
@@ -225,7 +228,7 @@ def test_losing_any_field_of_a_state_is_noticed(monkeypatch):
 @pytest.mark.parametrize("profile", AXES["profile"])
 def test_states_of_other_halves_are_refused(profile):
     """A state restores only the kind of half that it was saved from."""
-    runs = {kind: make_run(kind, profile, "complete") for kind in KINDS}
+    runs = {kind: make_run(kind, profile, "complete", "all") for kind in KINDS}
     every = [half for run in runs.values() for half in halves(set_up(run))]
     by_class = {type(half): half for half in every}
     assert len(by_class) >= 6

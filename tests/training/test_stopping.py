@@ -7,15 +7,16 @@ from dataclasses import replace
 
 import pytest
 
+from hyfdca.algorithms import Bundle, FedAvg, Hyfdca
 from hyfdca.maths.objective import Measurement
 from hyfdca.training.settings import TrainingSettings
 from hyfdca.training.stopping import (
-    ADVICE,
     CertifiedGap,
     PrimalStall,
     Progress,
     RoundLimit,
     TimeLimit,
+    advice_for,
     reason_to_stop,
 )
 from tests.contract.cases import Case
@@ -85,7 +86,10 @@ def test_the_first_rule_that_is_met_gives_the_reason():
 
 def test_every_reason_but_the_tolerance_has_advice():
     """A user who did not get the gap is told what to do."""
-    assert set(ADVICE) == {"round limit", "time limit", "stalled", "diverged"}
+    for reason in ("round limit", "time limit", "stalled"):
+        assert advice_for(reason, Bundle)
+    assert "step" in advice_for("diverged", Hyfdca)
+    assert "rate" in advice_for("diverged", FedAvg)
 
 
 @pytest.mark.parametrize("algorithm", ["bundle", "hyfdca"])

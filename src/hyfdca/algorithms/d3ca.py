@@ -187,7 +187,7 @@ class D3ca(LocalWork):
 
     Parameters
     ----------
-    conjugate : {"1/Q", "1"}
+    conjugate : {"1/Q", "whole"}
         The factor of the conjugate in a block's problem.
     average : {"1/PQ", "1/Q"}
         The factor of the sum of a sample's changes.
@@ -208,7 +208,7 @@ class D3ca(LocalWork):
         ),
     }
 
-    conjugate: Literal["1/Q", "1"] = "1/Q"
+    conjugate: Literal["1/Q", "whole"] = "1/Q"
     average: Literal["1/PQ", "1/Q"] = "1/PQ"
     beta: Positive | None = None
 

@@ -148,13 +148,16 @@ class TdcdClient(MarginClient):
         party, settings = self.party, self._settings
         rows = party.sealing.unpack_rows(request.positions)
         margins = party.sealing.opened_samples(request.margins, rows)
-        holders = self.holders(request.holders)
-        # The mean over h holders of steps h times as long is the sum of the steps.
-        rate, scale = (
-            settings.rate_at(request.round_number),
-            holders / request.batch_size,
+        holders, factors = self.holders(request.holders), self._factors(request)
+        if not request.batch_size:
+            raise RemoteProtocolError("there is nothing in the batch")
+        rate = settings.rate_at(request.round_number)
+        steps = LocalSteps(
+            settings.local_steps,
+            np.where(factors > 0, rate, 0.0),
+            # The mean over h holders of steps h times as long is their sum.
+            factors * holders / request.batch_size,
         )
-        steps = LocalSteps(settings.local_steps, rate, scale)
         weights = steps.from_margins(party, rows, margins, self.weights)
         return party.sealing.feature_part(weights / holders, request.grid)
 

@@ -68,6 +68,11 @@ class Audit:
         """Whether nobody saw or could infer more than the trust model allows."""
         return not self.complaints
 
+    @property
+    def was_attacked(self) -> bool:
+        """Whether some attack of the server found anything to work with."""
+        return any(score.n_equations for score in self.attacks.values())
+
     def is_admitted(self, attack: str) -> bool:
         """Return whether the trust model allows this attack to succeed."""
         return attack in _ADMITTED[self.header.profile]
@@ -85,6 +90,7 @@ class Audit:
             "clients": {client.name: self._client(client) for client in self.clients},
             "complaints": self.complaints,
             "clean": self.is_clean,
+            "attacked": self.was_attacked,
         }
 
     def _client(self, client: ClientAudit) -> dict[str, Any]:

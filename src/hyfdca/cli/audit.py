@@ -17,6 +17,10 @@ _CLEAN = (
     "Nobody saw more than the trust model allows, and no attack tried here found out "
     "more."
 )
+_NOT_ATTACKED = (
+    "Nobody saw more than the trust model allows. None of the attacks here fits this "
+    "algorithm, so none was tried: docs/threat-model.md says what it shows."
+)
 
 
 def show_audit(console: Console, audit: Audit) -> None:
@@ -32,7 +36,8 @@ def show_audit(console: Console, audit: Audit) -> None:
             console.print(_columns_table(audit, client))
     title = f"Profile {header.profile}, encryption {header.encryption}."
     console.print(title, highlight=False)
-    for sentence in audit.complaints or [_CLEAN]:
+    verdict = _CLEAN if audit.was_attacked else _NOT_ATTACKED
+    for sentence in audit.complaints or [verdict]:
         style = None if audit.is_clean else "bold red"
         console.print(sentence, style=style, markup=False, soft_wrap=True)
 

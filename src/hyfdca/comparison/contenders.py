@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -32,7 +31,7 @@ class Contender:
     Parameters
     ----------
     label : str
-        Its name; with settings where several contenders have that name.
+        Its name, with the settings that the text gives it.
     """
 
     label: str
@@ -60,11 +59,10 @@ def contenders_of(text: str | None, file: StudyFile) -> list[Contender]:
     StudyError
     """
     named = [(n, {}) for n in ALGORITHMS] if text is None else _parsed(text)
-    counts = Counter(name for name, _ in named)
     found: dict[Algorithm, str] = {}
     for name, given in named:
         algorithm = _made(name, {**_of_study(name, file), **given})
-        label = _label(name, given) if counts[name] > 1 else name
+        label = _label(name, given)
         if algorithm in found:
             raise StudyError(
                 f"--algorithms has {found[algorithm]} and {label}, which are the same; "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from matplotlib.ticker import (
     NullFormatter,
 )
 
+from hyfdca.algorithms.registry import ALGORITHMS
 from hyfdca.arrays import FloatArray
 from hyfdca.comparison.runs import Curve, CurvePoint
 from hyfdca.study.figures import INK, as_png, tidy
@@ -26,9 +28,10 @@ Number = Callable[[CurvePoint], float | None]
 _COLOURS = (
     *("#b5452c", "#1f6f8b", "#e0a030", "#3f7d4f", "#8e6bb5"),
     *("#3a3a3a", "#d77fa6", "#6fb7c9", "#8a5a2b", "#9aa84f"),
+    *("#e8743b", "#4b5fa8", "#59a14f", "#a0a0a0", "#c23b75"),
 )
-_DASHES = ("-", "--", ":")  # after ten colours
-_MANY = 60  # points, from which on lines are thinner
+_DASHES = ("-", "--", ":", "-.")  # of one algorithm with several settings
+_FEW = 2  # points, up to which no line is drawn
 _FAR_APART = 10.0  # curves that end by this factor apart need a logarithmic axis
 _MOST_COLUMNS, _LETTERS = 5, 100  # of the legend; letters in one line of it
 _ABOVE_START = 10.0  # losses that are higher by this factor are not shown
@@ -97,18 +100,33 @@ def _draw_row(panels: Any, curves: Sequence[Curve], height: Number) -> None:
     heights = [_numbers(curve, height) for curve in curves]
     roughest_first = np.argsort([-_roughness(own) for own in heights]).tolist()
     for axes, column in zip(panels, _COLUMNS, strict=True):
+        styles = _styles(curves)
         for place, (curve, y) in enumerate(zip(curves, heights, strict=True)):
+            colour, dashes = styles[place]
             [line] = axes.plot(
                 _numbers(curve, column.number),
                 y,
-                color=_COLOURS[place % len(_COLOURS)],
-                ls=_DASHES[place // len(_COLOURS) % len(_DASHES)],
-                lw=1.8 if len(y) < _MANY else 1.1,
+                color=colour,
+                # A line to the one round of ``pooled`` would show a way it did not go.
+                ls=dashes if len(y) > _FEW else "none",
+                lw=1.4,
                 label=curve.contender.label,
                 zorder=2.0 + roughest_first.index(place) / len(curves),
             )
             line.set(marker="o", markersize=5, markevery=[-1])
         tidy(axes)
+
+
+def _styles(curves: Sequence[Curve]) -> list[tuple[str, str]]:
+    """Return colours and dashes: an algorithm has its colour in every figure."""
+    names, styles = list(ALGORITHMS), []
+    seen: Counter[str] = Counter()
+    for curve in curves:
+        name = curve.contender.algorithm.name
+        colour = _COLOURS[names.index(name) % len(_COLOURS)]
+        styles.append((colour, _DASHES[seen[name] % len(_DASHES)]))
+        seen[name] += 1
+    return styles
 
 
 def _numbers(curve: Curve, number: Number) -> FloatArray:
@@ -125,7 +143,8 @@ def _roughness(heights: FloatArray) -> float:
 def _show_losses(axes: Axes, curves: Sequence[Curve]) -> None:
     axes.set_ylabel("relative loss (P - P*) / P*")
     losses = [_numbers(curve, lambda point: point.relative_loss) for curve in curves]
-    every, start = np.concatenate(losses), max(own[0] for own in losses)
+    drawn = [own for own in losses if len(own) > _FEW] or losses
+    every, start = np.concatenate(drawn), max(own[0] for own in losses)
     shown = every[(every > 0.0) & (every <= _ABOVE_START * start)]
     if len(shown):
         axes.set_yscale("log")

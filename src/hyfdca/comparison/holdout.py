@@ -63,7 +63,7 @@ def set_aside(file: StudyFile, tables: Sequence[Table], share: float) -> SplitTa
         if not table.ids:
             raise StudyError(
                 f"Setting {len(drawn)} rows aside leaves organisation {client.name!r} "
-                "no row to train on; lower --holdout."
+                "no row to train on; use a smaller --holdout, or 0."
             )
     return split
 

@@ -16,6 +16,7 @@ from hyfdca.comparison.runs import Curve, CurvePoint
 
 SCHEMA = pa.schema(
     [
+        ("label", pa.string()),
         ("algorithm", pa.string()),
         ("settings", pa.string()),  # JSON
         ("round", pa.int64()),
@@ -64,6 +65,7 @@ def as_parquet(table: pa.Table) -> bytes:
 def _rows(curve: Curve, seed: int) -> Iterator[dict[str, Any]]:
     for point in curve.points:
         yield {
+            "label": curve.contender.label,
             "algorithm": curve.contender.algorithm.name,
             "settings": curve.contender.settings,
             **point_numbers(point),

@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hyfdca.algorithms.hyfdca.hyfdca import Hyfdca
 from hyfdca.algorithms.hyfdca.settings import Step, Variant
-from hyfdca.algorithms.registry import AUTO, make_algorithm
+from hyfdca.algorithms.registry import ALGORITHMS, AUTO, make_algorithm
 from hyfdca.arrays import FloatArray
 from hyfdca.crypto.schemes.registry import Encryption, Precision, SchemeName
 from hyfdca.estimators.loaded import loaded_margins, raw_coefficients, settings_of
@@ -36,7 +36,7 @@ from hyfdca.model.file import StopReason
 from hyfdca.model.model import Model, read_model
 from hyfdca.training.in_process import train_in_process
 from hyfdca.training.settings import TrainingSettings
-from hyfdca.training.stopping import ADVICE
+from hyfdca.training.stopping import advice_for
 
 LARGEST = 1e100  # for settings and data: squares and inverses must stay finite
 
@@ -254,7 +254,7 @@ class FederatedLinearModel(BaseEstimator):
         warnings.warn(
             f"Stopped ({self.stop_reason_}) after {self.n_iter_} rounds at a certified "
             f"relative gap of {gap:.2g}, above tol={self.tol:g}: "
-            f"{ADVICE[self.stop_reason_]}.",
+            f"{advice_for(self.stop_reason_, ALGORITHMS[self.algorithm_])}.",
             ConvergenceWarning,
             stacklevel=4,
         )

@@ -101,6 +101,8 @@ class Algorithm(ABC):
 
     name: ClassVar[str]
     phases: ClassVar[Phases]
+    # What to do where its numbers outgrow every grid
+    advice: ClassVar[str] = "scale the features, use a larger l2 or algorithm='bundle'"
 
     def __post_init__(self) -> None:
         """Check the settings by their annotations."""
@@ -190,13 +192,12 @@ def allowed(hint: Any) -> str:
     if hint is bool:
         return "true or false"
     if typing.get_origin(hint) is Literal:
-        return f"one of {', '.join(map(str, arguments))}"
-    for meta in arguments:
-        if isinstance(meta, msgspec.Meta):
-            return _bounds(arguments[0], meta)
-        if described := allowed(meta):
-            return described
-    return ""
+        choices = ", ".join(map(str, arguments))
+        return choices if len(arguments) == 1 else f"one of {choices}"
+    metas = [meta for meta in arguments if isinstance(meta, msgspec.Meta)]
+    if metas:
+        return _bounds(arguments[0], metas[0])
+    return ", or ".join(filter(None, map(allowed, arguments)))
 
 
 def _bounds(kind: Any, meta: msgspec.Meta) -> str:
@@ -207,4 +208,4 @@ def _bounds(kind: Any, meta: msgspec.Meta) -> str:
             f"above {meta.gt:g}" if meta.gt is not None else f"at least {meta.ge:g}"
         )
         return f"{lowest} and at most {meta.le:g}"
-    return "a positive number"
+    return "a positive number" if meta.ge is None else f"a number from {meta.ge:g}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, Protocol
+from typing import Annotated, ClassVar, Protocol
 
 import msgspec
 import numpy as np
@@ -94,6 +94,8 @@ class DecreasingRate(Algorithm):
     rate, rate_offset : float
         The paper's A and B: steps of round t have the rate A / (B + √t).
     """
+
+    advice: ClassVar[str] = "use a smaller rate, scale the features or use a larger l2"
 
     rate: Positive = 1.0
     rate_offset: NotNegative = 1.0

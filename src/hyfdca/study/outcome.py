@@ -28,7 +28,7 @@ from hyfdca.runtime.driver import Traffic
 from hyfdca.study.file import load
 from hyfdca.study.local import Consortium, Run, prepare
 from hyfdca.training.runner import RoundReport
-from hyfdca.training.stopping import ADVICE
+from hyfdca.training.stopping import advice_for
 
 Watcher = Callable[[Run, RoundReport], None]
 
@@ -81,7 +81,7 @@ class Outcome:
             f"Not converged: stopped ({training.stop_reason}) after {self.n_rounds} "
             f"rounds at a certified relative gap of "
             f"{self.certificate.relative_gap:.2g}, above tol = {tolerance:g}; "
-            f"{ADVICE[training.stop_reason]}."
+            f"{advice_for(training.stop_reason, training.algorithm.algorithm)}."
         )
 
     def traffic(self) -> Traffic:

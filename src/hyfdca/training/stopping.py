@@ -7,20 +7,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from hyfdca.federation.algorithm import Algorithm
 from hyfdca.maths.objective import Measurement
 from hyfdca.model.file import StopReason
 from hyfdca.runtime.driver import Traffic
 
-# What to do about a run that stopped for another reason than its tolerance.
-ADVICE: dict[str | None, str] = {
+_ADVICE: dict[str | None, str] = {
     "round limit": "raise max_rounds, scale the features or use a larger l2",
     "time limit": "raise max_seconds, scale the features or use a larger l2",
     "stalled": (
         "the loss has stopped falling, so this algorithm may be biased on this "
         "partition; use algorithm='bundle', or raise stall_rounds"
     ),
-    "diverged": "use step='auto', or draw fewer samples per round",
 }
+
+
+def advice_for(reason: str | None, algorithm: Algorithm | type[Algorithm]) -> str:
+    """Return what to do about a run that did not reach its tolerance."""
+    return algorithm.advice if reason == "diverged" else _ADVICE[reason]
 
 
 @dataclass

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from hyfdca.federation.algorithm import Algorithm
 from hyfdca.federation.local_work import AtLeastOne, Fraction, Positive
@@ -53,6 +53,8 @@ class HyfdcaSettings(Algorithm):
         A client shows its old share again until this many of its duals have changed:
         the difference of two shares is then never a sum over fewer rows (E22).
     """
+
+    advice: ClassVar[str] = "use step='auto', or draw fewer samples per round"
 
     variant: Variant = "practical"
     step: Step = "auto"
