@@ -28,7 +28,7 @@ Number = Callable[[CurvePoint], float | None]
 _COLOURS = (
     *("#b5452c", "#1f6f8b", "#e0a030", "#3f7d4f", "#8e6bb5"),
     *("#3a3a3a", "#d77fa6", "#6fb7c9", "#8a5a2b", "#9aa84f"),
-    *("#e8743b", "#4b5fa8", "#59a14f", "#a0a0a0", "#c23b75"),
+    *("#e8743b", "#4b5fa8", "#17a398", "#a0a0a0", "#c23b75"),
 )
 _DASHES = ("-", "--", ":", "-.")  # of one algorithm with several settings
 _FEW = 2  # points, up to which no line is drawn
