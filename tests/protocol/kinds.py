@@ -23,11 +23,17 @@ SCHEMES = {
 _KNOWN = {given.get("algorithm", "hyfdca") for given in METHODS.values()}
 _OTHERS = sorted({*ALGORITHMS} - _KNOWN)
 
+# The pooled optimum in many rounds instead of one
+_OWN = {"pooled": {"gap": 1e-30, "max_steps": 2}}
+
 # Every kind of run: a method, and settings besides. The last ones keep what no other
 # keeps: rows of a direction, what was held back of shares, how well to solve.
 KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     **{method: (method, {}) for method in (*METHODS, *MORE_METHODS)},
-    **{name: ("bundle", {"algorithm": name, "loss": "logistic"}) for name in _OTHERS},
+    **{
+        name: ("bundle", {"algorithm": name, "loss": "logistic", **_OWN.get(name, {})})
+        for name in _OTHERS
+    },
     "drawn search": ("search", {"local_fraction": 0.5}),
     "held back": ("rows", {"min_rows": 12, "local_fraction": 0.1}),
     "little gain": ("bundle", {"l2": 1e-4, "max_rounds": 16}),
