@@ -52,11 +52,19 @@ PLAIN_KINDS = [*METHODS, *_OTHERS]  # without settings besides
 
 
 def make_run(
-    kind: str, profile: str, presence: str, labels: str = "some", scheme: str = "none"
+    kind: str,
+    profile: str,
+    presence: str,
+    labels: str | None = None,
+    scheme: str = "none",
 ) -> Run | None:
-    """Return a run of clients that overlap if they may; none where there is none."""
+    """Return a run of clients that overlap if they may; none where there is none.
+
+    By default some clients have no labels, where that may be.
+    """
     method, given = KINDS[kind]
     needs = ALGORITHMS[kind]().needs if kind in _OTHERS else Needs()
+    labels = labels or ("all" if needs.labels == "all" else "some")
     case = Case(method, SHAPE[needs.split], profile, presence, labels, 2, scheme)
     is_refused = (needs.presence == "everyone" and presence == "partial") or (
         needs.labels == "all" and labels == "some"
