@@ -71,14 +71,7 @@ def test_resumed_equals_undisturbed(case):
             break
     assert len(first.history) < 30
     again = case.run(max_rounds=30)
-    again.runner.start()
-    checkpoint.load(again.server, checkpoint.save(first.server))
-    for new, old in zip(again.clients, first.clients, strict=True):
-        checkpoint.load(new, checkpoint.save(old))
-    for new, old in zip(sessions(again), sessions(first), strict=True):
-        new.resume(old.last_number, old.last_phase)
-    again.runner.progress.history += first.history
-    again.runner.progress.measurement = first.measurement
+    put_into(again, first)
     assert again.finish().tobytes() == weights.tobytes()
     assert numbers(again) == numbers(undisturbed)
 
@@ -101,6 +94,18 @@ def test_a_request_that_is_repeated_changes_nothing(case, monkeypatch):
 
     monkeypatch.setattr(Federation, "gather", twice)
     assert case.run().finish().tobytes() == once.tobytes()
+
+
+def put_into(again, first):
+    """Have a new run continue from the checkpoints of another one's parties."""
+    again.runner.start()
+    checkpoint.load(again.server, checkpoint.save(first.server))
+    for new, old in zip(again.clients, first.clients, strict=True):
+        checkpoint.load(new, checkpoint.save(old))
+    for new, old in zip(sessions(again), sessions(first), strict=True):
+        new.resume(old.last_number, old.last_phase)
+    again.runner.progress.history += first.history
+    again.runner.progress.measurement = first.measurement
 
 
 def sessions(run):

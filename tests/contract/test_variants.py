@@ -14,10 +14,9 @@ from hyfdca.holdings.layout import layout_of
 from hyfdca.holdings.participation import complete, cyclic
 from hyfdca.holdings.partition import from_holdings
 from hyfdca.maths.objective import Objective, reference_optimum
-from hyfdca.protocol import checkpoint
 from hyfdca.protocol.messages import TooLarge
 from tests.contract.cases import SHAPES, Case, objective, table
-from tests.contract.test_algorithms import numbers, sessions
+from tests.contract.test_algorithms import numbers, put_into, sessions
 from tests.support.small_runs import classification, make_training, partition_of
 
 # Each with the split on which it goes another way than the default
@@ -54,14 +53,7 @@ def test_resumed_equals_undisturbed(variant):
     for _ in first.rounds():
         if len(first.history) >= 4:
             break
-    again.runner.start()
-    checkpoint.load(again.server, checkpoint.save(first.server))
-    for new, old in zip(again.clients, first.clients, strict=True):
-        checkpoint.load(new, checkpoint.save(old))
-    for new, old in zip(sessions(again), sessions(first), strict=True):
-        new.resume(old.last_number, old.last_phase)
-    again.runner.progress.history += first.history
-    again.runner.progress.measurement = first.measurement
+    put_into(again, first)
     assert again.finish().tobytes() == weights.tobytes()
     assert numbers(again) == numbers(undisturbed)
 
