@@ -11,6 +11,8 @@ from hyfdca.maths.seeds import stream
 from tests.algorithms.rivals import L2, dense, excess, objective, optimum, rival
 from tests.support.small_runs import measure, run_round, set_up
 
+pytestmark = pytest.mark.slow
+
 # CoCoA
 
 

@@ -11,6 +11,8 @@ from hyfdca.maths.linear import conjugate_gradients
 from tests.algorithms.rivals import L2, dense, excess, objective, optimum, rival
 from tests.support.small_runs import run_round, set_up
 
+pytestmark = pytest.mark.slow
+
 # Block-splitting ADMM
 
 

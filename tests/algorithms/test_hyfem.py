@@ -20,6 +20,8 @@ from tests.algorithms.rivals import (
 )
 from tests.support.small_runs import run_round, set_up
 
+pytestmark = pytest.mark.slow
+
 FULL = {**constant_rate(1.0), "batch": "all", "local_steps": 20}
 
 

@@ -16,6 +16,8 @@ from tests.algorithms.rivals import (
 )
 from tests.support.small_runs import run_round, set_up
 
+pytestmark = pytest.mark.slow
+
 STEADY = constant_rate(1.0)
 
 

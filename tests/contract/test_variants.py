@@ -19,6 +19,8 @@ from tests.contract.cases import SHAPES, Case, objective, table
 from tests.contract.test_algorithms import numbers, put_into, sessions
 from tests.support.small_runs import classification, make_training, partition_of
 
+pytestmark = pytest.mark.slow
+
 # Each with the split on which it goes another way than the default
 VARIANTS = {
     "fedavg batch": ("fedavg", "grid", {"batch": 4, "local_steps": 3}),

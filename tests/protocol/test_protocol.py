@@ -115,6 +115,7 @@ def test_no_message_is_left_out():
     assert _kinds(Message) == set(KINDS)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data(), number=st.integers(0, 2**64 - 1))
 def test_messages_survive_the_wire(kind, data, number):
@@ -126,6 +127,7 @@ def test_messages_survive_the_wire(kind, data, number):
     assert _decoded(payload, kind) == message
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data(), number=st.integers(0, 2**64 - 1))
 def test_damaged_messages_are_refused(kind, data, number):
@@ -140,6 +142,7 @@ def test_damaged_messages_are_refused(kind, data, number):
         _decoded(bytes(payload), kind)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data())
 def test_forged_messages_are_refused_or_read(kind, data):
@@ -154,6 +157,7 @@ def test_forged_messages_are_refused_or_read(kind, data):
     assert isinstance(message, kind)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", KINDS)
 @given(garbage=st.binary(max_size=60))
 def test_garbage_is_refused_or_read(kind, garbage):
@@ -186,6 +190,7 @@ def test_hostile_bytes_are_refused(kind, body):
         decode(memoryview(body), kind)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data())
 def test_messages_with_more_than_their_fields_are_refused(kind, data):
