@@ -263,6 +263,7 @@ def test_an_unknown_setting_is_refused(name, setting):
         make_algorithm(name, {setting: 1})
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("name", "setting"), OTHERS)
 def test_a_setting_of_another_algorithm_is_refused(name, setting):
     """A setting that would be ignored is refused with the name of its owner."""

@@ -60,6 +60,7 @@ def test_resumed_equals_undisturbed(variant):
     assert numbers(again) == numbers(undisturbed)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("scheme", ["stream", "bfv"])
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_encrypted_equals_unencrypted(variant, scheme):

@@ -12,7 +12,7 @@ from tests.flare.flare_kits import NAMES, four_organisations, numbers, site
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.xdist_group("online 2"),
+    pytest.mark.xdist_group("online 1"),
     pytest.mark.usefixtures("small_tls"),
 ]
 

@@ -93,7 +93,7 @@ def history(run):
     ]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     "scheme", ["none", "stream", pytest.param("paillier", marks=SLOW)]
 )
