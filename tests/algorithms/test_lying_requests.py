@@ -7,7 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from hyfdca.algorithms import cocoa, d3ca, disco, dscovr, fedbcd, feddcd, tdcd
+from hyfdca.algorithms import cocoa, d3ca, dscovr, fedbcd, feddcd, tdcd
+from hyfdca.algorithms.disco import messages as disco
 from hyfdca.federation.local_sgd import TrainRequest
 from hyfdca.protocol import checkpoint
 from hyfdca.protocol.codec import RemoteProtocolError, pack_reals

@@ -5,7 +5,7 @@ from hyfdca.algorithms.bundle.bundle import Bundle, Lbfgs
 from hyfdca.algorithms.bundle.pooled import Pooled
 from hyfdca.algorithms.cocoa import CoCoA
 from hyfdca.algorithms.d3ca import D3ca
-from hyfdca.algorithms.disco import Disco
+from hyfdca.algorithms.disco.disco import Disco
 from hyfdca.algorithms.dscovr import Dscovr
 from hyfdca.algorithms.fedavg import FedAvg
 from hyfdca.algorithms.fedbcd import FedBcd

@@ -13,7 +13,7 @@ from hyfdca.algorithms.bundle.lbfgs import PAIRS
 from hyfdca.algorithms.bundle.pooled import Pooled
 from hyfdca.algorithms.cocoa import CoCoA
 from hyfdca.algorithms.d3ca import D3ca
-from hyfdca.algorithms.disco import Disco
+from hyfdca.algorithms.disco.disco import Disco
 from hyfdca.algorithms.dscovr import Dscovr
 from hyfdca.algorithms.fedavg import FedAvg
 from hyfdca.algorithms.fedbcd import FedBcd

@@ -28,11 +28,20 @@ usually converge too.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
+from hyfdca.algorithms.disco.client import DiscoClient
+from hyfdca.algorithms.disco.messages import (
+    DirectionRequest,
+    GradientParts,
+    GradientRequest,
+    HessianRequest,
+    InnerProductsRequest,
+    NewtonNotice,
+)
 from hyfdca.arrays import FloatArray
 from hyfdca.federation.algorithm import Algorithm, Needs
 from hyfdca.federation.client import Party
@@ -46,32 +55,19 @@ from hyfdca.federation.messages import (
     summing,
 )
 from hyfdca.federation.primal import (
-    PrimalClient,
-    PrimalClientState,
     PrimalServer,
     PrimalServerState,
-    RoundStart,
     before_round,
 )
-from hyfdca.federation.sealing import or_too_large
 from hyfdca.federation.server import Federation
-from hyfdca.federation.sums import EVERYWHERE, CachedSum
+from hyfdca.federation.sums import CachedSum
 from hyfdca.maths.linear import ratio
-from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.messages import (
-    Counter,
-    Margins,
-    Message,
-    OnGrid,
     Part,
-    Sealed,
-    Seen,
-    Sums,
     TooLarge,
-    Weights,
 )
 from hyfdca.protocol.phases import Phase, Phases
-from hyfdca.protocol.sessions import Conversation, Handlers
+from hyfdca.protocol.sessions import Conversation
 
 _N_TOTALS = 4  # r·s, d·Hd, s·Hd, Hd·M⁻¹Hd
 _RESOLVED = 2.0**24  # steps of the grid that the largest total should have
@@ -87,54 +83,6 @@ _WITHIN = (  # a round
     "inner products",
     "open curvature",
 )
-_Numbers = Annotated[list[float], Seen("steps")]  # one per output
-
-
-class GradientRequest(Message, frozen=True):
-    """Margins down, parts of the gradient and of the diagonal of H up."""
-
-    margins: Margins
-    grid: OnGrid
-
-
-class GradientParts(Message, tag="gradient", frozen=True):
-    """Σ v_i l' x_i and Σ v_i l'' x_i², over a client's cells."""
-
-    gradient: Annotated[Sealed, Seen("shares")]
-    diagonal: Annotated[Sealed, Seen("shares")]
-
-
-class DirectionRequest(Message, frozen=True):
-    """What a new direction is made of down, its parts of margins up."""
-
-    gradient: Annotated[Sums | None, Seen("weights")]  # None but at the first one
-    diagonal: Annotated[Sums | None, Seen("weights")]
-    lengths: _Numbers  # how far along the last direction
-    turns: _Numbers  # what share of it the next one keeps
-    number: Counter
-    grid: OnGrid
-
-
-class HessianRequest(Message, frozen=True):
-    """Margins of the direction down, parts of H times the direction up."""
-
-    margins: Margins
-    grid: OnGrid
-
-
-class InnerProductsRequest(Message, frozen=True):
-    """H times the direction down, parts of inner products up."""
-
-    weights: Weights
-    grid: OnGrid
-
-
-class NewtonNotice(Message, frozen=True):
-    """The last step of conjugate gradients, and the share of the solution to go."""
-
-    lengths: _Numbers
-    shares: _Numbers
-    number: Counter
 
 
 @dataclass(frozen=True)
@@ -291,128 +239,6 @@ class DiscoServer(PrimalServer):
         self._curves.restore(state.curves)
         self._products.restore(state.products)
         self._n_directions = state.n_directions
-
-
-@dataclass(frozen=True)
-class Solve:
-    """Conjugate gradients so far: solution v, residual r, direction d, H d, and M."""
-
-    solution: FloatArray
-    residual: FloatArray
-    direction: FloatArray
-    bent: FloatArray
-    diagonal: FloatArray
-
-    def moved(self, lengths: FloatArray, turns: FloatArray) -> Solve:
-        """Return the state after a step along the direction."""
-        solution = self.solution + lengths * self.direction
-        residual = self.residual - lengths * self.bent
-        direction = residual / self.diagonal + turns * self.direction
-        return replace(self, solution=solution, residual=residual, direction=direction)
-
-
-class DiscoClient(PrimalClient):
-    """A client's half: its weights, and its part of every vector."""
-
-    def __init__(self, party: Party) -> None:
-        super().__init__(party)
-        self._begun: RoundStart[Solve] = RoundStart()
-        self._solve: Solve | None = None  # within a round
-        self._second = np.empty((0, 0))  # v_i l''(z_i), within a round
-
-    @property
-    def handlers(self) -> Handlers:
-        """What the client does in each phase."""
-        return {
-            **super().handlers,
-            "newton margins": self._margins,
-            "newton gradient": self._gradient,
-            "direction margins": self._direction,
-            "hessian product": self._hessian,
-            "inner products": self._inner_products,
-            "open curvature": self.party.open_totals,
-            "newton step": self._step,
-        }
-
-    def _margins(self, request: GridRequest) -> Message:
-        products = self.party.products(EVERYWHERE, self.weights)
-        return self.party.sealing.sample_part(products, request.grid)
-
-    def _gradient(self, request: GradientRequest) -> Message:
-        party, loss, labels = self.party, self.party.problem.loss, self.party.labels
-        margins = party.sealing.opened_samples(request.margins)
-        slopes = party.weighted(loss.derivative(margins, labels))
-        self._second = party.weighted(loss.second_derivative(margins, labels))
-        gradient = party.combine(EVERYWHERE, slopes)
-        diagonal = party.combine_squares(self._second)
-        seal, grid = party.sealing.sealed_features, request.grid
-        return or_too_large(
-            lambda: GradientParts(seal(gradient, grid), seal(diagonal, grid))
-        )
-
-    def _direction(self, request: DirectionRequest) -> Message:
-        party, problem = self.party, self.party.problem
-        if request.gradient is not None and request.diagonal is not None:
-            slopes = party.sealing.opened_features(request.gradient)
-            gradient = problem.l2_strength * self.weights + slopes / problem.n_samples
-            curves = party.sealing.opened_features(request.diagonal)
-            diagonal = problem.l2_strength + np.maximum(curves, 0) / problem.n_samples
-            nothing = np.zeros_like(gradient)
-            self._solve = Solve(
-                nothing, gradient, gradient / diagonal, nothing, diagonal
-            )
-        else:
-            lengths, turns = self._by_output(request.lengths, request.turns)
-            begun = self._begun.of(request.number, self._solving())
-            self._solve = begun.moved(lengths, turns)
-        products = party.products(EVERYWHERE, self._solve.direction)
-        return party.sealing.sample_part(products, request.grid)
-
-    def _by_output(self, *given: list[float]) -> list[FloatArray]:
-        """Return lists of one finite number per output as arrays."""
-        n_outputs = self.party.problem.n_outputs
-        arrays = [np.array(numbers) for numbers in given if len(numbers) == n_outputs]
-        if len(arrays) != len(given) or not np.all(np.isfinite(arrays)):
-            raise RemoteProtocolError(f"{n_outputs} finite numbers are wanted")
-        return arrays
-
-    def _solving(self) -> Solve:
-        if self._solve is None:
-            raise RemoteProtocolError("there is no direction to go on from")
-        return self._solve
-
-    def _hessian(self, request: HessianRequest) -> Message:
-        party = self.party
-        margins = party.sealing.opened_samples(request.margins)
-        bent = party.combine(EVERYWHERE, self._second * margins)
-        return party.sealing.feature_part(bent, request.grid)
-
-    def _inner_products(self, request: InnerProductsRequest) -> Message:
-        party, problem, solve = self.party, self.party.problem, self._solving()
-        sums = party.sealing.opened_features(request.weights) / problem.n_samples
-        bent = sums + problem.l2_strength * solve.direction
-        self._solve = replace(solve, bent=bent)
-        counted, smooth = party.block.counts_feature, solve.residual / solve.diagonal
-        pairs = [
-            (solve.residual, smooth),
-            (solve.direction, bent),
-            (smooth, bent),
-            (bent, bent / solve.diagonal),
-        ]
-        products = [(a[counted] * b[counted]).sum(axis=0) for a, b in pairs]
-        return party.sealing.total_part(np.stack(products), request.grid)
-
-    def _step(self, notice: NewtonNotice) -> None:
-        lengths, shares = self._by_output(notice.lengths, notice.shares)
-        begun = self._begun.of(notice.number, self._solving())
-        solution = begun.moved(lengths, shares).solution
-        self.weights = self.weights - shares * solution
-
-    def restore(self, state: PrimalClientState) -> None:
-        """Take a state."""
-        super().restore(state)
-        self._solve = None
-        self._begun.forget()
 
 
 @dataclass(frozen=True)

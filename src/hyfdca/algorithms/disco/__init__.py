@@ -1,0 +1,1 @@
+"""DiSCO: damped Newton steps by conjugate gradients across all clients."""
