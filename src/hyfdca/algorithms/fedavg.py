@@ -16,13 +16,17 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hyfdca.federation.client import Party
-from hyfdca.federation.local_sgd import TRAIN, SgdServer, SgdSettings, TrainRequest
-from hyfdca.federation.primal import PrimalClient
+from hyfdca.federation.local_sgd import (
+    TRAIN,
+    SgdClient,
+    SgdServer,
+    SgdSettings,
+    TrainRequest,
+)
 from hyfdca.federation.server import Federation
 from hyfdca.maths.descent import step_sizes
 from hyfdca.protocol.messages import Message
 from hyfdca.protocol.phases import Phases
-from hyfdca.protocol.sessions import Handlers
 
 
 class FedAvgServer(SgdServer):
@@ -33,20 +37,12 @@ class FedAvgServer(SgdServer):
         self.settings = settings
 
 
-class FedAvgClient(PrimalClient):
+class FedAvgClient(SgdClient["FedAvg"]):
     """A client's half: stochastic gradient steps from the mean weights."""
 
-    def __init__(self, party: Party, settings: FedAvg) -> None:
-        super().__init__(party)
-        self._settings = settings
-
-    @property
-    def handlers(self) -> Handlers:
-        """What the client does in each phase."""
-        return {**super().handlers, "train": self._train}
-
-    def _train(self, request: TrainRequest) -> Message:
-        party, settings = self.party, self._settings
+    def train(self, request: TrainRequest) -> Message:
+        """Return the client's part of the next mean."""
+        party, settings = self.party, self.settings
         start = self.weights_of(request.weights)
         rate = settings.rate_at(request.round_number)
         sizes = step_sizes(rate, party.problem.l2_strength)

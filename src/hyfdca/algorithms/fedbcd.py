@@ -157,19 +157,14 @@ class FedBcdServer(TwoSumServer):
         return duals
 
 
-class FedBcdClient(MarginClient):
+class FedBcdClient(MarginClient["FedBcd"]):
     """A client's half: steps on its own columns."""
-
-    def __init__(self, party: Party, settings: FedBcd) -> None:
-        super().__init__(party)
-        self._settings = settings
 
     @property
     def handlers(self) -> Handlers:
         """What the client does in each phase."""
         return {
             **super().handlers,
-            "batch margins": self.products_part,
             "slopes": self._slopes,
             "turn": self._turn,
         }
@@ -182,7 +177,7 @@ class FedBcdClient(MarginClient):
         return party.sealing.sample_part(duals, request.grid, "to zero", rows)
 
     def _turn(self, request: ColumnTurnRequest) -> Message:
-        party, settings = self.party, self._settings
+        party, settings = self.party, self.settings
         rows = party.sealing.unpack_rows(request.positions)
         sent = party.sealing.unpack_rows(request.sent)
         if not request.batch_size:
@@ -211,7 +206,7 @@ class FedBcdClient(MarginClient):
             raise RemoteProtocolError("a turn needs margins or duals, and not both")
         if request.duals is not None:
             return -party.sealing.opened_samples(request.duals, rows)
-        if self._settings.slopes == "fresh":
+        if self.settings.slopes == "fresh":
             return None
         margins = party.sealing.opened_samples(request.margins or [], rows)
         return party.problem.loss.derivative(margins, party.labels[rows])

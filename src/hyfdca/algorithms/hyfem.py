@@ -18,14 +18,18 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from hyfdca.federation.client import Party
-from hyfdca.federation.local_sgd import TRAIN, SgdServer, SgdSettings, TrainRequest
+from hyfdca.federation.local_sgd import (
+    TRAIN,
+    SgdClient,
+    SgdServer,
+    SgdSettings,
+    TrainRequest,
+)
 from hyfdca.federation.local_work import NotNegative
-from hyfdca.federation.primal import PrimalClient
 from hyfdca.federation.server import Federation
 from hyfdca.maths.descent import step_sizes
 from hyfdca.protocol.messages import Message
 from hyfdca.protocol.phases import Phases
-from hyfdca.protocol.sessions import Handlers
 
 
 class HyFemServer(SgdServer):
@@ -45,20 +49,12 @@ class HyFemServer(SgdServer):
         return [c for c in self.federation.labelled if len(rows[c])]
 
 
-class HyFemClient(PrimalClient):
+class HyFemClient(SgdClient["HyFem"]):
     """A client's half; ``weights`` is its local model, which stays with it."""
 
-    def __init__(self, party: Party, settings: HyFem) -> None:
-        super().__init__(party)
-        self._settings = settings
-
-    @property
-    def handlers(self) -> Handlers:
-        """What the client does in each phase."""
-        return {**super().handlers, "train": self._train}
-
-    def _train(self, request: TrainRequest) -> Message:
-        party, settings = self.party, self._settings
+    def train(self, request: TrainRequest) -> Message:
+        """Return the client's part of the next mean."""
+        party, settings = self.party, self.settings
         common = self.weights_of(request.weights)
         sizes = step_sizes(
             settings.rate_at(request.round_number),

@@ -128,24 +128,19 @@ class TdcdServer(TwoSumServer):
         return lambda client: pack_reals(factors[items[client]])
 
 
-class TdcdClient(MarginClient):
+class TdcdClient(MarginClient["Tdcd"]):
     """A client's half: steps with the others' part of the margins left as it was."""
-
-    def __init__(self, party: Party, settings: Tdcd) -> None:
-        super().__init__(party)
-        self._settings = settings
 
     @property
     def handlers(self) -> Handlers:
         """What the client does in each phase."""
         return {
             **super().handlers,
-            "batch margins": self.products_part,
             "steps": self._steps,
         }
 
     def _steps(self, request: StepsRequest) -> Message:
-        party, settings = self.party, self._settings
+        party, settings = self.party, self.settings
         rows = party.sealing.unpack_rows(request.positions)
         margins = party.sealing.opened_samples(request.margins, rows)
         holders, factors = self.holders(request.holders), self._factors(request)

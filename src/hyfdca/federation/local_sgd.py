@@ -10,9 +10,10 @@ The margins are those of the client's own columns: nobody else is asked.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Generic, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +27,7 @@ from hyfdca.federation.local_work import (
     drawn_rows,
     local_steps,
 )
-from hyfdca.federation.primal import PrimalServer, primal_phases
+from hyfdca.federation.primal import PrimalClient, PrimalServer, primal_phases
 from hyfdca.federation.sealing import Rows
 from hyfdca.federation.sums import EVERYWHERE
 from hyfdca.maths.descent import StepSizes
@@ -34,7 +35,7 @@ from hyfdca.maths.kernels import descent_steps
 from hyfdca.maths.seeds import stream
 from hyfdca.protocol.messages import Counter, Message, OnGrid, Seen, Weights
 from hyfdca.protocol.phases import Phases
-from hyfdca.protocol.sessions import Conversation
+from hyfdca.protocol.sessions import Conversation, Handlers
 
 
 class TrainRequest(Message, frozen=True):
@@ -142,3 +143,23 @@ class SgdServer(PrimalServer):
     def averaged(self, able: Sequence[int]) -> Sequence[int]:
         """Return the clients over which the mean is taken."""
         return able
+
+
+Settings = TypeVar("Settings", bound=SgdSettings)
+
+
+class SgdClient(PrimalClient, Generic[Settings]):
+    """A client's half: one phase, in which it trains."""
+
+    def __init__(self, party: Party, settings: Settings) -> None:
+        super().__init__(party)
+        self.settings = settings
+
+    @property
+    def handlers(self) -> Handlers:
+        """What the client does in each phase."""
+        return {**super().handlers, "train": self.train}
+
+    @abstractmethod
+    def train(self, request: TrainRequest) -> Message:
+        """Return the client's part of the next mean."""

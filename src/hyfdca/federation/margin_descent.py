@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Generic, Literal, TypeVar
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from hyfdca.federation.sealing import Rows
 from hyfdca.holdings.layout import Layout
 from hyfdca.maths.seeds import stream
 from hyfdca.protocol.messages import Message, OnGrid, Positions, Seen, Sums
+from hyfdca.protocol.sessions import Handlers
 
 
 class BatchMarginsRequest(Message, frozen=True):
@@ -150,14 +151,22 @@ class MarginClientState:
     sent: IntArray | None
 
 
-class MarginClient(PrimalClient):
+Settings = TypeVar("Settings", bound=MarginDescent)
+
+
+class MarginClient(PrimalClient, Generic[Settings]):
     """A client's side: weights, and its part of the margins as last sent."""
 
-    def __init__(self, party: Party) -> None:
+    def __init__(self, party: Party, settings: Settings) -> None:
         super().__init__(party)
-        self.sent = SentMargins(party)
+        self.settings, self.sent = settings, SentMargins(party)
 
-    def products_part(self, request: BatchMarginsRequest) -> Message:
+    @property
+    def handlers(self) -> Handlers:
+        """What the client does in each phase; a method adds its steps."""
+        return {**super().handlers, "batch margins": self._products}
+
+    def _products(self, request: BatchMarginsRequest) -> Message:
         """Return x_{k,i}·w of the batch."""
         rows = self.party.sealing.unpack_rows(request.positions)
         if request.weights is not None:
