@@ -69,6 +69,7 @@ def test_encrypted_equals_unencrypted(variant, scheme):
     assert sealed.finish().tobytes() == plain.finish().tobytes()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_certificate_is_never_optimistic(variant):
     """P is not below the model's own loss, D not above the optimum."""
@@ -79,6 +80,7 @@ def test_a_certificate_is_never_optimistic(variant):
         assert report.measurement.dual <= optimum + 1e-12
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_coarser_grids_in_the_middle_of_a_run_change_little(variant, monkeypatch):
     """Every exchange asks again; each phase coarsens its grids in between, once.
@@ -102,6 +104,7 @@ def test_coarser_grids_in_the_middle_of_a_run_change_little(variant, monkeypatch
     assert run_of(variant, **present).finish() == pytest.approx(weights, abs=1e-4)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_several_outputs_with_weights_are_trained_apart(variant):
     """Two classes with sample weights end as each of them does alone."""
@@ -193,6 +196,7 @@ def test_a_transient_does_not_spoil_later_measurements():
     assert run.measurement.primal == pytest.approx(problem.primal(weights), rel=1e-6)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_client_that_always_needs_a_coarser_grid_ends_the_run(variant):
     """It has diverged; the model last measured is still released."""

@@ -9,9 +9,8 @@ import pytest
 from tests.chaos import Blow, run
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.chaos,
     pytest.mark.usefixtures("small_tls"),
-    pytest.mark.xdist_group("online 2"),
 ]
 
 

@@ -8,11 +8,12 @@ from hyfdca.model.file import as_bytes
 from hyfdca.study.file import load
 from hyfdca.study.local import prepare
 from hyfdca.study.outcome import train
-from tests.flare.flare_kits import NAMES, four_organisations, numbers, site
+from tests.flare.flare_kits import numbers, site
+from tests.support.consortia import make_files
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.xdist_group("online 1"),
+    pytest.mark.xdist_group("online 2"),
     pytest.mark.usefixtures("small_tls"),
 ]
 
@@ -20,15 +21,15 @@ pytestmark = [
 @pytest.mark.parametrize("algorithm", ["fedavg", "hyfem"])
 def test_a_rival_between_processes_is_that_of_one_process(algorithm, tmp_path):
     """Model at every party, history and round trips, with vectors sealed."""
-    files = four_organisations(algorithm=f'"{algorithm}"', max_rounds="3", tol="1e-9")
+    files = make_files(algorithm=f'"{algorithm}"', max_rounds="3", tol="1e-9")
     with site(tmp_path, files) as made:
         server = made.server()
-        clients = [made.client(name) for name in NAMES]
+        clients = [made.client(name) for name in made.names]
         assert server.ends(300) == 0, server.said
-        assert [client.ends(60) for client in clients] == [0] * 4
+        assert [client.ends(60) for client in clients] == [0] * 3
         expected = train(prepare(load(made.study), made.folder), lambda *_: None)
         assert expected.model().certificate is not None
-        for party in ("server", *NAMES):
+        for party in ("server", *made.names):
             written = (made.kit(party) / "out" / "model.json").read_bytes()
             assert written == as_bytes(expected.model())
         history = made.result("history.json")

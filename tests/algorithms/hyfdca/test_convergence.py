@@ -56,22 +56,19 @@ def first_round(history, gap):
 @pytest.mark.parametrize("data", [breast_cancer, digits])
 @pytest.mark.parametrize("profile", ["open", "sealed"])
 def test_line_search_certifies_one_per_mille(data, profile):
-    """All samples with line search: 1 % within 1,000 rounds, 0.1 % within 1,500."""
-    _, history = train(
-        data(), step="line_search", profile=profile, max_rounds=1500, tolerance=1e-3
+    """All samples with line search: 1 % within 1,000 rounds, 0.1 % within 1,500.
+
+    There P is within 0.1 % of LinearSVC's on the pooled data.
+    """
+    X, y = data()
+    training, history = train(
+        (X, y), step="line_search", profile=profile, max_rounds=1500, tolerance=1e-3
     )
     assert first_round(history, 1e-2) <= 1000
     assert first_round(history, 1e-3) <= 1500
     duals = [record["dual"] for record in history.values()]
     # D never falls; the grid of totals may show a last bit the other way.
     assert np.all(np.diff(duals) > -1e-11)
-
-
-@pytest.mark.sampled(2)
-@pytest.mark.parametrize("data", [breast_cancer, digits])
-def test_the_optimum_reached_is_that_of_linear_svc(data):
-    """At a certified 0.1 % P is within 0.1 % of LinearSVC's on the pooled data."""
-    X, y = data()
     svc = LinearSVC(
         loss="hinge",
         C=1.0 / (L2 * len(y)),
@@ -81,7 +78,6 @@ def test_the_optimum_reached_is_that_of_linear_svc(data):
         random_state=0,
     ).fit(X, y.ravel())
     best = pooled(X, y, l2=L2).primal(svc.coef_.T)
-    training, _ = train((X, y), step="auto", max_rounds=1500, tolerance=1e-3)
     assert training.measurement.primal == pytest.approx(best, rel=1e-3)
     assert training.measurement.dual <= best * (1 + 1e-9)
 
@@ -144,8 +140,8 @@ def test_partial_participation_makes_steady_progress(data, share, local_steps):
         step="paper",
         local_steps=local_steps,
         participation=random_fraction(9, share, seed=0),
-        max_rounds=4000,
-        measure_every=100,
+        max_rounds=2000,
+        measure_every=50,
     )
     measured = [r for r in history.values() if np.isfinite(r["primal"])]
     duals = np.array([r["dual"] for r in measured])
@@ -163,8 +159,8 @@ def test_refreshing_only_drawn_margins_can_diverge_with_few_clients():
         "step": "paper",
         "local_steps": 1,
         "participation": random_fraction(9, 0.1, seed=0),
-        "max_rounds": 3000,
-        "measure_every": 3000,
+        "max_rounds": 1500,
+        "measure_every": 1500,
     }
     drawn, _ = train(digits(), refresh="drawn", **settings)
     every, _ = train(digits(), refresh="all", **settings)

@@ -116,7 +116,7 @@ def test_no_step_has_an_optimistic_certificate(
     assert_never_optimistic(found)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("loss", ["logistic", "half_squared", "absolute"])
 @pytest.mark.parametrize(
     ("partition", "shape"), [("1x1", (1, 3)), ("1x4", (1, 8)), ("4x1", (8, 1))]

@@ -66,7 +66,8 @@ def assert_bites(bound, gaps):
 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("cap", ["printed", "largest"])
-@pytest.mark.parametrize("local_steps", [pytest.param(3, marks=pytest.mark.slow), 10])
+@pytest.mark.slow
+@pytest.mark.parametrize("local_steps", [10, 3])
 def test_hybrid_complete_participation_stays_under_theorems_1_and_2(cap, local_steps):
     """The mean gap obeys the recursion and the bound, with c_k as printed or E12's."""
     partition = parts.grid(N, M, (3, 3), seed=0)
