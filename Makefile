@@ -13,6 +13,8 @@ demo: $(READY)  ## Train three organisations on one machine and see it converge
 
 # Tests run side by side: threads of linear algebra would only get in each other's way.
 test check thorough chaos: export OMP_NUM_THREADS := 1
+# They start hundreds of processes, each of which would compile all modules anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 test: lint  ## Everything but what takes very long: linters, types, contracts, all tests
 	$(BIN)/pytest -q -n 3 --dist loadgroup -m "not chaos"

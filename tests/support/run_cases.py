@@ -115,11 +115,12 @@ def _pairs(case):
 
 def covering(cases):
     """Return few cases in which every two values that go together do so once."""
-    missing = set().union(*map(_pairs, cases))
+    pairs = {case: _pairs(case) for case in cases}
+    missing = set().union(*pairs.values())
     chosen = []
     while missing:
-        best = max(cases, key=lambda case: len(_pairs(case) & missing))
-        missing -= _pairs(best)
+        best = max(cases, key=lambda case: len(pairs[case] & missing))
+        missing -= pairs[best]
         chosen.append(best)
     return chosen
 
