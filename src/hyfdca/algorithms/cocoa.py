@@ -36,8 +36,8 @@ from hyfdca.federation.client import Party
 from hyfdca.federation.local_ascent import ascend
 from hyfdca.federation.local_work import (
     AtLeastOne,
+    Fraction,
     LocalWork,
-    Positive,
     drawn_rows,
     local_steps,
 )
@@ -225,7 +225,7 @@ class CoCoA(LocalWork):
     combine : {"add", "average"}
         CoCoA+ adds up the clients' changes, CoCoA averages them.
     gamma : float
-        The γ of adding, or the β of averaging, at most 1 to be safe.
+        The γ of adding, or the β of averaging.
     column_steps : int
         Conjugate gradient steps per round, where columns are split.
     """
@@ -241,7 +241,7 @@ class CoCoA(LocalWork):
     }
 
     combine: Literal["add", "average"] = "add"
-    gamma: Positive = 1.0
+    gamma: Fraction = 1.0
     column_steps: AtLeastOne = 20
 
     @property

@@ -8,16 +8,15 @@ from rich.table import Table
 
 from hyfdca.bench.crypto import EXTRA, PAPER, Cost, CostComparison
 from hyfdca.bench.subjects import LIBRARIES, SCHEMES
-from hyfdca.cli.display import Display
+from hyfdca.cli.display import BarDisplay
 
 
-class MeasuringDisplay(Display):
+class MeasuringDisplay(BarDisplay):
     """Shows the current measurement: a bar on a terminal, otherwise lines."""
 
     def __init__(self, console: Console) -> None:
-        self._console = console
         # Drawn only on request: a drawing thread would be measured too.
-        self._progress = Progress(
+        progress = Progress(
             TextColumn("measuring {task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
@@ -25,18 +24,9 @@ class MeasuringDisplay(Display):
             auto_refresh=False,
             transient=True,
         )
+        super().__init__(console, progress)
         self._task = self._progress.add_task("", total=len(SCHEMES) + len(LIBRARIES))
         self._n_told = 0
-
-    def start(self) -> None:
-        """Show the bar."""
-        if self._console.is_terminal:
-            self._progress.start()
-
-    def stop(self) -> None:
-        """Remove the bar."""
-        if self._console.is_terminal:
-            self._progress.stop()
 
     def __call__(self, name: str) -> None:
         """Show what is measured next."""

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from hyfdca.cli.display import Display, is_worth_a_line, readable_size, share_done
+from hyfdca.cli.display import BarDisplay, is_worth_a_line, readable_size, share_done
 from hyfdca.comparison.compare import StudyComparison
 from hyfdca.comparison.contenders import Contender
 from hyfdca.comparison.runs import Curve
@@ -25,15 +25,14 @@ _TITLES = (
 )
 
 
-class ComparisonDisplay(Display):
+class ComparisonDisplay(BarDisplay):
     """Shows which algorithm trains: a live bar on a terminal, otherwise some lines.
 
     The bar is logarithmic: it is full when the gap has fallen to the tolerance.
     """
 
     def __init__(self, console: Console) -> None:
-        self._console = console
-        self._progress = Progress(
+        progress = Progress(
             TextColumn("{task.description}", markup=False),
             TextColumn("[bold]round {task.fields[round]:>5}"),
             BarColumn(bar_width=None),
@@ -43,19 +42,10 @@ class ComparisonDisplay(Display):
             expand=True,
             transient=True,
         )
+        super().__init__(console, progress)
         self._task = self._progress.add_task("", total=1.0, round=0, gap="-")
         self._who = ""
         self._first = self._lowest = math.inf
-
-    def start(self) -> None:
-        """Show the bar."""
-        if self._console.is_terminal:
-            self._progress.start()
-
-    def stop(self) -> None:
-        """Remove the bar."""
-        if self._console.is_terminal:
-            self._progress.stop()
 
     def prepare(self, what: str) -> None:
         """Show a step before the first training."""

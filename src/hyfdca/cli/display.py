@@ -41,6 +41,23 @@ class Display:
         self.stop()
 
 
+class BarDisplay(Display):
+    """A bar on a terminal, nothing elsewhere."""
+
+    def __init__(self, console: Console, progress: Progress) -> None:
+        self._console, self._progress = console, progress
+
+    def start(self) -> None:
+        """Show the bar."""
+        if self._console.is_terminal:
+            self._progress.start()
+
+    def stop(self) -> None:
+        """Remove the bar."""
+        if self._console.is_terminal:
+            self._progress.stop()
+
+
 class RoundsDisplay(Display):
     """Shows rounds as they happen: a live bar on a terminal, otherwise some lines.
 
