@@ -9,6 +9,7 @@ from hyfdca.algorithms.fedavg import FedAvg
 from hyfdca.algorithms.registry import ALGORITHMS
 from hyfdca.crypto.schemes.fixedpoint import Grid
 from hyfdca.federation import evaluation
+from hyfdca.federation.grids import GridMaker
 from tests.contract.cases import Case, objective
 from tests.support.small_runs import coarse_grids
 from tests.test_contributing import example
@@ -40,19 +41,29 @@ def touching(monkeypatch):
     return formed
 
 
+@pytest.fixture
+def fine_totals(monkeypatch):
+    """Have totals on a fine grid, on which they hide nothing of the other grids."""
+    make = GridMaker.grids
+
+    def with_fine_totals(maker, problem, bounds):
+        grids = make(maker, problem, bounds)
+        grids.totals.use(Grid(40, 50))
+        return grids
+
+    monkeypatch.setattr(GridMaker, "grids", with_fine_totals)
+
+
 @pytest.mark.parametrize("shape", ["horizontal", "vertical", "grid"])
 @pytest.mark.parametrize("profile", ["open", "sealed"])
-def test_coarse_grids_make_no_certificate_optimistic(
-    shape, profile, gradient, touching
-):
+@pytest.mark.usefixtures("gradient", "fine_totals")
+def test_coarse_grids_make_no_certificate_optimistic(shape, profile, touching):
     """P is above the loss of the weights, D below the dual of the very duals."""
     problem = objective()
     with coarse_grids(LOST_BITS):
         run = Case("gradient", shape, profile=profile).run(labelled=None, max_rounds=6)
         slack = []
         run.runner.start()
-        # On a fine grid, totals themselves hide nothing.
-        run.federation.grids.totals.use(Grid(40, 50))
         for report in run.rounds():
             weights, measured = run.release(), report.measurement
             duals = np.zeros((problem.X.shape[0], 1))
