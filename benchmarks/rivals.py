@@ -31,6 +31,7 @@ from hyfdca.algorithms.fedavg import FedAvg
 from hyfdca.algorithms.hyfdca.hyfdca import Hyfdca
 from hyfdca.algorithms.hyfem import HyFem
 from hyfdca.arrays import FloatArray
+from hyfdca.data.splits import train_validation
 from hyfdca.federation.algorithm import Algorithm
 from hyfdca.holdings.block import Block, split_blocks
 from hyfdca.holdings.layout import Layout, layout_of
@@ -141,9 +142,7 @@ class Arena:
     def of(cls, problem: Problem, share: float, folder: Path) -> Arena:
         """Load a problem's table and set rows aside."""
         table = problem.load(folder)
-        order = stream(SEED, "validation").permutation(len(table.y))
-        n_out = round(HELD_OUT * len(order))
-        out, rest = np.sort(order[:n_out]), np.sort(order[n_out:])
+        rest, out = train_validation(len(table.y), HELD_OUT, SEED)
         train = Table(table.X[rest], table.y[rest])
         objective = Objective(train.X, train.y, make_loss("hinge"), problem.l2)
         partition = problem.split(train)
