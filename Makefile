@@ -39,7 +39,7 @@ chaos: $(READY)  ## Kill processes of studies between machines, some 30 times, a
 
 install: $(READY)  ## Only make the environment
 
-bench: $(READY)  ## Benchmarks; the paper's data sets are looked for in ../shared/data
+bench: $(READY)  ## Benchmarks; hyfdca data says where the paper's data sets are looked for
 	$(BIN)/python -m benchmarks
 
 bench-rounds: $(READY)  ## Rounds, participation and wall time of the bundle method

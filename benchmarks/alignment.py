@@ -17,11 +17,12 @@ from hyfdca.study.local import local_clients, local_driver
 from hyfdca.study.plan import plan_of
 from hyfdca.study.server import StudyServer
 
+NEEDS = ()
 N_CLIENTS, N_ROWS, N_COLUMNS = 10, 1_000_000, 4
 N_SAMPLES, N_FEATURES = 3_000_000, 10  # from which each client's are drawn
 
 
-def run(_: Path) -> None:
+def run(_: Path | None) -> None:
     """Print the time and peak memory of the whole protocol, all parties together."""
     run_apart(_align)
 

@@ -23,10 +23,13 @@ from hyfdca.training.in_process import train_in_process
 from hyfdca.training.runner import Runner
 from hyfdca.training.settings import TrainingSettings
 
+NEEDS = ()
+
+
 L2 = 1e-3
 
 
-def run(folder: Path) -> None:
+def run(folder: Path | None) -> None:
     """Print rounds to certified gaps, and how close the printed step comes."""
     for name, table, iic, n_rounds in (
         ("breast_cancer", breast_cancer(), 0.1, 1500),

@@ -33,6 +33,7 @@ from hyfdca.runtime.driver import Traffic
 from hyfdca.training.in_process import LocalTraining, train_in_process
 from hyfdca.training.settings import TrainingSettings
 
+NEEDS = ("covtype",)
 TURNS, REPETITIONS = 3, 5
 WAYS: tuple[tuple[str, Profile, Bundle], ...] = (
     ("open, 40 sub-groups", "open", Bundle(sub_groups=40)),
@@ -47,7 +48,7 @@ LIMITS = {
 }
 
 
-def run(folder: Path) -> None:
+def run(folder: Path | None) -> None:
     """Print both comparisons."""
     table = problems.covtype(folder)
     _round(table)

@@ -14,6 +14,7 @@ from hyfdca.algorithms.bundle.bundle import Bundle
 from hyfdca.algorithms.hyfdca.hyfdca import Hyfdca
 from hyfdca.training.runner import Runner
 
+NEEDS = ()
 TARGET = Path(__file__).resolve().parents[1] / "docs" / "acceleration.png"
 N_ROUNDS = 1500
 TUNED = {"breast_cancer": 0.1, "digits": 0.03}  # the IIC that diverges on neither
@@ -27,7 +28,7 @@ _WAYS = {
 }
 
 
-def run(folder: Path) -> None:
+def run(folder: Path | None) -> None:
     """Draw it."""
     figure = Figure(figsize=(10.0, 4.8), layout="constrained")
     FigureCanvasAgg(figure)
@@ -43,7 +44,7 @@ def run(folder: Path) -> None:
     print(f"written: {TARGET.name}")
 
 
-def _draw(axes: Axes, problem: Problem, folder: Path) -> None:
+def _draw(axes: Axes, problem: Problem, folder: Path | None) -> None:
     table = problem.load(folder)
     parts = Bundle(sub_groups=25)
     single = Bundle(min_contributors=1_000_000)

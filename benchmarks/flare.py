@@ -26,6 +26,7 @@ from hyfdca.protocol.sessions import Ask, Conversation
 from hyfdca.runtime.driver import Traffic
 from hyfdca.runtime.inprocess import InProcess
 
+NEEDS = ()
 NAMES = ["a", "b", "c", "d"]
 SIZES = ((10, 200), (1_000_000, 20), (20_000_000, 3))  # bytes, repetitions
 ROOT = Path(__file__).parents[1]
@@ -55,7 +56,7 @@ def serve(kit: Path, network: Network) -> None:
     (kit / "state" / "found.json").write_text(json.dumps(_measured(trip)))
 
 
-def run(_: Path) -> None:
+def run(_: Path | None) -> None:
     """Print the medians, between processes and in one."""
     from tests.flare.flare_parties import provision  # noqa: PLC0415
 

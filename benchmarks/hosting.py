@@ -18,11 +18,12 @@ from hyfdca.study.plan import plan_of
 from hyfdca.study.presence import Presence
 from hyfdca.study.resume import ResumableStudy
 
+NEEDS = ()
 N_CLIENTS, N_ROWS, N_COLUMNS = 4, 20_000, 20
 ROUNDS = (100, 200, 400, 800)
 
 
-def run(_: Path) -> None:
+def run(_: Path | None) -> None:
     """Print the memory after some numbers of rounds."""
     run_apart(_host)
 

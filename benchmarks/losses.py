@@ -25,10 +25,11 @@ from hyfdca.maths.losses import LOSSES, make_loss
 from hyfdca.training.in_process import train_in_process
 from hyfdca.training.settings import TrainingSettings
 
+NEEDS = ()
 GAPS = (1e-3, 1e-6)
 
 
-def run(folder: Path) -> None:
+def run(folder: Path | None) -> None:
     """Print a line a loss and data set."""
     heads = [f"{a}, {p}" for p in ("open", "sealed") for a in ("bundle", "lbfgs")]
     print(f"{'loss':28} {'data':14} " + " ".join(f"{head:>15}" for head in heads))

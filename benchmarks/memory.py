@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks.child import peak, run_apart
 from hyfdca.algorithms.hyfdca.hyfdca import Hyfdca
-from hyfdca.data.datasets import load_news20
+from hyfdca.data.sources import find_data
 from hyfdca.holdings.block import split_blocks
 from hyfdca.holdings.layout import layout_of
 from hyfdca.holdings.participation import complete
@@ -18,17 +18,20 @@ from hyfdca.maths.losses import make_loss
 from hyfdca.training.in_process import train_in_process
 from hyfdca.training.settings import TrainingSettings
 
+NEEDS = ("news20",)
+
+
 L2 = 1e-5
 N_ROUNDS = 20
 
 
-def run(folder: Path) -> None:
+def run(folder: Path | None) -> None:
     """Print the peak memory of a process that loads, splits and trains."""
     run_apart(_train, folder)
 
 
-def _train(folder: Path) -> None:
-    data = load_news20(folder)
+def _train(folder: Path | None) -> None:
+    data = find_data("news20", folder)
     print(f"loaded {data.X.shape}: {data.X.nnz:,} values, peak {peak():.2f} GB")
     labels = np.asarray(data.y, dtype=np.float64).reshape(-1, 1)
     partition = deal_nonzeros(data.X, (3, 3), seed=0)

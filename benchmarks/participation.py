@@ -17,6 +17,7 @@ from hyfdca.holdings.participation import random_fraction
 from hyfdca.maths.losses import make_loss
 from hyfdca.maths.objective import Objective, reference_optimum
 
+NEEDS = ("mnist", "covtype")
 CASES = (
     (problems.MNIST_125, ((0.9, 40), (0.5, 110), (0.1, 800))),
     (problems.COVTYPE_12, ((0.9, 70),)),
@@ -24,7 +25,7 @@ CASES = (
 RELATIVE_LOSS = 1e-2
 
 
-def run(folder: Path) -> None:
+def run(folder: Path | None) -> None:
     """Print a line a case."""
     for problem, shares in CASES:
         table = problem.load(folder)

@@ -14,7 +14,8 @@ from sklearn.preprocessing import StandardScaler
 from hyfdca.algorithms.bundle.bundle import Bundle
 from hyfdca.arrays import FloatArray
 from hyfdca.crypto.schemes.registry import Encryption
-from hyfdca.data.datasets import load_covtype, load_mnist, load_news20
+from hyfdca.data.datasets import Dataset
+from hyfdca.data.sources import find_data, locate
 from hyfdca.federation.algorithm import Algorithm
 from hyfdca.federation.problem import Profile
 from hyfdca.holdings.block import split_blocks
@@ -42,9 +43,14 @@ class Problem:
 
     name: str
     l2: float
-    load: Callable[[Path], Table]
+    load: Callable[[Path | None], Table]
     split: Callable[[Table], Partition]
     shape: str
+    data: str | None = None  # the data set that has to be there
+
+    def is_there(self, folder: Path | None) -> bool:
+        """Return whether the table can be loaded."""
+        return self.data is None or locate(self.data, folder) is not None
 
 
 def breast_cancer(_: Path | None = None) -> Table:
@@ -66,22 +72,22 @@ def biased(X: FloatArray) -> sp.csr_array:
     return sp.csr_array(np.hstack([X, np.ones((len(X), 1))]))
 
 
-def mnist(folder: Path) -> Table:
+def mnist(folder: Path | None) -> Table:
     """Return all 70,000 images, 3 against the rest."""
-    parts = [load_mnist(folder, [3], part) for part in ("train", "t10k")]
-    X = sp.csr_array(sp.vstack([part.X for part in parts], format="csr"))
-    return Table(X, np.concatenate([part.y for part in parts])[:, None])
+    return _table(find_data("mnist", folder, [3]))
 
 
-def covtype(folder: Path) -> Table:
+def covtype(folder: Path | None) -> Table:
     """Return covtype, scaled."""
-    data = load_covtype(folder)
-    return Table(data.X, data.y[:, None])
+    return _table(find_data("covtype", folder))
 
 
-def news20(folder: Path) -> Table:
+def news20(folder: Path | None) -> Table:
     """Return news20."""
-    data = load_news20(folder)
+    return _table(find_data("news20", folder))
+
+
+def _table(data: Dataset) -> Table:
     return Table(data.X, data.y[:, None])
 
 
@@ -97,11 +103,11 @@ def _grid(table: Table) -> Partition:
     return grid(*table.X.shape, (3, 3), seed=0)
 
 
-MNIST_125 = Problem("MNIST", 1e-3, mnist, _quadrants(125), "125x4")
-MNIST_5 = Problem("MNIST", 1e-3, mnist, _quadrants(5), "5x4")
-COVTYPE_12 = Problem("covtype", 5e-5, covtype, _dealt((12, 12)), "12x12")
-COVTYPE_3 = Problem("covtype", 5e-5, covtype, _dealt((3, 3)), "3x3")
-NEWS20 = Problem("news20", 1e-5, news20, _dealt((3, 3)), "3x3")
+MNIST_125 = Problem("MNIST", 1e-3, mnist, _quadrants(125), "125x4", "mnist")
+MNIST_5 = Problem("MNIST", 1e-3, mnist, _quadrants(5), "5x4", "mnist")
+COVTYPE_12 = Problem("covtype", 5e-5, covtype, _dealt((12, 12)), "12x12", "covtype")
+COVTYPE_3 = Problem("covtype", 5e-5, covtype, _dealt((3, 3)), "3x3", "covtype")
+NEWS20 = Problem("news20", 1e-5, news20, _dealt((3, 3)), "3x3", "news20")
 BREAST_CANCER = Problem("breast_cancer", 1e-3, breast_cancer, _grid, "3x3")
 DIGITS = Problem("digits", 1e-3, digits, _grid, "3x3")
 

@@ -31,6 +31,7 @@ from hyfdca.algorithms.fedavg import FedAvg
 from hyfdca.algorithms.hyfdca.hyfdca import Hyfdca
 from hyfdca.algorithms.hyfem import HyFem
 from hyfdca.arrays import FloatArray
+from hyfdca.data.splits import train_validation
 from hyfdca.federation.algorithm import Algorithm
 from hyfdca.holdings.block import Block, split_blocks
 from hyfdca.holdings.layout import Layout, layout_of
@@ -41,6 +42,7 @@ from hyfdca.maths.seeds import stream
 from hyfdca.training.in_process import train_in_process
 from hyfdca.training.settings import TrainingSettings
 
+NEEDS = ("mnist", "covtype", "news20")
 ROUNDS = {problems.MNIST_5: 2_500, problems.COVTYPE_3: 2_000, problems.NEWS20: 500}
 CASES = [(problem, share) for problem in ROUNDS for share in (0.5, 0.9)]
 N_DRAWS, N_MEASURED, N_FINAL = 8, 50, 5
@@ -138,12 +140,10 @@ class Arena:
     held_out: Table
 
     @classmethod
-    def of(cls, problem: Problem, share: float, folder: Path) -> Arena:
+    def of(cls, problem: Problem, share: float, folder: Path | None) -> Arena:
         """Load a problem's table and set rows aside."""
         table = problem.load(folder)
-        order = stream(SEED, "validation").permutation(len(table.y))
-        n_out = round(HELD_OUT * len(order))
-        out, rest = np.sort(order[:n_out]), np.sort(order[n_out:])
+        rest, out = train_validation(len(table.y), HELD_OUT, SEED)
         train = Table(table.X[rest], table.y[rest])
         objective = Objective(train.X, train.y, make_loss("hinge"), problem.l2)
         partition = problem.split(train)
@@ -198,7 +198,7 @@ class Arena:
         return {"relative_loss": primal / self.optimum - 1.0, "accuracy": accuracy}
 
 
-def run(folder: Path) -> None:
+def run(folder: Path | None) -> None:
     """Print a line per case and method; write all rows."""
     with multiprocessing.get_context("spawn").Pool(2) as pool:
         found = pool.imap(partial(_tuned, folder), range(len(CASES)), chunksize=1)
@@ -217,7 +217,7 @@ def run(folder: Path) -> None:
         writer.writerows(records)
 
 
-def _tuned(folder: Path, case: int) -> list[Trial]:
+def _tuned(folder: Path | None, case: int) -> list[Trial]:
     arena, trials = Arena.of(*CASES[case], folder), []
     for method in METHODS:
         for number in range(N_DRAWS):

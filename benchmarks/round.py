@@ -14,7 +14,7 @@ import numpy as np
 from benchmarks.problems import one_by_one
 from hyfdca.algorithms.hyfdca.hyfdca import Hyfdca
 from hyfdca.arrays import FloatArray
-from hyfdca.data.datasets import load_covtype
+from hyfdca.data.sources import find_data
 from hyfdca.holdings.block import split_blocks
 from hyfdca.holdings.layout import layout_of
 from hyfdca.holdings.participation import complete
@@ -24,13 +24,16 @@ from hyfdca.runtime.driver import Traffic
 from hyfdca.training.in_process import train_in_process
 from hyfdca.training.settings import TrainingSettings
 
+NEEDS = ("covtype",)
+
+
 L2 = 5e-5
 REPETITIONS = 20
 
 
-def run(folder: Path) -> None:
+def run(folder: Path | None) -> None:
     """Print the time of a round, of its products, and the ratio of the rest."""
-    data = load_covtype(folder)
+    data = find_data("covtype", folder)
     labels = np.asarray(data.y, dtype=np.float64).reshape(-1, 1)
     partition = deal_nonzeros(data.X, (3, 3), seed=0)
     layout = layout_of(partition)

@@ -32,6 +32,7 @@ from hyfdca.training.in_process import train_in_process
 from hyfdca.training.runner import Runner
 from hyfdca.training.settings import TrainingSettings
 
+NEEDS = ()
 _PACKAGE = str(Path(hyfdca.__file__).parent)
 _BEFORE = {"open": 387, "sealed": 529}  # file switches before the rooms were made
 
@@ -93,7 +94,7 @@ def _runner(profile: Profile) -> Runner:
     return train_in_process(settings, layout, blocks, complete(2)).runner
 
 
-def run(_: Path) -> None:
+def run(_: Path | None) -> None:
     """Print the walk in both profiles; no data set is needed."""
     for profile in ("open", "sealed"):
         walk = traced_round(profile)

@@ -20,6 +20,7 @@ from hyfdca.maths.objective import Objective, reference_optimum
 from hyfdca.runtime.inprocess import InProcess
 from hyfdca.training.runner import Runner
 
+NEEDS = ("mnist", "covtype")
 WAYS = {
     "owner groups": Bundle(),
     "4 sub-groups each": Bundle(sub_groups=4),
@@ -31,10 +32,11 @@ MANY = Problem(
     problems.mnist,
     lambda table: horizontal(*table.X.shape, 1250, seed=0),
     "1250x1",
+    "mnist",
 )
 
 
-def run(folder: Path) -> None:
+def run(folder: Path | None) -> None:
     """Print times and shares."""
     covtype = problems.covtype(folder)
     _against_linear_svc(covtype)

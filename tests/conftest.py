@@ -23,6 +23,7 @@ from hyfdca.maths.seeds import stream
 from hyfdca.study import figures
 from tests.kits import kit_makers
 from tests.maths.loss_cases import CASES, Case
+from tests.support import data_sets
 from tests.support.thoroughness import IS_THOROUGH, examples
 
 # What these assert is told in full when it fails, as in a test file.
@@ -143,6 +144,12 @@ def small_paillier(monkeypatch):
 def no_figure(monkeypatch):
     """Have studies write an empty figure: drawing takes longer than small studies."""
     monkeypatch.setattr(figures, "draw_convergence", lambda _: b"")
+
+
+@pytest.fixture
+def small_sets(tmp_path, monkeypatch):
+    """Have the paper's data sets be small ones, of which none is there yet."""
+    data_sets.shrink_sets(tmp_path / "small_sets", monkeypatch)
 
 
 @pytest.fixture

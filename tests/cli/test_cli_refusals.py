@@ -272,6 +272,8 @@ def test_old_step():
         (["keys", "show", "nothing"], "key file nothing/secret.key"),
         (["keys", "burn"], "No such command"),
         (["study", "fingerprint"], "Missing argument"),
+        (["data", "nothing"], "unexpected extra argument"),
+        (["data", "--folder", "nothing"], "The folder nothing does not exist"),
         (["study", "fingerprint", "nothing.toml"], "the study file nothing.toml"),
     ],
 )

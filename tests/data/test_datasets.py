@@ -5,7 +5,6 @@ from __future__ import annotations
 import bz2
 import gzip
 import lzma
-import struct
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +13,10 @@ import pyarrow.parquet
 import pytest
 import scipy.sparse as sp
 
-from hyfdca.data.datasets import MNIST_BIAS, load_covtype, load_mnist, load_news20
+from hyfdca.data.datasets import Labelled, read_libsvm, read_mnist, two_classes
 from hyfdca.data.readers import read_table
 from hyfdca.data.tables import Columns, TableError, label_text, normalised
+from tests.support.data_sets import DIGITS, write_mnist
 
 NAMED = Columns(id="id", label="y")
 
@@ -224,41 +224,42 @@ def test_text_of_ids_and_labels():
 
 
 def test_mnist(tmp_path):
-    """MNIST becomes pixels in [0, 1], a bias column and two classes of digits."""
-    images = np.zeros((3, 28, 28), np.uint8)
-    images[1, 0, 5] = 255
-    header = struct.pack(">HBB3I", 0, 8, 3, *images.shape)
-    (tmp_path / "mnist").mkdir()
-    path = tmp_path / "mnist" / "train-images-idx3-ubyte.gz"
-    path.write_bytes(gzip.compress(header + images.tobytes()))
-    labels = struct.pack(">HBBI", 0, 8, 1, 3) + bytes([0, 1, 2])
-    path = tmp_path / "mnist" / "train-labels-idx1-ubyte.gz"
-    path.write_bytes(gzip.compress(labels))
-    data = load_mnist(tmp_path)
-    assert data.X.shape == (3, 785)
-    assert data.X.indices.dtype == np.int32
-    assert data.X.nnz == 4
-    assert (data.X[1, 5], data.X[2, 784]) == (1.0, MNIST_BIAS)
-    assert data.y.tolist() == [1.0, -1.0, 1.0]
-    assert load_mnist(tmp_path / "mnist", [1]).y.tolist() == [-1.0, 1.0, -1.0]
+    """Both parts become one table, the training images first, pixels in [0, 1]."""
+    write_mnist(tmp_path)
+    X, labels = read_mnist(tmp_path)
+    assert X.shape == (10, 784)
+    assert labels.tolist() == DIGITS
+    assert X.nnz == 10
+    assert X[9, 9] == 1.0
+    assert X[3, 3] == 0.2
 
 
 def test_no_idx_file(tmp_path):
     """Anything but an idx file is refused."""
-    path = tmp_path / "train-images-idx3-ubyte.gz"
-    path.write_bytes(gzip.compress(b"something else"))
-    with pytest.raises(ValueError, match="not an idx file"):
-        load_mnist(tmp_path)
+    for content in (b"something else", b"", b"\0\0\x08"):
+        path = tmp_path / "train-images-idx3-ubyte.gz"
+        path.write_bytes(gzip.compress(content))
+        with pytest.raises(ValueError, match="not an idx file"):
+            read_mnist(tmp_path)
 
 
-def test_news20_and_covtype(tmp_path):
-    """Both sets are read from their compressed text; an empty row stays a row."""
-    text = lzma.compress(b"+1 2:0.5\n-1\n")
-    (tmp_path / "news20.binary.xz").write_bytes(text)
-    news = load_news20(tmp_path)
-    assert (news.X.shape, news.y.tolist()) == ((2, 2), [1.0, -1.0])
-    text = bz2.compress(b"1 1:0.5\n2 54:1\n")
-    (tmp_path / "covtype.libsvm.binary.scale.bz2").write_bytes(text)
-    covtype = load_covtype(tmp_path)
-    assert (covtype.X.shape, covtype.y.tolist()) == ((2, 54), [-1.0, 1.0])
-    assert covtype.X.indptr.dtype == np.int32
+def test_compressed_libsvm(tmp_path):
+    """LIBSVM text is read from two compressed forms; an empty row stays a row."""
+    text = b"+1 2:0.5\n-1\n"
+    (tmp_path / "a.xz").write_bytes(lzma.compress(text))
+    (tmp_path / "a.bz2").write_bytes(bz2.compress(text))
+    for ending in ("xz", "bz2"):
+        X, labels = read_libsvm(tmp_path / f"a.{ending}")
+        assert X.toarray().tolist() == [[0.0, 0.5], [0.0, 0.0]]
+        assert labels.tolist() == [1.0, -1.0]
+
+
+def test_two_classes():
+    """Labels become -1 and 1, a bias the last column, indices 32 bits wide."""
+    table = Labelled(sp.csr_array(np.eye(3)), np.array([2, 5, 7]))
+    plain = two_classes(table, {2, 7})
+    assert plain.y.tolist() == [1.0, -1.0, 1.0]
+    assert plain.X.shape == (3, 3)
+    assert plain.X.indices.dtype == plain.X.indptr.dtype == np.int32
+    biased = two_classes(table, [5], 10.0)
+    assert biased.X.toarray()[:, 3].tolist() == [10.0] * 3

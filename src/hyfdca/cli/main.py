@@ -15,6 +15,7 @@ import typer
 from hyfdca import __version__
 from hyfdca.cli import flare, kits
 from hyfdca.cli.compare import compare
+from hyfdca.cli.data import data
 from hyfdca.cli.panels import BETWEEN_MACHINES, LOOK, ONE_MACHINE
 from hyfdca.cli.predict import predict
 from hyfdca.errors import StudyError
@@ -123,6 +124,9 @@ app.command(rich_help_panel=ONE_MACHINE)(predict)
 
 
 app.command(rich_help_panel=LOOK)(compare)
+
+
+app.command(rich_help_panel=LOOK)(data)
 
 
 @app.command(rich_help_panel=LOOK)

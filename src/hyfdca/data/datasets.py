@@ -1,6 +1,6 @@
 """The data sets of the paper, read from their original files.
 
-In this package only this module and ``readers`` read files.
+``sources`` finds these files and checks them; what is here trusts them.
 """
 
 from __future__ import annotations
@@ -8,21 +8,23 @@ from __future__ import annotations
 import bz2
 import gzip
 import lzma
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.datasets import load_svmlight_file
 
 from hyfdca.arrays import FloatArray
 
-MNIST_BIAS = 10.0  # the paper's value; large, so that the penalty hardly affects it
-_EVEN_DIGITS = (0, 2, 4, 6, 8)
+_PARTS = ("train", "t10k")
 _IDX_UBYTE = 0x08
+_OPENERS: dict[str, Callable[[Path], IO[bytes]]] = {
+    ".bz2": bz2.open,
+    ".xz": lzma.open,
+}
 
 
 @dataclass(frozen=True)
@@ -41,63 +43,62 @@ class Dataset:
     y: FloatArray
 
 
-def load_mnist(
-    folder: Path | str,
-    positive: Collection[int] = _EVEN_DIGITS,
-    part: Literal["train", "t10k"] = "train",
+class Labelled(NamedTuple):
+    """A table with the labels as they are in its files, (n_samples,)."""
+
+    X: sp.csr_array
+    labels: NDArray[Any]
+
+
+def two_classes(
+    table: Labelled, positive: Collection[int], bias: float | None = None
 ) -> Dataset:
-    """Return MNIST with pixels in [0, 1] and the bias, 10, as the last column.
+    """Return a table with label 1 for some labels and -1 for all others.
 
     Parameters
     ----------
-    folder : path
-        Contains the four original files ``*-ubyte.gz``, directly or in ``mnist``.
     positive : collection of int
-        The digits labelled 1. The paper does not state how it forms two classes.
-    part : {"train", "t10k"}
+    bias : float, optional
+        The value of one more column, the last.
     """
-    folder = _folder_of(folder, "mnist")
-    images = _read_idx(folder / f"{part}-images-idx3-ubyte.gz")
-    digits = _read_idx(folder / f"{part}-labels-idx1-ubyte.gz")
-    pixels = images.reshape(len(images), -1)
-    table = sp.csr_array(pixels).astype(np.float64) / 255.0
-    bias = np.full((len(digits), 1), MNIST_BIAS)
-    labels = np.where(np.isin(digits, list(positive)), 1.0, -1.0)
-    return Dataset(_small(sp.hstack([table, sp.csr_array(bias)], format="csr")), labels)
+    X = table.X
+    if bias is not None:
+        column = sp.csr_array(np.full((X.shape[0], 1), bias))
+        X = sp.hstack([X, column], format="csr")
+    labels = np.where(np.isin(table.labels, list(positive)), 1.0, -1.0)
+    return Dataset(_small(X), labels)
 
 
-def load_news20(folder: Path | str) -> Dataset:
-    """Return news20.binary; some of its rows are empty."""
-    path = _folder_of(folder, "news20") / "news20.binary.xz"
-    with lzma.open(path) as file:
-        return _read_libsvm(file, positive=1.0)
+def read_mnist(folder: Path) -> Labelled:
+    """Return the images of the training part, then of the other, and their digits."""
+    images = [_read_idx(folder / f"{part}-images-idx3-ubyte.gz") for part in _PARTS]
+    digits = [_read_idx(folder / f"{part}-labels-idx1-ubyte.gz") for part in _PARTS]
+    pixels = [part.reshape(len(part), -1) for part in images]
+    return Labelled(scaled_pixels(np.concatenate(pixels)), np.concatenate(digits))
 
 
-def load_covtype(folder: Path | str) -> Dataset:
-    """Return covtype.binary, scaled; label 1 is class 2 of the set."""
-    path = _folder_of(folder, "covtype") / "covtype.libsvm.binary.scale.bz2"
-    with bz2.open(path) as file:
-        return _read_libsvm(file, positive=2.0)
+def scaled_pixels(pixels: NDArray[np.uint8]) -> sp.csr_array:
+    """Return pixels in [0, 1], (n_images, n_pixels)."""
+    return sp.csr_array(sp.csr_array(pixels).astype(np.float64) / 255.0)
 
 
-def _folder_of(folder: Path | str, name: str) -> Path:
-    """Return a set's folder, given either that folder or its parent."""
-    inner = Path(folder) / name
-    return inner if inner.is_dir() else Path(folder)
+def read_libsvm(path: Path) -> Labelled:
+    """Return a table of LIBSVM text, compressed as the ending of the file says."""
+    # Imported here because it takes a second; a look for files does without it.
+    from sklearn.datasets import load_svmlight_file  # noqa: PLC0415
 
-
-def _read_libsvm(file: IO[bytes], positive: float) -> Dataset:
-    table, labels = load_svmlight_file(file, zero_based=False)
-    return Dataset(_small(table), np.where(labels == positive, 1.0, -1.0))
+    with _OPENERS[path.suffix](path) as file:
+        table, labels = load_svmlight_file(file, zero_based=False)
+    return Labelled(sp.csr_array(table), labels)
 
 
 def _read_idx(path: Path) -> NDArray[np.uint8]:
     """Return an array of bytes in the idx format: two zeros, type, rank, sizes."""
     with gzip.open(path) as file:
         content = file.read()
-    rank = content[3]
-    if content[:3] != bytes([0, 0, _IDX_UBYTE]):
+    if content[:3] != bytes([0, 0, _IDX_UBYTE]) or len(content) < 4:
         raise ValueError(f"{path.name} is not an idx file of unsigned bytes.")
+    rank = content[3]
     start = 4 + 4 * rank
     shape = np.frombuffer(content, ">u4", count=rank, offset=4)
     return np.frombuffer(content, np.uint8, offset=start).reshape(shape.tolist())

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-_KIT, _DATA, _STUDY = "HYFDCA_KIT", "HYFDCA_DATA", "HYFDCA_STUDY"
+_KIT, _TABLE, _STUDY = "HYFDCA_KIT", "HYFDCA_TABLE", "HYFDCA_STUDY"
 
 STUDY = "hyfdca.flare.jobs"
 RUN = "HYFDCA_RUN"  # random number of the kit's holder
@@ -29,7 +29,7 @@ class JobEnvironment:
 
     def environment(self) -> dict[str, str]:
         """Return the environment variables."""
-        data = {} if self.data is None else {_DATA: str(self.data)}
+        data = {} if self.data is None else {_TABLE: str(self.data)}
         return {_KIT: str(self.kit), _STUDY: self.study, RUN: self.run, **data}
 
     @property
@@ -40,7 +40,7 @@ class JobEnvironment:
 
 def job_environment() -> JobEnvironment:
     """Return the settings of this job process."""
-    data = os.environ.get(_DATA)
+    data = os.environ.get(_TABLE)
     return JobEnvironment(
         Path(os.environ[_KIT]),
         None if data is None else Path(data),
