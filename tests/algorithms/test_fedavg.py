@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from hyfdca.federation.local_work import local_rows_key
 from hyfdca.holdings.participation import cyclic
-from hyfdca.maths.seeds import stream
+from hyfdca.maths.draws import repeated_rows
 from tests.algorithms.rivals import (
     L2,
     block_gradient,
@@ -50,7 +51,7 @@ def test_a_round_takes_its_steps_one_by_one(loss):
     run_round(run)
     X, y = dense(loss)
     weights, rate = np.zeros(X.shape[1]), 2.0 / (3.0 + 1.0)
-    order = stream(0, "local rows", 1, 0).integers(len(y), size=len(y))
+    order = repeated_rows(local_rows_key(0, 1), 0, len(y), len(y))
     for i in order:
         slope = run.settings.loss.derivative(X[i] @ weights, y[i, 0])
         weights = (1 - rate * L2) * weights - rate * slope * X[i]

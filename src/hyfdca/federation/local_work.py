@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from hyfdca.federation.algorithm import Algorithm
 from hyfdca.federation.client import Party
 from hyfdca.holdings.layout import Layout
-from hyfdca.maths.seeds import stream
+from hyfdca.maths.draws import repeated_rows, round_key
 from hyfdca.protocol.codec import RemoteProtocolError
 
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
@@ -54,8 +54,13 @@ def drawn_rows(party: Party, round_number: int, n_steps: int) -> NDArray[np.uint
     """Return rows of a client's own, drawn with replacement."""
     if not party.n_held:
         return np.empty(0, np.uint32)
-    random = stream(party.seed, "local rows", round_number, party.rank)
-    return random.integers(party.n_held, size=n_steps).astype(np.uint32)
+    key = local_rows_key(party.seed, round_number)
+    return repeated_rows(key, party.rank, party.n_held, n_steps)
+
+
+def local_rows_key(seed: int, round_number: int) -> np.uint64:
+    """Return the key of all clients' draws in a round."""
+    return round_key(seed, "local rows", round_number)
 
 
 @dataclass(frozen=True)

@@ -134,7 +134,9 @@ def descent_steps(  # type: ignore[no-untyped-def]
         own, common = 0.0, 0.0
         for p in range(first, last):
             own += data[p] * weights[indices[p]]
-            common += data[p] * anchor[indices[p]]
+        if pull != 0.0:
+            for p in range(first, last):
+                common += data[p] * anchor[indices[p]]
         slope = loss_derivative(
             scale * own + share * common,
             labels[row],

@@ -12,7 +12,9 @@ from hyfdca.algorithms.hyfdca.settings import HyfdcaSettings
 from hyfdca.arrays import IntArray
 from hyfdca.federation import local_work
 from hyfdca.holdings.layout import Layout
-from hyfdca.maths.seeds import stream
+from hyfdca.maths.draws import distinct_rows, round_key
+
+DRAW = "draw"  # what the randomness is for
 
 
 def local_steps(settings: HyfdcaSettings, layout: Layout, client: int) -> int:
@@ -91,5 +93,8 @@ class Draws:
         steps = self.local_steps(client)
         if steps == n_held:
             return None
-        random = stream(self.seed, "draw", round_number, client)
-        return np.sort(random.choice(n_held, steps, replace=False, shuffle=False))
+        return distinct_rows(self.round_key(round_number), client, n_held, steps)
+
+    def round_key(self, round_number: int) -> np.uint64:
+        """Return the key of all draws of a round."""
+        return round_key(self.seed, DRAW, round_number)

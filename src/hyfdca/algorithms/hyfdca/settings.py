@@ -48,7 +48,8 @@ class HyfdcaSettings(Algorithm):
         under complete participation, else "all".
     second_inner_product : bool
         Algorithm 1 prints a SecureInnerProduct at the end of a round; the paper's
-        experiments leave it out.
+        experiments leave it out. It changes what clients that stay away next time
+        leave behind: newer margins.
     min_rows : int
         A client shows its old share again until this many of its duals have changed:
         the difference of two shares is then never a sum over fewer rows (E22).

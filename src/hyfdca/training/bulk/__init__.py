@@ -1,0 +1,1 @@
+"""Simulation of many clients at once: a round is a few compiled passes over data."""

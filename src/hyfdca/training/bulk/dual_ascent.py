@@ -1,0 +1,142 @@
+"""HyFDCA for all clients at once; ``algorithms/hyfdca`` has what its rounds mean.
+
+Shares are linear in the duals, so the server's weights change by what the participants
+have newly heard of: a round costs what its drawn samples cost, and the duals that
+clients missed while they were away.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hyfdca.algorithms.hyfdca.draws import DRAW, local_steps
+from hyfdca.algorithms.hyfdca.settings import HyfdcaSettings
+from hyfdca.arrays import FloatArray
+from hyfdca.holdings.participation import Participation
+from hyfdca.maths.draws import round_key
+from hyfdca.maths.losses import Loss
+from hyfdca.maths.objective import Measurement
+from hyfdca.training.bulk import ascent_kernels as kernels
+from hyfdca.training.bulk.counts import N_COUNTS, RoundCounts
+from hyfdca.training.bulk.stacked import StackedBlocks
+
+
+class BulkDualAscent:
+    """A training by HyFDCA, all clients in one place.
+
+    Parameters
+    ----------
+    blocks : StackedBlocks
+        By sample.
+    loss : Loss
+    l2 : float
+        λ.
+    settings : HyfdcaSettings
+        With ``step="paper"`` or, if clients may be absent, ``step="safe"``.
+    participation : Participation
+    seed : int
+    """
+
+    def __init__(
+        self,
+        blocks: StackedBlocks,
+        loss: Loss,
+        l2: float,
+        settings: HyfdcaSettings,
+        participation: Participation,
+        seed: int = 0,
+    ) -> None:
+        is_complete = participation.is_complete
+        _check(blocks, settings, is_complete)
+        self._blocks, self._loss, self._l2 = blocks, loss, l2
+        self._settings, self._participation, self._seed = settings, participation, seed
+        self._l2_scale = l2 * blocks.n_samples
+        layout, clients = blocks.layout, range(blocks.n_clients)
+        self._steps = np.array([local_steps(settings, layout, k) for k in clients])
+        self._table = kernels.Table(
+            *blocks.csr,
+            blocks.row_samples,
+            blocks.row_clients,
+            blocks.sample_starts,
+            blocks.client_starts,
+            blocks.client_rows,
+            blocks.labels,
+            blocks.squared_norms / self._l2_scale,
+        )
+        safe_factor = 0.0 if layout.is_horizontal else float(blocks.n_samples)
+        self._rule = kernels.Rule(
+            loss.constants,
+            self._l2_scale,
+            is_complete or settings.is_safe or settings.divide_by == "all",
+            not is_complete and settings.refresh != "drawn",
+            safe_factor if settings.is_safe else 1.0,
+        )
+        n_rows = len(blocks.row_samples)
+        self._state = kernels.State(
+            duals=np.zeros(blocks.n_samples),
+            weights=np.zeros(blocks.n_features),
+            known=np.zeros(n_rows),
+            margins=np.zeros(n_rows),
+            missed_first=np.full(blocks.n_clients, kernels.LAST, np.int32),
+            missed_next=np.full(n_rows, kernels.NOT_MISSED, np.int32),
+            taken=np.zeros(n_rows, np.int32),
+            touched=np.zeros(blocks.n_samples, np.int32),
+            places=np.zeros(blocks.n_samples, np.int32),
+            counts=np.zeros((blocks.n_clients, N_COUNTS), np.int64),
+        )
+        self._is_present = np.zeros(blocks.n_clients, np.bool_)
+        self.round_number = 0
+
+    def round(self) -> RoundCounts:
+        """Run one pass of Algorithm 1's outer loop."""
+        self.round_number += 1
+        number, state = self.round_number, self._state
+        participants = np.array(self._participation.of_round(number), np.int64)
+        returning = participants[~self._is_present[participants]]
+        self._is_present[:] = False
+        self._is_present[participants] = True
+        state.counts[participants] = 0
+        is_decreasing = self._settings.aggregation == "decreasing"
+        present = kernels.Present(
+            number,
+            round_key(self._seed, DRAW, number),
+            participants,
+            returning,
+            self._is_present,
+            self._steps,
+            1.0 / number if is_decreasing else 1.0,
+        )
+        kernels.ascent_round(self._table, self._rule, present, state)
+        return RoundCounts(participants, state.counts[participants])
+
+    @property
+    def duals(self) -> FloatArray:
+        """The duals of all samples."""
+        return np.asarray(self._state.duals)
+
+    def weights(self) -> FloatArray:
+        """Return w of the present duals, as if every client had heard of them."""
+        return self._blocks.combined(self.duals) / self._l2_scale
+
+    def measure(self) -> Measurement:
+        """Measure P and D; costs a pass over the data."""
+        return self._blocks.measured(self._loss, self._l2, self.weights(), self.duals)
+
+
+def _check(blocks: StackedBlocks, settings: HyfdcaSettings, is_complete: bool) -> None:
+    if blocks.by != "samples":
+        raise ValueError("HyFDCA reads blocks by sample; stack them by='samples'.")
+    if settings.variant != "practical" or settings.searches(is_complete):
+        raise ValueError(
+            "Many clients at once are simulated with the practical variant and without "
+            "a line search; use step='paper' or 'safe'."
+        )
+    if settings.second_inner_product or settings.min_rows > 1:
+        raise ValueError(
+            "Many clients at once are simulated with min_rows=1 and without the second "
+            "inner product."
+        )
+    if is_complete and settings.is_safe:
+        raise ValueError(
+            "Many clients at once, all present, are simulated with step='paper'."
+        )
