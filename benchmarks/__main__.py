@@ -18,7 +18,7 @@ from hyfdca.data.sources import HOW_TO_GET, locate
 from hyfdca.errors import StudyError
 from hyfdca.runtime.machine import keep_memory
 
-NAMES = ("convergence", "reference", "round", "memory", "alignment")
+NAMES = ("convergence", "reference", "round", "simulator", "memory", "alignment")
 OF_ROUNDS = ("rounds", "losses", "participation", "wall", "figure")
 OF_ENCRYPTION = ("encryption", "alignment")
 OF_NETWORK = ("flare", "hosting")
