@@ -1,0 +1,199 @@
+"""Runs of a study as jobs: side by side in processes, each kept as soon as it is done.
+
+The outcome of a job is a file named by what the job is. A study that was stopped, or
+killed, finds what it has done already; another study may share the folder.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import multiprocessing
+from collections.abc import Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from hyfdca import __version__
+from hyfdca.errors import StudyError
+from hyfdca.files import write_whole
+from hyfdca.reproduction.paper import (
+    Clients,
+    DataSetName,
+    Hyperparameters,
+    Method,
+    Setting,
+)
+from hyfdca.reproduction.problems import Choices, PaperProblem, paper_problem
+from hyfdca.reproduction.simulation import ORDERS, SimulatedRun, make_run, simulate
+from hyfdca.training.bulk.stacked import Order, StackedBlocks
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run: everything that its outcome depends on.
+
+    Parameters
+    ----------
+    l2 : float
+        λ.
+    measure_every : int
+        Rounds from one measured round to the next.
+    seed : int
+        Of who is present and what is drawn; the split has its own, in ``choices``.
+    """
+
+    setting: Setting
+    method: Method
+    chosen: Hyperparameters
+    l2: float
+    n_rounds: int
+    measure_every: int
+    seed: int = 0
+    choices: Choices = field(default_factory=Choices)
+
+    @property
+    def file_name(self) -> str:
+        """A name for people, and a checksum for what it leaves out."""
+        facts = json.dumps(dataclasses.asdict(self), sort_keys=True)
+        checksum = hashlib.blake2b(facts.encode(), digest_size=8).hexdigest()
+        where = self.setting.label.replace(", ", "-")
+        return f"{self.setting.data_set}-{where}-{self.method}-{checksum}.json"
+
+
+class _Record(msgspec.Struct, forbid_unknown_fields=True):
+    """The file of a finished job."""
+
+    version: str
+    job: dict[str, object]
+    rounds: list[int]
+    losses: list[float | None]  # None for a loss that is not finite
+    bounds: list[float]
+    accuracies: list[float]
+    seconds: list[float]
+    sealed: list[int]
+    opened: list[int]
+
+
+def load_outcome(job: Job, folder: Path) -> SimulatedRun | None:
+    """Return what a job found, if it is done.
+
+    Raises
+    ------
+    StudyError
+        If its file is damaged.
+    """
+    path = folder / job.file_name
+    try:
+        record = msgspec.json.decode(path.read_bytes(), type=_Record)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.MsgspecError) as error:
+        raise StudyError(
+            f"{path} cannot be read ({error}); delete it, and its run is done again."
+        ) from None
+    return SimulatedRun(
+        np.array(record.rounds, np.int64),
+        np.array([np.inf if loss is None else loss for loss in record.losses]),
+        np.array(record.bounds),
+        np.array(record.accuracies),
+        np.array(record.seconds),
+        np.array(record.sealed, np.int64),
+        np.array(record.opened, np.int64),
+    )
+
+
+def keep_outcome(job: Job, run: SimulatedRun, folder: Path) -> None:
+    """Write what a job found; the file is whole, or not there."""
+    record = _Record(
+        __version__,
+        dataclasses.asdict(job),
+        run.rounds.tolist(),
+        [loss if np.isfinite(loss) else None for loss in run.losses.tolist()],
+        run.bounds.tolist(),
+        run.accuracies.tolist(),
+        run.seconds.tolist(),
+        run.sealed.tolist(),
+        run.opened.tolist(),
+    )
+    content = msgspec.json.encode(record)
+    write_whole(folder / job.file_name, content, is_durable=True)
+
+
+def run_jobs(
+    jobs: Iterable[Job], folder: Path, data: Path | None = None, n_processes: int = 2
+) -> Iterator[tuple[Job, SimulatedRun]]:
+    """Return every job with its outcome, as soon as it has one; run what is not done.
+
+    Parameters
+    ----------
+    jobs : iterable of Job
+        Taken one by one as processes get free, so it may end by the time.
+    folder : path
+        Of the outcomes.
+    data : path, optional
+        Where to look for the data sets first.
+    n_processes : int
+        With 1, jobs run in this process.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    if n_processes == 1:
+        for job in jobs:
+            yield job, load_outcome(job, folder) or run_job(job, folder, data)
+        return
+    context = multiprocessing.get_context("spawn")
+    running: dict[Future[SimulatedRun], Job] = {}
+    with ProcessPoolExecutor(n_processes, mp_context=context) as pool:
+        for job in jobs:
+            known = load_outcome(job, folder)
+            if known is not None:
+                yield job, known
+                continue
+            running[pool.submit(run_job, job, folder, data)] = job
+            yield from _ended(running, n_processes - 1)
+        yield from _ended(running, 0)
+
+
+def _ended(
+    running: dict[Future[SimulatedRun], Job], at_most: int
+) -> Iterator[tuple[Job, SimulatedRun]]:
+    """Return jobs that have ended, until no more than so many are left."""
+    while len(running) > at_most:
+        for done in wait(running, return_when=FIRST_COMPLETED).done:
+            yield running.pop(done), done.result()
+
+
+def run_job(job: Job, folder: Path, data: Path | None) -> SimulatedRun:
+    """Run a job in this process, and keep its outcome."""
+    name, choices = job.setting.data_set, job.choices
+    blocks = _blocks(name, choices, data, job.setting.clients, ORDERS[job.method])
+    fraction = job.setting.fraction
+    run = make_run(blocks, job.l2, job.method, job.chosen, fraction, job.seed)
+    problem = _problem(name, choices, data)
+    found = simulate(problem, run, job.n_rounds, job.measure_every)
+    keep_outcome(job, found, folder)
+    return found
+
+
+# A process keeps the last table and its blocks: jobs come set by set.
+
+
+@lru_cache(maxsize=1)
+def _problem(name: DataSetName, choices: Choices, data: Path | None) -> PaperProblem:
+    return paper_problem(name, choices, data)
+
+
+@lru_cache(maxsize=1)
+def _blocks(
+    name: DataSetName,
+    choices: Choices,
+    data: Path | None,
+    clients: Clients,
+    order: Order,
+) -> StackedBlocks:
+    return _problem(name, choices, data).blocks(clients, order)

@@ -1,0 +1,156 @@
+"""One run of the study: a method in a setting, simulated in bulk, as a curve."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from hyfdca.algorithms.fedavg import FedAvg
+from hyfdca.algorithms.hyfdca.hyfdca import Hyfdca
+from hyfdca.algorithms.hyfem import HyFem
+from hyfdca.arrays import FloatArray, IntArray
+from hyfdca.holdings.participation import random_fraction
+from hyfdca.maths.losses import make_loss
+from hyfdca.maths.objective import Measurement
+from hyfdca.reproduction.criteria import RunCurve
+from hyfdca.reproduction.paper import Hyperparameters, Method
+from hyfdca.reproduction.problems import PaperProblem
+from hyfdca.training.bulk.counts import OPENED, SEALED, RoundCounts
+from hyfdca.training.bulk.dual_ascent import BulkDualAscent
+from hyfdca.training.bulk.local_sgd import BulkLocalSgd
+from hyfdca.training.bulk.stacked import Order, StackedBlocks
+
+ORDERS: dict[Method, Order] = {
+    "hyfdca": "samples",
+    "fedavg": "clients",
+    "hyfem": "clients",
+}
+_HOPELESS = 1e6  # times the loss of the start, from where no run comes back
+
+
+class BulkRun(Protocol):
+    """A training of all clients at once."""
+
+    def round(self) -> RoundCounts:
+        """Run one round."""
+        ...
+
+    def weights(self) -> FloatArray:
+        """Return the model."""
+        ...
+
+    def measure(self) -> Measurement:
+        """Measure P and D."""
+        ...
+
+
+@dataclass(frozen=True)
+class SimulatedRun:
+    """What was measured of a run; all arrays have a value per measured round.
+
+    Parameters
+    ----------
+    rounds : array
+        From 0, the start. A run that diverged ends early, with an infinite loss.
+    losses, bounds : array
+        P and D on the training rows.
+    accuracies : array
+        On the validation rows.
+    seconds : array
+        The slowest clients' computation up to the round: of every round's time, its
+        slowest client's share of the values read.
+    sealed, opened : array
+        Numbers that all clients sealed and opened, up to the round.
+    """
+
+    rounds: IntArray
+    losses: FloatArray
+    bounds: FloatArray
+    accuracies: FloatArray
+    seconds: FloatArray
+    sealed: IntArray
+    opened: IntArray
+
+    @property
+    def curve(self) -> RunCurve:
+        """What the criteria of tuning look at."""
+        return RunCurve(self.rounds, self.losses, self.accuracies, self.seconds)
+
+
+def make_run(
+    blocks: StackedBlocks,
+    l2: float,
+    method: Method,
+    chosen: Hyperparameters,
+    fraction: float,
+    seed: int,
+) -> BulkRun:
+    """Return a run that is ready for its first round, as the paper's study has it.
+
+    Parameters
+    ----------
+    blocks : StackedBlocks
+        In the method's order, see ``ORDERS``.
+    """
+    loss, settings = make_loss("hinge"), dict[str, Any](chosen.as_settings())
+    present = random_fraction(blocks.n_clients, fraction, seed)
+    if method == "hyfdca":
+        # The paper refreshes the margins of drawn samples only.
+        own = Hyfdca(step="paper", refresh="drawn", **settings)
+        return BulkDualAscent(blocks, loss, l2, own, present, seed)
+    rival = FedAvg(**settings) if method == "fedavg" else HyFem(**settings)
+    return BulkLocalSgd(blocks, loss, l2, rival, present, seed)
+
+
+def simulate(
+    problem: PaperProblem,
+    run: BulkRun,
+    n_rounds: int,
+    measure_every: int,
+    watch: Callable[[int], None] = lambda _: None,
+) -> SimulatedRun:
+    """Run for some rounds; measure the start, every so many rounds and the end.
+
+    Parameters
+    ----------
+    watch : callable
+        Is told the number of every measured round.
+    """
+    points: list[tuple[float, ...]] = []
+    seconds, sealed, opened = 0.0, 0, 0
+
+    def measure(number: int) -> float:
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = run.measure()
+        loss = found.primal if np.isfinite(found.primal) else np.inf
+        accuracy = problem.validation.accuracy(run.weights())
+        bound = 0.0 if found.dual is None else found.dual
+        points.append((number, loss, bound, accuracy, seconds, sealed, opened))
+        watch(number)
+        return loss
+
+    start = measure(0)
+    for number in range(1, n_rounds + 1):
+        started = time.perf_counter()
+        counts = run.round()
+        seconds += (time.perf_counter() - started) * counts.slowest_share
+        totals = counts.per_client.sum(axis=0)
+        sealed, opened = sealed + int(totals[SEALED]), opened + int(totals[OPENED])
+        is_due = number % measure_every == 0 or number == n_rounds
+        if is_due and not measure(number) < _HOPELESS * start:
+            points[-1] = (points[-1][0], np.inf, *points[-1][2:])
+            break
+    found = np.array(points, dtype=np.float64).T  # counts are far below 2^53
+    return SimulatedRun(
+        rounds=found[0].astype(np.int64),
+        losses=found[1],
+        bounds=found[2],
+        accuracies=found[3],
+        seconds=found[4],
+        sealed=found[5].astype(np.int64),
+        opened=found[6].astype(np.int64),
+    )

@@ -1,0 +1,105 @@
+"""Jobs are done once: what was stopped or killed continues where it was."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from hyfdca.errors import StudyError
+from hyfdca.reproduction import jobs
+from hyfdca.reproduction.jobs import Job, load_outcome, run_jobs
+from hyfdca.reproduction.paper import Hyperparameters, Setting
+from hyfdca.reproduction.problems import Choices
+from tests.reproduction.small_problem import SETTING, run_small, small_covtype
+
+__all__ = ["small_covtype"]
+
+JOB = Job(SETTING, "hyfdca", Hyperparameters(0.3), 0.01, 8, 2)
+RIVALS = [
+    replace(JOB, method="fedavg", chosen=Hyperparameters(0.5, 1.0, 2.0)),
+    replace(JOB, method="hyfem", chosen=Hyperparameters(0.5, 25.0, 1e-5, 1e4)),
+]
+
+
+def same(one, other):
+    """Return whether two outcomes have the same numbers, times aside."""
+    names = ("rounds", "losses", "bounds", "accuracies", "sealed", "opened")
+    return all(np.array_equal(getattr(one, n), getattr(other, n)) for n in names)
+
+
+def test_outcomes_are_kept_and_not_found_again(small_covtype, tmp_path):
+    """Also those of runs that diverge; every number comes back."""
+    first = list(run_jobs([JOB, *RIVALS], tmp_path, n_processes=1))
+    again = list(run_jobs([JOB, *RIVALS], tmp_path, n_processes=1))
+    assert [job for job, _ in first] == [job for job, _ in again] == [JOB, *RIVALS]
+    assert all(same(a, b) for (_, a), (_, b) in zip(first, again, strict=True))
+    assert [a.seconds.tolist() for _, a in first] == [
+        b.seconds.tolist() for _, b in again
+    ]
+    assert len(small_covtype) == 3
+
+
+def test_a_study_that_was_killed_does_the_rest(small_covtype, tmp_path, monkeypatch):
+    """What was done stays, what was not whole is no outcome."""
+    whole = dict(run_jobs([JOB, *RIVALS], tmp_path / "whole", n_processes=1))
+    small_covtype.clear()
+    keep = jobs.keep_outcome
+
+    def killed(job, run, folder):
+        if job != JOB:
+            raise KeyboardInterrupt
+        keep(job, run, folder)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(jobs, "keep_outcome", killed)
+        with pytest.raises(KeyboardInterrupt):
+            list(run_jobs([JOB, *RIVALS], tmp_path / "cut", n_processes=1))
+    assert len(list((tmp_path / "cut").iterdir())) == 1
+    rest = dict(run_jobs([JOB, *RIVALS], tmp_path / "cut", n_processes=1))
+    assert all(same(whole[job], rest[job]) for job in whole)
+    assert [job.method for job in small_covtype] == [
+        "hyfdca",
+        "fedavg",
+        "fedavg",
+        "hyfem",
+    ]
+
+
+@pytest.mark.slow
+def test_processes_side_by_side_find_the_same(small_covtype, tmp_path, monkeypatch):
+    """Two processes, more jobs than that; a job that is done is not run."""
+    alone = dict(run_jobs([JOB, *RIVALS], tmp_path / "alone", n_processes=1))
+    monkeypatch.setattr(jobs, "run_job", run_small)
+    done = tmp_path / "side by side"
+    list(run_jobs([JOB], done, n_processes=2))
+    both = dict(run_jobs([JOB, *RIVALS], done, n_processes=2))
+    assert all(same(alone[job], both[job]) for job in alone)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"setting": Setting("covtype", (3, 3), 0.9)},
+        {"method": "fedavg"},
+        {"chosen": Hyperparameters(0.31)},
+        {"l2": 0.02},
+        {"n_rounds": 9},
+        {"measure_every": 1},
+        {"seed": 1},
+        {"choices": Choices(validation=0.3)},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_another_job_has_another_file(change):
+    """Nothing that an outcome depends on is left out of its name."""
+    assert replace(JOB, **change).file_name != JOB.file_name
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"no json", b'{"rounds": []}'])
+def test_a_damaged_outcome_is_named(content, tmp_path):
+    """With one sentence that says what to do."""
+    (tmp_path / JOB.file_name).write_bytes(content)
+    with pytest.raises(StudyError, match=r"cannot be read .* delete it"):
+        load_outcome(JOB, tmp_path)
