@@ -112,7 +112,8 @@ class Supervisor:
                     pass
             return True
         except ServerGoneError:
-            return False
+            note = read_note(self._kit)  # of this run: earlier notes are forgotten
+            return note is not None and note.state == "finished"
         finally:
             parent.stop()
 
@@ -234,7 +235,13 @@ class Watch:
         file = rejoin_file(self._kit)
         if file.exists():
             return
-        new = outsiders(job, names, self._ask(self._admin.jobs_by_site))
+        try:
+            by_site = self._ask(self._admin.jobs_by_site)
+        except ServerGoneError:
+            # NVFlare asks the sites, and gives up if one of them is just leaving.
+            self._check_server()
+            return
+        new = outsiders(job, names, by_site)
         if new:
             file.touch()
             self._tell(f"{', '.join(new)} can take part from the next round on.")

@@ -1,0 +1,75 @@
+"""The server's command when NVFlare does not answer: crash, or only a slow question."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from hyfdca.flare import supervisor
+from hyfdca.flare.status import Note, rejoin_file, write_note
+from hyfdca.flare.supervisor import ServerGoneError, Supervisor, Terms, Watch
+from hyfdca.kits.kit import Kit
+
+NAMES = ("north", "city")
+
+
+@pytest.fixture
+def kit(tmp_path):
+    """Return a kit without anything in it."""
+    made = Kit(tmp_path)
+    made.state.mkdir()
+    return SimpleNamespace(names=NAMES, state=made.state, out=made.out, folder=tmp_path)
+
+
+def watch_of(kit, is_running):
+    """Return a watch whose server knows no answer about its sites."""
+
+    def give_up():
+        raise TimeoutError("no reply from city")
+
+    admin: Any = SimpleNamespace(jobs_by_site=give_up)
+    parent: Any = SimpleNamespace(is_running=lambda: is_running)
+    return Watch(admin, parent, kit, lambda _: None)
+
+
+def test_a_site_that_is_leaving_is_no_crash_of_the_server(kit):
+    """NVFlare waits in vain for it; the invitation can wait too."""
+    watch_of(kit, is_running=True)._invite("job", NAMES)
+    assert not rejoin_file(kit).exists()
+
+
+def test_a_server_that_is_gone_is_noticed_by_any_question(kit):
+    """Whatever was asked."""
+    with pytest.raises(ServerGoneError):
+        watch_of(kit, is_running=False)._invite("job", NAMES)
+
+
+@pytest.mark.parametrize(
+    ("state", "n_servers"), [("finished", 1), ("paused", 2), (None, 2)]
+)
+def test_a_study_that_has_finished_is_not_started_again(
+    kit, monkeypatch, state, n_servers
+):
+    """Also if the server ends before its supervisor has heard so."""
+    started: list[Any] = []
+
+    def start(*_):
+        started.append(SimpleNamespace(stop=lambda: None))
+        return started[-1]
+
+    def with_job(*_):
+        if len(started) > 1:
+            return True
+        if state is not None:
+            write_note(kit, Note("job", state))
+        raise ServerGoneError
+
+    monkeypatch.setattr(supervisor, "start_server", start)
+    monkeypatch.setattr(supervisor, "admin_session", lambda *_: nullcontext())
+    monkeypatch.setattr(Supervisor, "_with_job", with_job)
+    monkeypatch.setattr(supervisor.time, "sleep", lambda _: None)
+    Supervisor(kit, Terms(), lambda _: None).run()
+    assert len(started) == n_servers
