@@ -1,0 +1,116 @@
+"""The command ``hyfdca tune``: its arguments."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hyfdca.errors import StudyError
+
+if TYPE_CHECKING:
+    from hyfdca.reproduction.paper import Clients
+
+_DEFAULT_OUT = Path("tune-out")
+
+
+def tune(  # noqa: PLR0913, PLR0917  # one argument per option
+    data_set: Annotated[str, typer.Argument(help="mnist, news20 or covtype.")],
+    clients: Annotated[
+        str,
+        typer.Option(
+            metavar="K[,Q]",
+            help="Sample groups of MNIST, such as 500; sample and feature groups of "
+            "the others, such as 3,3.",
+        ),
+    ],
+    fraction: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="Share of clients in a round.")
+    ] = 0.5,
+    methods: Annotated[
+        str, typer.Option(metavar="NAMES", help="Some of hyfdca,fedavg,hyfem.")
+    ] = "hyfdca,fedavg,hyfem",
+    trials: Annotated[
+        int | None, typer.Option(min=1, help="Trials per method; by default 50.")
+    ] = None,
+    minutes: Annotated[
+        float | None,
+        typer.Option(min=0.0, help="Time per method, instead of a number of trials."),
+    ] = None,
+    rounds: Annotated[
+        int | None,
+        typer.Option(min=1, help="Rounds of a trial; by default the paper's."),
+    ] = None,
+    out: Annotated[
+        Path, typer.Option("--out", help="Folder to write to, and to continue from.")
+    ] = _DEFAULT_OUT,
+    folder: Annotated[
+        Path | None,
+        typer.Option("--data", help="Folder to look for the data in first."),
+    ] = None,
+    processes: Annotated[
+        int | None, typer.Option(min=1, help="Trials at a time; by default all cores.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Search the hyperparameters of HyFDCA, FedAvg and HyFEM as the paper did.
+
+    Random draws over the paper's ranges, each run in simulation; Gray Relational
+    Analysis chooses among those that do not diverge, by seven criteria. Writes
+    tuned.json and trials.csv. A search that was stopped continues in its folder.
+    """
+    import json
+
+    from rich.console import Console
+
+    from hyfdca.cli.tune_display import TuningDisplay, show_tuned
+    from hyfdca.reproduction.paper import DATA_SETS, METHODS, Setting
+    from hyfdca.reproduction.tune import Budget, tune_setting
+    from hyfdca.runtime.machine import n_cores
+    from hyfdca.study.outcome import check_folder
+
+    if data_set not in DATA_SETS:
+        raise StudyError(
+            f"There is no data set {data_set!r}; choose one of {', '.join(DATA_SETS)}."
+        )
+    names = [name.strip() for name in methods.split(",")]
+    wanted = [method for method in METHODS if method in names]
+    if len(wanted) != len(names):
+        raise StudyError(f"--methods takes some of {', '.join(METHODS)}, each once.")
+    if fraction == 0.0:
+        raise StudyError("--fraction must be above 0.")
+    setting = Setting(data_set, _clients(clients, data_set), fraction)
+    check_folder(out)
+    n_trials = 50 if trials is None and minutes is None else trials
+    budget = Budget(
+        n_trials,
+        None if minutes is None else 60.0 * minutes,
+        rounds,
+        n_processes=processes or n_cores(),
+        data=folder,
+        seed=seed,
+    )
+    console = Console(stderr=True)
+    with TuningDisplay(console, budget.n_trials) as display:
+        outcome = tune_setting(setting, wanted, budget, out, display)
+    outcome.write(out)
+    if as_json:
+        typer.echo(json.dumps(outcome.summary(), indent=2))
+        return
+    shown = Console()
+    show_tuned(shown, outcome)
+    shown.print(f"Written to {out}", soft_wrap=True, markup=False)
+
+
+def _clients(text: str, data_set: str) -> Clients:
+    """Return the numbers of groups, as a data set takes them."""
+    parts = text.split(",")
+    wanted = "one number" if data_set == "mnist" else "two numbers such as 3,3"
+    if not all(part.strip().isdecimal() and int(part) for part in parts) or len(
+        parts
+    ) != (1 if data_set == "mnist" else 2):
+        raise StudyError(f"--clients of {data_set} takes {wanted}, got {text!r}.")
+    counts = [int(part) for part in parts]
+    return counts[0] if len(counts) == 1 else (counts[0], counts[1])
