@@ -41,7 +41,7 @@ def run(monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("names", "left_out", "runs"),
     [
-        ((), "reference, round, memory", ["convergence", "alignment"]),
+        ((), "reference, round, simulator, memory", ["convergence", "alignment"]),
         (BENCH_ROUNDS, "rounds in part, participation, wall", ["rounds", "losses"]),
     ],
 )
@@ -65,7 +65,9 @@ def test_with_data(tmp_path, run):
 def test_with_some_data(tmp_path, run):
     """The sentence names the sets that are missing, not those that are there."""
     _, output, _, ran = run("--data", write_sets(tmp_path / "data", "covtype"))
-    assert output.startswith("Left out for want of news20.binary: memory; ")
+    assert output.startswith(
+        "Left out for want of MNIST, news20.binary: simulator, memory; "
+    )
     assert ran == ["convergence", "reference", "round", "alignment"]
 
 

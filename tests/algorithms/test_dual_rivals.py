@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from hyfdca.algorithms.feddcd import ConsensusDuals
+from hyfdca.federation.local_work import local_rows_key
 from hyfdca.holdings.participation import random_fraction
-from hyfdca.maths.seeds import stream
+from hyfdca.maths.draws import repeated_rows
 from tests.algorithms.rivals import L2, dense, excess, objective, optimum, rival
 from tests.support.small_runs import measure, run_round, set_up
 
@@ -41,7 +42,7 @@ def test_cocoa_of_one_client_is_sdca():
     duals, scale = np.zeros(len(y)), 1 / (L2 * len(y))
     for number in (1, 2, 3):
         run_round(run)
-        for i in stream(0, "local rows", number, 0).integers(len(y), size=len(y)):
+        for i in repeated_rows(local_rows_key(0, number), 0, len(y), len(y)):
             margin = y[i, 0] * (X[i] @ (X.T @ duals)) * scale
             ahead = y[i, 0] * duals[i] + (1 - margin) / (scale * X[i] @ X[i])
             duals[i] = y[i, 0] * np.clip(ahead, 0, 1)

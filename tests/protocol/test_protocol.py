@@ -171,6 +171,7 @@ def test_garbage_is_refused_or_read(kind, garbage):
         assert isinstance(message, kind)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     "body",

@@ -98,7 +98,7 @@ def check(bulk, algorithm, split, loss, presence):
     assert np.any(bulk.weights())
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("loss", ["hinge", "logistic"])
 @pytest.mark.parametrize("presence", list(presences(2)))
 @pytest.mark.parametrize("split", SPLITS)
@@ -107,13 +107,13 @@ def test_dual_ascent_is_that_of_messages(name, split, presence, loss):
     """Weights and losses agree to 1e-12, the certificate up to its rounding."""
     presence = presences(SPLITS[split].n_clients)[presence]
     if presence.is_complete and name == "safe":
-        pytest.skip("with everybody present the safe step needs an exchange")
+        presence = bernoulli(SPLITS[split].n_clients, 0.7, seed=1)  # it needs absence
     blocks = stacked(X, Y[:, 0], SPLITS[split], by="samples")
     bulk = BulkDualAscent(blocks, make_loss(loss), L2, DUAL[name], presence, SEED)
     check(bulk, DUAL[name], split, loss, presence)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("loss", ["hinge", "logistic"])
 @pytest.mark.parametrize("presence", list(presences(2)))
 @pytest.mark.parametrize("split", SPLITS)
