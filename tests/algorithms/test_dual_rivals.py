@@ -51,6 +51,7 @@ def test_cocoa_of_one_client_is_sdca():
     )
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("combine", ["add", "average"])
 @pytest.mark.parametrize("loss", ["logistic", "smoothed_hinge", "huber"])
 def test_cocoa_reaches_the_pooled_optimum_on_split_columns(loss, combine):

@@ -67,6 +67,7 @@ def test_encryption_changes_no_bit(case):
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("shape", AXES["shape"])
 @pytest.mark.parametrize("method", AXES["method"])
 def test_encryption_changes_no_bit_anywhere(method, shape):

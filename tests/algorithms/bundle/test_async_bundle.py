@@ -46,7 +46,7 @@ def bundle_run(loss="hinge", partition="2x2", seed=0, **given):
     return run, pooled(X, y, loss, 0.02)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize(
     "partition",
