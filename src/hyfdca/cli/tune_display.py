@@ -40,6 +40,8 @@ class TuningDisplay(BarDisplay):
         self._progress.reset(
             self._task, total=self._n_trials, description=method, best="none yet"
         )
+        if not self._console.is_terminal:
+            self._say("loading the data, then the first trial")
 
     def trial(self, trial: Trial, number: int) -> None:
         """Show a trial that has ended."""
@@ -49,8 +51,10 @@ class TuningDisplay(BarDisplay):
         if self._console.is_terminal:
             self._progress.update(self._task, completed=number, best=text)
         elif is_worth_a_line(range(number, number + 1)):
-            line = f"{self._method}: {number} trials, {text}"
-            self._console.print(line, highlight=False)
+            self._say(f"{number} trial{'s' * (number > 1)}, {text}")
+
+    def _say(self, what: str) -> None:
+        self._console.print(f"{self._method}: {what}", highlight=False)
 
 
 def show_tuned(console: Console, outcome: SettingTuned) -> None:
