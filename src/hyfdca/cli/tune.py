@@ -10,7 +10,7 @@ import typer
 from hyfdca.errors import StudyError
 
 if TYPE_CHECKING:
-    from hyfdca.reproduction.paper import Clients
+    from hyfdca.reproduction.paper import Clients, Method, Setting
 
 _DEFAULT_OUT = Path("tune-out")
 
@@ -66,22 +66,11 @@ def tune(  # noqa: PLR0913, PLR0917  # one argument per option
     from rich.console import Console
 
     from hyfdca.cli.tune_display import TuningDisplay, show_tuned
-    from hyfdca.reproduction.paper import DATA_SETS, METHODS, Setting
     from hyfdca.reproduction.tune import Budget, tune_setting
     from hyfdca.runtime.machine import n_cores
     from hyfdca.study.outcome import check_folder
 
-    if data_set not in DATA_SETS:
-        raise StudyError(
-            f"There is no data set {data_set!r}; choose one of {', '.join(DATA_SETS)}."
-        )
-    names = [name.strip() for name in methods.split(",")]
-    wanted = [method for method in METHODS if method in names]
-    if len(wanted) != len(names):
-        raise StudyError(f"--methods takes some of {', '.join(METHODS)}, each once.")
-    if fraction == 0.0:
-        raise StudyError("--fraction must be above 0.")
-    setting = Setting(data_set, _clients(clients, data_set), fraction)
+    setting, wanted = _setting(data_set, clients, fraction), _methods(methods)
     check_folder(out)
     n_trials = 50 if trials is None and minutes is None else trials
     budget = Budget(
@@ -104,13 +93,37 @@ def tune(  # noqa: PLR0913, PLR0917  # one argument per option
     shown.print(f"Written to {out}", soft_wrap=True, markup=False)
 
 
+def _setting(data_set: str, clients: str, fraction: float) -> Setting:
+    """Return the setting that the arguments name."""
+    from hyfdca.reproduction.paper import DATA_SETS, Setting
+
+    known = [name for name in DATA_SETS if name == data_set]
+    if not known:
+        raise StudyError(
+            f"There is no data set {data_set!r}; choose one of {', '.join(DATA_SETS)}."
+        )
+    if fraction == 0.0:
+        raise StudyError("--fraction must be above 0.")
+    return Setting(known[0], _clients(clients, data_set), fraction)
+
+
+def _methods(text: str) -> list[Method]:
+    """Return the methods that a text names, in the order of the paper."""
+    from hyfdca.reproduction.paper import METHODS
+
+    names = [name.strip() for name in text.split(",")]
+    wanted = [method for method in METHODS if method in names]
+    if len(wanted) != len(names):
+        raise StudyError(f"--methods takes some of {', '.join(METHODS)}, each once.")
+    return wanted
+
+
 def _clients(text: str, data_set: str) -> Clients:
     """Return the numbers of groups, as a data set takes them."""
     parts = text.split(",")
-    wanted = "one number" if data_set == "mnist" else "two numbers such as 3,3"
-    if not all(part.strip().isdecimal() and int(part) for part in parts) or len(
-        parts
-    ) != (1 if data_set == "mnist" else 2):
+    counts = [int(part) for part in parts if part.strip().isdecimal() and int(part)]
+    is_mnist = data_set == "mnist"
+    if len(counts) != len(parts) or len(counts) != (1 if is_mnist else 2):
+        wanted = "one number" if is_mnist else "two numbers such as 3,3"
         raise StudyError(f"--clients of {data_set} takes {wanted}, got {text!r}.")
-    counts = [int(part) for part in parts]
-    return counts[0] if len(counts) == 1 else (counts[0], counts[1])
+    return counts[0] if is_mnist else (counts[0], counts[1])
