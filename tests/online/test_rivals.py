@@ -18,6 +18,7 @@ pytestmark = [
 ]
 
 
+@pytest.mark.sampled(2)  # both are one exchange
 @pytest.mark.parametrize("algorithm", ["fedavg", "hyfem"])
 def test_a_rival_between_processes_is_that_of_one_process(algorithm, tmp_path):
     """Model at every party, history and round trips, with vectors sealed."""

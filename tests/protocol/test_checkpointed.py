@@ -93,7 +93,7 @@ def history(run):
     ]
 
 
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(11)
 @pytest.mark.parametrize(
     "scheme", ["none", "stream", pytest.param("paillier", marks=SLOW)]
 )

@@ -21,6 +21,7 @@ from tests.support.small_runs import (
     server_duals,
     set_up,
 )
+from tests.support.thoroughness import IS_THOROUGH
 
 N, M, L2 = 30, 12, 2.0
 G = 2.0 / L2
@@ -113,7 +114,7 @@ def test_horizontal_random_subsets_stay_under_theorem_3():
 )
 def test_vertical_cyclic_sets_stay_under_theorem_4(local_steps):
     """With C sets in turn, γ_t = 1/t and active holders counted, the bound holds."""
-    n_sets, n_rounds = 2, 3000
+    n_sets, n_rounds = 2, 3000 if IS_THOROUGH else 1000
     rate = local_steps / N
     gaps = mean_suboptimality(
         parts.vertical(N, M, 4, seed=0),
