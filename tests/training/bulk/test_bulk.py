@@ -1,4 +1,7 @@
-"""Rounds of all clients at once are those of the messages between them."""
+"""Rounds of all clients at once are those of the messages between them.
+
+So are their bytes and round trips, ``traffic``, to the byte.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +87,7 @@ def check(bulk, algorithm, split, loss, presence):
     )
     problem = pooled(X, Y, loss, L2)
     for report in run.rounds():
-        bulk.round()
+        assert bulk.round().traffic == report.traffic
         found, certified = bulk.measure(), report.measurement
         weights = run.release()
         scale = max(1.0, found.primal)  # the printed step may overshoot

@@ -109,17 +109,11 @@ class HyfdcaServer:
         """Algorithm 2, of all samples or of those some client is about to update."""
         if self._federation.layout.is_horizontal:
             return
-        if self._refreshes_all:
+        if self._settings.refreshes_all(self._federation.is_complete):
             yield from self.dual.refresh_margins(clients)
         else:
             touched = [c for c in clients if c in draw.touched]
             yield from self.dual.refresh_margins(touched, draw.touched.__getitem__)
-
-    @property
-    def _refreshes_all(self) -> bool:
-        if self._settings.refresh == "auto":
-            return not self._federation.is_complete
-        return self._settings.refresh == "all"
 
     def local_dual_method(
         self, participants: Sequence[int], draw: Draw
@@ -187,8 +181,7 @@ class HyfdcaServer:
         The safe step divides by all: where holders are absent their shares lack what
         changes now, and those who come later would go the same way again.
         """
-        is_safe = self._settings.is_safe
-        if self._federation.is_complete or is_safe or self._settings.divide_by == "all":
+        if self._settings.divides_by_all(self._federation.is_complete):
             return None
         layout = self._federation.layout
         items = layout.samples.items[client]

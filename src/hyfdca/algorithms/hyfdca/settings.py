@@ -77,6 +77,14 @@ class HyfdcaSettings(Algorithm):
             return is_complete and self.min_rows == 1
         return self.step == "line_search"
 
+    def refreshes_all(self, is_complete: bool) -> bool:
+        """Return whether clients send the margins of all their samples."""
+        return self.refresh == "all" or (self.refresh == "auto" and not is_complete)
+
+    def divides_by_all(self, is_complete: bool) -> bool:
+        """Return whether changes are averaged over all holders, present or not."""
+        return is_complete or self.is_safe or self.divide_by == "all"
+
     @property
     def is_safe(self) -> bool:
         """Whether curvatures are enlarged so that no step overshoots."""

@@ -10,7 +10,7 @@ from numba import njit
 from hyfdca.maths.compiling import CACHE
 from hyfdca.maths.draws import draw_distinct
 from hyfdca.maths.losses import dual_step
-from hyfdca.training.bulk.counts import OPENED, SEALED, WORK
+from hyfdca.training.bulk.counts import WORK
 
 NOT_MISSED, LAST = -2, -1  # in the lists of rows that absent clients missed
 _DUAL_GRID = 2.0**50
@@ -55,7 +55,8 @@ class State(NamedTuple):
     ``missed_next`` the lists of rows whose dual an absent client has not heard of, of
     which ``missed_first`` has the heads by client. ``taken`` and ``touched`` are the
     last rounds in which a row, and a sample, was drawn, ``places`` where the sample was
-    among those drawn. ``counts`` are by client.
+    among those drawn. By client: how many duals it had ``missed`` when it came, and the
+    ``counts`` of a round, of which kernels fill in the work.
     """
 
     duals: Any
@@ -67,6 +68,7 @@ class State(NamedTuple):
     taken: Any
     touched: Any
     places: Any
+    missed: Any
     counts: Any
 
 
@@ -82,20 +84,31 @@ class Present(NamedTuple):
     aggregation: float
 
 
+class Draw(NamedTuple):
+    """What is drawn in a round.
+
+    ``rows`` are those drawn, ``samples`` theirs, each once; ``touched`` counts for each
+    client, present or not, how many of these samples it holds.
+    """
+
+    rows: Any
+    samples: Any
+    touched: Any
+
+
 @_compiled
-def ascent_round(table, rule, present, state):  # type: ignore[no-untyped-def]
+def ascent_round(table, rule, present, draw, state):  # type: ignore[no-untyped-def]
     """Run one round; changes ``state``."""
+    for client in present.participants:
+        state.missed[client] = state.counts[client, :] = 0
     for client in present.returning:
         _catch_up(table, rule, state, client)
-    drawn, touched = _drawn(table, present, state)
-    _inner_products(table, rule, present, state, touched)
-    changes = _dual_changes(table, rule, present, state, touched)
-    for row in drawn:  # all who draw a sample would change it in the same way
+    _inner_products(table, rule, present, state, draw.samples)
+    changes = _dual_changes(table, rule, present, state, draw.samples)
+    for row in draw.rows:  # all who draw a sample would change it in the same way
         sample = table.row_samples[row]
         state.duals[sample] += changes[state.places[sample]]
-        state.counts[table.row_clients[row], OPENED] += 1  # the margin
-        state.counts[table.row_clients[row], SEALED] += 1  # the change
-    for sample in touched:
+    for sample in draw.samples:
         _announce(table, rule, present, state, sample)
 
 
@@ -105,6 +118,7 @@ def _catch_up(table, rule, state, client):  # type: ignore[no-untyped-def]
     row = state.missed_first[client]
     while row != LAST:
         _hear(table, rule, state, row)
+        state.missed[client] += 1
         following = state.missed_next[row]
         state.missed_next[row] = NOT_MISSED
         row = following
@@ -112,15 +126,15 @@ def _catch_up(table, rule, state, client):  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def _drawn(table, present, state):  # type: ignore[no-untyped-def]
-    """Return the rows drawn, and the samples, each once."""
+def drawn(table, present, state):  # type: ignore[no-untyped-def]
+    """Draw for all who are present, when the round before is over."""
     n_drawn, n_touched = present.steps[present.participants].sum(), 0
-    drawn = np.empty(n_drawn, np.int64)
+    rows = np.empty(n_drawn, np.int64)
     touched = np.empty(n_drawn, np.int64)
     n_drawn = 0
     for client in present.participants:
         first, last = table.client_starts[client], table.client_starts[client + 1]
-        own = drawn[n_drawn : n_drawn + present.steps[client]]
+        own = rows[n_drawn : n_drawn + present.steps[client]]
         taken = state.taken[first:last]
         draw_distinct(present.key, client, last - first, taken, present.number, own)
         n_drawn += own.size
@@ -134,7 +148,17 @@ def _drawn(table, present, state):  # type: ignore[no-untyped-def]
     touched = np.sort(touched[:n_touched])  # memory is read faster in its order
     for j in range(n_touched):
         state.places[touched[j]] = j
-    return drawn, touched
+    return Draw(rows, touched, _held(table, touched))
+
+
+@_compiled
+def _held(table, samples):  # type: ignore[no-untyped-def]
+    """Count how many of some samples each client holds."""
+    counts = np.zeros(table.client_starts.size - 1, np.int64)
+    for sample in samples:
+        for row in range(table.sample_starts[sample], table.sample_starts[sample + 1]):
+            counts[table.row_clients[row]] += 1
+    return counts
 
 
 @_compiled
@@ -194,7 +218,6 @@ def _send_margin(table, state, row):  # type: ignore[no-untyped-def]
         total += table.data[p] * state.weights[table.indices[p]]
     state.margins[row] = total
     state.counts[table.row_clients[row], WORK] += last - first
-    state.counts[table.row_clients[row], SEALED] += 1
 
 
 @_compiled
@@ -207,4 +230,3 @@ def _hear(table, rule, state, row):  # type: ignore[no-untyped-def]
     for p in range(first, last):
         state.weights[table.indices[p]] += change * table.data[p]
     state.counts[table.row_clients[row], WORK] += last - first
-    state.counts[table.row_clients[row], OPENED] += 1

@@ -1,10 +1,13 @@
-"""What a simulated round costs, client by client."""
+"""What a simulated round costs, client by client and on the wire."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from hyfdca.arrays import IntArray
+from hyfdca.runtime.driver import Traffic
 
 # Columns of counts
 WORK, SEALED, OPENED = range(3)
@@ -19,11 +22,24 @@ class RoundCounts:
     ----------
     participants : array (clients,)
     per_client : array (clients, 3)
-        Stored values read, numbers sealed and numbers opened.
+        Stored values read, numbers sealed and numbers opened; see ``traffic.py``.
+    traffic : Traffic
+        Bytes and round trips of all participants together.
     """
 
     participants: IntArray
     per_client: IntArray
+    traffic: Traffic
+
+    @property
+    def totals(self) -> IntArray:
+        """What all participants together read, sealed and opened."""
+        return np.asarray(self.per_client.sum(axis=0))
+
+    @property
+    def busiest(self) -> IntArray:
+        """The most that one participant read, sealed and opened, each for itself."""
+        return np.asarray(self.per_client.max(axis=0, initial=0))
 
     @property
     def slowest_share(self) -> float:

@@ -19,6 +19,7 @@ from hyfdca.maths.objective import Measurement
 from hyfdca.training.bulk import ascent_kernels as kernels
 from hyfdca.training.bulk.counts import N_COUNTS, RoundCounts
 from hyfdca.training.bulk.stacked import StackedBlocks
+from hyfdca.training.bulk.traffic import DualTraffic
 
 
 class BulkDualAscent:
@@ -67,7 +68,7 @@ class BulkDualAscent:
         self._rule = kernels.Rule(
             loss.constants,
             self._l2_scale,
-            is_complete or settings.is_safe or settings.divide_by == "all",
+            settings.divides_by_all(is_complete),
             not is_complete and settings.refresh != "drawn",
             safe_factor if settings.is_safe else 1.0,
         )
@@ -82,20 +83,34 @@ class BulkDualAscent:
             taken=np.zeros(n_rows, np.int32),
             touched=np.zeros(blocks.n_samples, np.int32),
             places=np.zeros(blocks.n_samples, np.int32),
+            missed=np.zeros(blocks.n_clients, np.int64),
             counts=np.zeros((blocks.n_clients, N_COUNTS), np.int64),
         )
         self._is_present = np.zeros(blocks.n_clients, np.bool_)
+        self._traffic = DualTraffic(blocks, settings, self._steps, is_complete)
+        self._upcoming: tuple[kernels.Present, kernels.Draw] | None = None
         self.round_number = 0
 
     def round(self) -> RoundCounts:
         """Run one pass of Algorithm 1's outer loop."""
         self.round_number += 1
-        number, state = self.round_number, self._state
+        present, draw = self._upcoming or self._drawn(self.round_number)
+        state, participants = self._state, present.participants
+        kernels.ascent_round(self._table, self._rule, present, draw, state)
+        if self._participation.is_complete:  # its margins travel in this round already
+            self._upcoming = self._drawn(self.round_number + 1)
+        _, upcoming = self._upcoming or (present, draw)
+        traffic = self._traffic.round(
+            participants, state.missed, draw.touched, upcoming.touched, state.counts
+        )
+        return RoundCounts(participants, state.counts[participants], traffic)
+
+    def _drawn(self, number: int) -> tuple[kernels.Present, kernels.Draw]:
+        """Return who is present in a round, and draw their samples."""
         participants = np.array(self._participation.of_round(number), np.int64)
         returning = participants[~self._is_present[participants]]
         self._is_present[:] = False
         self._is_present[participants] = True
-        state.counts[participants] = 0
         is_decreasing = self._settings.aggregation == "decreasing"
         present = kernels.Present(
             number,
@@ -106,8 +121,7 @@ class BulkDualAscent:
             self._steps,
             1.0 / number if is_decreasing else 1.0,
         )
-        kernels.ascent_round(self._table, self._rule, present, state)
-        return RoundCounts(participants, state.counts[participants])
+        return present, kernels.drawn(self._table, present, self._state)
 
     @property
     def duals(self) -> FloatArray:

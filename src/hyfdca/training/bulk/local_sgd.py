@@ -18,14 +18,9 @@ from hyfdca.maths.draws import draw_repeated
 from hyfdca.maths.kernels import descent_steps
 from hyfdca.maths.losses import Loss
 from hyfdca.maths.objective import Measurement
-from hyfdca.training.bulk.counts import (
-    N_COUNTS,
-    OPENED,
-    SEALED,
-    WORK,
-    RoundCounts,
-)
+from hyfdca.training.bulk.counts import N_COUNTS, WORK, RoundCounts
 from hyfdca.training.bulk.stacked import StackedBlocks
+from hyfdca.training.bulk.traffic import SgdTraffic
 
 _compiled = njit(cache=CACHE, nogil=True, error_model="numpy")
 
@@ -92,6 +87,7 @@ class BulkLocalSgd:
             blocks.feature_starts,
             blocks.features,
         )
+        self._traffic = SgdTraffic(blocks, self._n_steps)
         self.round_number = 0
         self._weights = np.zeros(blocks.n_features)
         # HyFEM's clients keep their models, those of FedAvg start from the mean.
@@ -121,7 +117,7 @@ class BulkLocalSgd:
         self._weights = _sgd_round(
             self._table, step, self._models, self._weights, counts
         )
-        return RoundCounts(able, counts)
+        return RoundCounts(able, counts, self._traffic.round(number, able, counts))
 
     def weights(self) -> FloatArray:
         """Return the mean weights."""
@@ -166,7 +162,6 @@ def _sgd_round(table, step, models, weights, counts):  # type: ignore[no-untyped
         counts[j, WORK] = held.size + _descend(table, step, client, common, own)
         for m in range(held.size):
             mean[held[m]] += own[m] / holders[held[m]]
-        counts[j, SEALED] = counts[j, OPENED] = held.size
     return mean
 
 

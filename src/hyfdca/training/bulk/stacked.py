@@ -83,6 +83,16 @@ class StackedBlocks:
         """Where each client's rows start in ``client_rows``, and their number."""
         return _starts_of([len(items) for items in self.layout.samples.items])
 
+    @property
+    def n_held(self) -> IntArray:
+        """How many samples each client has."""
+        return np.diff(self.client_starts)
+
+    @property
+    def n_features_held(self) -> IntArray:
+        """How many features each client has."""
+        return np.diff(self.feature_starts)
+
     @cached_property
     def client_rows(self) -> Indices:
         """The rows of each client in turn, by sample."""
