@@ -29,7 +29,7 @@ def run_of(method, chosen=None, fraction=0.5, l2=0.01):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_curve_is_that_of_a_training_by_messages(method):
-    """Losses and accuracies of the measured rounds, with the settings of the study."""
+    """Losses, accuracies and bytes, with the settings of the study."""
     found = simulate(*run_of(method), n_rounds=10, measure_every=4)
     assert found.rounds.tolist() == [0, 4, 8, 10]
     data = problem()
@@ -49,23 +49,33 @@ def test_a_curve_is_that_of_a_training_by_messages(method):
         max_rounds=10,
         tolerance=0.0,
     )
-    expected = {0: (1.0, data.validation.accuracy(np.zeros(12)))}
+    expected = {0: (1.0, data.validation.accuracy(np.zeros(12)), 0)}
+    n_bytes = 0
     for report in training.rounds():
         weights = training.release()[:, 0]
         loss = data.objective.primal(weights[:, None])
-        expected[report.round_number] = (loss, data.validation.accuracy(weights))
-    losses, accuracies = zip(*(expected[r] for r in found.rounds), strict=True)
+        accuracy, traffic = data.validation.accuracy(weights), report.traffic
+        n_bytes += traffic.bytes_up + traffic.bytes_down
+        expected[report.round_number] = (loss, accuracy, n_bytes)
+    losses, accuracies, totals = zip(*(expected[r] for r in found.rounds), strict=True)
     assert found.losses == pytest.approx(np.array(losses), rel=1e-10)
     assert found.accuracies.tolist() == list(accuracies)
+    assert found.bytes.tolist() == list(totals)
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_costs_grow_from_round_to_round(method):
     """Nothing has been spent at the start; totals never fall."""
     found = simulate(*run_of(method), n_rounds=6, measure_every=1)
-    for total in (found.seconds, found.sealed, found.opened):
+    for total in (found.seconds, found.sealed, found.bytes, found.busiest_sealed):
         assert total[0] == 0
         assert np.all(np.diff(total) > 0)
+    for total in (found.opened, found.busiest_opened):  # nothing, if all is zero yet
+        assert total[0] == 0
+        assert np.all(np.diff(total) >= 0)
+        assert total[-1] > total[1]
+    assert np.all(found.busiest_sealed <= found.sealed)
+    assert np.all(found.busiest_opened <= found.opened)
 
 
 def test_a_run_that_diverges_ends_early_with_an_infinite_loss():

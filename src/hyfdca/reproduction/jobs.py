@@ -78,6 +78,9 @@ class _Record(msgspec.Struct, forbid_unknown_fields=True):
     seconds: list[float]
     sealed: list[int]
     opened: list[int]
+    bytes: list[int]
+    busiest_sealed: list[int]
+    busiest_opened: list[int]
 
 
 def load_outcome(job: Job, folder: Path) -> SimulatedRun | None:
@@ -105,6 +108,9 @@ def load_outcome(job: Job, folder: Path) -> SimulatedRun | None:
         np.array(record.seconds),
         np.array(record.sealed, np.int64),
         np.array(record.opened, np.int64),
+        np.array(record.bytes, np.int64),
+        np.array(record.busiest_sealed, np.int64),
+        np.array(record.busiest_opened, np.int64),
     )
 
 
@@ -120,6 +126,9 @@ def keep_outcome(job: Job, run: SimulatedRun, folder: Path) -> None:
         run.seconds.tolist(),
         run.sealed.tolist(),
         run.opened.tolist(),
+        run.bytes.tolist(),
+        run.busiest_sealed.tolist(),
+        run.busiest_opened.tolist(),
     )
     content = msgspec.json.encode(record)
     write_whole(folder / job.file_name, content, is_durable=True)

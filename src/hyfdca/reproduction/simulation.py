@@ -65,6 +65,11 @@ class SimulatedRun:
         slowest client's share of the values read.
     sealed, opened : array
         Numbers that all clients sealed and opened, up to the round.
+    bytes : array
+        Sent and received by all clients, without encryption, up to the round.
+    busiest_sealed, busiest_opened : array
+        Of every round's numbers sealed and opened, those of the client with most of
+        them, up to the round: clients encrypt side by side.
     """
 
     rounds: IntArray
@@ -74,6 +79,9 @@ class SimulatedRun:
     seconds: FloatArray
     sealed: IntArray
     opened: IntArray
+    bytes: IntArray
+    busiest_sealed: IntArray
+    busiest_opened: IntArray
 
     @property
     def curve(self) -> RunCurve:
@@ -121,7 +129,8 @@ def simulate(
         Is told the number of every measured round.
     """
     points: list[tuple[float, ...]] = []
-    seconds, sealed, opened = 0.0, 0, 0
+    seconds = 0.0
+    spent = np.zeros(5, np.int64)  # sealed, opened, bytes, and those of the busiest
 
     def measure(number: int) -> float:
         with np.errstate(over="ignore", invalid="ignore"):
@@ -129,7 +138,7 @@ def simulate(
         loss = found.primal if np.isfinite(found.primal) else np.inf
         accuracy = problem.validation.accuracy(run.weights())
         bound = 0.0 if found.dual is None else found.dual
-        points.append((number, loss, bound, accuracy, seconds, sealed, opened))
+        points.append((number, loss, bound, accuracy, seconds, *spent.tolist()))
         watch(number)
         return loss
 
@@ -138,8 +147,7 @@ def simulate(
         started = time.perf_counter()
         counts = run.round()
         seconds += (time.perf_counter() - started) * counts.slowest_share
-        totals = counts.per_client.sum(axis=0)
-        sealed, opened = sealed + int(totals[SEALED]), opened + int(totals[OPENED])
+        spent += _spent(counts)
         is_due = number % measure_every == 0 or number == n_rounds
         if is_due and not measure(number) < _HOPELESS * start:
             points[-1] = (points[-1][0], np.inf, *points[-1][2:])
@@ -153,4 +161,14 @@ def simulate(
         seconds=found[4],
         sealed=found[5].astype(np.int64),
         opened=found[6].astype(np.int64),
+        bytes=found[7].astype(np.int64),
+        busiest_sealed=found[8].astype(np.int64),
+        busiest_opened=found[9].astype(np.int64),
     )
+
+
+def _spent(counts: RoundCounts) -> list[int]:
+    """Return what a round adds to the totals of a run, in their order."""
+    totals, busiest, traffic = counts.totals, counts.busiest, counts.traffic
+    n_bytes = traffic.bytes_up + traffic.bytes_down
+    return [totals[SEALED], totals[OPENED], n_bytes, busiest[SEALED], busiest[OPENED]]
