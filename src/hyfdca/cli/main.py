@@ -18,6 +18,7 @@ from hyfdca.cli.compare import compare
 from hyfdca.cli.data import data
 from hyfdca.cli.panels import BETWEEN_MACHINES, LOOK, ONE_MACHINE
 from hyfdca.cli.predict import predict
+from hyfdca.cli.reproduce import reproduce
 from hyfdca.cli.tune import tune
 from hyfdca.errors import StudyError
 
@@ -131,6 +132,7 @@ app.command(rich_help_panel=LOOK)(data)
 
 
 app.command(rich_help_panel=LOOK)(tune)
+app.command(rich_help_panel=LOOK)(reproduce)
 
 
 @app.command(rich_help_panel=LOOK)

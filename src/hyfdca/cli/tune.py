@@ -21,7 +21,7 @@ def tune(  # noqa: PLR0913, PLR0917  # one argument per option
         str,
         typer.Option(
             metavar="K[,Q]",
-            help="Sample groups of MNIST, such as 500; sample and feature groups of "
+            help="Clients of MNIST, such as 500; sample and feature groups of "
             "the others, such as 3,3.",
         ),
     ],

@@ -1,4 +1,4 @@
-"""The time of a round between machines, from what was counted in a simulation.
+"""The time of a run between machines, from what was counted in a simulation.
 
 A round takes the computation of its slowest client, the latency of its round trips, and
 the encryption operations at a known time each. The paper encrypted nothing either: it
@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
 import numpy as np
 
 from hyfdca.arrays import FloatArray, IntArray
@@ -42,109 +43,118 @@ class NanosecondCosts(Protocol):
         ...
 
 
+class Counted(Protocol):
+    """What a run has taken up to each of its measured rounds."""
+
+    @property
+    def rounds(self) -> IntArray:
+        """Numbers of the rounds."""
+        ...
+
+    @property
+    def seconds(self) -> FloatArray:
+        """Computation of the slowest clients."""
+        ...
+
+    @property
+    def sealed(self) -> IntArray:
+        """Numbers that all clients encrypted."""
+        ...
+
+    @property
+    def opened(self) -> IntArray:
+        """Numbers that all clients decrypted."""
+        ...
+
+    @property
+    def busiest_sealed(self) -> IntArray:
+        """Numbers that the client with most of them encrypted, round by round."""
+        ...
+
+    @property
+    def busiest_opened(self) -> IntArray:
+        """Numbers that the client with most of them decrypted, round by round."""
+        ...
+
+
 @dataclass(frozen=True)
 class EncryptionCosts:
-    """Seconds per number, for each operation of a scheme."""
+    """Seconds per number, for each operation of a scheme.
+
+    Parameters
+    ----------
+    is_side_by_side : bool
+        Whether clients encrypt at the same time, as they compute, so that the busiest
+        counts. The paper's own times add up to those of all clients, one after another.
+    """
 
     name: str
     encrypt: float
     decrypt: float
     add: float
+    is_side_by_side: bool = True
 
     @classmethod
     def measured(cls, name: str, costs: NanosecondCosts) -> EncryptionCosts:
         """Return what a benchmark measured."""
         times = (costs.encrypt_ns, costs.decrypt_ns, costs.add_ns)
-        return cls(name, *(time / _NANOSECONDS for time in times))
+        encrypt, decrypt, add = (time / _NANOSECONDS for time in times)
+        return cls(name, encrypt, decrypt, add)
+
+    def seconds(self, run: Counted) -> FloatArray:
+        """Return the time of encryption up to each measured round.
+
+        The server adds every number once, whoever sealed it.
+        """
+        sealed, opened = run.sealed, run.opened
+        if self.is_side_by_side:
+            sealed, opened = run.busiest_sealed, run.busiest_opened
+        at_clients = sealed * self.encrypt + opened * self.decrypt
+        return np.asarray(at_clients + run.sealed * self.add)
 
 
-PAPER_PAILLIER = EncryptionCosts("paillier, as published", **PAILLIER_SECONDS)
+class MeasuredCosts(msgspec.Struct, forbid_unknown_fields=True):
+    """The file of what was measured: a study that goes on keeps its prices."""
+
+    costs: tuple[EncryptionCosts, ...]
+
+
+PAPER_PAILLIER = EncryptionCosts(
+    "paillier, as published", **PAILLIER_SECONDS, is_side_by_side=False
+)
 NO_ENCRYPTION = EncryptionCosts("none", 0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True)
-class RoundCounts:
-    """What the rounds of a run took; all arrays are (n_rounds,).
-
-    The paper says that it counts operations, but not whether those of all clients or
-    those of the busiest one, as clients encrypt side by side. The caller decides by
-    what it counts.
+class RunClock:
+    """Tells the time of a run.
 
     Parameters
     ----------
-    computation : array
-        Seconds of the slowest client, see ``slowest``.
-    encrypted, decrypted, added : array
-        How many numbers.
+    waiting : float
+        Seconds of every round in which messages are on their way.
     """
 
-    computation: FloatArray
-    encrypted: IntArray
-    decrypted: IntArray
-    added: IntArray
-
-    @classmethod
-    def unencrypted(cls, computation: FloatArray) -> RoundCounts:
-        """Return the counts of a method that encrypts nothing."""
-        none = np.zeros(len(computation), dtype=np.int64)
-        return cls(computation, none, none, none)
-
-
-@dataclass(frozen=True)
-class RoundClock:
-    """Tells the time of rounds.
-
-    Parameters
-    ----------
-    round_trips : float
-        Per round.
-    latency : float
-        Seconds per round trip.
-    """
-
-    round_trips: float
-    latency: float
+    waiting: float
     encryption: EncryptionCosts
 
-    def round_seconds(self, counts: RoundCounts) -> FloatArray:
-        """Return the time of each round."""
-        costs = self.encryption
-        encryption = (
-            counts.encrypted * costs.encrypt
-            + counts.decrypted * costs.decrypt
-            + counts.added * costs.add
-        )
-        waiting = self.round_trips * self.latency
-        return np.asarray(counts.computation + waiting + encryption)
-
-    def elapsed(self, counts: RoundCounts) -> FloatArray:
-        """Return the time from the start to the end of each round."""
-        return np.cumsum(self.round_seconds(counts))
+    def elapsed(self, run: Counted) -> FloatArray:
+        """Return the time up to each measured round."""
+        encryption = self.encryption.seconds(run)
+        return np.asarray(run.seconds + run.rounds * self.waiting + encryption)
 
 
-def paper_clock(method: Method, latency: float = FIGURE_LATENCY) -> RoundClock:
-    """Return the clock of the paper's figures; FedAvg and HyFEM do not encrypt."""
-    encryption = PAPER_PAILLIER if method == "hyfdca" else NO_ENCRYPTION
-    return RoundClock(ROUND_TRIPS[method], latency, encryption)
+def waiting(method: Method, latency: float = FIGURE_LATENCY) -> float:
+    """Return the seconds of a round in which messages are on their way."""
+    return ROUND_TRIPS[method] * latency
 
 
-def slowest(client_seconds: FloatArray) -> FloatArray:
-    """Return the time of each round's slowest client.
-
-    Parameters
-    ----------
-    client_seconds : array (n_rounds, n_clients)
-        Zero for clients that were absent.
-    """
-    return np.asarray(client_seconds.max(axis=1))
-
-
-def rounds_within(elapsed: FloatArray, seconds: float) -> int:
-    """Return how many rounds end within a time.
-
-    The paper's runs of equal time have 10,800 s "of computation", which must mean
-    without latency: 11,605,640 rounds in that time leave 0.9 ms for each. Its figures
-    then show them by a time that includes latency and encryption. To do the same, pass
-    the running total of the computation alone.
-    """
-    return int(np.searchsorted(elapsed, seconds, side="right"))
+def clock_of(
+    method: Method,
+    encryption: EncryptionCosts = PAPER_PAILLIER,
+    latency: float = FIGURE_LATENCY,
+) -> RunClock:
+    """Return the clock of a method; FedAvg and HyFEM do not encrypt."""
+    encrypts = method == "hyfdca"
+    costs = encryption if encrypts else NO_ENCRYPTION
+    return RunClock(waiting(method, latency), costs)

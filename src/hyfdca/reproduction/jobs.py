@@ -20,8 +20,7 @@ import msgspec
 import numpy as np
 
 from hyfdca import __version__
-from hyfdca.errors import StudyError
-from hyfdca.files import write_whole
+from hyfdca.reproduction.kept import keep, load_kept
 from hyfdca.reproduction.paper import (
     Clients,
     DataSetName,
@@ -30,7 +29,13 @@ from hyfdca.reproduction.paper import (
     Setting,
 )
 from hyfdca.reproduction.problems import Choices, PaperProblem, paper_problem
-from hyfdca.reproduction.simulation import ORDERS, SimulatedRun, make_run, simulate
+from hyfdca.reproduction.simulation import (
+    ORDERS,
+    SimulatedRun,
+    TimeLimit,
+    make_run,
+    simulate,
+)
 from hyfdca.training.bulk.stacked import Order, StackedBlocks
 
 
@@ -46,6 +51,8 @@ class Job:
         Rounds from one measured round to the next.
     seed : int
         Of who is present and what is drawn; the split has its own, in ``choices``.
+    limit : TimeLimit, optional
+        May end the run before its rounds.
     """
 
     setting: Setting
@@ -56,6 +63,7 @@ class Job:
     measure_every: int
     seed: int = 0
     choices: Choices = field(default_factory=Choices)
+    limit: TimeLimit | None = None
 
     @property
     def file_name(self) -> str:
@@ -91,15 +99,9 @@ def load_outcome(job: Job, folder: Path) -> SimulatedRun | None:
     StudyError
         If its file is damaged.
     """
-    path = folder / job.file_name
-    try:
-        record = msgspec.json.decode(path.read_bytes(), type=_Record)
-    except FileNotFoundError:
+    record = load_kept(folder / job.file_name, _Record)
+    if record is None:
         return None
-    except (OSError, msgspec.MsgspecError) as error:
-        raise StudyError(
-            f"{path} cannot be read ({error}); delete it, and its run is done again."
-        ) from None
     return SimulatedRun(
         np.array(record.rounds, np.int64),
         np.array([np.inf if loss is None else loss for loss in record.losses]),
@@ -130,8 +132,7 @@ def keep_outcome(job: Job, run: SimulatedRun, folder: Path) -> None:
         run.busiest_sealed.tolist(),
         run.busiest_opened.tolist(),
     )
-    content = msgspec.json.encode(record)
-    write_whole(folder / job.file_name, content, is_durable=True)
+    keep(folder / job.file_name, record)
 
 
 def run_jobs(
@@ -182,14 +183,17 @@ def run_job(job: Job, folder: Path, data: Path | None) -> SimulatedRun:
     name, choices = job.setting.data_set, job.choices
     blocks = _blocks(name, choices, data, job.setting.clients, ORDERS[job.method])
     fraction = job.setting.fraction
-    run = make_run(blocks, job.l2, job.method, job.chosen, fraction, job.seed)
+    run = make_run(
+        *(blocks, job.l2, job.method, job.chosen, fraction, job.seed),
+        refresh=choices.refresh,
+    )
     problem = _problem(name, choices, data)
-    found = simulate(problem, run, job.n_rounds, job.measure_every)
+    found = simulate(problem, run, job.n_rounds, job.measure_every, job.limit)
     keep_outcome(job, found, folder)
     return found
 
 
-# A process keeps the last table and its blocks: jobs come set by set.
+# A process keeps the last table, and its blocks in both orders: jobs come set by set.
 
 
 @lru_cache(maxsize=1)
@@ -197,7 +201,7 @@ def _problem(name: DataSetName, choices: Choices, data: Path | None) -> PaperPro
     return paper_problem(name, choices, data)
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=2)
 def _blocks(
     name: DataSetName,
     choices: Choices,

@@ -28,7 +28,8 @@ from hyfdca.maths.objective import Objective
 from hyfdca.reproduction.paper import DATA_SETS, Clients, DataSetName
 from hyfdca.training.bulk.stacked import Order, StackedBlocks, stacked
 
-MnistClients = Literal["groups", "clients"]
+MnistClients = Literal["clients", "groups"]
+Refresh = Literal["drawn", "all"]
 
 
 @dataclass(frozen=True)
@@ -39,17 +40,21 @@ class Choices:
     ----------
     mnist_positive : tuple of int
         The digits labelled 1.
-    mnist_clients : {"groups", "clients"}
-        Whether the paper's 5, 500 and 5,000 are the sample groups, each of four
-        clients, or the clients, of which 5 are then 4.
+    mnist_clients : {"clients", "groups"}
+        Whether the paper's 5, 500 and 5,000 are the clients, of which 5 are then 4, or
+        the sample groups, each of four clients.
+    refresh : {"drawn", "all"}
+        Of which samples HyFDCA's clients send margins in a round: of those that
+        somebody draws, or of all they hold.
     validation : float
         The share of the rows to validate with.
     seed : int
         Of the validation rows, the split, who is present and what is drawn.
     """
 
-    mnist_positive: tuple[int, ...] = (0, 2, 4, 6, 8)
-    mnist_clients: MnistClients = "groups"
+    mnist_positive: tuple[int, ...] = (3,)
+    mnist_clients: MnistClients = "clients"
+    refresh: Refresh = "drawn"
     validation: float = 0.2
     seed: int = 0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,7 +18,7 @@ from hyfdca.maths.losses import make_loss
 from hyfdca.maths.objective import Measurement
 from hyfdca.reproduction.criteria import RunCurve
 from hyfdca.reproduction.paper import Hyperparameters, Method
-from hyfdca.reproduction.problems import PaperProblem
+from hyfdca.reproduction.problems import PaperProblem, Refresh
 from hyfdca.training.bulk.counts import OPENED, SEALED, RoundCounts
 from hyfdca.training.bulk.dual_ascent import BulkDualAscent
 from hyfdca.training.bulk.local_sgd import BulkLocalSgd
@@ -83,19 +83,26 @@ class SimulatedRun:
     busiest_sealed: IntArray
     busiest_opened: IntArray
 
+    def until(self, n_points: int) -> SimulatedRun:
+        """Return the run up to its n-th measured round."""
+        columns = {own.name: getattr(self, own.name)[:n_points] for own in fields(self)}
+        return SimulatedRun(**columns)
+
     @property
     def curve(self) -> RunCurve:
         """What the criteria of tuning look at."""
         return RunCurve(self.rounds, self.losses, self.accuracies, self.seconds)
 
 
-def make_run(
+def make_run(  # noqa: PLR0913  # all that a run of the study depends on
     blocks: StackedBlocks,
     l2: float,
     method: Method,
     chosen: Hyperparameters,
     fraction: float,
     seed: int,
+    *,
+    refresh: Refresh = "drawn",
 ) -> BulkRun:
     """Return a run that is ready for its first round, as the paper's study has it.
 
@@ -107,11 +114,31 @@ def make_run(
     loss, settings = make_loss("hinge"), dict[str, Any](chosen.as_settings())
     present = random_fraction(blocks.n_clients, fraction, seed)
     if method == "hyfdca":
-        # The paper refreshes the margins of drawn samples only.
-        own = Hyfdca(step="paper", refresh="drawn", **settings)
+        own = Hyfdca(step="paper", refresh=refresh, **settings)
         return BulkDualAscent(blocks, loss, l2, own, present, seed)
     rival = FedAvg(**settings) if method == "fedavg" else HyFem(**settings)
     return BulkLocalSgd(blocks, loss, l2, rival, present, seed)
+
+
+@dataclass(frozen=True)
+class TimeLimit:
+    """Ends a run before its rounds are over.
+
+    Parameters
+    ----------
+    seconds : float
+        Of the slowest clients' computation and of waiting; what encryption adds depends
+        on the scheme, so the run may go on for longer than anybody looks at it.
+    waiting : float
+        Seconds of every round in which messages are on their way.
+    """
+
+    seconds: float
+    waiting: float
+
+    def is_over(self, n_rounds: int, computation: float) -> bool:
+        """Return whether the time of that many rounds is over."""
+        return computation + n_rounds * self.waiting > self.seconds
 
 
 def simulate(
@@ -119,12 +146,15 @@ def simulate(
     run: BulkRun,
     n_rounds: int,
     measure_every: int,
+    limit: TimeLimit | None = None,
     watch: Callable[[int], None] = lambda _: None,
 ) -> SimulatedRun:
     """Run for some rounds; measure the start, every so many rounds and the end.
 
     Parameters
     ----------
+    limit : TimeLimit, optional
+        Its last round is the first that ends after the time.
     watch : callable
         Is told the number of every measured round.
     """
@@ -148,9 +178,12 @@ def simulate(
         counts = run.round()
         seconds += (time.perf_counter() - started) * counts.slowest_share
         spent += _spent(counts)
-        is_due = number % measure_every == 0 or number == n_rounds
+        is_last = number == n_rounds or bool(limit and limit.is_over(number, seconds))
+        is_due = is_last or number % measure_every == 0
         if is_due and not measure(number) < _HOPELESS * start:
             points[-1] = (points[-1][0], np.inf, *points[-1][2:])
+            break
+        if is_last:
             break
     found = np.array(points, dtype=np.float64).T  # counts are far below 2^53
     return SimulatedRun(

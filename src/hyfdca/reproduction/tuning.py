@@ -37,6 +37,8 @@ class Search:
     ----------
     n_rounds, measure_every : int
         Of every trial.
+    l2 : float, optional
+        By default the paper's λ.
     """
 
     setting: Setting
@@ -45,6 +47,7 @@ class Search:
     measure_every: int
     seed: int = 0
     choices: Choices = field(default_factory=Choices)
+    l2: float | None = None
 
     def trial(self, number: int) -> Job:
         """Return a trial, counted from 0; the same for the same seed."""
@@ -59,7 +62,7 @@ class Search:
             setting,
             self.method,
             Hyperparameters(**drawn),
-            DATA_SETS[setting.data_set].l2,
+            DATA_SETS[setting.data_set].l2 if self.l2 is None else self.l2,
             self.n_rounds,
             self.measure_every,
             self.seed,

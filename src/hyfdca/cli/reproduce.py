@@ -1,0 +1,168 @@
+"""The command ``hyfdca reproduce``: its arguments."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hyfdca.errors import StudyError
+
+if TYPE_CHECKING:
+    from hyfdca.cli.reproduce_display import ReproductionDisplay
+    from hyfdca.reproduction.clock import EncryptionCosts
+    from hyfdca.reproduction.paper import DataSetName
+    from hyfdca.reproduction.plan import Effort
+    from hyfdca.reproduction.problems import Choices
+
+_DEFAULT_OUT = Path("reproduce-out")
+_COST_SECONDS = 0.3  # spent on each figure of a scheme
+
+
+def reproduce(  # noqa: PLR0913, PLR0917  # one argument per option
+    quick: Annotated[
+        bool,
+        typer.Option(
+            "--quick", help="A hundredth of the rounds and of the time, in minutes."
+        ),
+    ] = False,
+    scale: Annotated[
+        float | None,
+        typer.Option(
+            min=0.001, max=1.0, help="Share of the paper's rounds and of its 3 hours."
+        ),
+    ] = None,
+    trials: Annotated[
+        int | None,
+        typer.Option(min=0, help="Trials of our own tuning, per setting and method."),
+    ] = None,
+    data_sets: Annotated[
+        str,
+        typer.Option("--sets", metavar="NAMES", help="Some of mnist,news20,covtype."),
+    ] = "mnist,news20,covtype",
+    l2: Annotated[
+        str,
+        typer.Option(
+            "--l2",
+            metavar="validation|paper",
+            help="λ by the central model's validation accuracy, or the paper's.",
+        ),
+    ] = "validation",
+    digits: Annotated[
+        str, typer.Option(metavar="DIGITS", help="The digits of MNIST with label 1.")
+    ] = "",
+    out: Annotated[
+        Path, typer.Option("--out", help="Folder to write to, and to continue from.")
+    ] = _DEFAULT_OUT,
+    folder: Annotated[
+        Path | None,
+        typer.Option("--data", help="Folder to look for the data in first."),
+    ] = None,
+    processes: Annotated[
+        int | None, typer.Option(min=1, help="Runs at a time; by default all cores.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed.")] = 0,
+) -> None:
+    """Run the paper's computational study again, and report ours beside its numbers.
+
+    27 settings, three methods, equal rounds and equal simulated time, with the paper's
+    hyperparameters and with our own tuning, the bundle method beside them. Writes
+    report.html, report.md, figures/ and rows.parquet. A study that was stopped
+    continues in its folder. The whole study takes hours; --quick takes minutes.
+    """
+    from rich.console import Console
+
+    from hyfdca.cli.reproduce_display import ReproductionDisplay, show_study
+    from hyfdca.reproduction.report.report import report_files
+    from hyfdca.reproduction.reproduce import Options
+    from hyfdca.reproduction.reproduce import reproduce as run_study
+    from hyfdca.reproduction.rows import as_parquet, long_table
+    from hyfdca.runtime.machine import n_cores
+    from hyfdca.study.outcome import check_folder, write_files
+
+    effort, names = _effort(quick, scale, trials), _data_sets(data_sets)
+    if l2 not in {"validation", "paper"}:
+        raise StudyError(f"--l2 takes validation or paper, got {l2!r}.")
+    check_folder(out)
+    console = Console(stderr=True)
+    with ReproductionDisplay(console) as display:
+        options = Options(
+            effort,
+            names,
+            "paper" if l2 == "paper" else "validation",
+            _choices(digits, seed),
+            _measured_costs(out, display),
+            folder,
+            processes or n_cores(),
+            seed,
+            " ".join(["hyfdca", *sys.argv[1:]]),
+        )
+        study = run_study(options, out, display)
+        display.begin("report", 1)
+        files = report_files(study)
+        files["rows.parquet"] = as_parquet(long_table(study))
+        (out / "figures").mkdir(parents=True, exist_ok=True)
+        write_files(out, files)
+    shown = Console()
+    show_study(shown, study)
+    shown.print(f"Written to {out}: open report.html", soft_wrap=True, markup=False)
+
+
+def _effort(quick: bool, scale: float | None, trials: int | None) -> Effort:
+    """Return how much to do: all, a hundredth, or what was asked for."""
+    from dataclasses import replace
+
+    from hyfdca.reproduction.plan import FULL, QUICK, scaled
+
+    if quick and scale is not None:
+        raise StudyError("--quick has a scale of its own; leave out one of the two.")
+    effort = QUICK if quick else FULL if scale is None else scaled(scale)
+    return effort if trials is None else replace(effort, n_trials=trials)
+
+
+def _data_sets(text: str) -> tuple[DataSetName, ...]:
+    """Return the data sets that a text names, in the order of the paper."""
+    from hyfdca.reproduction.paper import DATA_SETS
+
+    names = [name.strip() for name in text.split(",")]
+    wanted = tuple(name for name in DATA_SETS if name in names)
+    if len(wanted) != len(names):
+        raise StudyError(f"--sets takes some of {', '.join(DATA_SETS)}, each once.")
+    return wanted
+
+
+def _choices(digits: str, seed: int) -> Choices:
+    """Return the answers to what the paper leaves open."""
+    from hyfdca.reproduction.problems import Choices
+
+    if not digits:
+        return Choices(seed=seed)
+    if not digits.isdecimal() or not 0 < len(set(digits)) == len(digits) < 10:
+        raise StudyError("--digits takes some of 0123456789, such as 3 or 02468.")
+    return Choices(tuple(sorted(map(int, digits))), seed=seed)
+
+
+def _measured_costs(
+    folder: Path, display: ReproductionDisplay
+) -> tuple[EncryptionCosts, ...]:
+    """Return what encryption costs here; measured once per folder."""
+    from hyfdca.bench.crypto import measure
+    from hyfdca.bench.subjects import SCHEMES
+    from hyfdca.reproduction.clock import EncryptionCosts, MeasuredCosts
+    from hyfdca.reproduction.kept import keep, load_kept
+
+    path = folder / "kept" / "encryption-costs.json"
+    found = load_kept(path, MeasuredCosts)
+    if found is None:
+        schemes = {"paillier-3072": "paillier, measured", "bfv": "bfv, measured"}
+        display.begin("encryption costs", len(schemes))
+        measured = []
+        for scheme, name in schemes.items():
+            cost = measure(SCHEMES[scheme](), _COST_SECONDS)
+            measured.append(EncryptionCosts.measured(name, cost))
+            display.step(scheme)
+        found = MeasuredCosts(tuple(measured))
+        keep(path, found)
+    return found.costs

@@ -1,0 +1,166 @@
+"""What of the paper's study is run: settings, methods, clocks, and for how long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from hyfdca.reproduction.clock import waiting
+from hyfdca.reproduction.comparisons import CLOCKS
+from hyfdca.reproduction.jobs import Job
+from hyfdca.reproduction.paper import (
+    DATA_SETS,
+    DIAGONAL,
+    EQUAL_SECONDS,
+    HYPERPARAMETERS,
+    METHODS,
+    SETTINGS,
+    Clock,
+    DataSetName,
+    Hyperparameters,
+    Method,
+    Setting,
+)
+from hyfdca.reproduction.problems import Choices
+from hyfdca.reproduction.simulation import TimeLimit
+
+Source = Literal["paper", "tuned"]  # who chose the hyperparameters
+Chosen = Mapping[Setting, Mapping[Method, Hyperparameters]]
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much of the study is done.
+
+    Parameters
+    ----------
+    scale : float
+        Share of the paper's rounds, and of its three hours.
+    n_points : int
+        Measured rounds of a run.
+    n_trials : int
+        Of our own tuning, for every method in each of the nine settings that the paper
+        shows; 0 for none.
+    trial_scale : float
+        Share of the paper's rounds in such a trial.
+    bundle_gap : float
+        The relative gap at which the bundle method ends.
+    """
+
+    scale: float
+    n_points: int
+    n_trials: int
+    trial_scale: float
+    bundle_gap: float
+
+
+FULL = Effort(1.0, n_points=300, n_trials=50, trial_scale=0.2, bundle_gap=1e-4)
+QUICK = Effort(0.01, n_points=25, n_trials=4, trial_scale=0.005, bundle_gap=1e-2)
+
+
+def scaled(scale: float) -> Effort:
+    """Return the effort of a study with that share of the rounds and of the time.
+
+    Trials are fewer too, as the tuning would take most of the time.
+    """
+    n_trials = max(QUICK.n_trials, round(FULL.n_trials * scale))
+    return replace(FULL, scale=scale, n_trials=n_trials, trial_scale=0.2 * scale)
+
+
+@dataclass(frozen=True)
+class RunKey:
+    """Which run of the study it is."""
+
+    setting: Setting
+    method: Method
+    clock: Clock
+    source: Source
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A study.
+
+    Parameters
+    ----------
+    l2 : mapping
+        λ of each data set; only those in it are run.
+    seed : int
+        Of who is present and what is drawn.
+    """
+
+    effort: Effort
+    l2: Mapping[DataSetName, float]
+    choices: Choices = field(default_factory=Choices)
+    seed: int = 0
+
+    @property
+    def settings(self) -> list[Setting]:
+        """The settings, in the order of the paper's tables."""
+        return [setting for setting in SETTINGS if setting.data_set in self.l2]
+
+    @property
+    def shown(self) -> list[Setting]:
+        """The settings that the paper's comparison is about."""
+        return [setting for setting in DIAGONAL if setting.data_set in self.l2]
+
+    @property
+    def seconds(self) -> float:
+        """The simulated time of runs that end by time."""
+        return self.effort.scale * EQUAL_SECONDS
+
+    def n_rounds(self, data_set: DataSetName) -> int:
+        """Return the rounds of runs that end by rounds."""
+        return _scaled(DATA_SETS[data_set].n_rounds, self.effort.scale)
+
+    def n_trial_rounds(self, data_set: DataSetName) -> int:
+        """Return the rounds of a trial."""
+        return _scaled(DATA_SETS[data_set].n_rounds, self.effort.trial_scale)
+
+    def window(self, data_set: DataSetName) -> int:
+        """Return the rounds of the moving average, in runs that end by rounds."""
+        return _scaled(DATA_SETS[data_set].window, self.effort.scale)
+
+    def job(self, key: RunKey, chosen: Hyperparameters) -> Job:
+        """Return the job of a run."""
+        setting, name = key.setting, key.setting.data_set
+        n_rounds, limit = self.n_rounds(name), None
+        if key.clock == "seconds":
+            # No computation is faster than none: so many rounds at the most.
+            limit = TimeLimit(self.seconds, waiting(key.method))
+            n_rounds = int(limit.seconds / limit.waiting) + 1
+        return Job(
+            setting,
+            key.method,
+            chosen,
+            self.l2[name],
+            n_rounds,
+            max(1, n_rounds // self.effort.n_points),
+            self.seed,
+            self.choices,
+            limit,
+        )
+
+    def jobs(
+        self, source: Source, settings: list[Setting], chosen: Chosen
+    ) -> Iterator[tuple[RunKey, Job]]:
+        """Return all runs of some settings; those of one table and split together.
+
+        A method without hyperparameters, whose trials all diverged, is left out.
+        """
+        for setting in settings:
+            for method in METHODS:
+                own = chosen[setting].get(method)
+                if own is not None:
+                    for clock in CLOCKS:
+                        key = RunKey(setting, method, clock, source)
+                        yield key, self.job(key, own)
+
+    def published(self) -> Iterator[tuple[RunKey, Job]]:
+        """Return the runs with the paper's hyperparameters."""
+        return self.jobs("paper", self.settings, HYPERPARAMETERS)
+
+
+def _scaled(number: int, scale: float) -> int:
+    return max(1, round(number * scale))

@@ -1,0 +1,237 @@
+"""The report of a study: one list of sections, as Markdown and as a page."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from plotly.offline import get_plotlyjs
+
+from hyfdca.reproduction.paper import DATA_SETS, SETTINGS, WON_IN_ALL
+from hyfdca.reproduction.report import paper_tables as tables
+from hyfdca.reproduction.report.charts import Chart
+from hyfdca.reproduction.report.curves import (
+    TITLES,
+    against_bytes,
+    against_rounds,
+    against_time,
+    by_setting,
+)
+from hyfdca.reproduction.report.drawing import chart_files
+from hyfdca.reproduction.report.interactive import chart_html
+from hyfdca.reproduction.report.style import STYLE
+from hyfdca.reproduction.report.tables import Table, as_html, as_markdown
+from hyfdca.reproduction.report.times import time_bars, time_table
+from hyfdca.reproduction.report.verdict import count_table, final_table, lost_table
+from hyfdca.reproduction.views import Study
+
+PAGE, TEXT = "report.html", "report.md"
+FIGURES = "figures"
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading, a sentence or two, tables and charts."""
+
+    title: str
+    text: str
+    tables: tuple[Table, ...] = ()
+    charts: tuple[Chart, ...] = ()
+
+
+def sections_of(study: Study) -> list[Section]:
+    """Return the report's sections, what matters most first."""
+    return [
+        _verdict(study),
+        _optima(study),
+        *_curves(study),
+        _times(study),
+        _all_settings(study),
+        _bundle(study),
+        _choices(study),
+    ]
+
+
+def report_files(study: Study) -> dict[str, bytes]:
+    """Return the report's files by name: two texts, and every figure twice."""
+    sections = sections_of(study)
+    files = {
+        f"{FIGURES}/{name}": content
+        for section in sections
+        for chart in section.charts
+        for name, content in chart_files(chart).items()
+    }
+    files[TEXT] = _as_markdown(study, sections).encode()
+    files[PAGE] = _as_page(study, sections).encode()
+    return files
+
+
+def facts_of(study: Study) -> list[tuple[str, str]]:
+    """Return what the study is, in a few pairs."""
+    plan = study.plan
+    rounds = ", ".join(f"{TITLES[n]} {plan.n_rounds(n):,}" for n in study.data_sets)
+    n_all = sum(setting.data_set in plan.l2 for setting in SETTINGS)
+    return [
+        ("hyfdca", study.version),
+        ("settings and methods", f"{n_all} x 3"),
+        ("rounds", f"{rounds}: {plan.effort.scale:g} of the paper's"),
+        ("equal time", f"{plan.seconds:,.0f} s of simulated time"),
+        ("trials of our own tuning", f"{plan.effort.n_trials} per setting and method"),
+        ("seed", str(plan.seed)),
+        ("command", study.command),
+    ]
+
+
+def _verdict(study: Study) -> Section:
+    table = count_table(study)
+    lost = [
+        lost_table(study, source, scheme)
+        for source in study.sources
+        for scheme in (study.schemes[0], study.schemes[-1])
+    ]
+    won, made = WON_IN_ALL
+    return Section(
+        "Is HyFDCA ahead?",
+        f"The paper counts {won} of {made} comparisons won. Here is the same count, "
+        "with its hyperparameters and with ours, under three prices of encryption.",
+        (table, *lost),
+    )
+
+
+def _optima(study: Study) -> Section:
+    below = [
+        TITLES[name]
+        for name in study.data_sets
+        if DATA_SETS[name].optimum < study.published_optima[name].dual
+    ]
+    text = "All relative losses refer to certified optima of the pooled training rows."
+    if below:
+        text += (
+            f" For {', '.join(below)} no model reaches what the paper gives as the "
+            "lowest central loss: the lower bound D is above it."
+        )
+    return Section("Certified optima", text, (tables.central_table(study),))
+
+
+def _curves(study: Study) -> Iterator[Section]:
+    for source in study.sources:
+        whose = "the paper's" if source == "paper" else "our own"
+        ends = (study.schemes[0], study.schemes[-1])
+        yield Section(
+            f"Equal rounds, equal time and bytes: {whose} hyperparameters",
+            "Easy settings at the left, hard ones at the right.",
+            charts=(
+                against_rounds(study, source),
+                *(against_time(study, source, scheme) for scheme in ends),
+                against_bytes(study, source),
+            ),
+        )
+
+
+def _times(study: Study) -> Section:
+    return Section(
+        "What a round takes",
+        "A compiled client computes faster than the paper's, so that latency and "
+        "encryption are what a round consists of.",
+        tuple(time_table(study, name) for name in study.data_sets),
+        (time_bars(study),),
+    )
+
+
+def _all_settings(study: Study) -> Section:
+    charts = [
+        by_setting(study, name, number)
+        for number, name in enumerate(DATA_SETS, start=2)
+        if name in study.plan.l2
+    ]
+    finals = [final_table(study, source, study.schemes[-1]) for source in study.sources]
+    return Section(
+        "All settings",
+        "More clients and fewer of them present make it harder.",
+        tuple(finals),
+        tuple(charts),
+    )
+
+
+def _bundle(study: Study) -> Section:
+    return Section(
+        "Our default method",
+        "The bundle method has no hyperparameters and ends with a certificate.",
+        (tables.bundle_table(study),),
+    )
+
+
+def _choices(study: Study) -> Section:
+    hyperparameters = (tables.hyperparameter_table(study, n) for n in study.data_sets)
+    fits = (tables.fits_table(study, n) for n in study.data_sets if study.fits.get(n))
+    return Section(
+        "Data, λ and hyperparameters",
+        "What the paper leaves open, and how it is answered here, is in "
+        "docs/reproduce.md.",
+        (tables.data_table(study), *hyperparameters, *fits),
+    )
+
+
+def _as_markdown(study: Study, sections: list[Section]) -> str:
+    facts = "".join(f"- {name}: {text}\n" for name, text in facts_of(study))
+    parts = ["# The paper's computational study, run again\n", facts]
+    for section in sections:
+        parts.append(f"## {section.title}\n\n{section.text}\n")
+        parts += map(as_markdown, section.tables)
+        parts += [
+            f"![{chart.title}]({FIGURES}/{chart.name}.png)\n\n{chart.caption}\n"
+            for chart in section.charts
+        ]
+    return "\n".join(parts)
+
+
+def _as_page(study: Study, sections: list[Section]) -> str:
+    facts = "".join(
+        f"<dt>{html.escape(name)}</dt><dd>{html.escape(text)}</dd>"
+        for name, text in facts_of(study)
+    )
+    links = "".join(
+        f"<li><a href='#s{i}'>{html.escape(own.title)}</a></li>"
+        for i, own in enumerate(sections)
+    )
+    body = "".join(_section_html(i, own) for i, own in enumerate(sections))
+    title = "The paper's computational study, run again"
+    return (
+        "<!doctype html><html lang='en'><head><meta charset='utf-8'>"
+        "<meta name='viewport' content='width=device-width, initial-scale=1'>"
+        f"<title>{title}</title><style>{STYLE}</style>"
+        f"<script>{get_plotlyjs()}</script></head><body><main><h1>{title}</h1>"
+        f"<dl>{facts}</dl><nav><ol>{links}</ol></nav>{body}</main></body></html>"
+    )
+
+
+def _section_html(number: int, section: Section) -> str:
+    charts = "".join(
+        f"<figure><h3>{html.escape(chart.title)}</h3>{chart_html(chart)}"
+        f"<figcaption>{html.escape(chart.caption)}</figcaption></figure>"
+        for chart in section.charts
+    )
+    first, *others = map(as_html, section.tables) if section.tables else ("",)
+    rest = "".join(others)
+    if len(others) > 2:
+        rest = f"<details><summary>{len(others)} more tables</summary>{rest}</details>"
+    return (
+        f"<section id='s{number}'><h2>{html.escape(section.title)}</h2>"
+        f"<p>{html.escape(section.text)}</p>{first}{charts}{rest}</section>"
+    )
+
+
+def summary_of(study: Study) -> dict[str, Any]:
+    """Return the counts and optima, for programs."""
+    table = count_table(study)
+    return {
+        "version": study.version,
+        "scale": study.plan.effort.scale,
+        "counts": [dict(zip(table.columns, row, strict=True)) for row in table.rows],
+        "optima": {
+            name: {"l2": DATA_SETS[name].l2, "primal": own.primal, "dual": own.dual}
+            for name, own in study.published_optima.items()
+        },
+    }
