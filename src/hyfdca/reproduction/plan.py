@@ -56,7 +56,7 @@ class Effort:
 
 
 FULL = Effort(1.0, n_points=300, n_trials=50, trial_scale=0.2, bundle_gap=1e-4)
-QUICK = Effort(0.01, n_points=25, n_trials=4, trial_scale=0.005, bundle_gap=1e-2)
+QUICK = Effort(0.01, n_points=20, n_trials=4, trial_scale=0.004, bundle_gap=1e-2)
 
 
 def scaled(scale: float) -> Effort:

@@ -43,8 +43,8 @@ class BulkRun(Protocol):
         """Return the model."""
         ...
 
-    def measure(self) -> Measurement:
-        """Measure P and D."""
+    def measure(self, weights: FloatArray) -> Measurement:
+        """Measure P and D of the model."""
         ...
 
 
@@ -163,10 +163,11 @@ def simulate(
     spent = np.zeros(5, np.int64)  # sealed, opened, bytes, and those of the busiest
 
     def measure(number: int) -> float:
+        weights = run.weights()
         with np.errstate(over="ignore", invalid="ignore"):
-            found = run.measure()
+            found = run.measure(weights)
         loss = found.primal if np.isfinite(found.primal) else np.inf
-        accuracy = problem.validation.accuracy(run.weights())
+        accuracy = problem.validation.accuracy(weights)
         bound = 0.0 if found.dual is None else found.dual
         points.append((number, loss, bound, accuracy, seconds, *spent.tolist()))
         watch(number)

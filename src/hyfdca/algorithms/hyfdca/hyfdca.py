@@ -80,7 +80,7 @@ class HyfdcaServer:
         self.round_number += 1
         returning = [c for c in participants if c not in self._previous]
         draw = self.draws.of_round(self.round_number, participants)
-        if not self._federation.is_complete:
+        if not self._federation.is_complete:  # else the round before ended with both
             yield from self.primal_aggregation(returning)
             yield from self.secure_inner_product(participants, draw)
         yield from self.local_dual_method(participants, draw)
@@ -92,6 +92,7 @@ class HyfdcaServer:
             yield from self.secure_inner_product(participants, draw)
         else:
             yield from self.dual.send_weights(participants)
+        # Not in the paper: sums of many changes are sealed anew before they wear out.
         yield from self.dual.reseal_duals(participants)
         self._previous = set(participants)
         # Only where everything is sent again: a share that is updated gathers rounding.

@@ -16,6 +16,7 @@ NOT_MISSED, LAST = -2, -1  # in the lists of rows that absent clients missed
 _DUAL_GRID = 2.0**50
 
 _compiled = njit(cache=CACHE, nogil=True, error_model="numpy")
+_inlined = njit(cache=CACHE, nogil=True, error_model="numpy", inline="always")
 
 
 class Table(NamedTuple):
@@ -198,7 +199,7 @@ def _dual_changes(table, rule, present, state, touched):  # type: ignore[no-unty
     return changes
 
 
-@_compiled
+@_inlined
 def _announce(table, rule, present, state, sample):  # type: ignore[no-untyped-def]
     """PrimalAggregation: those present hear of a dual, for others it is noted."""
     for row in range(table.sample_starts[sample], table.sample_starts[sample + 1]):
@@ -210,7 +211,7 @@ def _announce(table, rule, present, state, sample):  # type: ignore[no-untyped-d
             state.missed_first[client] = row
 
 
-@_compiled
+@_inlined
 def _send_margin(table, state, row):  # type: ignore[no-untyped-def]
     first, last = table.indptr[row], table.indptr[row + 1]
     total = 0.0
@@ -220,7 +221,7 @@ def _send_margin(table, state, row):  # type: ignore[no-untyped-def]
     state.counts[table.row_clients[row], WORK] += last - first
 
 
-@_compiled
+@_inlined
 def _hear(table, rule, state, row):  # type: ignore[no-untyped-def]
     """Have a client know a dual and show it in its share of the weights."""
     first, last = table.indptr[row], table.indptr[row + 1]

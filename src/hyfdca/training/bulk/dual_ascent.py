@@ -132,9 +132,10 @@ class BulkDualAscent:
         """Return w of the present duals, as if every client had heard of them."""
         return self._blocks.combined(self.duals) / self._l2_scale
 
-    def measure(self) -> Measurement:
-        """Measure P and D; costs a pass over the data."""
-        return self._blocks.measured(self._loss, self._l2, self.weights(), self.duals)
+    def measure(self, weights: FloatArray | None = None) -> Measurement:
+        """Measure P and D; costs a pass over the data, two without the weights."""
+        w = self.weights() if weights is None else weights
+        return self._blocks.measured(self._loss, self._l2, w, self.duals, own=w)
 
 
 def _check(blocks: StackedBlocks, settings: HyfdcaSettings, is_complete: bool) -> None:

@@ -123,11 +123,15 @@ class BulkLocalSgd:
         """Return the mean weights."""
         return self._weights
 
-    def measure(self) -> Measurement:
-        """Measure P, and D of the duals that touch the loss; a pass over the data."""
-        blocks, loss = self._blocks, self._loss
-        duals = -loss.derivative(blocks.margins(self._weights), blocks.labels)
-        found = blocks.measured(loss, self._l2, self._weights, duals)
+    def measure(self, weights: FloatArray | None = None) -> Measurement:
+        """Measure P, and D of the duals that touch the loss; two passes over the data.
+
+        ``weights`` are those of this training, which it knows already.
+        """
+        blocks, loss, w = self._blocks, self._loss, self._weights
+        margins = blocks.margins(w)
+        duals = -loss.derivative(margins, blocks.labels)
+        found = blocks.measured(loss, self._l2, w, duals, margins=margins)
         # No loss is negative, so D(0) = 0 is a bound too.
         return Measurement(found.primal, max(found.dual or 0.0, 0.0))
 

@@ -135,11 +135,28 @@ class StackedBlocks:
         return np.asarray(self.rows.T @ coefficients[self.row_samples])
 
     def measured(
-        self, loss: Loss, l2: float, weights: FloatArray, duals: FloatArray
+        self,
+        loss: Loss,
+        l2: float,
+        weights: FloatArray,
+        duals: FloatArray,
+        *,
+        margins: FloatArray | None = None,
+        own: FloatArray | None = None,
     ) -> Measurement:
-        """Return P of weights and D of duals, whose own weights may be others."""
-        own = self.combined(duals) / (l2 * self.n_samples)
-        losses = loss.value(self.margins(weights), self.labels).mean()
+        """Return P of weights and D of duals, whose own weights may be others.
+
+        Parameters
+        ----------
+        margins, own : array, optional
+            Of the weights, and the weights of the duals, if they are known: each saves
+            a pass over the data.
+        """
+        if margins is None:
+            margins = self.margins(weights)
+        if own is None:
+            own = self.combined(duals) / (l2 * self.n_samples)
+        losses = loss.value(margins, self.labels).mean()
         conjugates = loss.conjugate(duals, self.labels).mean()
         primal = 0.5 * l2 * float(weights @ weights) + losses
         return Measurement(primal, -0.5 * l2 * float(own @ own) - conjugates)
