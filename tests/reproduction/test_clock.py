@@ -60,6 +60,14 @@ def test_clients_encrypt_side_by_side():
     assert measured.seconds(RUN) == pytest.approx(expected, rel=1e-14)
 
 
+def test_ciphertexts_are_charged_as_full():
+    """Two vectors either way in a round, each with a last ciphertext of 5 numbers."""
+    costs = EncryptionCosts("bfv", 2.0, 0.5, 0.0, slots=5)
+    # 4 + 8 numbers sealed and 6 + 8 opened after one round
+    expected = [0.0, 12 * 2.0 + 14 * 0.5, 20 * 2.0 + 23 * 0.5]
+    assert costs.seconds(RUN) == pytest.approx(expected, rel=1e-14)
+
+
 def test_the_published_costs_are_those_of_the_benchmark():
     """Two folders that do not import each other have the same three figures."""
     ours = EncryptionCosts.measured("", crypto.Cost(**crypto.PAPER, bytes=0.0))

@@ -30,8 +30,8 @@ __all__ = ["small_covtype"]
 
 SMALL = Effort(0.001, n_points=10, n_trials=2, trial_scale=0.0005, bundle_gap=1e-3)
 SCHEMES = (
-    EncryptionCosts("paillier, measured", 1e-3, 1e-3, 1e-6),
-    EncryptionCosts("bfv, measured", 1e-6, 1e-6, 1e-8),
+    EncryptionCosts("Paillier, measured", 1e-3, 1e-3, 1e-6),
+    EncryptionCosts("BFV, measured", 1e-6, 1e-6, 1e-8),
 )
 OPTIONS = Options(SMALL, ("covtype",), "paper", schemes=SCHEMES, n_processes=1)
 # One study for all of them.

@@ -76,7 +76,7 @@ def reproduce(  # noqa: PLR0913, PLR0917  # one argument per option
 
     from hyfdca.cli.reproduce_display import ReproductionDisplay, show_study
     from hyfdca.reproduction.report.report import report_files
-    from hyfdca.reproduction.reproduce import Options
+    from hyfdca.reproduction.reproduce import Options, check_data_sets
     from hyfdca.reproduction.reproduce import reproduce as run_study
     from hyfdca.reproduction.rows import as_parquet, long_table
     from hyfdca.runtime.machine import n_cores
@@ -85,14 +85,16 @@ def reproduce(  # noqa: PLR0913, PLR0917  # one argument per option
     effort, names = _effort(quick, scale, trials), _data_sets(data_sets)
     if l2 not in {"validation", "paper"}:
         raise StudyError(f"--l2 takes validation or paper, got {l2!r}.")
+    choices = _choices(digits, seed)
     check_folder(out)
+    check_data_sets(names, folder)
     console = Console(stderr=True)
     with ReproductionDisplay(console) as display:
         options = Options(
             effort,
             names,
             "paper" if l2 == "paper" else "validation",
-            _choices(digits, seed),
+            choices,
             _measured_costs(out, display),
             folder,
             processes or n_cores(),
@@ -156,12 +158,13 @@ def _measured_costs(
     path = folder / "kept" / "encryption-costs.json"
     found = load_kept(path, MeasuredCosts)
     if found is None:
-        schemes = {"paillier-3072": "paillier, measured", "bfv": "bfv, measured"}
+        schemes = {"paillier-3072": "Paillier, measured", "bfv": "BFV, measured"}
         display.begin("encryption costs", len(schemes))
         measured = []
         for scheme, name in schemes.items():
-            cost = measure(SCHEMES[scheme](), _COST_SECONDS)
-            measured.append(EncryptionCosts.measured(name, cost))
+            subject = SCHEMES[scheme]()
+            cost = measure(subject, _COST_SECONDS)
+            measured.append(EncryptionCosts.measured(name, cost, subject.n_slots))
             display.step(scheme)
         found = MeasuredCosts(tuple(measured))
         keep(path, found)

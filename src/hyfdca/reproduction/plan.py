@@ -55,8 +55,8 @@ class Effort:
     bundle_gap: float
 
 
-FULL = Effort(1.0, n_points=300, n_trials=50, trial_scale=0.2, bundle_gap=1e-4)
-QUICK = Effort(0.01, n_points=20, n_trials=4, trial_scale=0.004, bundle_gap=1e-2)
+FULL = Effort(1.0, n_points=200, n_trials=50, trial_scale=0.2, bundle_gap=1e-4)
+QUICK = Effort(0.01, n_points=16, n_trials=6, trial_scale=0.002, bundle_gap=2e-2)
 
 
 def scaled(scale: float) -> Effort:

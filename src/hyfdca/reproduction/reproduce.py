@@ -26,7 +26,6 @@ from hyfdca.reproduction.paper import (
     FIGURE_LATENCY,
     HYPERPARAMETERS,
     METHODS,
-    Clients,
     DataSetName,
     Hyperparameters,
     Method,
@@ -40,6 +39,7 @@ from hyfdca.reproduction.views import Study
 from hyfdca.reproduction.waiting import BundleCurve, bundle_curve
 
 RUNS, KEPT = "runs", "kept"
+K = TypeVar("K", bound=str)
 T = TypeVar("T")
 
 
@@ -80,6 +80,19 @@ class Options:
     command: str = ""
 
 
+def check_data_sets(names: Sequence[DataSetName], data: Path | None) -> None:
+    """Refuse to begin without the data.
+
+    Raises
+    ------
+    StudyError
+        If a data set is not there; the sentence says how to get it.
+    """
+    for name in names:
+        if locate(name, data) is None:
+            raise StudyError(f"The data set {name} is not there; {HOW_TO_GET} it.")
+
+
 def reproduce(options: Options, folder: Path, watch: StudyWatcher) -> Study:
     """Run the study, or what is missing of it.
 
@@ -88,9 +101,7 @@ def reproduce(options: Options, folder: Path, watch: StudyWatcher) -> Study:
     StudyError
         If a data set is not there, before anything is run.
     """
-    for name in options.data_sets:
-        if locate(name, options.data) is None:
-            raise StudyError(f"The data set {name} is not there; {HOW_TO_GET} it.")
+    check_data_sets(options.data_sets, options.data)
     central = _central(options, folder, watch)
     l2 = {name: own.l2 for name, own in central.items()}
     plan = Plan(options.effort, l2, options.choices, options.seed)
@@ -189,9 +200,10 @@ def _bundles(
     plan: Plan, options: Options, folder: Path, watch: StudyWatcher
 ) -> dict[Setting, BundleCurve]:
     """Run the bundle method once per split; fractions share its steps."""
-    splits: dict[tuple[DataSetName, Clients], list[Setting]] = {}
-    for setting in plan.settings:
-        splits.setdefault((setting.data_set, setting.clients), []).append(setting)
+    splits: dict[str, list[Setting]] = {}
+    for setting in sorted(plan.settings, key=_length, reverse=True):
+        split = f"{setting.data_set} {setting.label.rpartition(', ')[0]}"
+        splits.setdefault(split, []).append(setting)
     watch.begin("bundle method", len(splits))
     calls = {
         split: (
@@ -205,6 +217,11 @@ def _bundles(
     found = dict(_side_by_side(_split_bundles, calls, options.n_processes, watch))
     curves = {s: curve for own in found.values() for s, curve in own.items()}
     return {setting: curves[setting] for setting in plan.settings}
+
+
+def _length(setting: Setting) -> int:
+    """Return a guess of how long the bundle method takes: the longest goes first."""
+    return DATA_SETS[setting.data_set].n_features * setting.n_clients
 
 
 def _split_bundles(
@@ -224,19 +241,19 @@ def _split_bundles(
 
 def _side_by_side(
     function: Callable[..., T],
-    calls: dict[Any, tuple[Any, ...]],
+    calls: dict[K, tuple[Any, ...]],
     n_processes: int,
     watch: StudyWatcher,
-) -> Iterator[tuple[Any, T]]:
+) -> Iterator[tuple[K, T]]:
     """Return what calls return, by their keys, in the order in which they end."""
     if n_processes == 1:
         for key, own in calls.items():
             yield key, function(*own)
-            watch.step(str(key))
+            watch.step(key)
         return
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(n_processes, mp_context=context) as pool:
         running = {pool.submit(function, *own): key for key, own in calls.items()}
         for ended in as_completed(running):
             yield running[ended], ended.result()
-            watch.step(str(running[ended]))
+            watch.step(running[ended])

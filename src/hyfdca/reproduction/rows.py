@@ -61,7 +61,7 @@ def _schema(study: Study) -> pa.Schema:
 
 
 def _encryption_name(scheme: str) -> str:
-    words = scheme.replace(",", "").split()
+    words = scheme.lower().replace(",", "").split()
     return "_".join(["encryption_seconds", *words])
 
 

@@ -61,10 +61,10 @@ def draw_convergence(run: Convergence) -> bytes:
     return as_png(figure)
 
 
-def as_png(figure: Figure) -> bytes:
+def as_png(figure: Figure, dpi: int = _DPI) -> bytes:
     """Return the bytes of a PNG file."""
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=_DPI)
+    figure.savefig(buffer, format="png", dpi=dpi)
     return buffer.getvalue()
 
 

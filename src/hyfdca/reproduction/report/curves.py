@@ -31,6 +31,7 @@ SOURCES: dict[Source, str] = {
     "paper": "the paper's hyperparameters",
     "tuned": "our own tuning",
 }
+WHOSE: dict[Source, str] = {"paper": "the paper's", "tuned": "our own"}
 _BY_CLIENTS = ("#1f6f8b", "#e0a030", "#b5452c")  # from few clients to many
 _LEAST = 1e-6  # of a relative loss that is shown; optima are known to as much
 
@@ -77,7 +78,7 @@ def against_rounds(study: Study, source: Source) -> Chart:
 def against_time(study: Study, source: Source, encryption: EncryptionCosts) -> Chart:
     """Return supplementary Figure 1."""
     x = _Abscissa("relative time, T_R", "seconds", lambda view: view.seconds, _latest)
-    name = encryption.name.replace(",", "").replace(" ", "-")
+    name = encryption.name.lower().replace(",", "").replace(" ", "-")
     return Chart(
         f"figure-s1-{source}-{name}",
         f"Supplementary Figure 1: equal time, {SOURCES[source]}, "

@@ -16,6 +16,7 @@ from hyfdca.study.figures import INK, as_png, tidy
 
 _DASHES = {"solid": "-", "dash": "--", "dot": ":"}
 _WIDTH, _HEIGHT = 4.2, 2.9  # inches of a panel
+_DPI = 90  # of figures with up to 18 panels
 
 
 def draw_chart(chart: Chart) -> Figure:
@@ -49,7 +50,10 @@ def chart_files(chart: Chart) -> dict[str, bytes]:
     # The same chart gives the same file: no date, no random names.
     with mpl.rc_context({"svg.hashsalt": chart.name, "svg.fonttype": "none"}):
         figure.savefig(text, format="svg", metadata={"Date": None})
-    return {f"{chart.name}.png": as_png(figure), f"{chart.name}.svg": text.getvalue()}
+    return {
+        f"{chart.name}.png": as_png(figure, _DPI),
+        f"{chart.name}.svg": text.getvalue(),
+    }
 
 
 def _draw_panel(axes: Axes, panel: Panel) -> None:

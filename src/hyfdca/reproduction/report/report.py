@@ -14,6 +14,7 @@ from hyfdca.reproduction.report import paper_tables as tables
 from hyfdca.reproduction.report.charts import Chart
 from hyfdca.reproduction.report.curves import (
     TITLES,
+    WHOSE,
     against_bytes,
     against_rounds,
     against_time,
@@ -109,7 +110,7 @@ def _optima(study: Study) -> Section:
     text = "All relative losses refer to certified optima of the pooled training rows."
     if below:
         text += (
-            f" For {', '.join(below)} no model reaches what the paper gives as the "
+            f" For {' and '.join(below)} no model reaches what the paper gives as the "
             "lowest central loss: the lower bound D is above it."
         )
     return Section("Certified optima", text, (tables.central_table(study),))
@@ -117,10 +118,9 @@ def _optima(study: Study) -> Section:
 
 def _curves(study: Study) -> Iterator[Section]:
     for source in study.sources:
-        whose = "the paper's" if source == "paper" else "our own"
         ends = (study.schemes[0], study.schemes[-1])
         yield Section(
-            f"Equal rounds, equal time and bytes: {whose} hyperparameters",
+            f"Equal rounds, equal time and bytes: {WHOSE[source]} hyperparameters",
             "Easy settings at the left, hard ones at the right.",
             charts=(
                 against_rounds(study, source),

@@ -23,7 +23,7 @@ from hyfdca.reproduction.views import Study
 _PARTS = {
     "computation": "#1f6f8b",
     "latency": "#e0a030",
-    "encryption, as published": "#b5452c",
+    "encryption, published Paillier": "#b5452c",
     "encryption, measured BFV": "#d77fa6",
 }
 

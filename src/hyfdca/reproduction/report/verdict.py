@@ -15,7 +15,12 @@ from hyfdca.reproduction.comparisons import (
 )
 from hyfdca.reproduction.paper import METHODS, WON, WON_IN_ALL, Setting
 from hyfdca.reproduction.plan import Source
-from hyfdca.reproduction.report.curves import LABELS, SOURCES, setting_title
+from hyfdca.reproduction.report.curves import (
+    LABELS,
+    SOURCES,
+    WHOSE,
+    setting_title,
+)
 from hyfdca.reproduction.report.tables import Table, number
 from hyfdca.reproduction.views import Study, bundle_view, finals_of
 
@@ -32,15 +37,16 @@ def count_table(study: Study) -> Table:
     rows = [
         (
             "the paper",
-            "its nine settings",
-            "paillier, as published",
+            "its 9",
+            study.schemes[0].name,
             *(f"{won} of {made}" for won, made in WON.values()),
             "{} of {}".format(*WON_IN_ALL),
         )
     ]
     for source in study.sources:
-        rows += _count_rows(study, source, study.plan.shown, "its nine settings")
-    rows += _count_rows(study, "paper", study.plan.settings, "all settings")
+        rows += _count_rows(study, source, study.plan.shown, "its 9")
+    every = study.plan.settings
+    rows += _count_rows(study, "paper", every, f"all {len(every)}")
     return Table(
         "Comparisons that HyFDCA wins",
         (
@@ -53,9 +59,9 @@ def count_table(study: Study) -> Table:
         ),
         tuple(rows),
         "A comparison is a setting, a rival, a clock and a measure (lower final loss, "
-        "or higher final accuracy); ties are not won. In equal time all of "
-        "computation, latency and encryption count; the paper's own runs ended by "
-        "computation alone.",
+        "or higher final accuracy); ties are not won. In equal time computation, "
+        "latency and encryption all count; the paper's own runs ended by computation "
+        "alone. A method is not run where all trials of its tuning diverged.",
     )
 
 
@@ -67,7 +73,7 @@ def _count_rows(
         made = comparisons_of(study, source, scheme, settings)
         counts = [*counts_by_clock(made).values(), Count.of(made)]
         texts = (_count(count) for count in counts)
-        rows.append((SOURCES[source], which, scheme.name, *texts))
+        rows.append((WHOSE[source], which, scheme.name, *texts))
     return rows
 
 

@@ -1,0 +1,61 @@
+"""The command ``hyfdca reproduce``: what it writes, and what it refuses."""
+
+from __future__ import annotations
+
+import pytest
+
+from hyfdca.reproduction import plan, reproduce
+from tests.reproduction.small_problem import small_covtype
+from tests.reproduction.test_reproduce import SMALL, find_small_table
+from tests.support.consortia import assert_one_sentence
+
+__all__ = ["small_covtype"]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("small_covtype")
+def test_a_study_writes_its_report(tmp_path, hyfdca, monkeypatch):
+    """The report in two forms, figures, all rows; the terminal has the counts."""
+    find_small_table(monkeypatch)
+    monkeypatch.setattr(plan, "QUICK", SMALL)
+    out = tmp_path / "out"
+    arguments = ("reproduce", "--quick", "--sets", "covtype", "--processes", "1")
+    code, output, errors = hyfdca(*arguments, "--trials", 0, "--out", out)
+    assert code == 0
+    written = {path.name for path in out.iterdir()}
+    assert {"report.html", "report.md", "rows.parquet", "figures", "runs"} <= written
+    assert "69 of 72" in output
+    assert "runs, paper's settings: 54 to do" in errors
+    assert "hyfdca reproduce --quick" in (out / "report.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--quick", "--scale", "0.1"), "leave out one of the two"),
+        (("--sets", "mnist,iris"), "--sets takes some of mnist, news20, covtype"),
+        (("--sets", "mnist,mnist"), "each once"),
+        (("--l2", "mine"), "--l2 takes validation or paper, got 'mine'"),
+        (("--digits", "33"), "--digits takes some of 0123456789"),
+        (("--digits", "0123456789"), "--digits takes some of 0123456789"),
+        (("--digits", "three"), "--digits takes some of 0123456789"),
+    ],
+)
+def test_what_it_refuses(arguments, words, tmp_path, hyfdca):
+    """One sentence, code 2, and nothing is written."""
+    out = tmp_path / "out"
+    code, _, errors = hyfdca("reproduce", *arguments, "--out", out)
+    assert code == 2
+    assert_one_sentence(errors)
+    assert words in errors
+    assert not out.exists()
+
+
+def test_a_data_set_that_is_not_there(tmp_path, hyfdca, monkeypatch):
+    """Is said before anything is measured or run."""
+    monkeypatch.setattr(reproduce, "locate", lambda *_: None)
+    code, _, errors = hyfdca("reproduce", "--quick", "--out", tmp_path / "out")
+    assert code == 2
+    assert_one_sentence(errors)
+    assert "The data set mnist is not there" in errors
+    assert not (tmp_path / "out").exists()
