@@ -48,11 +48,13 @@ settings.load_profile("hyfdca")
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> None:
-    """Leave out all but one in so many cases of the tests that are marked so.
+    """Order the tests, and leave out all but one in so many cases where marked so.
 
     Where the number has no divisor in common with the lengths of a test's axes, the
     cases that remain have every value of every axis.
     """
+    # Those that wait for processes begin first, so that none of them is left at the end.
+    items.sort(key=lambda item: not item.nodeid.startswith("tests/online"))
     if IS_THOROUGH:
         return
     met: Counter[str] = Counter()

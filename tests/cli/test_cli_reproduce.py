@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hyfdca.reproduction import plan, reproduce
+from hyfdca.reproduction.report import report
 from tests.reproduction.small_problem import small_covtype
 from tests.reproduction.test_reproduce import SMALL, find_small_table
 from tests.support.consortia import assert_one_sentence
@@ -18,6 +19,8 @@ def test_a_study_writes_its_report(tmp_path, hyfdca, monkeypatch):
     """The report in two forms, figures, all rows; the terminal has the counts."""
     find_small_table(monkeypatch)
     monkeypatch.setattr(plan, "QUICK", SMALL)
+    # Drawn in the tests of the report, which takes ten seconds.
+    monkeypatch.setattr(report, "chart_files", lambda chart: {f"{chart.name}.svg": b""})
     out = tmp_path / "out"
     arguments = ("reproduce", "--quick", "--sets", "covtype", "--processes", "1")
     code, output, errors = hyfdca(*arguments, "--trials", 0, "--out", out)

@@ -20,7 +20,8 @@ from hyfdca.reproduction.clock import (
 RUN = SimpleNamespace(
     rounds=np.array([0, 1, 2]),
     seconds=np.array([0.0, 0.5, 0.8]),
-    sealed=np.array([0, 10, 10]),
+    sealed=np.array([0, 15, 15]),
+    sealed_drawn=np.array([0, 10, 10]),
     opened=np.array([0, 20, 21]),
     busiest_sealed=np.array([0, 4, 4]),
     busiest_opened=np.array([0, 6, 7]),
@@ -55,8 +56,8 @@ def test_clients_encrypt_side_by_side():
     cost = crypto.Cost(encrypt_ns=2e9, decrypt_ns=5e8, add_ns=250.0, bytes=16.0)
     measured = EncryptionCosts.measured("bfv", cost)
     assert measured == EncryptionCosts("bfv", 2.0, 0.5, 2.5e-7)
-    # 4 * 2 + 6 * 0.5, the server's 10 additions; then another 0.5
-    expected = [0.0, 11.0000025, 11.5000025]
+    # 4 * 2 + 6 * 0.5, the server's 15 additions; then another 0.5
+    expected = [0.0, 11.00000375, 11.50000375]
     assert measured.seconds(RUN) == pytest.approx(expected, rel=1e-14)
 
 

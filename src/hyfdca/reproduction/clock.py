@@ -62,6 +62,11 @@ class Counted(Protocol):
         ...
 
     @property
+    def sealed_drawn(self) -> IntArray:
+        """The same without margins of samples that nobody draws."""
+        ...
+
+    @property
     def opened(self) -> IntArray:
         """Numbers that all clients decrypted."""
         ...
@@ -83,9 +88,10 @@ class EncryptionCosts:
 
     Parameters
     ----------
-    is_side_by_side : bool
-        Whether clients encrypt at the same time, as they compute, so that the busiest
-        counts. The paper's own times add up to those of all clients, one after another.
+    is_published : bool
+        Whether operations are counted as the paper does: those of all clients, one
+        after another, with the margins of drawn samples alone. Otherwise clients
+        encrypt side by side, as they compute, all that they send; the busiest counts.
     slots : int
         Numbers in a ciphertext. A client sends two vectors in a round and receives two;
         the last ciphertext of each is charged as if it were full.
@@ -95,7 +101,7 @@ class EncryptionCosts:
     encrypt: float
     decrypt: float
     add: float
-    is_side_by_side: bool = True
+    is_published: bool = False
     slots: int = 1
 
     @classmethod
@@ -112,12 +118,12 @@ class EncryptionCosts:
 
         The server adds every number once, whoever sealed it.
         """
-        sealed, opened = run.sealed, run.opened
-        if self.is_side_by_side:
-            sealed, opened = run.busiest_sealed, run.busiest_opened
+        sealed, opened, added = run.busiest_sealed, run.busiest_opened, run.sealed
+        if self.is_published:
+            sealed, opened, added = run.sealed_drawn, run.opened, run.sealed_drawn
         empty = 2 * (self.slots - 1) * run.rounds
         at_clients = (sealed + empty) * self.encrypt + (opened + empty) * self.decrypt
-        return np.asarray(at_clients + run.sealed * self.add)
+        return np.asarray(at_clients + added * self.add)
 
 
 class MeasuredCosts(msgspec.Struct, forbid_unknown_fields=True):
@@ -131,7 +137,7 @@ PAPER_PAILLIER = EncryptionCosts(
     PAILLIER_SECONDS["encrypt"],
     PAILLIER_SECONDS["decrypt"],
     PAILLIER_SECONDS["add"],
-    is_side_by_side=False,
+    is_published=True,
 )
 NO_ENCRYPTION = EncryptionCosts("none", 0.0, 0.0, 0.0)
 

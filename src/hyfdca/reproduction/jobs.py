@@ -89,6 +89,7 @@ class _Record(msgspec.Struct, forbid_unknown_fields=True):
     bytes: list[int]
     busiest_sealed: list[int]
     busiest_opened: list[int]
+    sealed_drawn: list[int]
 
 
 def load_outcome(job: Job, folder: Path) -> SimulatedRun | None:
@@ -113,6 +114,7 @@ def load_outcome(job: Job, folder: Path) -> SimulatedRun | None:
         np.array(record.bytes, np.int64),
         np.array(record.busiest_sealed, np.int64),
         np.array(record.busiest_opened, np.int64),
+        np.array(record.sealed_drawn, np.int64),
     )
 
 
@@ -131,6 +133,7 @@ def keep_outcome(job: Job, run: SimulatedRun, folder: Path) -> None:
         run.bytes.tolist(),
         run.busiest_sealed.tolist(),
         run.busiest_opened.tolist(),
+        run.sealed_drawn.tolist(),
     )
     keep(folder / job.file_name, record)
 

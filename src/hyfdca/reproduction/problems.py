@@ -29,7 +29,7 @@ from hyfdca.reproduction.paper import DATA_SETS, Clients, DataSetName
 from hyfdca.training.bulk.stacked import Order, StackedBlocks, stacked
 
 MnistClients = Literal["clients", "groups"]
-Refresh = Literal["drawn", "all"]
+Refresh = Literal["all", "drawn"]
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,9 @@ class Choices:
     mnist_clients : {"clients", "groups"}
         Whether the paper's 5, 500 and 5,000 are the clients, of which 5 are then 4, or
         the sample groups, each of four clients.
-    refresh : {"drawn", "all"}
-        Of which samples HyFDCA's clients send margins in a round: of those that
-        somebody draws, or of all they hold.
+    refresh : {"all", "drawn"}
+        Of which samples HyFDCA's clients send margins in a round: of all they hold, or
+        of those that somebody draws.
     validation : float
         The share of the rows to validate with.
     seed : int
@@ -54,7 +54,7 @@ class Choices:
 
     mnist_positive: tuple[int, ...] = (3,)
     mnist_clients: MnistClients = "clients"
-    refresh: Refresh = "drawn"
+    refresh: Refresh = "all"
     validation: float = 0.2
     seed: int = 0
 

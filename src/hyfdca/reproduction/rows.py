@@ -27,7 +27,7 @@ _MEASURED = (
 )
 _COUNTS = (
     *("round", "seed", "bytes"),
-    *("sealed", "opened", "busiest_sealed", "busiest_opened"),
+    *("sealed", "opened", "busiest_sealed", "busiest_opened", "sealed_drawn"),
 )
 
 
@@ -94,6 +94,7 @@ def _run_columns(study: Study, key: RunKey) -> dict[str, Any]:
         "opened": run.opened,
         "busiest_sealed": run.busiest_sealed,
         "busiest_opened": run.busiest_opened,
+        "sealed_drawn": run.sealed_drawn,
     }
     if key.method == "hyfdca":
         columns |= {

@@ -19,7 +19,7 @@ from hyfdca.maths.objective import Measurement
 from hyfdca.reproduction.criteria import RunCurve
 from hyfdca.reproduction.paper import Hyperparameters, Method
 from hyfdca.reproduction.problems import PaperProblem, Refresh
-from hyfdca.training.bulk.counts import OPENED, SEALED, RoundCounts
+from hyfdca.training.bulk.counts import OPENED, SEALED, SEALED_DRAWN, RoundCounts
 from hyfdca.training.bulk.dual_ascent import BulkDualAscent
 from hyfdca.training.bulk.local_sgd import BulkLocalSgd
 from hyfdca.training.bulk.stacked import Order, StackedBlocks
@@ -70,6 +70,9 @@ class SimulatedRun:
     busiest_sealed, busiest_opened : array
         Of every round's numbers sealed and opened, those of the client with most of
         them, up to the round: clients encrypt side by side.
+    sealed_drawn : array
+        What all clients would have sealed if they sent the margins of drawn samples
+        alone, up to the round.
     """
 
     rounds: IntArray
@@ -82,6 +85,7 @@ class SimulatedRun:
     bytes: IntArray
     busiest_sealed: IntArray
     busiest_opened: IntArray
+    sealed_drawn: IntArray
 
     def until(self, n_points: int) -> SimulatedRun:
         """Return the run up to its n-th measured round."""
@@ -102,7 +106,7 @@ def make_run(  # noqa: PLR0913  # all that a run of the study depends on
     fraction: float,
     seed: int,
     *,
-    refresh: Refresh = "drawn",
+    refresh: Refresh = "all",
 ) -> BulkRun:
     """Return a run that is ready for its first round, as the paper's study has it.
 
@@ -160,7 +164,7 @@ def simulate(
     """
     points: list[tuple[float, ...]] = []
     seconds = 0.0
-    spent = np.zeros(5, np.int64)  # sealed, opened, bytes, and those of the busiest
+    spent = np.zeros(6, np.int64)  # see ``_spent``
 
     def measure(number: int) -> float:
         weights = run.weights()
@@ -198,11 +202,18 @@ def simulate(
         bytes=found[7].astype(np.int64),
         busiest_sealed=found[8].astype(np.int64),
         busiest_opened=found[9].astype(np.int64),
+        sealed_drawn=found[10].astype(np.int64),
     )
 
 
 def _spent(counts: RoundCounts) -> list[int]:
-    """Return what a round adds to the totals of a run, in their order."""
+    """Return what a round adds to the totals of a run, in the order of their fields."""
     totals, busiest, traffic = counts.totals, counts.busiest, counts.traffic
-    n_bytes = traffic.bytes_up + traffic.bytes_down
-    return [totals[SEALED], totals[OPENED], n_bytes, busiest[SEALED], busiest[OPENED]]
+    return [
+        totals[SEALED],
+        totals[OPENED],
+        traffic.bytes_up + traffic.bytes_down,
+        busiest[SEALED],
+        busiest[OPENED],
+        totals[SEALED_DRAWN],
+    ]

@@ -16,7 +16,7 @@ from hyfdca.federation.sealing import Sealing
 from hyfdca.holdings.participation import bernoulli, cyclic
 from hyfdca.holdings.partition import grid
 from hyfdca.maths.losses import make_loss
-from hyfdca.training.bulk.counts import OPENED, SEALED
+from hyfdca.training.bulk.counts import OPENED, SEALED, SEALED_DRAWN
 from hyfdca.training.bulk.dual_ascent import BulkDualAscent
 from hyfdca.training.bulk.local_sgd import BulkLocalSgd
 from hyfdca.training.bulk.stacked import stacked
@@ -177,3 +177,27 @@ def test_long_vectors_are_counted_to_the_byte():
     bulk = BulkDualAscent(blocks, make_loss("hinge"), L2, method, presence, SEED)
     for number in range(1, 4):
         assert bulk.round().traffic == run_round(run, presence.of_round(number))
+
+
+@pytest.mark.parametrize("split", ["grid", "dealt"])
+def test_the_paper_counts_the_margins_of_drawn_samples(split):
+    """Where all margins are sent, the paper's count is that of sending these alone."""
+    blocks = stacked(X, Y[:, 0], SPLITS[split], by="samples")
+    presence = bernoulli(SPLITS[split].n_clients, 0.7, seed=1)
+    every, drawn = (
+        BulkDualAscent(
+            blocks,
+            make_loss("hinge"),
+            L2,
+            Hyfdca(step="paper", refresh=refresh, local_fraction=0.2),
+            presence,
+            SEED,
+        )
+        for refresh in ("all", "drawn")
+    )
+    for _ in range(N_ROUNDS):
+        ours, papers = every.round(), drawn.round()
+        expected = papers.per_client[:, SEALED]
+        np.testing.assert_array_equal(ours.per_client[:, SEALED_DRAWN], expected)
+        np.testing.assert_array_equal(papers.per_client[:, SEALED_DRAWN], expected)
+        assert ours.totals[SEALED] > expected.sum()

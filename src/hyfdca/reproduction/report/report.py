@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -28,7 +29,7 @@ from hyfdca.reproduction.report.times import time_bars, time_table
 from hyfdca.reproduction.report.verdict import count_table, final_table, lost_table
 from hyfdca.reproduction.views import Study
 
-PAGE, TEXT = "report.html", "report.md"
+PAGE, TEXT, SUMMARY = "report.html", "report.md", "summary.json"
 FIGURES = "figures"
 
 
@@ -56,7 +57,7 @@ def sections_of(study: Study) -> list[Section]:
 
 
 def report_files(study: Study) -> dict[str, bytes]:
-    """Return the report's files by name: two texts, and every figure twice."""
+    """Return the report's files by name: texts, a summary, and every figure twice."""
     sections = sections_of(study)
     files = {
         f"{FIGURES}/{name}": content
@@ -64,6 +65,7 @@ def report_files(study: Study) -> dict[str, bytes]:
         for chart in section.charts
         for name, content in chart_files(chart).items()
     }
+    files[SUMMARY] = (json.dumps(summary_of(study), indent=2) + "\n").encode()
     files[TEXT] = _as_markdown(study, sections).encode()
     files[PAGE] = _as_page(study, sections).encode()
     return files

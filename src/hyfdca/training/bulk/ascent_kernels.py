@@ -16,7 +16,6 @@ NOT_MISSED, LAST = -2, -1  # in the lists of rows that absent clients missed
 _DUAL_GRID = 2.0**50
 
 _compiled = njit(cache=CACHE, nogil=True, error_model="numpy")
-_inlined = njit(cache=CACHE, nogil=True, error_model="numpy", inline="always")
 
 
 class Table(NamedTuple):
@@ -97,33 +96,45 @@ class Draw(NamedTuple):
     touched: Any
 
 
+# Loops use arrays that were taken out of tuples before: a tuple that is passed on
+# inside a loop counts references to all of its arrays each time.
+
+
 @_compiled
 def ascent_round(table, rule, present, draw, state):  # type: ignore[no-untyped-def]
     """Run one round; changes ``state``."""
     for client in present.participants:
         state.missed[client] = state.counts[client, :] = 0
-    for client in present.returning:
-        _catch_up(table, rule, state, client)
+    _catch_up(table, rule, present, state)
     _inner_products(table, rule, present, state, draw.samples)
     changes = _dual_changes(table, rule, present, state, draw.samples)
+    duals, places, row_samples = state.duals, state.places, table.row_samples
     for row in draw.rows:  # all who draw a sample would change it in the same way
-        sample = table.row_samples[row]
-        state.duals[sample] += changes[state.places[sample]]
-    for sample in draw.samples:
-        _announce(table, rule, present, state, sample)
+        sample = row_samples[row]
+        duals[sample] += changes[places[sample]]
+    _announce(table, rule, present, state, draw.samples)
 
 
 @_compiled
-def _catch_up(table, rule, state, client):  # type: ignore[no-untyped-def]
-    """Have a client that was away hear of the duals it missed."""
-    row = state.missed_first[client]
-    while row != LAST:
-        _hear(table, rule, state, row)
-        state.missed[client] += 1
-        following = state.missed_next[row]
-        state.missed_next[row] = NOT_MISSED
-        row = following
-    state.missed_first[client] = LAST
+def _catch_up(table, rule, present, state):  # type: ignore[no-untyped-def]
+    """Have clients that were away hear of the duals they missed."""
+    indptr, indices, data, weights = _shares(table, state)
+    duals, known, row_samples = state.duals, state.known, table.row_samples
+    missed, missed_first, missed_next = _lists(state)
+    counts, l2_scale = state.counts, rule.l2_scale
+    for client in present.returning:
+        row = missed_first[client]
+        while row != LAST:
+            change = _heard(duals, known, row_samples, row) / l2_scale
+            if change:
+                first, last = indptr[row], indptr[row + 1]
+                _add_row(indices, data, weights, first, last, change)
+                counts[client, WORK] += last - first
+            missed[client] += 1
+            following = missed_next[row]
+            missed_next[row] = NOT_MISSED
+            row = following
+        missed_first[client] = LAST
 
 
 @_compiled
@@ -165,16 +176,25 @@ def _held(table, samples):  # type: ignore[no-untyped-def]
 @_compiled
 def _inner_products(table, rule, present, state, touched):  # type: ignore[no-untyped-def]
     """SecureInnerProduct: those present send margins of the samples drawn, or all."""
+    indptr, indices, data, weights = _shares(table, state)
+    margins, counts = state.margins, state.counts
+    row_clients, is_present = table.row_clients, present.is_present
+    starts, rows = table.client_starts, table.client_rows
     if rule.refreshes_all:
         for client in present.participants:
-            first, last = table.client_starts[client], table.client_starts[client + 1]
-            for row in table.client_rows[first:last]:
-                _send_margin(table, state, row)
+            for row in rows[starts[client] : starts[client + 1]]:
+                first, last = indptr[row], indptr[row + 1]
+                margins[row] = _row_product(indices, data, weights, first, last)
+                counts[client, WORK] += last - first
         return
+    starts = table.sample_starts
     for sample in touched:
-        for row in range(table.sample_starts[sample], table.sample_starts[sample + 1]):
-            if present.is_present[table.row_clients[row]]:
-                _send_margin(table, state, row)
+        for row in range(starts[sample], starts[sample + 1]):
+            client = row_clients[row]
+            if is_present[client]:
+                first, last = indptr[row], indptr[row + 1]
+                margins[row] = _row_product(indices, data, weights, first, last)
+                counts[client, WORK] += last - first
 
 
 @_compiled
@@ -199,35 +219,57 @@ def _dual_changes(table, rule, present, state, touched):  # type: ignore[no-unty
     return changes
 
 
-@_inlined
-def _announce(table, rule, present, state, sample):  # type: ignore[no-untyped-def]
-    """PrimalAggregation: those present hear of a dual, for others it is noted."""
-    for row in range(table.sample_starts[sample], table.sample_starts[sample + 1]):
-        client = table.row_clients[row]
-        if present.is_present[client]:
-            _hear(table, rule, state, row)
-        elif state.missed_next[row] == NOT_MISSED:
-            state.missed_next[row] = state.missed_first[client]
-            state.missed_first[client] = row
+@_compiled
+def _announce(table, rule, present, state, touched):  # type: ignore[no-untyped-def]
+    """PrimalAggregation: those present hear of duals, for others they are noted."""
+    indptr, indices, data, weights = _shares(table, state)
+    duals, known, row_samples = state.duals, state.known, table.row_samples
+    _, missed_first, missed_next = _lists(state)
+    counts, l2_scale = state.counts, rule.l2_scale
+    row_clients, is_present = table.row_clients, present.is_present
+    starts = table.sample_starts
+    for sample in touched:
+        for row in range(starts[sample], starts[sample + 1]):
+            client = row_clients[row]
+            if is_present[client]:
+                change = _heard(duals, known, row_samples, row) / l2_scale
+                if change:
+                    first, last = indptr[row], indptr[row + 1]
+                    _add_row(indices, data, weights, first, last, change)
+                    counts[client, WORK] += last - first
+            elif missed_next[row] == NOT_MISSED:
+                missed_next[row] = missed_first[client]
+                missed_first[client] = row
 
 
-@_inlined
-def _send_margin(table, state, row):  # type: ignore[no-untyped-def]
-    first, last = table.indptr[row], table.indptr[row + 1]
+@_compiled
+def _shares(table, state):  # type: ignore[no-untyped-def]
+    return table.indptr, table.indices, table.data, state.weights
+
+
+@_compiled
+def _lists(state):  # type: ignore[no-untyped-def]
+    return state.missed, state.missed_first, state.missed_next
+
+
+@_compiled
+def _row_product(indices, data, weights, first, last):  # type: ignore[no-untyped-def]
     total = 0.0
     for p in range(first, last):
-        total += table.data[p] * state.weights[table.indices[p]]
-    state.margins[row] = total
-    state.counts[table.row_clients[row], WORK] += last - first
+        total += data[p] * weights[indices[p]]
+    return total
 
 
-@_inlined
-def _hear(table, rule, state, row):  # type: ignore[no-untyped-def]
-    """Have a client know a dual and show it in its share of the weights."""
-    first, last = table.indptr[row], table.indptr[row + 1]
-    dual = state.duals[table.row_samples[row]]
-    change = (dual - state.known[row]) / rule.l2_scale
-    state.known[row] = dual
+@_compiled
+def _add_row(indices, data, weights, first, last, change):  # type: ignore[no-untyped-def]
     for p in range(first, last):
-        state.weights[table.indices[p]] += change * table.data[p]
-    state.counts[table.row_clients[row], WORK] += last - first
+        weights[indices[p]] += change * data[p]
+
+
+@_compiled
+def _heard(duals, known, row_samples, row):  # type: ignore[no-untyped-def]
+    """Have a client know a dual; return by how much it changed."""
+    dual = duals[row_samples[row]]
+    change = dual - known[row]
+    known[row] = dual
+    return change

@@ -10,8 +10,8 @@ from hyfdca.arrays import IntArray
 from hyfdca.runtime.driver import Traffic
 
 # Columns of counts
-WORK, SEALED, OPENED = range(3)
-N_COUNTS = 3
+WORK, SEALED, OPENED, SEALED_DRAWN = range(4)
+N_COUNTS = 4
 
 
 @dataclass(frozen=True)
@@ -21,8 +21,9 @@ class RoundCounts:
     Parameters
     ----------
     participants : array (clients,)
-    per_client : array (clients, 3)
-        Stored values read, numbers sealed and numbers opened; see ``traffic.py``.
+    per_client : array (clients, 4)
+        Stored values read, numbers sealed and numbers opened, see ``traffic.py``; and
+        numbers sealed if margins were sent of drawn samples alone, as the paper counts.
     traffic : Traffic
         Bytes and round trips of all participants together.
     """

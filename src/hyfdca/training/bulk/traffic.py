@@ -48,7 +48,7 @@ from hyfdca.maths.compiling import CACHE
 from hyfdca.protocol.messages import GridSpec, Message, Part, Sealed
 from hyfdca.protocol.sessions import TOKEN_BYTES, frame
 from hyfdca.runtime.driver import Traffic
-from hyfdca.training.bulk.counts import OPENED, SEALED
+from hyfdca.training.bulk.counts import OPENED, SEALED, SEALED_DRAWN
 from hyfdca.training.bulk.stacked import StackedBlocks
 
 _NUMBER, _INDEX = 8, 4  # bytes of a number that is not encrypted, and of a position
@@ -227,7 +227,7 @@ class DualTraffic:
         touched, upcoming : array (n_clients,)
             How many of each client's samples somebody draws in this round and in the
             next, whose draws matter only where participation is complete.
-        counts : array (n_clients, 3)
+        counts : array (n_clients, 4)
         """
         rows = (missed, touched, upcoming)
         return _traffic(
@@ -283,10 +283,11 @@ def _margins(rule, state, clients, rows, counts, cost):  # type: ignore[no-untyp
     """SecureInnerProduct: weights down, margins of some or all rows up."""
     if rule.is_horizontal:
         return
-    rows = rule.n_held if rule.refreshes_all else rows
+    drawn, rows = rows, rule.n_held if rule.refreshes_all else rows
     weights, is_informed, down, up = _weights(rule, state), state.is_informed, 0, 0
     for client in clients:
         n_rows = rows[client]
+        counts[client, SEALED_DRAWN] += drawn[client]
         if n_rows or rule.refreshes_all:
             down += rule.margins_envelope
             if not is_informed[client]:
@@ -317,6 +318,7 @@ def _steps(rule, state, clients, counts, cost):  # type: ignore[no-untyped-def]
                 counts[client, OPENED] += drawn[client]
             up += changes[client]
             counts[client, SEALED] += drawn[client]
+            counts[client, SEALED_DRAWN] += drawn[client]
     _add(cost, 2, down, up)
 
 
