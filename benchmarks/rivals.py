@@ -36,7 +36,7 @@ from hyfdca.reproduction.tuning import Search
 
 NEEDS = ("mnist", "covtype", "news20")
 CLIENTS: dict[DataSetName, Any] = {"mnist": 5, "covtype": (3, 3), "news20": (3, 3)}
-ROUNDS: dict[DataSetName, int] = {"mnist": 2_500, "covtype": 10_000, "news20": 5_000}
+ROUNDS: dict[DataSetName, int] = {"mnist": 2_500, "covtype": 2_000, "news20": 1_000}
 CASES = [Setting(n, CLIENTS[n], share) for n in CLIENTS for share in (0.5, 0.9)]
 # One digit against the rest, which is the task that most studies of MNIST have.
 CHOICES = Choices(mnist_positive=(3,), mnist_clients="groups", refresh="all")

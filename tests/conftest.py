@@ -53,7 +53,7 @@ def pytest_collection_modifyitems(
     Where the number has no divisor in common with the lengths of a test's axes, the
     cases that remain have every value of every axis.
     """
-    # Those that wait for processes begin first, so that none of them is left at the end.
+    # Those that wait for processes begin first, so that none is left at the end.
     items.sort(key=lambda item: not item.nodeid.startswith("tests/online"))
     if IS_THOROUGH:
         return

@@ -62,10 +62,16 @@ QUICK = Effort(0.01, n_points=16, n_trials=6, trial_scale=0.002, bundle_gap=2e-2
 def scaled(scale: float) -> Effort:
     """Return the effort of a study with that share of the rounds and of the time.
 
-    Trials are fewer too, as the tuning would take most of the time.
+    Trials and measured rounds are fewer too, as they would take most of the time.
     """
-    n_trials = max(QUICK.n_trials, round(FULL.n_trials * scale))
-    return replace(FULL, scale=scale, n_trials=n_trials, trial_scale=0.2 * scale)
+    return replace(
+        FULL,
+        scale=scale,
+        n_points=max(80, round(FULL.n_points * scale)),
+        n_trials=max(QUICK.n_trials, round(FULL.n_trials * scale)),
+        trial_scale=FULL.trial_scale * scale,
+        bundle_gap=1e-3,
+    )
 
 
 @dataclass(frozen=True)

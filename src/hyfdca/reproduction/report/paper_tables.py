@@ -132,7 +132,7 @@ def fits_table(study: Study, name: DataSetName) -> Table:
                 f"{fit.l2:g}",
                 f"{fit.accuracy:.4f}",
                 f"{fit.primal:.4f}",
-                f"{1.0 - fit.dual / fit.primal:.1e}",
+                f"{max(relative_gap(fit.primal, fit.dual), 0.0):.1e}",
             )
             for fit in study.fits[name]
         ),
