@@ -8,6 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hyfdca.cli.simulation_options import (
+    DataFolder,
+    OutFolder,
+    Processes,
+    Seed,
+    some_of,
+)
 from hyfdca.errors import StudyError
 
 if TYPE_CHECKING:
@@ -53,17 +60,10 @@ def reproduce(  # noqa: PLR0913, PLR0917  # one argument per option
     digits: Annotated[
         str, typer.Option(metavar="DIGITS", help="The digits of MNIST with label 1.")
     ] = "",
-    out: Annotated[
-        Path, typer.Option("--out", help="Folder to write to, and to continue from.")
-    ] = _DEFAULT_OUT,
-    folder: Annotated[
-        Path | None,
-        typer.Option("--data", help="Folder to look for the data in first."),
-    ] = None,
-    processes: Annotated[
-        int | None, typer.Option(min=1, help="Runs at a time; by default all cores.")
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed.")] = 0,
+    out: OutFolder = _DEFAULT_OUT,
+    folder: DataFolder = None,
+    processes: Processes = None,
+    seed: Seed = 0,
 ) -> None:
     """Run the paper's computational study again, and report ours beside its numbers.
 
@@ -128,11 +128,7 @@ def _data_sets(text: str) -> tuple[DataSetName, ...]:
     """Return the data sets that a text names, in the order of the paper."""
     from hyfdca.reproduction.paper import DATA_SETS
 
-    names = [name.strip() for name in text.split(",")]
-    wanted = tuple(name for name in DATA_SETS if name in names)
-    if len(wanted) != len(names):
-        raise StudyError(f"--sets takes some of {', '.join(DATA_SETS)}, each once.")
-    return wanted
+    return tuple(some_of(text, DATA_SETS, "--sets"))
 
 
 def _choices(digits: str, seed: int) -> Choices:

@@ -7,6 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hyfdca.cli.simulation_options import (
+    DataFolder,
+    OutFolder,
+    Processes,
+    Seed,
+    some_of,
+)
 from hyfdca.errors import StudyError
 
 if TYPE_CHECKING:
@@ -42,17 +49,10 @@ def tune(  # noqa: PLR0913, PLR0917  # one argument per option
         int | None,
         typer.Option(min=1, help="Rounds of a trial; by default the paper's."),
     ] = None,
-    out: Annotated[
-        Path, typer.Option("--out", help="Folder to write to, and to continue from.")
-    ] = _DEFAULT_OUT,
-    folder: Annotated[
-        Path | None,
-        typer.Option("--data", help="Folder to look for the data in first."),
-    ] = None,
-    processes: Annotated[
-        int | None, typer.Option(min=1, help="Trials at a time; by default all cores.")
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed.")] = 0,
+    out: OutFolder = _DEFAULT_OUT,
+    folder: DataFolder = None,
+    processes: Processes = None,
+    seed: Seed = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Search the hyperparameters of HyFDCA, FedAvg and HyFEM as the paper did.
@@ -111,11 +111,7 @@ def _methods(text: str) -> list[Method]:
     """Return the methods that a text names, in the order of the paper."""
     from hyfdca.reproduction.paper import METHODS
 
-    names = [name.strip() for name in text.split(",")]
-    wanted = [method for method in METHODS if method in names]
-    if len(wanted) != len(names):
-        raise StudyError(f"--methods takes some of {', '.join(METHODS)}, each once.")
-    return wanted
+    return some_of(text, METHODS, "--methods")
 
 
 def _clients(text: str, data_set: str) -> Clients:
