@@ -23,7 +23,9 @@ def test_a_study_writes_its_report(tmp_path, hyfdca, monkeypatch):
     monkeypatch.setattr(report, "chart_files", lambda chart: {f"{chart.name}.svg": b""})
     out = tmp_path / "out"
     arguments = ("reproduce", "--quick", "--sets", "covtype", "--processes", "1")
-    code, output, errors = hyfdca(*arguments, "--trials", 0, "--out", out)
+    code, output, errors = hyfdca(
+        *arguments, "--hyperparameters", "paper", "--out", out
+    )
     assert code == 0
     written = {path.name for path in out.iterdir()}
     assert {"report.html", "report.md", "rows.parquet", "figures", "runs"} <= written
@@ -38,6 +40,7 @@ def test_a_study_writes_its_report(tmp_path, hyfdca, monkeypatch):
         (("--quick", "--scale", "0.1"), "leave out one of the two"),
         (("--sets", "mnist,iris"), "--sets takes some of mnist, news20, covtype"),
         (("--sets", "mnist,mnist"), "each once"),
+        (("--hyperparameters", "mine"), "takes some of paper, tuned, each once"),
         (("--l2", "mine"), "--l2 takes validation or paper, got 'mine'"),
         (("--digits", "33"), "--digits takes some of 0123456789"),
         (("--digits", "0123456789"), "--digits takes some of 0123456789"),

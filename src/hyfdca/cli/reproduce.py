@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hyfdca.cli.reproduce_display import ReproductionDisplay
     from hyfdca.reproduction.clock import EncryptionCosts
     from hyfdca.reproduction.paper import DataSetName
-    from hyfdca.reproduction.plan import Effort
+    from hyfdca.reproduction.plan import Effort, Source
     from hyfdca.reproduction.problems import Choices
 
 _DEFAULT_OUT = Path("reproduce-out")
@@ -43,12 +43,20 @@ def reproduce(  # noqa: PLR0913, PLR0917  # one argument per option
     ] = None,
     trials: Annotated[
         int | None,
-        typer.Option(min=0, help="Trials of our own tuning, per setting and method."),
+        typer.Option(min=1, help="Trials of our own tuning, per setting and method."),
     ] = None,
     data_sets: Annotated[
         str,
         typer.Option("--sets", metavar="NAMES", help="Some of mnist,news20,covtype."),
     ] = "mnist,news20,covtype",
+    sources: Annotated[
+        str,
+        typer.Option(
+            "--hyperparameters",
+            metavar="NAMES",
+            help="Some of paper,tuned: the paper's, and those of our own tuning.",
+        ),
+    ] = "paper,tuned",
     l2: Annotated[
         str,
         typer.Option(
@@ -85,7 +93,7 @@ def reproduce(  # noqa: PLR0913, PLR0917  # one argument per option
     effort, names = _effort(quick, scale, trials), _data_sets(data_sets)
     if l2 not in {"validation", "paper"}:
         raise StudyError(f"--l2 takes validation or paper, got {l2!r}.")
-    choices = _choices(digits, seed)
+    whose, choices = _sources(sources), _choices(digits, seed)
     check_folder(out)
     check_data_sets(names, folder)
     console = Console(stderr=True)
@@ -93,6 +101,7 @@ def reproduce(  # noqa: PLR0913, PLR0917  # one argument per option
         options = Options(
             effort,
             names,
+            whose,
             "paper" if l2 == "paper" else "validation",
             choices,
             _measured_costs(out, display),
@@ -129,6 +138,13 @@ def _data_sets(text: str) -> tuple[DataSetName, ...]:
     from hyfdca.reproduction.paper import DATA_SETS
 
     return tuple(some_of(text, DATA_SETS, "--sets"))
+
+
+def _sources(text: str) -> tuple[Source, ...]:
+    """Return whose hyperparameters a text names."""
+    from hyfdca.reproduction.plan import SOURCES
+
+    return tuple(some_of(text, SOURCES, "--hyperparameters"))
 
 
 def _choices(digits: str, seed: int) -> Choices:

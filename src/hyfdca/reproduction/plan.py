@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, get_args
 
 from hyfdca.reproduction.clock import waiting
 from hyfdca.reproduction.comparisons import CLOCKS
@@ -26,6 +26,7 @@ from hyfdca.reproduction.problems import Choices
 from hyfdca.reproduction.simulation import TimeLimit
 
 Source = Literal["paper", "tuned"]  # who chose the hyperparameters
+SOURCES: tuple[Source, ...] = get_args(Source)
 Chosen = Mapping[Setting, Mapping[Method, Hyperparameters]]
 
 
@@ -41,7 +42,7 @@ class Effort:
         Measured rounds of a run.
     n_trials : int
         Of our own tuning, for every method in each of the nine settings that the paper
-        shows; 0 for none.
+        shows.
     trial_scale : float
         Share of the paper's rounds in such a trial.
     bundle_gap : float
@@ -56,7 +57,7 @@ class Effort:
 
 
 FULL = Effort(1.0, n_points=200, n_trials=50, trial_scale=0.2, bundle_gap=1e-4)
-QUICK = Effort(0.01, n_points=16, n_trials=6, trial_scale=0.002, bundle_gap=2e-2)
+QUICK = Effort(0.005, n_points=12, n_trials=5, trial_scale=0.002, bundle_gap=2e-2)
 
 
 def scaled(scale: float) -> Effort:

@@ -39,6 +39,7 @@ from hyfdca.reproduction.views import Study
 from hyfdca.reproduction.waiting import BundleCurve, bundle_curve
 
 RUNS, KEPT = "runs", "kept"
+_TRIAL_POINTS = 25  # measured rounds of a trial, at the most
 K = TypeVar("K", bound=str)
 T = TypeVar("T")
 
@@ -61,6 +62,8 @@ class Options:
 
     Parameters
     ----------
+    sources : tuple
+        Whose hyperparameters to run with.
     schemes : sequence of EncryptionCosts
         Measured ones; the last is the one that our own methods use.
     data : path, optional
@@ -71,6 +74,7 @@ class Options:
 
     effort: Effort
     data_sets: tuple[DataSetName, ...] = tuple(DATA_SETS)
+    sources: tuple[Source, ...] = ("paper", "tuned")
     l2: L2Choice = "validation"
     choices: Choices = field(default_factory=Choices)
     schemes: tuple[EncryptionCosts, ...] = ()
@@ -105,8 +109,10 @@ def reproduce(options: Options, folder: Path, watch: StudyWatcher) -> Study:
     central = _central(options, folder, watch)
     l2 = {name: own.l2 for name, own in central.items()}
     plan = Plan(options.effort, l2, options.choices, options.seed)
-    chosen: dict[Source, Chosen] = {"paper": HYPERPARAMETERS}
-    if plan.effort.n_trials:
+    chosen: dict[Source, Chosen] = {}
+    if "paper" in options.sources:
+        chosen["paper"] = HYPERPARAMETERS
+    if "tuned" in options.sources:
         chosen["tuned"] = _tuned(plan, options, folder, watch)
     runs: dict[RunKey, SimulatedRun] = {}
     for source, own in chosen.items():
@@ -149,7 +155,7 @@ def _tuned(
     for setting in plan.shown:
         name = setting.data_set
         n_rounds = plan.n_trial_rounds(name)
-        every = max(1, n_rounds // plan.effort.n_points)
+        every = max(1, n_rounds // min(plan.effort.n_points, _TRIAL_POINTS))
         for method in METHODS:
             search = Search(
                 setting,
@@ -206,12 +212,7 @@ def _bundles(
         splits.setdefault(split, []).append(setting)
     watch.begin("bundle method", len(splits))
     calls = {
-        split: (
-            plan,
-            tuple(settings),
-            folder / KEPT,
-            options.data,
-        )
+        split: (plan, tuple(settings), folder / KEPT, options.data)
         for split, settings in splits.items()
     }
     found = dict(_side_by_side(_split_bundles, calls, options.n_processes, watch))

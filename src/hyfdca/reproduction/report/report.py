@@ -45,11 +45,12 @@ class Section:
 
 def sections_of(study: Study) -> list[Section]:
     """Return the report's sections, what matters most first."""
+    with_paper = "paper" in study.sources
     return [
         _verdict(study),
         _optima(study),
         *_curves(study),
-        _times(study),
+        *([_times(study)] if with_paper else []),
         _all_settings(study),
         _bundle(study),
         _choices(study),
@@ -146,7 +147,7 @@ def _all_settings(study: Study) -> Section:
     charts = [
         by_setting(study, name, number)
         for number, name in enumerate(DATA_SETS, start=2)
-        if name in study.plan.l2
+        if name in study.plan.l2 and "paper" in study.sources
     ]
     finals = [final_table(study, source, study.schemes[-1]) for source in study.sources]
     return Section(

@@ -45,8 +45,9 @@ def count_table(study: Study) -> Table:
     ]
     for source in study.sources:
         rows += _count_rows(study, source, study.plan.shown, "its 9")
-    every = study.plan.settings
-    rows += _count_rows(study, "paper", every, f"all {len(every)}")
+    if "paper" in study.sources:
+        every = study.plan.settings
+        rows += _count_rows(study, "paper", every, f"all {len(every)}")
     return Table(
         "Comparisons that HyFDCA wins",
         (
