@@ -54,7 +54,7 @@ def test_a_share_of_the_study(effort):
     assert len(plan.settings) == 9
     assert len(plan.shown) == 3
     assert plan.n_rounds("covtype") == 30_000 * effort.scale
-    assert plan.window("covtype") == 300 * effort.scale
+    assert abs(plan.window("covtype") - 300 * effort.scale) <= 0.5
     assert plan.seconds == 10_800 * effort.scale
 
 

@@ -33,7 +33,7 @@ SCHEMES = (
     EncryptionCosts("Paillier, measured", 1e-3, 1e-3, 1e-6),
     EncryptionCosts("BFV, measured", 1e-6, 1e-6, 1e-8),
 )
-OPTIONS = Options(SMALL, ("covtype",), "paper", schemes=SCHEMES, n_processes=1)
+OPTIONS = Options(SMALL, ("covtype",), l2="paper", schemes=SCHEMES, n_processes=1)
 # One study for all of them.
 pytestmark = pytest.mark.xdist_group("reproduction")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
