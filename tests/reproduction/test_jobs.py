@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import fields, replace
 
 import numpy as np
@@ -103,4 +104,14 @@ def test_a_damaged_outcome_is_named(content, tmp_path):
     """With one sentence that says what to do."""
     (tmp_path / JOB.file_name).write_bytes(content)
     with pytest.raises(StudyError, match=r"cannot be read .* delete it"):
+        load_outcome(JOB, tmp_path)
+
+
+@pytest.mark.parametrize("spoilt", [{"losses": [1.0]}, {"rounds": []}])
+def test_a_file_whose_columns_do_not_fit_is_refused(spoilt, small_covtype, tmp_path):
+    """One sentence says what to do."""
+    list(run_jobs([JOB], tmp_path, n_processes=1))
+    path = tmp_path / JOB.file_name
+    path.write_text(json.dumps(json.loads(path.read_text()) | spoilt))
+    with pytest.raises(StudyError, match=r"do not fit together; delete it"):
         load_outcome(JOB, tmp_path)

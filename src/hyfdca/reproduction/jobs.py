@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 import json
-import multiprocessing
 from collections.abc import Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -20,6 +20,7 @@ import msgspec
 import numpy as np
 
 from hyfdca import __version__
+from hyfdca.errors import StudyError
 from hyfdca.reproduction.kept import keep, load_kept
 from hyfdca.reproduction.paper import (
     Clients,
@@ -29,6 +30,7 @@ from hyfdca.reproduction.paper import (
     Setting,
 )
 from hyfdca.reproduction.problems import Choices, PaperProblem, paper_problem
+from hyfdca.reproduction.processes import worker_pool
 from hyfdca.reproduction.simulation import (
     ORDERS,
     SimulatedRun,
@@ -68,7 +70,8 @@ class Job:
     @property
     def file_name(self) -> str:
         """A name for people, and a checksum for what it leaves out."""
-        facts = json.dumps(dataclasses.asdict(self), sort_keys=True)
+        # Another version may compute something else.
+        facts = json.dumps([__version__, dataclasses.asdict(self)], sort_keys=True)
         checksum = hashlib.blake2b(facts.encode(), digest_size=8).hexdigest()
         where = self.setting.label.replace(", ", "-")
         return f"{self.setting.data_set}-{where}-{self.method}-{checksum}.json"
@@ -100,9 +103,11 @@ def load_outcome(job: Job, folder: Path) -> SimulatedRun | None:
     StudyError
         If its file is damaged.
     """
-    record = load_kept(folder / job.file_name, _Record)
+    path = folder / job.file_name
+    record = load_kept(path, _Record)
     if record is None:
         return None
+    _check(path, record)
     return SimulatedRun(
         np.array(record.rounds, np.int64),
         np.array([np.inf if loss is None else loss for loss in record.losses]),
@@ -116,6 +121,21 @@ def load_outcome(job: Job, folder: Path) -> SimulatedRun | None:
         np.array(record.busiest_opened, np.int64),
         np.array(record.sealed_drawn, np.int64),
     )
+
+
+def _check(path: Path, record: _Record) -> None:
+    """Refuse a file whose columns do not fit together."""
+    facts = {"version", "job"}
+    columns = [
+        getattr(record, name) for name in record.__struct_fields__ if name not in facts
+    ]
+    rounds = record.rounds
+    is_ascending = all(a < b for a, b in itertools.pairwise(rounds))
+    if any(len(c) != len(rounds) for c in columns) or not rounds or not is_ascending:
+        raise StudyError(
+            f"{path} is damaged: its columns do not fit together; delete it, and it "
+            "is computed again."
+        )
 
 
 def keep_outcome(job: Job, run: SimulatedRun, folder: Path) -> None:
@@ -159,9 +179,8 @@ def run_jobs(
         for job in jobs:
             yield job, load_outcome(job, folder) or run_job(job, folder, data)
         return
-    context = multiprocessing.get_context("spawn")
     running: dict[Future[SimulatedRun], Job] = {}
-    with ProcessPoolExecutor(n_processes, mp_context=context) as pool:
+    with worker_pool(n_processes) as pool:
         for job in jobs:
             known = load_outcome(job, folder)
             if known is not None:

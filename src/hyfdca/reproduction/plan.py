@@ -129,24 +129,30 @@ class Plan:
         """Return the rounds of the moving average, in runs that end by rounds."""
         return _scaled(DATA_SETS[data_set].window, self.effort.scale)
 
+    def measure_every(self, key: RunKey) -> int:
+        """Return the rounds from one measured round of a run to the next."""
+        return max(1, self._most_rounds(key) // self.effort.n_points)
+
+    def _most_rounds(self, key: RunKey) -> int:
+        if key.clock == "rounds":
+            return self.n_rounds(key.setting.data_set)
+        # No computation is faster than none.
+        return int(self.seconds / waiting(key.method)) + 1
+
     def job(self, key: RunKey, chosen: Hyperparameters) -> Job:
         """Return the job of a run."""
         setting, name = key.setting, key.setting.data_set
-        n_rounds, limit = self.n_rounds(name), None
-        if key.clock == "seconds":
-            # No computation is faster than none: so many rounds at the most.
-            limit = TimeLimit(self.seconds, waiting(key.method))
-            n_rounds = int(limit.seconds / limit.waiting) + 1
+        limit = TimeLimit(self.seconds, waiting(key.method))
         return Job(
             setting,
             key.method,
             chosen,
             self.l2[name],
-            n_rounds,
-            max(1, n_rounds // self.effort.n_points),
+            self._most_rounds(key),
+            self.measure_every(key),
             self.seed,
             self.choices,
-            limit,
+            limit if key.clock == "seconds" else None,
         )
 
     def jobs(

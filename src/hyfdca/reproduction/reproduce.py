@@ -7,9 +7,8 @@ share: optima and λ.
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -33,6 +32,7 @@ from hyfdca.reproduction.paper import (
 )
 from hyfdca.reproduction.plan import Chosen, Effort, Plan, RunKey, Source
 from hyfdca.reproduction.problems import Choices, paper_problem
+from hyfdca.reproduction.processes import worker_pool
 from hyfdca.reproduction.simulation import SimulatedRun
 from hyfdca.reproduction.tuning import Search, ended_trial, tuned
 from hyfdca.reproduction.views import Study
@@ -252,8 +252,7 @@ def _side_by_side(
             yield key, function(*own)
             watch.step(key)
         return
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(n_processes, mp_context=context) as pool:
+    with worker_pool(n_processes) as pool:
         running = {pool.submit(function, *own): key for key, own in calls.items()}
         for ended in as_completed(running):
             yield running[ended], ended.result()

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hyfdca.algorithms.fedavg import FedAvg
 from hyfdca.algorithms.hyfdca.hyfdca import Hyfdca
@@ -87,9 +88,9 @@ class SimulatedRun:
     busiest_opened: IntArray
     sealed_drawn: IntArray
 
-    def until(self, n_points: int) -> SimulatedRun:
-        """Return the run up to its n-th measured round."""
-        columns = {own.name: getattr(self, own.name)[:n_points] for own in fields(self)}
+    def where(self, is_kept: NDArray[np.bool_]) -> SimulatedRun:
+        """Return the run with some of its measured rounds."""
+        columns = {own.name: getattr(self, own.name)[is_kept] for own in fields(self)}
         return SimulatedRun(**columns)
 
     @property
@@ -179,12 +180,12 @@ def simulate(
 
     start = measure(0)
     for number in range(1, n_rounds + 1):
-        started = time.perf_counter()
+        started = time.thread_time()  # other processes do not count
         counts = run.round()
-        seconds += (time.perf_counter() - started) * counts.slowest_share
+        seconds += (time.thread_time() - started) * counts.slowest_share
         spent += _spent(counts)
         is_last = number == n_rounds or bool(limit and limit.is_over(number, seconds))
-        is_due = is_last or number % measure_every == 0
+        is_due = is_last or _is_due(number, measure_every, is_early_wanted=bool(limit))
         if is_due and not measure(number) < _HOPELESS * start:
             points[-1] = (points[-1][0], np.inf, *points[-1][2:])
             break
@@ -204,6 +205,17 @@ def simulate(
         busiest_opened=found[9].astype(np.int64),
         sealed_drawn=found[10].astype(np.int64),
     )
+
+
+def _is_due(number: int, measure_every: int, is_early_wanted: bool) -> bool:
+    """Return whether a round is measured; of the first ones 1, 2, 4, 8, ... if wanted.
+
+    If encryption is dear, few rounds fit into a time: they should not all be between
+    the start and the first measured round.
+    """
+    is_power = number & (number - 1) == 0
+    is_early = is_early_wanted and is_power and number < measure_every
+    return is_early or number % measure_every == 0
 
 
 def _spent(counts: RoundCounts) -> list[int]:

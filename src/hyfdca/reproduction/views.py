@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from hyfdca.arrays import FloatArray, IntArray
+from hyfdca.maths.objective import relative_gap
 from hyfdca.reproduction.central import CentralFit, DataFacts
-from hyfdca.reproduction.clock import EncryptionCosts, clock_of
+from hyfdca.reproduction.clock import EncryptionCosts, RunClock, clock_of
 from hyfdca.reproduction.comparisons import Final
 from hyfdca.reproduction.optimum import CertifiedOptimum
 from hyfdca.reproduction.paper import (
@@ -114,14 +115,16 @@ def view_of(study: Study, key: RunKey, encryption: EncryptionCosts) -> View | No
     if run is None:
         return None
     plan, name = study.plan, key.setting.data_set
-    every = max(1, int(run.rounds[1]) if len(run.rounds) > 1 else 1)
-    elapsed = clock_of(key.method, encryption).elapsed(run)
+    every = plan.measure_every(key)
+    clock = clock_of(key.method, encryption)
     if key.clock == "rounds":
-        return _smoothed(study, name, run, elapsed, plan.window(name), every)
-    within = max(1, int(np.searchsorted(elapsed, plan.seconds, side="right")))
-    shown = run.until(within)
+        return _smoothed(study, name, run, clock, plan.window(name), every)
+    within = int(np.searchsorted(clock.elapsed(run), plan.seconds, side="right"))
+    shown = run.where(np.arange(len(run.rounds)) < max(1, within))
     window = equal_seconds_window(int(shown.rounds[-1]))
-    return _smoothed(study, name, shown, elapsed[:within], window, every)
+    if window_of_points(window, every) > 1:  # averages are over equal distances
+        shown = shown.where(shown.rounds % every == 0)
+    return _smoothed(study, name, shown, clock, window, every)
 
 
 def bundle_view(study: Study, setting: Setting, clock: Clock) -> View | None:
@@ -136,13 +139,15 @@ def bundle_view(study: Study, setting: Setting, clock: Clock) -> View | None:
     else:
         within = np.searchsorted(seconds, study.plan.seconds, side="right")
     shown = slice(max(1, int(within)))
+    gap = relative_gap(float(found.losses[-1]), float(found.bounds[-1]))
+    target = study.plan.effort.bundle_gap
     return View(
         found.rounds[shown],
         seconds[shown],
         found.n_bytes[shown],
         found.losses[shown] / study.optima[setting.data_set].dual - 1.0,
         found.accuracies[shown],
-        is_over=int(within) == len(found.rounds),
+        is_over=bool(within == len(found.rounds)) and gap <= target,
     )
 
 
@@ -150,7 +155,7 @@ def _smoothed(  # what a curve is made of
     study: Study,
     name: DataSetName,
     run: SimulatedRun,
-    elapsed: FloatArray,
+    clock: RunClock,
     window: int,
     every: int,
 ) -> View:
@@ -159,7 +164,7 @@ def _smoothed(  # what a curve is made of
     last = slice(n_points - 1, None)
     return View(
         run.rounds[last],
-        elapsed[last],
+        clock.elapsed(run)[last],
         run.bytes[last],
         moving_average(relative, n_points),
         moving_average(run.accuracies, n_points),

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from hyfdca.reproduction.clock import EncryptionCosts
 from hyfdca.reproduction.paper import (
     DATA_SETS,
@@ -70,7 +72,7 @@ def against_rounds(study: Study, source: Source) -> Chart:
         f"Figure 3: equal rounds, {SOURCES[source]}",
         "Relative loss (P - P*) / P* and validation accuracy, from easy settings at "
         "the left to hard ones at the right. The bundle method ends, with a dot, where "
-        "its certificate says that it is done.",
+        "its certificate says that it is done. t_R is the share of all rounds.",
         _panels(study, source, x, study.schemes[0]),
     )
 
@@ -85,7 +87,7 @@ def against_time(study: Study, source: Source, encryption: EncryptionCosts) -> C
         f"encryption: {encryption.name}",
         f"Time is the slowest client's computation, {FIGURE_LATENCY} s per round trip, "
         "and HyFDCA's encryption. FedAvg, HyFEM and the bundle method (open profile) "
-        "are without encryption.",
+        "are without encryption. T_R is the time as a share of the longest.",
         _panels(study, source, x, encryption),
     )
 
@@ -95,7 +97,7 @@ def against_bytes(study: Study, source: Source) -> Chart:
     x = _Abscissa(
         "bytes of all clients, up and down",
         "rounds",
-        lambda view: view.bytes.clip(1),
+        lambda view: np.where(view.bytes > 0, view.bytes, np.nan),
         is_log=True,
     )
     return Chart(

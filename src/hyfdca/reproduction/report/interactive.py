@@ -8,7 +8,7 @@ from plotly.subplots import make_subplots
 
 from hyfdca.reproduction.report.charts import Chart, Line, Panel
 
-_ROW_HEIGHT, _MARGIN = 260, 110  # pixels
+_ROW_HEIGHT, _MARGIN = 280, 160  # pixels
 
 
 def chart_html(chart: Chart) -> str:
@@ -42,8 +42,8 @@ def _figure(chart: Chart) -> go.Figure:
         height=_ROW_HEIGHT * n_rows + _MARGIN,
         template="plotly_white",
         font={"family": "system-ui, sans-serif", "size": 12},
-        legend={"orientation": "h", "y": -0.04, "yanchor": "top"},
-        margin={"l": 60, "r": 20, "t": 50, "b": 60},
+        legend={"orientation": "h", "yref": "container", "y": 1.0, "yanchor": "top"},
+        margin={"l": 60, "r": 20, "t": 100, "b": 60},
         hovermode="closest",
         barmode="group",
     )
@@ -73,7 +73,9 @@ def _draw(
     place = {"row": row, "col": column}
     kinds = (panel.is_log_x, panel.is_log_y)
     x_kind, y_kind = ("log" if is_log else None for is_log in kinds)
-    figure.update_xaxes(title_text=panel.x_label, type=x_kind, **place)
+    figure.update_xaxes(
+        title_text=panel.x_label, type=x_kind, exponentformat="power", **place
+    )
     figure.update_yaxes(
         title_text=panel.y_label, type=y_kind, exponentformat="power", **place
     )

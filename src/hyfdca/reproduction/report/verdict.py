@@ -13,7 +13,14 @@ from hyfdca.reproduction.comparisons import (
     compare_finals,
     counts_by_clock,
 )
-from hyfdca.reproduction.paper import METHODS, WON, WON_IN_ALL, Setting
+from hyfdca.reproduction.paper import (
+    DIAGONAL,
+    METHODS,
+    WON,
+    WON_IN_ALL,
+    Measure,
+    Setting,
+)
 from hyfdca.reproduction.plan import Source
 from hyfdca.reproduction.report.curves import (
     LABELS,
@@ -23,6 +30,8 @@ from hyfdca.reproduction.report.curves import (
 )
 from hyfdca.reproduction.report.tables import Table, number
 from hyfdca.reproduction.views import Study, bundle_view, finals_of
+
+MEASURED: dict[Measure, str] = {"loss": "relative loss", "accuracy": "accuracy"}
 
 
 def comparisons_of(
@@ -36,15 +45,17 @@ def count_table(study: Study) -> Table:
     """Return the counts, by hyperparameters, clock and settings."""
     rows = [
         (
-            "the paper",
-            "its 9",
+            "published result",
+            f"the paper's {len(DIAGONAL)}",
             study.schemes[0].name,
             *(f"{won} of {made}" for won, made in WON.values()),
             "{} of {}".format(*WON_IN_ALL),
         )
     ]
     for source in study.sources:
-        rows += _count_rows(study, source, study.plan.shown, "its 9")
+        shown = study.plan.shown
+        which = f"{len(shown)} of its {len(DIAGONAL)}"
+        rows += _count_rows(study, source, shown, which)
     if "paper" in study.sources:
         every = study.plan.settings
         rows += _count_rows(study, "paper", every, f"all {len(every)}")
@@ -86,7 +97,7 @@ def lost_table(study: Study, source: Source, encryption: EncryptionCosts) -> Tab
             setting_title(lost.setting),
             LABELS[lost.rival],
             "equal rounds" if lost.clock == "rounds" else "equal time",
-            lost.measure,
+            MEASURED[lost.measure],
             _final(lost.ours),
             _final(lost.theirs),
         )
@@ -109,8 +120,8 @@ def final_table(study: Study, source: Source, encryption: EncryptionCosts) -> Ta
     for clock in CLOCKS:
         words = "equal rounds" if clock == "rounds" else "equal time"
         for measure in MEASURES:
-            columns += [f"{name}: {measure}, {words}" for name in names]
-        columns += [f"bundle: loss, {words}"]
+            columns += [f"{name}: {MEASURED[measure]}, {words}" for name in names]
+        columns += [f"bundle: {MEASURED['loss']}, {words}"]
     settings = study.plan.settings if source == "paper" else study.plan.shown
     rows = []
     for setting in settings:

@@ -137,13 +137,23 @@ def _catch_up(table, rule, present, state):  # type: ignore[no-untyped-def]
         missed_first[client] = LAST
 
 
+def drawn(table: Table, present: Present, state: State) -> Draw:
+    """Draw for all who are present, when the round before is over.
+
+    The arrays are made here: numba crashes if Ctrl-C is pressed while a compiled
+    function returns a tuple of arrays.
+    """
+    n_drawn = int(present.steps[present.participants].sum())
+    rows, samples = np.empty(n_drawn, np.int64), np.empty(n_drawn, np.int64)
+    touched = np.zeros(table.client_starts.size - 1, np.int64)
+    n_samples = _draw(table, present, state, rows, samples, touched)
+    return Draw(rows, samples[:n_samples], touched)
+
+
 @_compiled
-def drawn(table, present, state):  # type: ignore[no-untyped-def]
-    """Draw for all who are present, when the round before is over."""
-    n_drawn, n_touched = present.steps[present.participants].sum(), 0
-    rows = np.empty(n_drawn, np.int64)
-    touched = np.empty(n_drawn, np.int64)
-    n_drawn = 0
+def _draw(table, present, state, rows, samples, held):  # type: ignore[no-untyped-def]
+    """Fill ``rows``, ``samples`` and ``held``; return how many samples there are."""
+    n_drawn = n_touched = 0
     for client in present.participants:
         first, last = table.client_starts[client], table.client_starts[client + 1]
         own = rows[n_drawn : n_drawn + present.steps[client]]
@@ -155,22 +165,16 @@ def drawn(table, present, state):  # type: ignore[no-untyped-def]
             sample = table.row_samples[own[j]]
             if state.touched[sample] != present.number:
                 state.touched[sample] = present.number
-                touched[n_touched] = sample
+                samples[n_touched] = sample
                 n_touched += 1
-    touched = np.sort(touched[:n_touched])  # memory is read faster in its order
+    samples[:n_touched].sort()  # memory is read faster in its order
+    places, starts, row_clients = state.places, table.sample_starts, table.row_clients
     for j in range(n_touched):
-        state.places[touched[j]] = j
-    return Draw(rows, touched, _held(table, touched))
-
-
-@_compiled
-def _held(table, samples):  # type: ignore[no-untyped-def]
-    """Count how many of some samples each client holds."""
-    counts = np.zeros(table.client_starts.size - 1, np.int64)
-    for sample in samples:
-        for row in range(table.sample_starts[sample], table.sample_starts[sample + 1]):
-            counts[table.row_clients[row]] += 1
-    return counts
+        sample = samples[j]
+        places[sample] = j
+        for row in range(starts[sample], starts[sample + 1]):
+            held[row_clients[row]] += 1
+    return n_touched
 
 
 @_compiled
