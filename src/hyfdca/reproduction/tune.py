@@ -105,7 +105,8 @@ def tune_setting(
     """
     data, seed, choices = budget.data, budget.seed, budget.choices
     if locate(setting.data_set, data) is None:
-        raise StudyError(f"The data set is not there; {HOW_TO_GET} it.")
+        name = setting.data_set
+        raise StudyError(f"The data set {name} is not there; {HOW_TO_GET} it.")
     n_rounds = budget.n_rounds or DATA_SETS[setting.data_set].n_rounds
     every = max(1, n_rounds // budget.n_points)
     found: dict[Method, Tuned] = {}

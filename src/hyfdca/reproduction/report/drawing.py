@@ -37,7 +37,7 @@ def draw_chart(chart: Chart) -> Figure:
     figure.legend(
         handles=handles,
         loc="outside lower center",
-        ncols=min(len(handles), 6),
+        ncols=min(len(handles), 4),
         frameon=False,
     )
     return figure
@@ -74,6 +74,7 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
 
 
 def _draw_bars(axes: Axes, panel: Panel) -> None:
+    axes.set_axisbelow(True)
     groups = list(dict.fromkeys(bar.group for bar in panel.bars))
     labels = list(dict.fromkeys(bar.label for bar in panel.bars))
     width = 0.8 / len(labels)

@@ -144,7 +144,7 @@ def fits_table(study: Study, name: DataSetName) -> Table:
 
 def bundle_table(study: Study) -> Table:
     """Return what the bundle method needs, with its certificate."""
-    rows = []
+    rows, target = [], study.plan.effort.bundle_gap
     for setting, own in study.bundles.items():
         gap = relative_gap(float(own.losses[-1]), float(own.bounds[-1]))
         rows.append(
@@ -156,6 +156,7 @@ def bundle_table(study: Study) -> Table:
                 number(float(own.losses[-1]), 6),
                 number(float(own.bounds[-1]), 6),
                 f"{gap:.1e}",
+                "yes" if gap <= target else "not in these rounds",
                 number(float(own.accuracies[-1])),
             )
         )
@@ -169,6 +170,7 @@ def bundle_table(study: Study) -> Table:
             "P",
             "D",
             "certified gap",
+            f"at most {target:g}",
             "accuracy",
         ),
         tuple(rows),

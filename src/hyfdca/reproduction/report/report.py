@@ -173,7 +173,8 @@ def _all_settings(study: Study) -> Section:
 def _bundle(study: Study) -> Section:
     return Section(
         "Our default method",
-        "The bundle method has no hyperparameters and ends with a certificate.",
+        "The bundle method has no hyperparameters, and ends when its certified gap is "
+        "small enough, or with the study.",
         (tables.bundle_table(study),),
     )
 

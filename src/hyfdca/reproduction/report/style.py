@@ -22,7 +22,7 @@ table { border-collapse: collapse; font-size: .85rem;
 th, td { padding: .3rem .65rem; text-align: right; white-space: nowrap;
   border-bottom: 1px solid var(--faint); }
 th { white-space: normal; vertical-align: bottom; font-weight: 600; }
-th:first-child, td:first-child { text-align: left; }
+.word { text-align: left; }
 tbody tr:hover { background: #f7f4f1; }
 .note, figcaption { color: #555; font-size: .88rem; max-width: 46rem; }
 figure { margin: 1.5rem 0 2.5rem; }

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Table:
-    """A table of texts; the first column names the row."""
+    """A table of texts; the first columns are words, the others numbers."""
 
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     note: str = ""
+    n_words: int = 1
 
     def __post_init__(self) -> None:
         if any(len(row) != len(self.columns) for row in self.rows):
@@ -23,11 +24,12 @@ class Table:
 
 def as_markdown(table: Table) -> str:
     """Return the table with its title and note."""
+    n_words = table.n_words
     lines = [
         f"**{table.title}**",
         "",
         _line(table.columns),
-        _line(["---", *["---:"] * (len(table.columns) - 1)]),
+        _line([*["---"] * n_words, *["---:"] * (len(table.columns) - n_words)]),
         *map(_line, table.rows),
     ]
     if table.note:
@@ -37,16 +39,19 @@ def as_markdown(table: Table) -> str:
 
 def as_html(table: Table) -> str:
     """Return the table as an element of a page."""
-    heads = "".join(f"<th>{html.escape(name)}</th>" for name in table.columns)
-    rows = "".join(
-        "<tr>" + "".join(f"<td>{html.escape(text)}</td>" for text in row) + "</tr>"
-        for row in table.rows
-    )
+    heads = _cells("th", table.columns, table.n_words)
+    rows = "".join(f"<tr>{_cells('td', row, table.n_words)}</tr>" for row in table.rows)
     note = f"<p class='note'>{html.escape(table.note)}</p>" if table.note else ""
     return (
         f"<h3>{html.escape(table.title)}</h3><div class='wide'><table><thead><tr>"
         f"{heads}</tr></thead><tbody>{rows}</tbody></table></div>{note}"
     )
+
+
+def _cells(tag: str, texts: Sequence[str], n_words: int) -> str:
+    marks = [" class='word'" if j < n_words else "" for j in range(len(texts))]
+    cells = zip(marks, map(html.escape, texts), strict=True)
+    return "".join(f"<{tag}{mark}>{text}</{tag}>" for mark, text in cells)
 
 
 def _line(texts: Sequence[str]) -> str:

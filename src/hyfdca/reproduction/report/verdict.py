@@ -74,6 +74,7 @@ def count_table(study: Study) -> Table:
         "or higher final accuracy); ties are not won. In equal time computation, "
         "latency and encryption all count; the paper's own runs ended by computation "
         "alone. A method is not run where all trials of its tuning diverged.",
+        n_words=3,
     )
 
 
@@ -109,6 +110,7 @@ def lost_table(study: Study, source: Source, encryption: EncryptionCosts) -> Tab
         ("setting", "rival", "clock", "measure", "HyFDCA", "rival's"),
         tuple(rows),
         "" if rows else "All were won.",
+        n_words=4,
     )
 
 
