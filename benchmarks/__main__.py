@@ -23,11 +23,8 @@ OF_ROUNDS = ("rounds", "losses", "participation", "wall", "figure")
 OF_ENCRYPTION = ("encryption", "alignment")
 OF_NETWORK = ("flare", "hosting")
 OF_CODE = ("trace",)
-OF_RIVALS = ("rivals",)
 KNOWN = tuple(
-    dict.fromkeys(
-        [*NAMES, *OF_ROUNDS, *OF_ENCRYPTION, *OF_NETWORK, *OF_CODE, *OF_RIVALS]
-    )
+    dict.fromkeys([*NAMES, *OF_ROUNDS, *OF_ENCRYPTION, *OF_NETWORK, *OF_CODE])
 )
 
 

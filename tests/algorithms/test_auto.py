@@ -84,7 +84,7 @@ def optimum_of(tables):
     return find
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(11)
 @pytest.mark.parametrize("participation", [1.0, 0.5])
 @pytest.mark.parametrize("shape", PARTITIONS)
 @pytest.mark.parametrize("loss", LOSSES)

@@ -64,7 +64,8 @@ def records_of(folder, party=None):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("make", [four_clients, hyfdca_run])
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("make", [hyfdca_run, four_clients])
 def test_recording_changes_nothing(make, tmp_path):
     """Recording a run changes no bit of its result."""
     assert recorded(make(), tmp_path, [0, 2]) == numbers_of(make())

@@ -17,6 +17,7 @@ from hyfdca.reproduction import reproduce as module
 from hyfdca.reproduction.clock import EncryptionCosts
 from hyfdca.reproduction.paper import HYPERPARAMETERS, METHODS
 from hyfdca.reproduction.plan import Effort, RunKey
+from hyfdca.reproduction.report import report
 from hyfdca.reproduction.report.drawing import chart_files
 from hyfdca.reproduction.report.report import report_files, sections_of
 from hyfdca.reproduction.report.times import time_bars
@@ -25,6 +26,7 @@ from hyfdca.reproduction.rows import as_parquet, long_table
 from hyfdca.reproduction.smoothing import moving_average
 from hyfdca.reproduction.views import bundle_view, view_of
 from tests.reproduction.small_problem import problem, small_covtype
+from tests.support.thoroughness import IS_THOROUGH
 
 __all__ = ["small_covtype"]
 
@@ -143,8 +145,16 @@ def test_the_bundle_method_is_certified(study):
 
 @pytest.fixture(scope="module")
 def files(study):
-    """The files of its report."""
-    return report_files(study)
+    """The files of its report; some figures are left empty, each takes a second."""
+
+    def some(chart):
+        if chart.name in {"figure-3-paper", "figure-4", "figure-s4"} or IS_THOROUGH:
+            return chart_files(chart)
+        return {f"{chart.name}.png": b"\x89PNG", f"{chart.name}.svg": b""}
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(report, "chart_files", some)
+        return report_files(study)
 
 
 @pytest.mark.slow

@@ -98,7 +98,7 @@ def test_horizontal_random_subsets_stay_under_theorem_3():
         parts.horizontal(N, M, n_clients, seed=0),
         lambda run: bernoulli(n_clients, share, seed=run),
         n_rounds,
-        n_runs=12,
+        n_runs=12 if IS_THOROUGH else 6,
         local_steps=local_steps,
         cap="one",
     )
