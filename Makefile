@@ -17,7 +17,7 @@ test check thorough chaos: export OMP_NUM_THREADS := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 test: lint  ## Everything but what takes very long: linters, types, contracts, all tests
-	$(BIN)/pytest -q -n 3 --dist loadgroup -m "not chaos"
+	$(BIN)/pytest -q -n 3 --dist loadgroup --no-loadscope-reorder -m "not chaos"
 
 check: lint  ## Linters, types, import contracts and the fast tests
 	$(BIN)/pytest -q -n 2 --dist loadgroup -m "not slow and not chaos"

@@ -45,6 +45,17 @@ settings.register_profile(
 settings.load_profile("hyfdca")
 
 
+def _turn(item: pytest.Item) -> int:
+    """Return when it is a test's turn.
+
+    Tests of several processes wait for each other, so they begin early, but not before
+    everything is compiled: otherwise each of their processes compiles it.
+    """
+    if item.nodeid.startswith(("tests/algorithms", "tests/crypto")):
+        return 0
+    return 1 if item.nodeid.startswith("tests/online") else 2
+
+
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> None:
@@ -53,8 +64,7 @@ def pytest_collection_modifyitems(
     Where the number has no divisor in common with the lengths of a test's axes, the
     cases that remain have every value of every axis.
     """
-    # Those that wait for processes begin first, so that none is left at the end.
-    items.sort(key=lambda item: not item.nodeid.startswith("tests/online"))
+    items.sort(key=_turn)
     if IS_THOROUGH:
         return
     met: Counter[str] = Counter()
