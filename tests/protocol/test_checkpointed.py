@@ -93,7 +93,7 @@ def history(run):
     ]
 
 
-@pytest.mark.sampled(11)
+@pytest.mark.sampled(17)
 @pytest.mark.parametrize(
     "scheme", ["none", "stream", pytest.param("paillier", marks=SLOW)]
 )

@@ -84,7 +84,7 @@ def test_line_search_certifies_one_per_mille(data, profile):
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(
-    ("data", "iic", "n_rounds"), [(breast_cancer, 0.1, 1500), (digits, 0.03, 2000)]
+    ("data", "iic", "n_rounds"), [(breast_cancer, 0.1, 1200), (digits, 0.03, 2000)]
 )
 def test_paper_step_with_few_samples_gets_within_ten_per_cent(data, iic, n_rounds):
     """The printed step at a small, tuned IIC comes within 10 % of the optimum."""
@@ -108,9 +108,9 @@ def test_paper_step_with_all_samples_diverges(data):
     assert np.mean(late) > history[1]["primal"] * 0.1
 
 
-@pytest.mark.sampled(5)
-@pytest.mark.parametrize("data", [breast_cancer, digits])
-@pytest.mark.parametrize("iic", [0.02, 0.3, 3.0])
+@pytest.mark.sampled(7)
+@pytest.mark.parametrize("data", [digits, breast_cancer])
+@pytest.mark.parametrize("iic", [3.0, 0.3, 0.02])
 def test_default_step_never_diverges(data, iic):
     """Whatever H is, the default step never ends above where it started."""
     for share in (1.0, 0.5):
