@@ -38,6 +38,10 @@ def test_a_study_writes_its_report(tmp_path, hyfdca, monkeypatch):
     ("arguments", "words"),
     [
         (("--quick", "--scale", "0.1"), "leave out one of the two"),
+        (("--scale", "2"), "between 0.001 and 1, got '2'"),
+        (("--scale", "nan"), "between 0.001 and 1, got 'nan'"),
+        (("--scale", "mnist=1"), "such as mnist=0.1,news20=0.1,covtype=0.1"),
+        (("--sets", "mnist", "--scale", "mnist=much"), "and 1, got 'much'"),
         (("--sets", "mnist,iris"), "--sets takes some of mnist, news20, covtype"),
         (("--sets", "mnist,mnist"), "each once"),
         (("--hyperparameters", "mine"), "takes some of paper, tuned, each once"),

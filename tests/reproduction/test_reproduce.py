@@ -35,7 +35,7 @@ SCHEMES = (
     EncryptionCosts("Paillier, measured", 1e-3, 1e-3, 1e-6),
     EncryptionCosts("BFV, measured", 1e-6, 1e-6, 1e-8),
 )
-OPTIONS = Options(SMALL, ("covtype",), l2="paper", schemes=SCHEMES, n_processes=1)
+OPTIONS = Options({"covtype": SMALL}, l2="paper", schemes=SCHEMES, n_processes=1)
 # One study for all of them.
 pytestmark = pytest.mark.xdist_group("reproduction")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -118,7 +118,7 @@ def test_views_are_smoothed_and_end_in_time(study):
     key = RunKey(setting, "hyfdca", "seconds", "paper")
     run, view = study.runs[key], view_of(study, key, scheme)
     elapsed = run.seconds + run.rounds * 4.5 * 0.2575 + scheme.seconds(run)
-    in_time = elapsed[elapsed <= study.plan.seconds]
+    in_time = elapsed[elapsed <= study.plan.seconds("covtype")]
     assert view.seconds == pytest.approx(in_time, rel=1e-12)
     assert run.rounds[-1] > view.rounds[-1]  # it goes on until it is too late
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from hyfdca.reproduction.problems import Choices
 
 _DEFAULT_OUT = Path("reproduce-out")
+_LEAST_SHARE = 0.001
 _COST_SECONDS = 0.3  # spent on each figure of a scheme
 
 
@@ -32,15 +34,17 @@ def reproduce(  # noqa: PLR0913, PLR0917  # one argument per option
     quick: Annotated[
         bool,
         typer.Option(
-            "--quick", help="A hundredth of the rounds and of the time, in minutes."
+            "--quick", help="A two-hundredth of the rounds and of the time, in minutes."
         ),
     ] = False,
     scale: Annotated[
-        float | None,
+        str,
         typer.Option(
-            min=0.001, max=1.0, help="Share of the paper's rounds and of its 3 hours."
+            metavar="SHARE",
+            help="Share of the paper's rounds and of its 3 hours, such as 0.1, or "
+            "mnist=1,news20=0.05,covtype=0.1.",
         ),
-    ] = None,
+    ] = "",
     trials: Annotated[
         int | None,
         typer.Option(min=1, help="Trials of our own tuning, per setting and method."),
@@ -90,17 +94,16 @@ def reproduce(  # noqa: PLR0913, PLR0917  # one argument per option
     from hyfdca.runtime.machine import n_cores
     from hyfdca.study.outcome import check_folder, write_files
 
-    effort, names = _effort(quick, scale, trials), _data_sets(data_sets)
+    efforts = _efforts(_data_sets(data_sets), quick, scale, trials)
     if l2 not in {"validation", "paper"}:
         raise StudyError(f"--l2 takes validation or paper, got {l2!r}.")
     whose, choices = _sources(sources), _choices(digits, seed)
     check_folder(out)
-    check_data_sets(names, folder)
+    check_data_sets(efforts, folder)
     console = Console(stderr=True)
     with ReproductionDisplay(console) as display:
         options = Options(
-            effort,
-            names,
+            efforts,
             whose,
             "paper" if l2 == "paper" else "validation",
             choices,
@@ -121,16 +124,49 @@ def reproduce(  # noqa: PLR0913, PLR0917  # one argument per option
     shown.print(f"Written to {out}: open report.html", soft_wrap=True, markup=False)
 
 
-def _effort(quick: bool, scale: float | None, trials: int | None) -> Effort:
-    """Return how much to do: all, a hundredth, or what was asked for."""
+def _efforts(
+    names: Sequence[DataSetName], quick: bool, scale: str, trials: int | None
+) -> dict[DataSetName, Effort]:
+    """Return how much to do of each data set: all, little, or what was asked for."""
     from dataclasses import replace
 
     from hyfdca.reproduction.plan import FULL, QUICK, scaled
 
-    if quick and scale is not None:
+    if quick and scale:
         raise StudyError("--quick has a scale of its own; leave out one of the two.")
-    effort = QUICK if quick else FULL if scale is None else scaled(scale)
-    return effort if trials is None else replace(effort, n_trials=trials)
+    if scale:
+        efforts = {name: scaled(own) for name, own in _scales(names, scale).items()}
+    else:
+        efforts = dict.fromkeys(names, QUICK if quick else FULL)
+    if trials is not None:
+        efforts = {name: replace(own, n_trials=trials) for name, own in efforts.items()}
+    return efforts
+
+
+def _scales(names: Sequence[DataSetName], text: str) -> dict[DataSetName, float]:
+    """Return the share of each data set; a text has one for all, or one for each."""
+    pairs = [part.partition("=") for part in text.split(",")]
+    if len(pairs) == 1 and not pairs[0][1]:
+        pairs = [(name, "=", text) for name in names]
+    if sorted(name.strip() for name, _, _ in pairs) != sorted(names):
+        raise StudyError(
+            "--scale takes one share for all, or one for each data set that is run, "
+            f"such as {','.join(f'{name}=0.1' for name in names)}."
+        )
+    shares = {name.strip(): _share(share) for name, _, share in pairs}
+    return {name: shares[name] for name in names}
+
+
+def _share(text: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        share = 0.0
+    if not _LEAST_SHARE <= share <= 1.0:
+        raise StudyError(
+            f"A share of --scale is between {_LEAST_SHARE} and 1, got {text.strip()!r}."
+        )
+    return share
 
 
 def _data_sets(text: str) -> tuple[DataSetName, ...]:

@@ -91,13 +91,15 @@ class Plan:
 
     Parameters
     ----------
+    efforts : mapping
+        How much is done of each data set.
     l2 : mapping
         λ of each data set; only those in it are run.
     seed : int
         Of who is present and what is drawn.
     """
 
-    effort: Effort
+    efforts: Mapping[DataSetName, Effort]
     l2: Mapping[DataSetName, float]
     choices: Choices = field(default_factory=Choices)
     seed: int = 0
@@ -112,37 +114,39 @@ class Plan:
         """The settings that the paper's comparison is about."""
         return [setting for setting in DIAGONAL if setting.data_set in self.l2]
 
-    @property
-    def seconds(self) -> float:
-        """The simulated time of runs that end by time."""
-        return self.effort.scale * EQUAL_SECONDS
+    def seconds(self, data_set: DataSetName) -> float:
+        """Return the simulated time of runs that end by time."""
+        return self.efforts[data_set].scale * EQUAL_SECONDS
 
     def n_rounds(self, data_set: DataSetName) -> int:
         """Return the rounds of runs that end by rounds."""
-        return _scaled(DATA_SETS[data_set].n_rounds, self.effort.scale)
+        return _scaled(DATA_SETS[data_set].n_rounds, self.efforts[data_set].scale)
 
     def n_trial_rounds(self, data_set: DataSetName) -> int:
         """Return the rounds of a trial."""
-        return _scaled(DATA_SETS[data_set].n_rounds, self.effort.trial_scale)
+        effort = self.efforts[data_set]
+        return _scaled(DATA_SETS[data_set].n_rounds, effort.trial_scale)
 
     def window(self, data_set: DataSetName) -> int:
         """Return the rounds of the moving average, in runs that end by rounds."""
-        return _scaled(DATA_SETS[data_set].window, self.effort.scale)
+        return _scaled(DATA_SETS[data_set].window, self.efforts[data_set].scale)
 
     def measure_every(self, key: RunKey) -> int:
         """Return the rounds from one measured round of a run to the next."""
-        return max(1, self._most_rounds(key) // self.effort.n_points)
+        n_points = self.efforts[key.setting.data_set].n_points
+        return max(1, self._most_rounds(key) // n_points)
 
     def _most_rounds(self, key: RunKey) -> int:
+        name = key.setting.data_set
         if key.clock == "rounds":
-            return self.n_rounds(key.setting.data_set)
+            return self.n_rounds(name)
         # No computation is faster than none.
-        return int(self.seconds / waiting(key.method)) + 1
+        return int(self.seconds(name) / waiting(key.method)) + 1
 
     def job(self, key: RunKey, chosen: Hyperparameters) -> Job:
         """Return the job of a run."""
         setting, name = key.setting, key.setting.data_set
-        limit = TimeLimit(self.seconds, waiting(key.method))
+        limit = TimeLimit(self.seconds(name), waiting(key.method))
         return Job(
             setting,
             key.method,

@@ -7,7 +7,7 @@ share: optima and λ.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -62,6 +62,8 @@ class Options:
 
     Parameters
     ----------
+    efforts : mapping
+        How much to do of each data set; those not in it are left out.
     sources : tuple
         Whose hyperparameters to run with.
     schemes : sequence of EncryptionCosts
@@ -72,8 +74,7 @@ class Options:
         What was typed, for the report.
     """
 
-    effort: Effort
-    data_sets: tuple[DataSetName, ...] = tuple(DATA_SETS)
+    efforts: Mapping[DataSetName, Effort]
     sources: tuple[Source, ...] = ("paper", "tuned")
     l2: L2Choice = "validation"
     choices: Choices = field(default_factory=Choices)
@@ -84,7 +85,7 @@ class Options:
     command: str = ""
 
 
-def check_data_sets(names: Sequence[DataSetName], data: Path | None) -> None:
+def check_data_sets(names: Iterable[DataSetName], data: Path | None) -> None:
     """Refuse to begin without the data.
 
     Raises
@@ -105,10 +106,10 @@ def reproduce(options: Options, folder: Path, watch: StudyWatcher) -> Study:
     StudyError
         If a data set is not there, before anything is run.
     """
-    check_data_sets(options.data_sets, options.data)
+    check_data_sets(options.efforts, options.data)
     central = _central(options, folder, watch)
     l2 = {name: own.l2 for name, own in central.items()}
-    plan = Plan(options.effort, l2, options.choices, options.seed)
+    plan = Plan(options.efforts, l2, options.choices, options.seed)
     chosen: dict[Source, Chosen] = {}
     if "paper" in options.sources:
         chosen["paper"] = HYPERPARAMETERS
@@ -138,13 +139,13 @@ def reproduce(options: Options, folder: Path, watch: StudyWatcher) -> Study:
 def _central(
     options: Options, folder: Path, watch: StudyWatcher
 ) -> dict[DataSetName, Central]:
-    watch.begin("optima and λ", len(options.data_sets))
+    watch.begin("optima and λ", len(options.efforts))
     calls = {
         name: (name, options.choices, options.l2, folder / KEPT, options.data)
-        for name in options.data_sets
+        for name in options.efforts
     }
     found = dict(_side_by_side(central_models, calls, options.n_processes, watch))
-    return {name: found[name] for name in options.data_sets}
+    return {name: found[name] for name in options.efforts}
 
 
 def _tuned(
@@ -154,8 +155,8 @@ def _tuned(
     keyed: list[tuple[tuple[Setting, Method], Job]] = []
     for setting in plan.shown:
         name = setting.data_set
-        n_rounds = plan.n_trial_rounds(name)
-        every = max(1, n_rounds // min(plan.effort.n_points, _TRIAL_POINTS))
+        effort, n_rounds = plan.efforts[name], plan.n_trial_rounds(name)
+        every = max(1, n_rounds // min(effort.n_points, _TRIAL_POINTS))
         for method in METHODS:
             search = Search(
                 setting,
@@ -166,7 +167,7 @@ def _tuned(
                 plan.choices,
                 plan.l2[name],
             )
-            trials = (search.trial(i) for i in range(plan.effort.n_trials))
+            trials = (search.trial(i) for i in range(effort.n_trials))
             keyed += [((setting, method), trial) for trial in trials]
     ended: dict[Job, SimulatedRun] = dict(
         _run_jobs([job for _, job in keyed], "trials", options, folder, watch)
@@ -231,9 +232,9 @@ def _split_bundles(
     """Return the curves of settings that differ in who is present alone."""
     name = settings[0].data_set
     problem = paper_problem(name, plan.choices, data, plan.l2[name])
-    limits = Limits(plan.effort.bundle_gap)
+    limits = Limits(plan.efforts[name].bundle_gap)
     # No round takes less than the latency of one trip.
-    n_rounds = max(plan.n_rounds(name), int(plan.seconds / FIGURE_LATENCY))
+    n_rounds = max(plan.n_rounds(name), int(plan.seconds(name) / FIGURE_LATENCY))
     return {
         own: bundle_curve(problem, own, n_rounds, folder, plan.seed, limits)
         for own in settings

@@ -119,7 +119,7 @@ def view_of(study: Study, key: RunKey, encryption: EncryptionCosts) -> View | No
     clock = clock_of(key.method, encryption)
     if key.clock == "rounds":
         return _smoothed(study, name, run, clock, plan.window(name), every)
-    within = int(np.searchsorted(clock.elapsed(run), plan.seconds, side="right"))
+    within = int(np.searchsorted(clock.elapsed(run), plan.seconds(name), side="right"))
     shown = run.where(np.arange(len(run.rounds)) < max(1, within))
     window = equal_seconds_window(int(shown.rounds[-1]))
     if window_of_points(window, every) > 1:  # averages are over equal distances
@@ -132,20 +132,21 @@ def bundle_view(study: Study, setting: Setting, clock: Clock) -> View | None:
     found = study.bundles.get(setting)
     if found is None:
         return None
+    name = setting.data_set
     seconds = found.seconds + found.round_trips * FIGURE_LATENCY
     if clock == "rounds":
-        limit = study.plan.n_rounds(setting.data_set)
+        limit = study.plan.n_rounds(name)
         within = np.searchsorted(found.rounds, limit, side="right")
     else:
-        within = np.searchsorted(seconds, study.plan.seconds, side="right")
+        within = np.searchsorted(seconds, study.plan.seconds(name), side="right")
     shown = slice(max(1, int(within)))
     gap = relative_gap(float(found.losses[-1]), float(found.bounds[-1]))
-    target = study.plan.effort.bundle_gap
+    target = study.plan.efforts[name].bundle_gap
     return View(
         found.rounds[shown],
         seconds[shown],
         found.n_bytes[shown],
-        found.losses[shown] / study.optima[setting.data_set].dual - 1.0,
+        found.losses[shown] / study.optima[name].dual - 1.0,
         found.accuracies[shown],
         is_over=bool(within == len(found.rounds)) and gap <= target,
     )

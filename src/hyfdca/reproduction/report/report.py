@@ -81,14 +81,19 @@ def report_files(study: Study) -> dict[str, bytes]:
 def facts_of(study: Study) -> list[tuple[str, str]]:
     """Return what the study is, in a few pairs."""
     plan = study.plan
-    rounds = ", ".join(f"{TITLES[n]} {plan.n_rounds(n):,}" for n in study.data_sets)
+    names = study.data_sets
+    rounds = ", ".join(f"{TITLES[n]} {plan.n_rounds(n):,}" for n in names)
+    seconds = ", ".join(f"{TITLES[n]} {plan.seconds(n):,.0f} s" for n in names)
+    scales = ", ".join(f"{TITLES[n]} {plan.efforts[n].scale:g}" for n in names)
+    trials = ", ".join(f"{TITLES[n]} {plan.efforts[n].n_trials}" for n in names)
     n_all = sum(setting.data_set in plan.l2 for setting in SETTINGS)
     return [
         ("hyfdca", study.version),
         ("settings and methods", f"{n_all} x 3"),
-        ("rounds", f"{rounds}: {plan.effort.scale:g} of the paper's"),
-        ("equal time", f"{plan.seconds:,.0f} s of simulated time"),
-        ("trials of our own tuning", f"{plan.effort.n_trials} per setting and method"),
+        ("share of the paper's rounds and time", scales),
+        ("equal rounds", rounds),
+        ("equal simulated time", seconds),
+        ("trials of our own tuning, per setting and method", trials),
         ("seed", str(plan.seed)),
         ("command", study.command),
     ]
@@ -102,16 +107,17 @@ def _verdict(study: Study) -> Section:
         for scheme in (study.schemes[0], study.schemes[-1])
     ]
     won, made = WON_IN_ALL
-    scale = study.plan.effort.scale
+    scales = {TITLES[n]: study.plan.efforts[n].scale for n in study.data_sets}
     text = (
         f"The paper counts {won} of {made} comparisons won. Here is the same count, "
         "with its hyperparameters and with ours, under three prices of encryption."
     )
-    if scale < 1.0:
+    shares = [f"{own:.3g} ({name})" for name, own in scales.items() if own < 1.0]
+    if shares:
         text += (
-            f" This study has {scale:.3g} of the paper's rounds and of its time: most "
-            "methods are not near their end, and a count can be another in the whole "
-            "study."
+            f" This study has {', '.join(shares)} of the paper's rounds and of its "
+            "time: there, methods are not near their end, and a count can be another "
+            "in the whole study."
         )
     return Section("Is HyFDCA ahead?", text, (table, *lost))
 
@@ -253,7 +259,7 @@ def summary_of(study: Study) -> dict[str, Any]:
     ]
     return {
         "version": study.version,
-        "scale": study.plan.effort.scale,
+        "scale": {name: own.scale for name, own in study.plan.efforts.items()},
         "shown": counts,
         "optima": {
             name: {"l2": DATA_SETS[name].l2, "primal": own.primal, "dual": own.dual}
