@@ -89,6 +89,13 @@ def test_a_search_continues_in_its_folder(small_covtype, tmp_path, hyfdca):
             ["covtype", "--clients", "3,3", "--fraction", "0"],
             "--fraction must be above 0",
         ),
+        (["covtype", "--clients", "3,100"], "at most 54 feature groups, got 100"),
+        (["mnist", "--clients", "60000"], "at most 35,000 sample groups, got 60,000"),
+        (["covtype", "--clients", "3,3", "--minutes", "0"], "must be above 0"),
+        (
+            ["covtype", "--clients", "3,3", "--minutes", "1", "--trials", "3"],
+            "leave out one",
+        ),
     ],
 )
 def test_bad_input(arguments, sentence, hyfdca, tmp_path):

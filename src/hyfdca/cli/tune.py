@@ -71,6 +71,10 @@ def tune(  # noqa: PLR0913, PLR0917  # one argument per option
     from hyfdca.study.outcome import check_folder
 
     setting, wanted = _setting(data_set, clients, fraction), _methods(methods)
+    if trials is not None and minutes is not None:
+        raise StudyError("--trials and --minutes each end the search; leave out one.")
+    if minutes == 0.0:
+        raise StudyError("--minutes must be above 0.")
     check_folder(out)
     n_trials = 50 if trials is None and minutes is None else trials
     budget = Budget(
@@ -104,7 +108,9 @@ def _setting(data_set: str, clients: str, fraction: float) -> Setting:
         )
     if fraction == 0.0:
         raise StudyError("--fraction must be above 0.")
-    return Setting(known[0], _clients(clients, data_set), fraction)
+    setting = Setting(known[0], _clients(clients, data_set), fraction)
+    _check_clients(setting)
+    return setting
 
 
 def _methods(text: str) -> list[Method]:
@@ -123,3 +129,20 @@ def _clients(text: str, data_set: str) -> Clients:
         wanted = "one number" if is_mnist else "two numbers such as 3,3"
         raise StudyError(f"--clients of {data_set} takes {wanted}, got {text!r}.")
     return counts[0] if is_mnist else (counts[0], counts[1])
+
+
+def _check_clients(setting: Setting) -> None:
+    """Refuse more groups than there is something to share out."""
+    from hyfdca.reproduction.paper import DATA_SETS
+
+    data, clients = DATA_SETS[setting.data_set], setting.clients
+    groups = (clients, 1) if isinstance(clients, int) else clients
+    limits = (data.n_samples // 2, data.n_features)
+    for n_groups, limit, what in zip(
+        groups, limits, ("sample", "feature"), strict=True
+    ):
+        if n_groups > limit:
+            raise StudyError(
+                f"--clients: {setting.data_set} can be split into at most {limit:,} "
+                f"{what} groups, got {n_groups:,}."
+            )
