@@ -72,7 +72,8 @@ def against_rounds(study: Study, source: Source) -> Chart:
         f"Figure 3: equal rounds, {SOURCES[source]}",
         "Relative loss (P - P*) / P* and validation accuracy, from easy settings at "
         "the left to hard ones at the right. The bundle method ends, with a dot, where "
-        "its certificate says that it is done. t_R is the share of all rounds.",
+        "its certificate says that it is done. t_R is the share of all rounds."
+        f"{_missing(source)}",
         _panels(study, source, x, study.schemes[0]),
     )
 
@@ -87,7 +88,8 @@ def against_time(study: Study, source: Source, encryption: EncryptionCosts) -> C
         f"encryption: {encryption.name}",
         f"Time is the slowest client's computation, {FIGURE_LATENCY} s per round trip, "
         "and HyFDCA's encryption. FedAvg, HyFEM and the bundle method (open profile) "
-        "are without encryption. T_R is the time as a share of the longest.",
+        "are without encryption. T_R is the time as a share of the longest."
+        f"{_missing(source)}",
         _panels(study, source, x, encryption),
     )
 
@@ -104,7 +106,7 @@ def against_bytes(study: Study, source: Source) -> Chart:
         f"figure-bytes-{source}",
         f"Loss and accuracy by bytes, {SOURCES[source]}",
         "The runs of Figure 3 by what they send, unencrypted. The paper has no such "
-        "figure.",
+        f"figure.{_missing(source)}",
         _panels(study, source, x, study.schemes[0]),
     )
 
@@ -221,6 +223,13 @@ def _lines_by_clients(
             yield Line(
                 f"bundle, {label}", x, y, colour, "dash", is_marked=bundle.is_over
             )
+
+
+def _missing(source: Source) -> str:
+    """Return why a panel may have no curve of a method."""
+    if source == "paper":
+        return ""
+    return " A method has no curve where all trials of its tuning diverged."
 
 
 def _longest(views: list[View]) -> float:

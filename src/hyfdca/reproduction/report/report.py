@@ -10,7 +10,7 @@ from typing import Any
 
 from plotly.offline import get_plotlyjs
 
-from hyfdca.reproduction.comparisons import counts_by_clock
+from hyfdca.reproduction.comparisons import CLOCKS, counts_by_clock
 from hyfdca.reproduction.paper import DATA_SETS, SETTINGS, WON_IN_ALL
 from hyfdca.reproduction.report import paper_tables as tables
 from hyfdca.reproduction.report.charts import Chart
@@ -41,7 +41,7 @@ FIGURES = "figures"
 
 @dataclass(frozen=True)
 class Section:
-    """A heading, a sentence or two, tables and charts."""
+    """A heading, a sentence or two, tables and charts; all but one table are folded."""
 
     title: str
     text: str
@@ -167,7 +167,11 @@ def _all_settings(study: Study) -> Section:
         for number, name in enumerate(DATA_SETS, start=2)
         if name in study.plan.l2 and "paper" in study.sources
     ]
-    finals = [final_table(study, source, study.schemes[-1]) for source in study.sources]
+    finals = [
+        final_table(study, source, study.schemes[-1], clock)
+        for source in study.sources
+        for clock in CLOCKS
+    ]
     return Section(
         "All settings",
         "More clients and fewer of them present make it harder.",
@@ -201,11 +205,14 @@ def _as_markdown(study: Study, sections: list[Section]) -> str:
     parts = ["# The paper's computational study, run again\n", facts]
     for section in sections:
         parts.append(f"## {section.title}\n\n{section.text}\n")
-        parts += map(as_markdown, section.tables)
+        parts += [
+            f"**{own.title}**\n\n{as_markdown(own)}" for own in section.tables[:1]
+        ]
         parts += [
             f"![{chart.title}]({FIGURES}/{chart.name}.png)\n\n{chart.caption}\n"
             for chart in section.charts
         ]
+        parts += [_folded(own.title, as_markdown(own)) for own in section.tables[1:]]
     return "\n".join(parts)
 
 
@@ -235,14 +242,21 @@ def _section_html(number: int, section: Section) -> str:
         f"<figcaption>{html.escape(chart.caption)}</figcaption></figure>"
         for chart in section.charts
     )
-    first, *others = map(as_html, section.tables) if section.tables else ("",)
-    rest = "".join(others)
-    if len(others) > 2:
-        rest = f"<details><summary>{len(others)} more tables</summary>{rest}</details>"
+    first = "".join(
+        f"<h3>{html.escape(own.title)}</h3>{as_html(own)}" for own in section.tables[:1]
+    )
+    rest = "".join(_folded(own.title, as_html(own)) for own in section.tables[1:])
     return (
         f"<section id='s{number}'><h2>{html.escape(section.title)}</h2>"
         f"<p>{html.escape(section.text)}</p>{first}{charts}{rest}</section>"
     )
+
+
+def _folded(title: str, content: str) -> str:
+    """Return a table of which its title alone is seen until somebody clicks."""
+    # Markdown goes on after an empty line.
+    summary = f"<summary>{html.escape(title)}</summary>"
+    return f"<details>{summary}\n\n{content}\n</details>\n"
 
 
 def summary_of(study: Study) -> dict[str, Any]:

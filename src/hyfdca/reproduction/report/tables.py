@@ -23,11 +23,9 @@ class Table:
 
 
 def as_markdown(table: Table) -> str:
-    """Return the table with its title and note."""
+    """Return the table with its note."""
     n_words = table.n_words
     lines = [
-        f"**{table.title}**",
-        "",
         _line(table.columns),
         _line([*["---"] * n_words, *["---:"] * (len(table.columns) - n_words)]),
         *map(_line, table.rows),
@@ -43,7 +41,7 @@ def as_html(table: Table) -> str:
     rows = "".join(f"<tr>{_cells('td', row, table.n_words)}</tr>" for row in table.rows)
     note = f"<p class='note'>{html.escape(table.note)}</p>" if table.note else ""
     return (
-        f"<h3>{html.escape(table.title)}</h3><div class='wide'><table><thead><tr>"
+        f"<div class='wide'><table><thead><tr>"
         f"{heads}</tr></thead><tbody>{rows}</tbody></table></div>{note}"
     )
 

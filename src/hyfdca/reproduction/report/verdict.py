@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from hyfdca.reproduction.clock import EncryptionCosts
 from hyfdca.reproduction.comparisons import (
-    CLOCKS,
     MEASURES,
     Comparison,
     Count,
+    Final,
     compare_finals,
     counts_by_clock,
 )
@@ -18,7 +19,9 @@ from hyfdca.reproduction.paper import (
     METHODS,
     WON,
     WON_IN_ALL,
+    Clock,
     Measure,
+    Method,
     Setting,
 )
 from hyfdca.reproduction.plan import Source
@@ -114,33 +117,46 @@ def lost_table(study: Study, source: Source, encryption: EncryptionCosts) -> Tab
     )
 
 
-def final_table(study: Study, source: Source, encryption: EncryptionCosts) -> Table:
-    """Return the final loss and accuracy of all runs."""
+def final_table(
+    study: Study, source: Source, encryption: EncryptionCosts, clock: Clock
+) -> Table:
+    """Return the final loss and accuracy of all runs that end by a clock."""
     finals = finals_of(study, source, encryption)
-    names = [LABELS[method] for method in METHODS]
-    columns = ["setting"]
-    for clock in CLOCKS:
-        words = "equal rounds" if clock == "rounds" else "equal time"
-        for measure in MEASURES:
-            columns += [f"{name}: {MEASURED[measure]}, {words}" for name in names]
-        columns += [f"bundle: {MEASURED['loss']}, {words}"]
     settings = study.plan.settings if source == "paper" else study.plan.shown
     rows = []
     for setting in settings:
-        row = [f"{setting.data_set} {setting.label}"]
-        for clock in CLOCKS:
-            own = [finals.get((setting, method, clock)) for method in METHODS]
-            row += [_final(final.loss if final else None) for final in own]
-            row += [_final(final.accuracy if final else None) for final in own]
-            bundle = bundle_view(study, setting, clock)
-            row.append(_final(bundle.final.loss if bundle else None))
-        rows.append(tuple(row))
+        own = {m: finals.get((setting, m, clock)) for m in METHODS}
+        bundle = bundle_view(study, setting, clock)
+        every = [*own.values(), bundle.final if bundle else None]
+        rows.append(
+            (
+                setting_title(setting),
+                _lowest(own),
+                *(_final(final.loss if final else None) for final in every),
+                *(_final(final.accuracy if final else None) for final in every),
+            )
+        )
+    names = [*(LABELS[method] for method in METHODS), "bundle"]
+    ends = {"rounds": "equal rounds", "seconds": f"equal time with {encryption.name}"}
     return Table(
-        f"Final relative loss and accuracy, {SOURCES[source]}, "
-        f"encryption: {encryption.name}",
-        tuple(columns),
+        f"Final relative loss and accuracy, {SOURCES[source]}, {ends[clock]}",
+        (
+            "setting",
+            "lowest loss of the three",
+            *(f"{name}: {MEASURED[measure]}" for measure in MEASURES for name in names),
+        ),
         tuple(rows),
+        "n/a: not run, as all trials of its tuning diverged."
+        if source == "tuned"
+        else "",
+        n_words=2,
     )
+
+
+def _lowest(finals: Mapping[Method, Final | None]) -> str:
+    """Return the method of the paper with the lowest final loss."""
+    losses = {m: final.loss for m, final in finals.items() if final is not None}
+    return LABELS[min(losses, key=losses.__getitem__)] if losses else "n/a"
 
 
 def _count(count: Count) -> str:
