@@ -25,6 +25,7 @@ from hyfdca.maths.objective import reference_optimum
 from hyfdca.study.file import load
 from hyfdca.study.local import pooled_objective, prepare
 from hyfdca.study.outcome import train
+from hyfdca.training import central
 from tests.comparison.comparisons import TIMES, Watched, compared, rows_of, without
 from tests.support.consortia import held, make_files, pooled_table
 
@@ -143,7 +144,7 @@ def test_another_way_to_the_optimum(tmp_path, monkeypatch):
     path = plain_files().write(tmp_path)
     run = prepare(load(path), tmp_path)
     usual = optima.pooled_optimum(run)
-    monkeypatch.setattr(optima, "_EPOCHS", 2)
+    monkeypatch.setattr(central, "_EPOCHS", 2)
     other = optima.pooled_optimum(run)
     assert (usual.method, other.method) == ("dual coordinate ascent", "bundle method")
     assert other.dual <= usual.primal

@@ -12,6 +12,7 @@ from hyfdca.maths.objective import reference_optimum
 from hyfdca.reproduction import optimum
 from hyfdca.reproduction.optimum import certified_optimum
 from hyfdca.reproduction.problems import Choices, PaperProblem, Rows
+from hyfdca.training import central
 from tests.reproduction.small_problem import problem
 from tests.support.small_runs import classification
 
@@ -43,9 +44,9 @@ def test_it_is_certified(data, method):
 
 def test_the_other_method_is_tried_where_one_fails(monkeypatch):
     """The smaller gap is returned, whatever it is."""
-    monkeypatch.setattr(optimum, "_ROUNDS", 1)
+    monkeypatch.setattr(central, "_ROUNDS", 1)
     assert certified_optimum(problem()).method == "dual coordinate ascent"
-    monkeypatch.setattr(optimum, "_EPOCHS", 0)
+    monkeypatch.setattr(central, "_EPOCHS", 0)
     found = certified_optimum(problem())
     assert optimum.GAP < found.relative_gap <= 1.0
 

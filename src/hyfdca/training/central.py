@@ -1,0 +1,95 @@
+"""Solving a problem in one place, to a certified gap: what a federation is held to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from hyfdca.algorithms.bundle.bundle import Bundle
+from hyfdca.arrays import FloatArray
+from hyfdca.holdings.block import split_blocks
+from hyfdca.holdings.layout import layout_of
+from hyfdca.holdings.participation import complete
+from hyfdca.holdings.partition import horizontal
+from hyfdca.maths.objective import Objective, reference_optimum, relative_gap
+from hyfdca.training.in_process import train_in_process
+from hyfdca.training.settings import TrainingSettings
+
+# Either needs few steps, or so many that the other is faster.
+_EPOCHS, _ROUNDS = 2000, 500
+_BUCKETS = 125
+
+
+@dataclass(frozen=True, repr=False)
+class CentralOptimum:
+    """A model of all rows, and bounds on their optimum.
+
+    Parameters
+    ----------
+    weights : array (n_features, n_outputs)
+    primal, dual : float
+        The optimum is between them.
+    method : str
+        What found them.
+    """
+
+    weights: FloatArray
+    primal: float
+    dual: float
+    method: str
+
+    @property
+    def relative_gap(self) -> float:
+        """(P - D) / P."""
+        return relative_gap(self.primal, self.dual)
+
+
+Solver = Callable[[Objective, float], CentralOptimum]
+
+
+def by_ascent(problem: Objective, gap: float) -> CentralOptimum:
+    """Solve by dual coordinate ascent, which is good at few or sparse rows."""
+    found = reference_optimum(problem, gap, _EPOCHS)
+    return CentralOptimum(
+        found.weights, found.primal, found.dual, "dual coordinate ascent"
+    )
+
+
+def by_bundle(problem: Objective, gap: float) -> CentralOptimum:
+    """Solve by the bundle method, with one client that has everything.
+
+    It is good at few features: the client's rows are in many buckets.
+    """
+    partition = horizontal(*problem.X.shape, 1)
+    layout = layout_of(partition)
+    settings = TrainingSettings(
+        problem.loss,
+        problem.l2_strength,
+        Bundle(sub_groups=_BUCKETS, max_buckets=_BUCKETS),
+        profile="open",
+        max_rounds=_ROUNDS,
+        tolerance=gap,
+    )
+    blocks = split_blocks(problem.X, problem.labels, partition, layout)
+    runner = train_in_process(settings, layout, blocks, complete(1)).runner
+    weights = runner.finish()
+    measured = runner.measurement
+    assert measured is not None  # noqa: S101  # a run that ended has been measured
+    assert measured.dual is not None  # noqa: S101  # a bundle bounds the optimum
+    return CentralOptimum(weights, measured.primal, measured.dual, "bundle method")
+
+
+def central_optimum(
+    problem: Objective, gap: float, solvers: Iterable[Solver] = (by_ascent, by_bundle)
+) -> CentralOptimum:
+    """Solve a problem by the first solver that gets to the relative gap.
+
+    If none does, that with the smallest gap counts; its P and D are bounds all the
+    same.
+    """
+    tried = []
+    for solve in solvers:
+        tried.append(solve(problem, gap))
+        if tried[-1].relative_gap <= gap:
+            break
+    return min(tried, key=lambda found: found.relative_gap)
