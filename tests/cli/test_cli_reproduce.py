@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hyfdca.reproduction import plan, reproduce
+from hyfdca.data import sources
+from hyfdca.reproduction import plan
 from hyfdca.reproduction.report import report
 from tests.reproduction.small_problem import small_covtype
 from tests.reproduction.test_reproduce import SMALL, find_small_table
@@ -63,9 +64,9 @@ def test_what_it_refuses(arguments, words, tmp_path, hyfdca):
 
 def test_a_data_set_that_is_not_there(tmp_path, hyfdca, monkeypatch):
     """Is said before anything is measured or run."""
-    monkeypatch.setattr(reproduce, "locate", lambda *_: None)
+    monkeypatch.setattr(sources, "locate", lambda *_: None)
     code, _, errors = hyfdca("reproduce", "--quick", "--out", tmp_path / "out")
     assert code == 2
     assert_one_sentence(errors)
-    assert "The data set mnist is not there" in errors
+    assert "The data set MNIST is not there" in errors
     assert not (tmp_path / "out").exists()

@@ -22,7 +22,7 @@ SMALL = ("--clients", "3,3", "--rounds", "20", "--processes", "1")
 @pytest.fixture
 def found(monkeypatch):
     """Have the data set be there."""
-    monkeypatch.setattr(tune, "locate", lambda *_: "there")
+    monkeypatch.setattr(tune, "require", lambda *_: "there")
 
 
 def rows_of(folder):
@@ -118,7 +118,7 @@ def test_without_data_it_says_how_to_get_them(hyfdca, tmp_path):
 
 def test_progress_on_a_terminal(small_covtype, tmp_path, monkeypatch):
     """The bar has the method, how many trials ended and the lowest loss."""
-    monkeypatch.setattr(tune, "locate", lambda *_: "there")
+    monkeypatch.setattr(tune, "require", lambda *_: "there")
     console = Console(file=io.StringIO(), force_terminal=True, width=100)
     budget = tune.Budget(n_trials=2, n_rounds=10, n_processes=1)
     with TuningDisplay(console, 2) as display:

@@ -155,6 +155,8 @@ def test_not_there():
         "The data set news20.binary is not there; run hyfdca data --fetch, or set "
         "HYFDCA_DATA to a folder that has it."
     )
+    with pytest.raises(StudyError, match="neither in elsewhere nor where hyfdca data"):
+        find_data("news20", "elsewhere")
 
 
 def test_no_such_set():

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from hyfdca.data import sources
 from hyfdca.errors import StudyError
 from hyfdca.reproduction import central, jobs
 from hyfdca.reproduction import reproduce as module
@@ -53,7 +54,7 @@ class Watcher:
 
 def find_small_table(patch):
     """Have every part of the study find the small table."""
-    patch.setattr(module, "locate", lambda *_: "there")
+    patch.setattr(module, "require", lambda *_: "there")
     for own in (central, module, jobs):
         patch.setattr(own, "paper_problem", lambda *_: problem(5e-5))
 
@@ -211,8 +212,8 @@ def test_all_rows_are_in_one_table(study):
 
 def test_a_data_set_that_is_not_there(monkeypatch, tmp_path):
     """Is said before anything is run."""
-    monkeypatch.setattr(module, "locate", lambda *_: None)
-    with pytest.raises(StudyError, match="covtype is not there"):
+    monkeypatch.setattr(sources, "locate", lambda *_: None)
+    with pytest.raises(StudyError, match=r"covtype.binary is not there"):
         reproduce(OPTIONS, tmp_path, Watcher())
 
 

@@ -51,12 +51,27 @@ def find_data(
     StudyError
         If the set is not there, or damaged.
     """
+    return require(name, folder).load(positive)
+
+
+def require(name: str, folder: Path | str | None = None) -> Found:
+    """Return where a set is, unchecked.
+
+    Raises
+    ------
+    StudyError
+        If it is not there; the sentence says how to get it.
+    """
     found = locate(name, folder)
     if found is None:
-        raise StudyError(
-            f"The data set {SETS[name].title} is not there; {HOW_TO_GET} it."
+        where = (
+            f"neither in {folder} nor where hyfdca data looks"
+            if folder
+            else "not there"
         )
-    return found.load(positive)
+        title = SETS[name].title
+        raise StudyError(f"The data set {title} is {where}; {HOW_TO_GET} it.")
+    return found
 
 
 def locate(name: str, folder: Path | str | None = None) -> Found | None:

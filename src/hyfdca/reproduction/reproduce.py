@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from hyfdca import __version__
-from hyfdca.data.sources import HOW_TO_GET, locate
-from hyfdca.errors import StudyError
+from hyfdca.data.sources import require
 from hyfdca.reproduction.bundle_run import Limits
 from hyfdca.reproduction.central import Central, L2Choice, central_models
 from hyfdca.reproduction.clock import PAPER_PAILLIER, EncryptionCosts
@@ -94,8 +93,7 @@ def check_data_sets(names: Iterable[DataSetName], data: Path | None) -> None:
         If a data set is not there; the sentence says how to get it.
     """
     for name in names:
-        if locate(name, data) is None:
-            raise StudyError(f"The data set {name} is not there; {HOW_TO_GET} it.")
+        require(name, data)
 
 
 def reproduce(options: Options, folder: Path, watch: StudyWatcher) -> Study:

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from hyfdca import __version__
-from hyfdca.data.sources import HOW_TO_GET, locate
-from hyfdca.errors import StudyError
+from hyfdca.data.sources import require
 from hyfdca.files import write_whole
 from hyfdca.reproduction.criteria import Criteria
 from hyfdca.reproduction.jobs import run_jobs
@@ -104,9 +103,7 @@ def tune_setting(
         If the data set is not there, before anything is run.
     """
     data, seed, choices = budget.data, budget.seed, budget.choices
-    if locate(setting.data_set, data) is None:
-        name = setting.data_set
-        raise StudyError(f"The data set {name} is not there; {HOW_TO_GET} it.")
+    require(setting.data_set, data)
     n_rounds = budget.n_rounds or DATA_SETS[setting.data_set].n_rounds
     every = max(1, n_rounds // budget.n_points)
     found: dict[Method, Tuned] = {}
