@@ -102,17 +102,44 @@ BAD = {
     "no label column": (lose("north", "y"), "'north': north.csv has no column 'y'"),
     "no ID column": (lose("north", "id"), "'north': north.csv has no column 'id'"),
     "no feature": (extra("city", 'features = ["x9"]'), "'city': .* no column 'x9'"),
-    "unknown key": (setting(colour='"red"'), "at study: unknown key `colour`"),
+    "unknown key": (
+        setting(colour='"red"'),
+        r"at study: unknown key `colour` \(the keys are allow_unshared, .*tol\)",
+    ),
+    "misspelt key": (
+        setting(max_round="3"),
+        r"unknown key `max_round` \(did you mean max_rounds",
+    ),
+    "unknown table": (
+        extra("coast", "[sever]\nport = 1"),
+        r"unknown key `sever` \(did you mean server",
+    ),
     "unknown client key": (
         extra("city", "age = 3"),
-        r"clients\[1\]: unknown key `age`",
+        r"clients\[1\]: unknown key `age` \(the keys are data, features, id_column",
     ),
     "no name": (lambda f: f.settings.pop("name"), "missing key `name`"),
     "wrong type": (setting(l2='"much"'), "at study.l2: expected `float`"),
     "wrong range": (setting(l2="-1"), "at study.l2: expected `float` >= "),
     "not finite": (setting(l2="inf"), "at study.l2"),
-    "wrong choice": (setting(scale='"minmax"'), "at study.scale: invalid enum value"),
-    "encryption": (setting(encryption='"rot13"'), "at study.encryption"),
+    "wrong choice": (
+        setting(scale='"minmax"'),
+        "at study.scale: invalid enum value 'minmax' "
+        r'\(choose "maxabs" or "none" or "standard"\); correct it',
+    ),
+    "wrong number": (
+        setting(paillier_bits="1024"),
+        r"at study.paillier_bits: .* \(choose 2048 or 3072\)",
+    ),
+    "wrong kind": (
+        setting(participation='{kind = "some"}'),
+        r'at study.participation.kind: .* \(choose "bernoulli" or "cyclic"\)',
+    ),
+    "wrong word": (
+        setting(quorum='"most"'),
+        r'at study.quorum: .* \(choose "all" or a number\)',
+    ),
+    "encryption": (setting(encryption='"rot13"'), 'at study.encryption.*"paillier"'),
     "quorum": (setting(quorum="4"), "quorum of 4 but has 3 organisations"),
     "no quorum": (setting(quorum="0"), "at study.quorum"),
     "no time": (setting(phase_timeout="0"), "at study.phase_timeout"),

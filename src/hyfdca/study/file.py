@@ -49,6 +49,7 @@ from hyfdca.federation.problem import Profile
 from hyfdca.maths.losses import make_loss
 from hyfdca.model.scaling import Missing, Scale
 from hyfdca.stages.alignment.messages import DisagreeingCells
+from hyfdca.study.alternatives import alternatives
 from hyfdca.study.identity import public_identities
 
 _LARGEST = 1e100  # squares and inverses of settings must stay finite
@@ -214,7 +215,8 @@ def parse(content: bytes, path: Path) -> StudyFile:
         ) from None
     except msgspec.MsgspecError as error:
         raise StudyError(
-            f"The study file {path} has a mistake{plain_mistake(error)}; correct it."
+            f"The study file {path} has a mistake{plain_mistake(error)}"
+            f"{alternatives(error, StudyFile)}; correct it."
         ) from None
     repeated = [n for n, c in Counter(c.name for c in file.clients).items() if c > 1]
     if repeated:
