@@ -195,6 +195,14 @@ BAD = {
     ),
     "no seconds": (setting(max_seconds="0"), "at study.max_seconds"),
     "no stall": (setting(stall_rounds="0"), "at study.stall_rounds"),
+    "fraction label": (
+        spoil("city", y="0.5"),
+        "'city' has 1 rows whose label is a fraction.*name a positive_label or set max",
+    ),
+    "few classes": (
+        setting(max_classes="1"),
+        r"at study.max_classes: expected `int` >= 2",
+    ),
     "positive label": (setting(positive_label='"dead"'), "positive_label 'dead'"),
     "label of no one": (extra("coast", "label = false"), "sign of a dual is the label"),
     "names twice": (repeat_name, "'north' more than once"),

@@ -144,16 +144,32 @@ def test_classes_that_make_no_task(labels, positive, message):
     assert message in refused([table, table], settings)
 
 
-def test_too_many_classes():
+@pytest.mark.parametrize("limit", [None, 3, MOST_CLASSES])
+def test_too_many_classes(limit):
     """Nobody may have too many classes, nor all together."""
-    rows = list(range(MOST_CLASSES + 1))
+    settings = AlignmentSettings("classification", max_classes=limit)
+    n_allowed = limit or 20
+    rows = list(range(n_allowed + 1))
     table = relabelled(make_table(rows, [0]), *map(str, rows))
-    assert f"'org0' has {MOST_CLASSES + 1} classes" in refused([table])
+    said = refused([table], settings)
+    assert f"'org0' has {n_allowed + 1} classes, more than {n_allowed}; " in said
+    assert "raise max_classes" in said
     halves = [
         relabelled(make_table(own, [0]), *map(str, own))
-        for own in (rows[:600], rows[600:])
+        for own in (rows[: n_allowed // 2], rows[n_allowed // 2 :])
     ]
-    assert f"{MOST_CLASSES + 1} classes together" in refused(halves)
+    assert f"{n_allowed + 1} classes together" in refused(halves, settings)
+
+
+def test_labels_that_are_fractions():
+    """They are numbers of a regression, unless the study says that they are classes."""
+    table = relabelled(make_table(ALL, [0]), "1", "2.5", "2.5", "3")
+    assert "'org0' has 2 rows whose label is a fraction" in refused([table])
+    for settings in (
+        AlignmentSettings("classification", max_classes=3),
+        AlignmentSettings("classification", "2.5"),
+    ):
+        assert Meeting([table], settings).run().classes
 
 
 def test_names_that_are_too_long():

@@ -73,6 +73,12 @@ def encode_numbers(labels: Sequence[str]) -> tuple[FloatArray, int]:
     return values.reshape(-1, 1), int(np.sum(~np.isfinite(values)))
 
 
+def is_fraction(label: str) -> bool:
+    """Return whether a label is a number, but no whole one."""
+    number = _number(label)
+    return bool(np.isfinite(number)) and not number.is_integer()
+
+
 def as_classes(
     labels: Sequence[str], classes: Sequence[str], positive: str | None
 ) -> NDArray[Any]:

@@ -105,7 +105,7 @@ def _table(own: ClientKit, data: Path) -> CheckedTable:
     table = table_of(study, own.client, data)
     refused = own_refusal(table, settings)
     if refused is not None:
-        raise StudyError(str(refusal(own.client.name, refused)))
+        raise StudyError(str(refusal(own.client.name, refused, settings)))
     if study.scale == "standard" and table.cells.nnz < np.prod(table.cells.shape):
         raise StudyError(
             f'The table {data.name} is sparse, and scale = "standard" would make it '

@@ -48,7 +48,7 @@ from hyfdca.federation.algorithm import Algorithm
 from hyfdca.federation.problem import Profile
 from hyfdca.maths.losses import make_loss
 from hyfdca.model.scaling import Missing, Scale
-from hyfdca.stages.alignment.messages import DisagreeingCells
+from hyfdca.stages.alignment.messages import MOST_CLASSES, DisagreeingCells
 from hyfdca.study.alternatives import alternatives
 from hyfdca.study.identity import public_identities
 
@@ -118,6 +118,7 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     id_column: str | None = None
     label_column: str | None = None
     positive_label: str | int | float | None = None
+    max_classes: Annotated[int, msgspec.Meta(ge=2, le=MOST_CLASSES)] | None = None
     labels_visible_to_holders: bool = False
     allow_unshared: bool = False
     disagreeing_cells: DisagreeingCells = "refuse"

@@ -10,7 +10,7 @@ from scipy.sparse.csgraph import connected_components
 
 from hyfdca.holdings.layout import Layout
 from hyfdca.stages.alignment.comparison import Disagreements
-from hyfdca.stages.alignment.messages import LONGEST_NAME, MOST_CLASSES, Refused
+from hyfdca.stages.alignment.messages import LONGEST_NAME, AlignmentSettings, Refused
 
 _MOST_NAMED = 3  # organisations, or pairs of them, in one sentence
 
@@ -21,8 +21,13 @@ _REFUSALS = {
         "choose a loss for classes"
     ),
     "classes": (
-        f"{{count}} classes, more than {MOST_CLASSES}; choose a loss for numbers or "
-        "name a positive_label"
+        "{count} classes, more than {limit}; choose a loss for numbers such as "
+        '"squared", name a positive_label or raise max_classes'
+    ),
+    "fractions": (
+        "{count} rows whose label is a fraction, but the loss is for classes; choose a "
+        'loss for numbers such as "squared", name a positive_label or set max_classes '
+        "if these are classes"
     ),
     "long names": (
         f"{{count}} names of features or classes that are empty or longer than "
@@ -35,9 +40,10 @@ class AlignmentError(ValueError):
     """Tables that do not fit together; the message is one plain sentence."""
 
 
-def refusal(name: str, refused: Refused) -> AlignmentError:
+def refusal(name: str, refused: Refused, settings: AlignmentSettings) -> AlignmentError:
     """Return what a client says of its own table."""
-    reason = _REFUSALS[refused.reason].format(count=refused.count)
+    limit = settings.n_classes_allowed
+    reason = _REFUSALS[refused.reason].format(count=refused.count, limit=limit)
     return AlignmentError(f"Organisation {name!r} has {reason}.")
 
 
@@ -105,12 +111,16 @@ def check_agreed_cells(names: Sequence[str], counts: Disagreements) -> None:
         )
 
 
-def check_classes(classes: Sequence[str], positive: str | None, n_samples: int) -> None:
-    """Refuse classes that cannot be told apart or are too few."""
-    if len(classes) > MOST_CLASSES:
+def check_classes(
+    classes: Sequence[str], settings: AlignmentSettings, n_samples: int
+) -> None:
+    """Refuse classes that are too many or too few."""
+    limit, positive = settings.n_classes_allowed, settings.positive
+    if len(classes) > limit:
         raise AlignmentError(
             f"The organisations have {len(classes)} classes together, more than "
-            f"{MOST_CLASSES}; choose a loss for numbers or name a positive_label."
+            f'{limit}; choose a loss for numbers such as "squared", name a '
+            "positive_label or raise max_classes."
         )
     if positive is not None and positive not in classes:
         raise AlignmentError(

@@ -11,7 +11,13 @@ from hyfdca.crypto.keys.pseudonyms import (
     label_tokens,
     sample_pseudonyms,
 )
-from hyfdca.data.labels import ClassNames, class_names, encode_classes, encode_numbers
+from hyfdca.data.labels import (
+    ClassNames,
+    class_names,
+    encode_classes,
+    encode_numbers,
+    is_fraction,
+)
 from hyfdca.data.tables import Table
 from hyfdca.holdings.ownership import OwnCells
 from hyfdca.protocol.codec import (
@@ -155,8 +161,12 @@ def _refusal(
     n_long = sum(not 0 < len(name) <= m.LONGEST_NAME for name in names)
     if n_long:
         return m.Refused("long names", n_long)
-    if len(classes.names) > m.MOST_CLASSES:
+    if len(classes.names) > settings.n_classes_allowed:
         return m.Refused("classes", len(classes.names))
+    is_open = settings.max_classes is None and settings.positive is None
+    if is_open and any(map(is_fraction, classes.names)):
+        n_rows = sum(map(is_fraction, table.labels or ()))
+        return m.Refused("fractions", n_rows)
     if settings.task == "regression" and table.labels is not None:
         n_bad = encode_numbers(table.labels)[1]
         return m.Refused("no numbers", n_bad) if n_bad else None

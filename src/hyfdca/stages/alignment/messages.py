@@ -11,7 +11,8 @@ from hyfdca.data.labels import Task
 from hyfdca.protocol.messages import Message, Number, Seen
 from hyfdca.protocol.phases import START, Phase, Phases
 
-MOST_CLASSES = 1000
+MOST_CLASSES = 1000  # that max_classes may allow
+_USUAL_CLASSES = 20
 LONGEST_NAME = 1000  # characters of the name of a class or a feature
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_NAME)]
@@ -37,6 +38,9 @@ class AlignmentSettings:
         that of the lowest-ranked one, as for every cell held twice, without comparing.
     needs_labels : bool
         Refuse rows that no organisation has the label of.
+    max_classes : int or None
+        Refuse more; by default more than 20, and any that is a fraction: such labels
+        are rather the numbers of a regression.
     """
 
     task: Task
@@ -45,6 +49,12 @@ class AlignmentSettings:
     allow_unshared: bool = False
     disagreeing_cells: DisagreeingCells = "refuse"
     needs_labels: bool = True
+    max_classes: int | None = None
+
+    @property
+    def n_classes_allowed(self) -> int:
+        """How many classes there may be."""
+        return _USUAL_CLASSES if self.max_classes is None else self.max_classes
 
 
 class Rows(Message, tag="rows", frozen=True):
@@ -66,7 +76,8 @@ class Refused(Message, tag="refused", frozen=True):
     """The answer of a client whose table cannot be aligned."""
 
     reason: Annotated[
-        Literal["repeated", "no numbers", "classes", "long names"], Seen("numbers")
+        Literal["repeated", "no numbers", "classes", "fractions", "long names"],
+        Seen("numbers"),
     ]
     count: Annotated[Number, Seen("numbers")]
 

@@ -119,7 +119,7 @@ class AlignmentServer:
         shown = []
         for client, reply in replies.items():
             if isinstance(reply, m.Refused):
-                raise checks.refusal(self._names[client], reply)
+                raise checks.refusal(self._names[client], reply, self._settings)
             assert isinstance(reply, m.Rows)  # noqa: S101  # the table of phases
             shown.append(self._checked(client, reply))
         return shown
@@ -150,7 +150,7 @@ class AlignmentServer:
             return ()
         positive = self._settings.positive
         classes = common_classes((own.classes for own in shown), positive)
-        checks.check_classes(classes, positive, layout.samples.n_items)
+        checks.check_classes(classes, self._settings, layout.samples.n_items)
         return classes
 
 
