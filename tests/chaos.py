@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import psutil
 
+from hyfdca.cli.exit_codes import NOT_CONVERGED
 from hyfdca.kits import tls
 from hyfdca.maths.seeds import stream
 from tests.flare.flare_kits import Site, compare, site
@@ -160,10 +161,10 @@ class Chaos:
 
     def ends(self) -> None:
         """Wait until everybody has ended well, with the model."""
-        assert self.server.ends(DEADLINE) == 0, self.server.said
+        assert self.server.ends(DEADLINE) == NOT_CONVERGED, self.server.said
         model = self.site.kit("server") / "out" / "model.json"
         for name, command in self.clients.items():
-            assert command.ends(DEADLINE) == 0, command.said
+            assert command.ends(DEADLINE) == NOT_CONVERGED, command.said
             own = self.site.kit(name) / "out" / "model.json"
             assert own.read_bytes() == model.read_bytes()
 

@@ -18,7 +18,7 @@ def test_a_sealed_run_passes(hyfdca, tmp_path):
     """A sealed run is shown with its verdict, and the exit code is 0."""
     path = write_study(tmp_path, TWO, encryption='"stream"', **HINGE)
     out = tmp_path / "out"
-    assert hyfdca("train", path, "--out", out, "--record-client", "north")[0] == 0
+    assert hyfdca("train", path, "--out", out, "--record-client", "north")[0] == 3
     code, shown, errors = hyfdca("audit", out)
     assert (code, errors) == (0, "")
     for words in ("What the server saw", "sealed, stream", "What north could infer"):

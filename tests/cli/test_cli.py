@@ -21,6 +21,8 @@ KEYS = [
     "encryption",
     "sealed_with",
     "rounds",
+    "converged",
+    "stop_reason",
     "primal",
     "dual",
     "relative_gap",
@@ -70,14 +72,30 @@ def test_default_folder(tmp_path, monkeypatch, hyfdca):
 
 
 def test_not_converging_is_a_warning(tmp_path, hyfdca):
-    """Too few rounds give a model, exit code 0 and a visible warning."""
+    """Too few rounds give a model, exit code 3 and a visible warning."""
     path = make_files(max_rounds="2").write(tmp_path)
     code, output, _ = hyfdca("train", path, "--out", tmp_path / "out")
-    assert code == 0
+    assert code == 3
     assert "Not converged" in output
     result = json.loads((tmp_path / "out" / "result.json").read_text())
     assert list(result) == [*KEYS, "warning"]
     assert "round limit" in result["warning"]
+
+
+def test_divergence_is_named(tmp_path, hyfdca):
+    """A model worse than one of zeros needs other steps, not more rounds."""
+    files = make_files(
+        encryption='"none"', loss='"hinge"', l2="1e-6", tol="1e-9", max_rounds="30"
+    )
+    chosen = '\n[algorithm]\nname = "hyfdca"\nstep = "paper"\niic = 3.0'
+    files.organisations["coast"].extra += chosen
+    code, _, _ = hyfdca("train", files.write(tmp_path), "--out", tmp_path / "out")
+    assert code == 3
+    result = json.loads((tmp_path / "out" / "result.json").read_text())
+    assert result["primal"] > 1.0  # the hinge loss of a model of zeros
+    assert "stopped (diverged) after 30 rounds" in result["warning"]
+    assert "use step='auto'" in result["warning"]
+    assert "max_rounds" not in result["warning"]
 
 
 @pytest.mark.parametrize(
@@ -91,9 +109,10 @@ def test_other_limits_are_warnings(limit, reason, advice, tmp_path, hyfdca):
     """The reason for stopping early is named, with what to do about it."""
     path = make_files(encryption='"none"', **limit).write(tmp_path)
     code, output, _ = hyfdca("train", path, "--out", tmp_path / "out")
-    assert code == 0
+    assert code == 3
     assert "Not converged" in output
     result = json.loads((tmp_path / "out" / "result.json").read_text())
+    assert (result["converged"], result["stop_reason"]) == (False, reason)
     assert reason in result["warning"]
     assert advice in result["warning"]
     model = json.loads((tmp_path / "out" / "model.json").read_text())

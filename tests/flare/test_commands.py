@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from rich.console import Console
 
@@ -15,8 +16,11 @@ from hyfdca.flare.prediction_inputs import KEPT
 from hyfdca.flare.status import is_over, note_over
 from hyfdca.kits import startup
 from hyfdca.kits.kit import Kit
+from hyfdca.model.file import StopReason
 from hyfdca.runtime.store import Archive, FolderStore
 from tests.kits.kit_makers import Parties
+from tests.model.models import make_file
+from tests.prediction.predictions import model_at
 from tests.support.consortia import assert_one_sentence
 
 
@@ -71,10 +75,48 @@ def test_an_organisation_takes_part_once_more_on_request(
 
     def run_client(*_: Any, prepare: Callable[[], None]) -> None:
         prepare()
+        kit.out.mkdir(exist_ok=True)
+        model_at(kit.out)
 
     monkeypatch.setattr(flare_commands, "run_client", run_client)
     join_study(kit.folder, Path("table.csv"), Console(quiet=True), restart)
     assert is_over(kit) is not restart
+
+
+@pytest.mark.parametrize(
+    ("reason", "code", "words"),
+    [
+        (
+            "tolerance",
+            0,
+            "Converged after 3 rounds at a certified relative gap of 0.5.",
+        ),
+        ("round limit", 3, "Not converged: stopped (round limit) after 3 rounds at a"),
+        ("diverged", 3, "stopped (diverged) after 3 rounds"),
+    ],
+)
+def test_an_organisation_is_told_how_it_ended(
+    installed: Parties,
+    reason: StopReason,
+    code: int,
+    words: str,
+    monkeypatch: pytest.MonkeyPatch,
+    hyfdca: Callable[..., tuple[int, str, str]],
+) -> None:
+    """By a sentence, and by the exit code; so is the server that is resumed."""
+    kits = [Kit(installed.kit("north")), Kit(installed.kits / "server")]
+    for kit in kits:
+        kit.state.mkdir(exist_ok=True)
+        kit.out.mkdir(exist_ok=True)
+        training = msgspec.structs.replace(make_file().training, stop_reason=reason)
+        model_at(kit.out, training=training)
+        note_over(kit)
+    monkeypatch.setattr(flare_commands, "run_client", lambda *_, **__: None)
+    member, server = (str(kit.folder) for kit in kits)
+    found, said, _ = hyfdca("client", "--kit", member, "--data", "table.csv")
+    assert found == code
+    assert words in " ".join(said.split())
+    assert hyfdca("server", "--kit", server, "--resume")[0] == code
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from hyfdca.cli.exit_codes import NOT_CONVERGED
 from hyfdca.model.file import as_bytes
 from hyfdca.study.file import load
 from hyfdca.study.local import prepare
@@ -26,8 +27,8 @@ def test_a_rival_between_processes_is_that_of_one_process(algorithm, tmp_path):
     with site(tmp_path, files) as made:
         server = made.server()
         clients = [made.client(name) for name in made.names]
-        assert server.ends(300) == 0, server.said
-        assert [client.ends(60) for client in clients] == [0] * 3
+        assert server.ends(300) == NOT_CONVERGED, server.said
+        assert [client.ends(60) for client in clients] == [NOT_CONVERGED] * 3
         expected = train(prepare(load(made.study), made.folder), lambda *_: None)
         assert expected.model().certificate is not None
         for party in ("server", *made.names):

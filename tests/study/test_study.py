@@ -70,7 +70,7 @@ def test_the_model_is_that_of_the_pooled_table(tmp_path, scale, scaler, profile)
     primal = objective.primal(outcome.weights)
     assert primal == pytest.approx(outcome.certificate.primal, rel=1e-9)
     assert 0 <= primal - optimum.dual <= outcome.certificate.gap + 1e-9
-    assert outcome.warning is None
+    assert outcome.ending.warning is None
     assert outcome.run.consortium.classes == ("well", "ill")
 
 

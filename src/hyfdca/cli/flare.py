@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hyfdca.cli.exit_codes import exit_code
 from hyfdca.cli.panels import BETWEEN_MACHINES
 from hyfdca.errors import StudyError
 
@@ -38,7 +39,8 @@ def server(
     """Run a study's server until the study is finished; Ctrl-C stops it.
 
     Writes the model, its result and figure to the kit's folder out, and the logs of
-    hyfdca and NVFlare to its folder log (hyfdca.log and server.log).
+    hyfdca and NVFlare to its folder log (hyfdca.log and server.log). Exit code 3 if the
+    certified gap did not reach the study's tol.
     """
     if resume + restart + predict > 1:
         raise StudyError("Give only one of --resume, --restart and --predict.")
@@ -47,7 +49,7 @@ def server(
         commands.serve_predictions(kit, console)
     else:
         how = "resume" if resume else "restart" if restart else "first"
-        commands.serve_study(kit, console, how)
+        raise typer.Exit(exit_code(commands.serve_study(kit, console, how)))
 
 
 def client(
@@ -72,7 +74,8 @@ def client(
     """Take part in a study until it is finished; Ctrl-C stops it.
 
     The table stays on this machine. Writes the model to the kit's folder out, and the
-    logs of hyfdca and NVFlare to its folder log (hyfdca.log and client.log).
+    logs of hyfdca and NVFlare to its folder log (hyfdca.log and client.log). Exit code
+    3 if the certified gap did not reach the study's tol.
     """
     if restart and predict:
         raise StudyError("Give only one of --restart and --predict.")
@@ -80,7 +83,7 @@ def client(
     if predict:
         commands.help_to_predict(kit, data, console)
     else:
-        commands.join_study(kit, data, console, restart)
+        raise typer.Exit(exit_code(commands.join_study(kit, data, console, restart)))
 
 
 def demonstrate(folder: Path, console: Console) -> Summary:

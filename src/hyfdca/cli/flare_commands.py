@@ -18,16 +18,18 @@ from hyfdca.flare.predicting import run_prediction_holder, run_prediction_server
 from hyfdca.flare.prediction_inputs import KEPT
 from hyfdca.flare.status import forget_over, is_over, without_model
 from hyfdca.flare.supervisor import Terms, run_server
-from hyfdca.kits.kit import ServerKit, read_client_kit, read_server_kit
+from hyfdca.kits.kit import ClientKit, ServerKit, read_client_kit, read_server_kit
+from hyfdca.model.file import read_model_file
 from hyfdca.runtime.store import Archive, FolderStore
+from hyfdca.study.ending import Ending, ending_of
 from hyfdca.study.identity import study_hash
 from hyfdca.study.plan import plan_of
 
 How = Literal["first", "resume", "restart"]
 
 
-def serve_study(folder: Path, console: Console, how: How) -> None:
-    """Run a study's server until the study is finished.
+def serve_study(folder: Path, console: Console, how: How) -> Ending:
+    """Run a study's server until the study is finished; return how it ended.
 
     Raises
     ------
@@ -39,7 +41,7 @@ def serve_study(folder: Path, console: Console, how: How) -> None:
     if how == "resume" and is_over(kit) and not without_model(kit):
         said = f"This study is finished; its model is in {kit.out}."
         console.print(said, soft_wrap=True, markup=False)
-        return
+        return _ending(kit)
     plan = plan_of(kit.file, study_hash(kit.content))
     terms = Terms(quorum=None if plan.quorum == len(plan.names) else plan.quorum)
     with plain_errors(folder), StudyDisplay(console, kit.state) as display:
@@ -48,10 +50,16 @@ def serve_study(folder: Path, console: Console, how: How) -> None:
     result = msgspec.json.decode((kit.out / RESULT).read_bytes())
     console.print(results_table(kit.file.study.name, result))
     console.print(f"Written to {kit.out}", soft_wrap=True, markup=False)
+    return _ending(kit)
 
 
-def join_study(folder: Path, data: Path, console: Console, restart: bool) -> None:
-    """Take part in a study until it is finished; ``restart`` joins it again.
+def join_study(folder: Path, data: Path, console: Console, restart: bool) -> Ending:
+    """Take part in a study until it is finished; return how it ended.
+
+    Parameters
+    ----------
+    restart : bool
+        Join it again.
 
     Raises
     ------
@@ -61,8 +69,16 @@ def join_study(folder: Path, data: Path, console: Console, restart: bool) -> Non
     with plain_errors(folder), StudyDisplay(console, kit.state) as display:
         forget = (lambda: forget_over(kit)) if restart else (lambda: None)
         run_client(folder, data, display.tell, prepare=forget)
-    model = kit.out / MODEL
-    console.print(f"The model is in {model}", soft_wrap=True, markup=False)
+    ending = _ending(kit)
+    console.print(ending.sentence, soft_wrap=True, markup=False)
+    said = f"The model is in {kit.out / MODEL}"
+    console.print(said, soft_wrap=True, markup=False)
+    return ending
+
+
+def _ending(kit: ServerKit | ClientKit) -> Ending:
+    """Return how a study ended whose model this kit has."""
+    return ending_of(read_model_file(kit.out / MODEL), kit.file.study.tol)
 
 
 def serve_predictions(folder: Path, console: Console) -> None:

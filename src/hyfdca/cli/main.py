@@ -16,6 +16,7 @@ from hyfdca import __version__
 from hyfdca.cli import flare, kits
 from hyfdca.cli.compare import compare
 from hyfdca.cli.data import data
+from hyfdca.cli.exit_codes import BAD_INPUT, INTERRUPTED, NOT_CLEAN, exit_code
 from hyfdca.cli.panels import BETWEEN_MACHINES, LOOK, ONE_MACHINE
 from hyfdca.cli.predict import predict
 from hyfdca.cli.reproduce import reproduce
@@ -56,7 +57,6 @@ _COMPARE = (
     "all numbers agree, all have the same study file and the same keys."
 )
 
-_NOT_CLEAN, _BAD_INPUT, _INTERRUPTED = 1, 2, 130
 # The base class of all argument errors; typer has no public name for it.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
@@ -104,7 +104,10 @@ def train(
         ),
     ] = None,
 ) -> None:
-    """Train a study; write model.json and how it was found."""
+    """Train a study; write model.json and how it was found.
+
+    Exit code 3 if the certified gap did not reach the study's tol.
+    """
     from rich.console import Console
 
     from hyfdca.audit.recording import train_recorded
@@ -120,6 +123,7 @@ def train(
             outcome = train_recorded(study, folder, display, recorded)
     show(console, outcome.summary())
     console.print(f"Written to {folder}", soft_wrap=True, markup=False)
+    raise typer.Exit(exit_code(outcome.ending))
 
 
 app.command(rich_help_panel=ONE_MACHINE)(predict)
@@ -157,7 +161,7 @@ def audit(
         _print_json(result.as_json())
     else:
         show_audit(Console(), result)
-    raise typer.Exit(0 if result.is_clean else _NOT_CLEAN)
+    raise typer.Exit(0 if result.is_clean else NOT_CLEAN)
 
 
 @bench.command("crypto")
@@ -267,13 +271,13 @@ def main() -> None:
     try:
         code = app(standalone_mode=False)
     except StudyError as error:
-        _fail(str(error), _BAD_INPUT)
+        _fail(str(error), BAD_INPUT)
     except _UsageError as error:
-        _fail(_one_line(error), _BAD_INPUT)
+        _fail(_one_line(error), BAD_INPUT)
     except (KeyboardInterrupt, typer.Abort):
-        code = _INTERRUPTED
-    if code == _INTERRUPTED:
-        _fail("Interrupted.", _INTERRUPTED)
+        code = INTERRUPTED
+    if code == INTERRUPTED:
+        _fail("Interrupted.", INTERRUPTED)
     sys.exit(code)
 
 

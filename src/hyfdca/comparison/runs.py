@@ -134,7 +134,7 @@ class Arena:
             reason = str(error)
         ended = "failed" if reason is not None else str(runner.stop_reason)
         if ended == "diverged":
-            reason = f"Its numbers outgrew every grid: {algorithm.advice}."
+            reason = f"It diverged: {algorithm.advice}."
         return Curve(contender, recorder.points, len(runner.history), ended, reason)
 
     def _runner(self, algorithm: Algorithm, max_rounds: int | None = None) -> Runner:

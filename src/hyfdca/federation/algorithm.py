@@ -101,7 +101,7 @@ class Algorithm(ABC):
 
     name: ClassVar[str]
     phases: ClassVar[Phases]
-    # What to do where its numbers outgrow every grid
+    # What to do where it diverges
     advice: ClassVar[str] = "scale the features, use a larger l2 or algorithm='bundle'"
 
     def __post_init__(self) -> None:

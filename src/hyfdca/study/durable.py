@@ -47,6 +47,7 @@ class ServerRound:
     kept_by: dict[int, int]  # the last round that each member committed
     primal: float
     dual: float | None
+    start: float
     seconds: float
     history: bytes  # one record per round, in MessagePack
     set_up_traffic: dict[str, int | float]
@@ -153,6 +154,7 @@ class RoundCheckpoints:
             self.kept_by,
             progress.measurement.primal,
             progress.measurement.dual,
+            progress.start,
             progress.seconds,
             msgspec.msgpack.encode(progress.history),
             msgspec.to_builtins(progress.set_up_traffic),
@@ -221,7 +223,7 @@ class RoundCheckpoints:
         self.kept_by = dict(kept.kept_by)
         progress.history[:] = _history(kept.history)
         progress.measurement = Measurement(kept.primal, kept.dual)
-        progress.seconds = kept.seconds
+        progress.start, progress.seconds = kept.start, kept.seconds
         progress.set_up_traffic = Traffic(**kept.set_up_traffic)  # type: ignore[arg-type]
         self._state, self._since = kept.state, list(kept.since)
         checkpoint.load(server, kept.state)

@@ -25,10 +25,10 @@ from hyfdca.model.file import (
     as_bytes,
 )
 from hyfdca.runtime.driver import Traffic
+from hyfdca.study.ending import Ending
 from hyfdca.study.file import load
 from hyfdca.study.local import Consortium, Run, prepare
 from hyfdca.training.runner import RoundReport
-from hyfdca.training.stopping import advice_for
 
 Watcher = Callable[[Run, RoundReport], None]
 
@@ -72,16 +72,16 @@ class Outcome:
         return len(self.run.training.history)
 
     @property
-    def warning(self) -> str | None:
-        """One sentence if the gap did not reach the tolerance, else None."""
-        training, tolerance = self.run.training, self.run.study.tol
-        if training.stop_reason == "tolerance":
-            return None
-        return (
-            f"Not converged: stopped ({training.stop_reason}) after {self.n_rounds} "
-            f"rounds at a certified relative gap of "
-            f"{self.certificate.relative_gap:.2g}, above tol = {tolerance:g}; "
-            f"{advice_for(training.stop_reason, training.algorithm.algorithm)}."
+    def ending(self) -> Ending:
+        """Whether it converged, and if not, why not."""
+        training = self.run.training
+        assert training.stop_reason is not None  # noqa: S101  # it has ended
+        return Ending(
+            training.stop_reason,
+            self.n_rounds,
+            self.certificate.relative_gap,
+            self.run.study.tol,
+            training.algorithm.algorithm.name,
         )
 
     def traffic(self) -> Traffic:
@@ -96,19 +96,21 @@ class Outcome:
         return total
 
     def result(self) -> dict[str, Any]:
-        """Return the contents of ``result.json``; with ``warning`` if there is one.
+        """Return the contents of ``result.json``; with a ``warning`` if not converged.
 
         ``pooled_primal`` and ``relative_loss`` are null except in a demonstration.
         ``accuracy`` (over the training rows) is null for regression and between
         machines.
         """
-        study, traffic = self.run.study, self.traffic()
+        study, traffic, ending = self.run.study, self.traffic(), self.ending
         result = {
             "algorithm": self.run.training.algorithm.algorithm.name,
             "algorithm_reason": self.run.training.algorithm.reason,
             "encryption": study.encryption,
             "sealed_with": self.run.training.sealed_with(),
             "rounds": self.n_rounds,
+            "converged": ending.is_converged,
+            "stop_reason": ending.stop_reason,
             "primal": self.certificate.primal,
             "dual": self.certificate.dual,
             "relative_gap": self.certificate.relative_gap,
@@ -120,7 +122,8 @@ class Outcome:
             "round_trips": traffic.round_trips + traffic.search_round_trips,
             "seconds": self.seconds,
         }
-        return result if self.warning is None else {**result, "warning": self.warning}
+        warning = ending.warning
+        return result if warning is None else {**result, "warning": warning}
 
     def summary(self) -> Summary:
         """Return what users are shown."""
@@ -176,13 +179,12 @@ class Outcome:
         )
 
     def _training_entry(self) -> TrainingEntry:
-        study, training = self.run.study, self.run.training
-        assert training.stop_reason is not None  # noqa: S101  # it has ended
+        study, training, ending = self.run.study, self.run.training, self.ending
         return TrainingEntry(
-            algorithm=training.algorithm.algorithm.name,
+            algorithm=ending.algorithm,
             algorithm_reason=training.algorithm.reason,
             rounds=self.n_rounds,
-            stop_reason=training.stop_reason,
+            stop_reason=ending.stop_reason,
             fit_intercept=study.fit_intercept,
             intercept_scaling=study.intercept_scaling,
         )

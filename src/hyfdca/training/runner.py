@@ -205,7 +205,8 @@ class Runner:
                 self.checkpoints.recover(failure)
                 continue
             yield report
-        self.stop_reason = reason
+        is_diverged = reason != "tolerance" and self.progress.is_diverging
+        self.stop_reason = "diverged" if is_diverged else reason
 
     def _is_last(self) -> bool:
         return reason_to_stop(self._rules, self.progress) is not None
@@ -238,6 +239,8 @@ class Runner:
         traffic = self.progress.set_up_traffic
         driver.run(self.server.set_up(), traffic)
         self._measure(driver, traffic)
+        assert self.measurement is not None  # noqa: S101  # just made
+        self.progress.start = self.measurement.primal
 
     def _round(self, round_number: int) -> RoundReport:
         participants = self.members.of_round(round_number)

@@ -12,6 +12,7 @@ from hyfdca.maths.objective import Measurement
 from hyfdca.model.file import StopReason
 from hyfdca.runtime.driver import Traffic
 
+_EARLY = 10  # rounds
 _ADVICE: dict[str | None, str] = {
     "round limit": "raise max_rounds, scale the features or use a larger l2",
     "time limit": "raise max_seconds, scale the features or use a larger l2",
@@ -33,6 +34,7 @@ class Progress:
 
     history: list[dict[str, Any]] = field(default_factory=list)
     measurement: Measurement | None = None  # the last one
+    start: float = math.nan  # P of the model that is zero
     set_up_traffic: Traffic = field(default_factory=Traffic)
     seconds: float = 0.0  # spent on rounds and on measuring
 
@@ -40,6 +42,16 @@ class Progress:
     def n_rounds(self) -> int:
         """Rounds so far."""
         return len(self.history)
+
+    @property
+    def is_diverging(self) -> bool:
+        """Whether the model is worse than one of zeros, after more than a few rounds.
+
+        In the first rounds that is normal for algorithms that ascend the dual.
+        """
+        if self.measurement is None or self.n_rounds < _EARLY:
+            return False
+        return self.measurement.primal > self.start
 
 
 class StopRule(Protocol):
