@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from hyfdca.demo.in_process import demo_files
@@ -80,6 +81,21 @@ def test_not_converging_is_a_warning(tmp_path, hyfdca):
     result = json.loads((tmp_path / "out" / "result.json").read_text())
     assert list(result) == [*KEYS, "warning"]
     assert "round limit" in result["warning"]
+
+
+def test_what_was_noticed_in_files_is_shown(tmp_path, hyfdca):
+    """Semicolons, decimal commas and an index give the same model, and are said."""
+    path = make_files(encryption='"none"').write(tmp_path)
+    hyfdca("train", path, "--out", tmp_path / "usual")
+    frame = pd.read_csv(tmp_path / "city.csv", dtype={"id": str})
+    frame.to_csv(tmp_path / "city.csv", sep=";", decimal=",")
+    code, output, _ = hyfdca("train", path, "--out", tmp_path / "out")
+    assert code == 0
+    said = " ".join(output.split())
+    assert "city: The file city.csv is read with semicolons between cells, with" in said
+    assert "city: Column '' of city.csv is left out: pandas wrote its index" in said
+    models = [tmp_path / name / "model.json" for name in ("usual", "out")]
+    assert models[0].read_bytes() == models[1].read_bytes()
 
 
 def test_divergence_is_named(tmp_path, hyfdca):

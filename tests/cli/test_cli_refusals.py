@@ -116,7 +116,7 @@ BAD = {
     ),
     "unknown client key": (
         extra("city", "age = 3"),
-        r"clients\[1\]: unknown key `age` \(the keys are data, features, id_column",
+        r"clients\[1\]: unknown key `age` \(the keys are data, decimal, delimiter, ",
     ),
     "no name": (lambda f: f.settings.pop("name"), "missing key `name`"),
     "wrong type": (setting(l2='"much"'), "at study.l2: expected `float`"),
@@ -195,6 +195,14 @@ BAD = {
     ),
     "no seconds": (setting(max_seconds="0"), "at study.max_seconds"),
     "no stall": (setting(stall_rounds="0"), "at study.stall_rounds"),
+    "unknown encoding": (
+        setting(encoding='"klingon"'),
+        "names the encoding 'klingon', which is unknown",
+    ),
+    "long delimiter": (
+        extra("city", 'delimiter = ";;"'),
+        r"at clients\[1\].delimiter: expected `str` of length <= 1",
+    ),
     "fraction label": (
         spoil("city", y="0.5"),
         "'city' has 1 rows whose label is a fraction.*name a positive_label or set max",

@@ -172,6 +172,18 @@ def test_labels_that_are_fractions():
         assert Meeting([table], settings).run().classes
 
 
+@pytest.mark.parametrize("other", ["fconc1", "f conc1"])
+def test_names_that_are_hardly_two(other):
+    """Two organisations spell a column in two ways: it would become two features."""
+    tables = [
+        replace(make_table(ALL, [k]), features=(name,))
+        for k, name in enumerate(["fConc1", other])
+    ]
+    assert f"'fConc1' of 'org0' and '{other}' of 'org1' differ" in refused(tables)
+    hidden = AlignmentSettings("classification", hide_feature_names=True)
+    assert Meeting(tables, hidden).run().layout.features.n_items == 2
+
+
 def test_names_that_are_too_long():
     """A name that nobody could show is refused by whoever has it."""
     table = replace(make_table(ALL, [0]), features=("x" * 1001,))

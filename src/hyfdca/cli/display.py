@@ -121,6 +121,8 @@ def show(console: Console, summary: Summary) -> None:
     """Print the results, and who held what."""
     console.print(results_table(summary.name, summary.result))
     console.print(_holders(summary.consortium))
+    for note in summary.notes:
+        console.print(note, soft_wrap=True, markup=False)
 
 
 def results_table(name: str, result: dict[str, Any]) -> Table:

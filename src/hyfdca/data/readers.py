@@ -6,6 +6,7 @@ wrong, where, and what to do. It never quotes a cell: cells are somebody's data.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import zipfile
@@ -24,10 +25,12 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from hyfdca.arrays import FloatArray
+from hyfdca.data.csv_form import find_form, form_note, form_words
 from hyfdca.data.tables import (
     Columns,
     Table,
     TableError,
+    bare_name,
     check_columns,
     id_text,
     label_text,
@@ -36,6 +39,7 @@ from hyfdca.data.tables import (
 )
 
 _LARGEST = 1e100  # squares of larger numbers soon overflow
+_PANDAS_INDEX = re.compile(r"__index_level_\d+__|Unnamed: \d+|")
 
 
 def read_table(path: Path, columns: Columns) -> Table:
@@ -110,19 +114,34 @@ def _ending(path: Path) -> str:
 def read_csv(path: Path, columns: Columns) -> Table:
     """Return the table of a CSV file."""
     try:
+        form = find_form(path, columns.csv)
+    except UnicodeError:
+        raise TableError(
+            f"{path.name} is not in the encoding {columns.csv.encoding}; without the "
+            "key encoding in the study file it is found by looking"
+        ) from None
+    reading = pa.csv.ReadOptions(encoding=form.encoding)
+    parsing = pa.csv.ParseOptions(delimiter=form.delimiter)
+    try:
         # Read the names first: an ID read as a number would lose leading zeros.
-        names = pa.csv.open_csv(path).schema.names
+        first = pa.csv.open_csv(path, reading, parsing)
+        names = first.schema.names
         texts = [n for n in names if normalised(n) in (columns.id, columns.label)]
-        options = pa.csv.ConvertOptions(
-            column_types=dict.fromkeys(texts, pa.string()), strings_can_be_null=True
+        converting = pa.csv.ConvertOptions(
+            column_types=dict.fromkeys(texts, pa.string()),
+            strings_can_be_null=True,
+            decimal_point=form.decimal,
         )
-        table = pa.csv.read_csv(path, convert_options=options)
+        table = pa.csv.read_csv(path, reading, parsing, converting)
     except (pa.ArrowInvalid, pa.ArrowKeyError):  # its message would quote the row
         raise TableError(
-            f"{path.name} is not a CSV table; save it as UTF-8 with one line of column "
-            "names and one cell per column in every row"
+            f"{path.name} is not a CSV table with {form_words(form)}; save it with one "
+            "line of column names and one cell per column in every row, or set "
+            "delimiter, decimal or encoding in the study file"
         ) from None
-    return _from_arrow(path, table, columns)
+    found = form_note(form, columns.csv)
+    notes = [f"The file {path.name} is read {found}."] if found else []
+    return _from_arrow(path, table, columns, _csv_index(names), notes)
 
 
 def read_parquet(path: Path, columns: Columns) -> Table:
@@ -131,10 +150,43 @@ def read_parquet(path: Path, columns: Columns) -> Table:
         table = pa.parquet.read_table(path)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowKeyError):
         raise TableError(f"{path.name} is not a Parquet file; save it again") from None
-    return _from_arrow(path, table, columns)
+    return _from_arrow(path, table, columns, _parquet_index(table.schema), [])
 
 
-def _from_arrow(path: Path, table: Any, columns: Columns) -> Table:
+def _csv_index(names: Sequence[str]) -> set[str]:
+    """Return the column in which pandas wrote row numbers, if there is one."""
+    return {name for name in names[:1] if _PANDAS_INDEX.fullmatch(normalised(name))}
+
+
+def _parquet_index(schema: Any) -> set[str]:
+    """Return the columns in which pandas wrote the index."""
+    facts: dict[str, Any] = schema.pandas_metadata or {}
+    # The index of a fresh frame is a range, which is not in a column.
+    names = {name for name in facts.get("index_columns", ()) if isinstance(name, str)}
+    return names | {n for n in schema.names if _PANDAS_INDEX.fullmatch(n) and n}
+
+
+def _from_arrow(
+    path: Path, table: Any, columns: Columns, index: set[str], notes: list[str]
+) -> Table:
+    """Return a table of named columns.
+
+    Parameters
+    ----------
+    index : set of str
+        Columns that pandas wrote; left out unless the study names them.
+    """
+    named = {columns.id, columns.label, *(columns.features or ())}
+    written = [
+        n for n in table.column_names if n in index and normalised(n) not in named
+    ]
+    if written:
+        table = table.drop_columns(written)
+        shown = ", ".join(map(repr, written))
+        said = (
+            f"Column {shown} of {path.name} is left out: pandas wrote its index there."
+        )
+        notes = [*notes, said]
     names = [normalised(name) for name in table.column_names]
     repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:
@@ -154,6 +206,7 @@ def _from_arrow(path: Path, table: Any, columns: Columns) -> Table:
     check_columns(
         path.name, [columns.id, *([label] if label else []), *features], names
     )
+    _check_names(path, features)
     cells = np.empty((table.num_rows, len(features)))
     for number, name in enumerate(features):
         cells[:, number] = _numbers(path, name, by_name[name])
@@ -162,7 +215,26 @@ def _from_arrow(path: Path, table: Any, columns: Columns) -> Table:
         features,
         stored_densely(cells),
         tuple(map(label_text, by_name[label].to_pylist())) if label else None,
+        tuple(notes),
     )
+
+
+def _check_names(path: Path, features: Sequence[str]) -> None:
+    """Refuse features without a name, and names that are hardly two."""
+    if "" in features:
+        raise TableError(
+            f"a column of {path.name} has no name; give it one, or leave it out with "
+            'ignore = [""]'
+        )
+    alike: dict[str, str] = {}
+    for name in features:
+        other = alike.setdefault(bare_name(name), name)
+        if other != name:
+            raise TableError(
+                f"columns {other!r} and {name!r} of {path.name} differ in capitals or "
+                "blanks alone; rename one of them, or leave one out with ignore = "
+                f"[{json.dumps(name, ensure_ascii=False)}]"
+            )
 
 
 def _numbers(path: Path, name: str, column: Any) -> FloatArray:

@@ -13,6 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from hyfdca.arrays import FloatArray
+from hyfdca.data.csv_form import CsvForm
 
 _MOST_LISTED = 10
 
@@ -51,6 +52,10 @@ class Columns:
     absent_are_zero : bool
         If true, features beyond the last of a LIBSVM file are zero, as in its lines.
         Otherwise they are missing columns, which reveals mistakes in names.
+    ignored : tuple of str
+        Columns that are left out; a table need not have them.
+    csv : CsvForm
+        How a CSV file is written.
     """
 
     id: str | None = None
@@ -60,11 +65,14 @@ class Columns:
     features_needed: bool = True
     label_needed: bool = True
     absent_are_zero: bool = False
+    ignored: tuple[str, ...] = ()
+    csv: CsvForm = field(default_factory=CsvForm)
 
     def chosen(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return the features to read of a table with columns of these names."""
         if self.features is None:
-            return tuple(n for n in names if n not in (self.id, self.label))
+            left_out = {self.id, self.label, *self.ignored}
+            return tuple(name for name in names if name not in left_out)
         if self.features_needed:
             return self.features
         known = set(names)
@@ -85,12 +93,15 @@ class Table:
         NaN means missing. A dense table stores its zeros too.
     labels : tuple of str or None
         As text, numbers in their shortest form.
+    notes : tuple of str
+        What its owner should know of how it was read; not part of the data.
     """
 
     ids: tuple[str, ...] = field(repr=False)
     features: tuple[str, ...]
     cells: sp.csr_array = field(repr=False)
     labels: tuple[str, ...] | None = field(repr=False)
+    notes: tuple[str, ...] = ()
 
     @property
     def n_missing(self) -> int:
@@ -115,6 +126,11 @@ class Table:
 def normalised(value: object) -> str:
     """Return an ID or a name as text, NFC and trimmed; "007" and 7 differ."""
     return unicodedata.normalize("NFC", str(value)).strip()
+
+
+def bare_name(name: str) -> str:
+    """Return a name without what people confuse: capitals and blanks."""
+    return "".join(name.split()).casefold()
 
 
 def id_text(value: object) -> str:

@@ -204,5 +204,5 @@ def join(kit: Path, data: Path) -> StudyClientHandler:
         member = StudyClient(plan, table, own.identity, roster, store, hire)
     except (ValueError, StoreError) as error:
         raise StudyError(str(error)) from None
-    watch = ClientWatch(own.state, plan)
+    watch = ClientWatch(own.state, plan, table.notes)
     return StudyClientHandler(member, watch, own)

@@ -82,10 +82,17 @@ class ServerWatch:
 
 
 class ClientWatch:
-    """Writes an organisation's status."""
+    """Writes an organisation's status.
 
-    def __init__(self, state: Path, plan: Plan) -> None:
+    Parameters
+    ----------
+    notes : sequence of str
+        What it should know of its own table.
+    """
+
+    def __init__(self, state: Path, plan: Plan, notes: Sequence[str] = ()) -> None:
         self._state, self._plan = state, plan
+        self._sentences, self._writer = list(notes), secrets.token_hex(4)
         self._started, self._written = time.monotonic(), -math.inf
         self._gaps: list[tuple[float, float]] = []
         self._measured = 0
@@ -115,6 +122,9 @@ class ClientWatch:
             bytes_up=self._up,
             bytes_down=self._down,
             seconds=seconds,
+            sentences=self._sentences,
+            n_sentences=len(self._sentences),
+            writer=self._writer,
         )
         write_status(self._state, status)
 

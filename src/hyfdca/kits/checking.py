@@ -33,6 +33,7 @@ class CheckedTable:
     labels: str
     n_missing: int
     constant: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -117,6 +118,7 @@ def _table(own: ClientKit, data: Path) -> CheckedTable:
         _labels(table, settings.task),
         table.n_missing,
         _constant(table),
+        table.notes,
     )
 
 
@@ -149,6 +151,7 @@ def _warnings(
     left = tls.days_left(certificate)
     if left < _SOON:
         warnings.append(f"The certificate expires in {left} days.")
+    warnings += table.notes
     if table.constant:
         warnings.append(
             "Constant columns carry no information here; elsewhere they may vary."

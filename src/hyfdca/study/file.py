@@ -42,6 +42,7 @@ from hyfdca.crypto.schemes.registry import (
     SchemeName,
     SmallVectors,
 )
+from hyfdca.data.csv_form import is_encoding
 from hyfdca.data.tables import label_text
 from hyfdca.errors import StudyError, as_study_error, plain_mistake
 from hyfdca.federation.algorithm import Algorithm
@@ -67,6 +68,8 @@ HostName = Annotated[
     ),
 ]
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
+Character = Annotated[str, msgspec.Meta(min_length=1, max_length=1)]
+Decimal = Literal[".", ","]
 Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
 
 
@@ -117,6 +120,9 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     seed: Annotated[int, msgspec.Meta(ge=0)] = 0
     id_column: str | None = None
     label_column: str | None = None
+    encoding: str | None = None  # of CSV files; what is not given is found by looking
+    delimiter: Character | None = None
+    decimal: Decimal | None = None
     positive_label: str | int | float | None = None
     max_classes: Annotated[int, msgspec.Meta(ge=2, le=MOST_CLASSES)] | None = None
     labels_visible_to_holders: bool = False
@@ -147,8 +153,12 @@ class Client(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     name: str
     data: str | None = None  # between machines, each organisation names its own table
     features: Annotated[list[str], msgspec.Meta(min_length=1)] | None = None
+    ignore: list[str] = []  # columns that are no features
     id_column: str | None = None
     label_column: str | None = None
+    encoding: str | None = None
+    delimiter: Character | None = None
+    decimal: Decimal | None = None
     label: bool = True
     public_key: str | None = None  # as printed by hyfdca enrol
     may_predict: bool = False  # may ask the others for scores of its own rows
@@ -228,6 +238,12 @@ def parse(content: bytes, path: Path) -> StudyFile:
     _check_quorum(path, file)
     for client in file.clients:
         _check_labels_visible(file.study, client)
+    for encoding in (file.study.encoding, *(own.encoding for own in file.clients)):
+        if encoding is not None and not is_encoding(encoding):
+            raise StudyError(
+                f"The study file {path} names the encoding {encoding!r}, which is "
+                'unknown; use "utf-8", "cp1252" or another that Python knows.'
+            )
     public_identities({client.name: client.public_key for client in file.clients})
     as_study_error(lambda: make_loss(file.study.loss, file.study.loss_parameter))
     as_study_error(file.chosen_algorithm)

@@ -81,13 +81,20 @@ class Consortium:
 
 @dataclass(frozen=True)
 class Run:
-    """A study whose tables are aligned and scaled, ready to train or trained."""
+    """A study whose tables are aligned and scaled, ready to train or trained.
+
+    Parameters
+    ----------
+    notes : tuple of str
+        What was noticed while tables were read here.
+    """
 
     study: Study
     consortium: Consortium
     scaling: Scaling
     preparing_traffic: Traffic
     training: Runner
+    notes: tuple[str, ...] = field(default=(), kw_only=True)
 
     def accuracy(self, weights: FloatArray) -> float | None:
         """Return the share of samples that are classified correctly.
@@ -193,8 +200,19 @@ def prepare_tables(file: StudyFile, tables: Sequence[Table]) -> LocalRun:
         plan.training, prepared.choice, prepared.federation, driver, drawn
     )
     consortium = Consortium(plan.names, prepared.alignment)
+    notes = tuple(
+        f"{name}: {note}"
+        for name, table in zip(plan.names, tables, strict=True)
+        for note in table.notes
+    )
     return LocalRun(
-        file.study, consortium, prepared.scaling, convener.traffic, training, members
+        file.study,
+        consortium,
+        prepared.scaling,
+        convener.traffic,
+        training,
+        members,
+        notes=notes,
     )
 
 

@@ -127,7 +127,8 @@ class Outcome:
 
     def summary(self) -> Summary:
         """Return what users are shown."""
-        return Summary(self.run.study.name, self.result(), self.run.consortium)
+        run = self.run
+        return Summary(run.study.name, self.result(), run.consortium, run.notes)
 
     def history(self) -> list[dict[str, Any]]:
         """Return the records of ``history.json``, one per round, with participants.
@@ -215,11 +216,14 @@ class Summary:
     ----------
     result : dict
         The contents of ``result.json``.
+    notes : tuple of str
+        What was noticed while tables were read.
     """
 
     name: str
     result: dict[str, Any]
     consortium: Consortium
+    notes: tuple[str, ...] = ()
 
 
 def train(run: Run, watch: Watcher) -> Outcome:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from hyfdca.data.csv_form import CsvForm
 from hyfdca.data.readers import read_table
 from hyfdca.data.tables import Columns, Table, TableError, normalised
 from hyfdca.errors import StudyError
@@ -22,6 +23,12 @@ def table_of(study: Study, client: Client, path: Path) -> Table:
         label=_name(client.label_column or study.label_column),
         features=tuple(map(normalised, client.features)) if client.features else None,
         has_label=client.label,
+        ignored=tuple(map(normalised, client.ignore)),
+        csv=CsvForm(
+            client.encoding or study.encoding,
+            client.delimiter or study.delimiter,
+            client.decimal or study.decimal,
+        ),
     )
     try:
         table = read_table(path, columns)

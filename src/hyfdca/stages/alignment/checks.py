@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
+from hyfdca.data.tables import bare_name
 from hyfdca.holdings.layout import Layout
 from hyfdca.stages.alignment.comparison import Disagreements
 from hyfdca.stages.alignment.messages import LONGEST_NAME, AlignmentSettings, Refused
@@ -45,6 +46,20 @@ def refusal(name: str, refused: Refused, settings: AlignmentSettings) -> Alignme
     limit = settings.n_classes_allowed
     reason = _REFUSALS[refused.reason].format(count=refused.count, limit=limit)
     return AlignmentError(f"Organisation {name!r} has {reason}.")
+
+
+def check_names(names: Sequence[str], features: Sequence[Sequence[str]]) -> None:
+    """Refuse features of two clients whose names differ in capitals or blanks alone."""
+    met: dict[str, tuple[str, str]] = {}  # by bare name: a feature, and who has it
+    for name, own in zip(names, features, strict=True):
+        for feature in own:
+            other, holder = met.setdefault(bare_name(feature), (feature, name))
+            if other != feature:
+                raise AlignmentError(
+                    f"The columns {other!r} of {holder!r} and {feature!r} of {name!r} "
+                    "differ in capitals or blanks alone; rename one of them, or leave "
+                    "one out with ignore."
+                )
 
 
 def check_labelled(names: Sequence[str], layout: Layout) -> None:

@@ -106,6 +106,8 @@ class AlignmentServer:
         """Match what was shown; return each client's orders of rows and columns too."""
         rows = match([own.pseudonyms for own in shown])
         columns = match([own.features for own in shown])
+        if not self._settings.hide_feature_names:
+            checks.check_names(self._names, [own.names for own in shown])
         labelled = tuple(own.label_tokens is not None for own in shown)
         layout = Layout(rows.axis, columns.axis, labelled)
         self._check(layout, shown, rows)

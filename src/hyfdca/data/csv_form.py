@@ -1,0 +1,145 @@
+"""How a CSV file is written: encoding, delimiter and decimal point, given or found."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+_CHUNK = 2**20
+_SAMPLE_LINES = 200
+_DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+_DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
+_DECIMAL_POINT = re.compile(r"[+-]?\d*\.\d+")
+
+
+@dataclass(frozen=True)
+class CsvForm:
+    """How a CSV file is written; None is to be found by looking at the file.
+
+    Parameters
+    ----------
+    encoding : str or None
+        A name that Python knows.
+    delimiter : str or None
+        One character between cells.
+    decimal : {".", ","} or None
+        The decimal point.
+    """
+
+    encoding: str | None = None
+    delimiter: str | None = None
+    decimal: str | None = None
+
+
+USUAL = CsvForm("utf-8", ",", ".")
+
+
+def find_form(path: Path, given: CsvForm) -> CsvForm:
+    """Return how a file is written: as given, and the rest as it looks.
+
+    Raises
+    ------
+    UnicodeError
+        If it is not in the encoding given.
+    """
+    encoding = given.encoding or _encoding(path)
+    lines = _first_lines(path, encoding)
+    delimiter = given.delimiter or _delimiter(lines)
+    decimal = given.decimal or _decimal(lines, delimiter)
+    return CsvForm(encoding, delimiter, decimal)
+
+
+def form_note(found: CsvForm, given: CsvForm) -> str:
+    """Return what was found without being given, if it is unusual; "" otherwise."""
+    parts = []
+    if given.encoding is None and found.encoding != USUAL.encoding:
+        parts.append(f"in the encoding {found.encoding}")
+    if given.delimiter is None and found.delimiter != USUAL.delimiter:
+        parts.append(f"with {_DELIMITERS[found.delimiter or ',']} between cells")
+    if given.decimal is None and found.decimal != USUAL.decimal:
+        parts.append("with decimal commas")
+    return ", ".join(parts)
+
+
+def form_words(form: CsvForm) -> str:
+    """Return how a file was read, to follow "with"."""
+    between = _DELIMITERS.get(form.delimiter or "", repr(form.delimiter))
+    point = "points" if form.decimal == "." else "commas"
+    return f"{between} between cells and decimal {point} in {form.encoding}"
+
+
+def _chunks(path: Path) -> Iterator[bytes]:
+    with pa.input_stream(path, compression="detect") as file:
+        while chunk := file.read(_CHUNK):
+            yield chunk
+
+
+def _encoding(path: Path) -> str:
+    """Return the encoding of a file: that of its mark, UTF-8 if it is, or Western."""
+    start = next(_chunks(path), b"")
+    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    for name in ("utf-8", "cp1252"):
+        decoder = codecs.getincrementaldecoder(name)()
+        try:
+            for chunk in _chunks(path):
+                decoder.decode(chunk)
+            decoder.decode(b"", final=True)
+        except UnicodeDecodeError:
+            continue
+        return name
+    return "latin-1"  # has a character for every byte
+
+
+def _first_lines(path: Path, encoding: str) -> list[str]:
+    # A character may be cut off at the end of the sample.
+    decoder = codecs.getincrementaldecoder(encoding)()
+    text = decoder.decode(next(_chunks(path), b"")).removeprefix("\ufeff")
+    lines = text.splitlines()
+    is_cut = len(lines) > 1 and not text.endswith(("\n", "\r"))
+    return lines[: len(lines) - is_cut][:_SAMPLE_LINES]
+
+
+def _cells(lines: list[str], delimiter: str) -> list[list[str]]:
+    try:
+        return [row for row in csv.reader(lines, delimiter=delimiter) if row]
+    except csv.Error:
+        return []
+
+
+def _delimiter(lines: list[str]) -> str:
+    """Return the one by which all lines have the same, largest number of cells."""
+    n_cells = {}
+    for delimiter in _DELIMITERS:
+        widths = {len(row) for row in _cells(lines, delimiter)}
+        n_cells[delimiter] = widths.pop() if len(widths) == 1 else 0
+    best = max(n_cells, key=n_cells.__getitem__)  # of equals the first, a comma
+    return best if n_cells[best] > 1 else ","
+
+
+def _decimal(lines: list[str], delimiter: str) -> str:
+    """Return a comma if there are decimal commas, and no decimal points.
+
+    Where commas are between cells, one within a cell is of thousands.
+    """
+    if delimiter == ",":
+        return "."
+    cells = [cell.strip() for row in _cells(lines[1:], delimiter) for cell in row]
+    has_commas = any(map(_DECIMAL_COMMA.fullmatch, cells))
+    has_points = any(map(_DECIMAL_POINT.fullmatch, cells))
+    return "," if has_commas and not has_points else "."
+
+
+def is_encoding(name: str) -> bool:
+    """Return whether there is an encoding of that name."""
+    try:
+        "".encode(name)
+    except LookupError:  # unknown, or of bytes
+        return False
+    return True

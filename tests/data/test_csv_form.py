@@ -1,0 +1,184 @@
+"""CSV files as programs write them: the same table, whatever their form."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from hyfdca.data.csv_form import CsvForm, is_encoding
+from hyfdca.data.readers import read_table
+from hyfdca.data.tables import Columns, TableError
+
+FRAME = pd.DataFrame(
+    {
+        "patient": ["007", "8", "9a"],
+        "température": [36.6, 40.25, -1.5],
+        "Größe": [1.0, 170.0, 3.75],
+        "outcome": ["ill", "well", "ill"],
+    }
+)
+
+
+def read(path, **changes):
+    return read_table(path, Columns(id="patient", label="outcome", **changes))
+
+
+def written(folder, delimiter, decimal, encoding, name="table.csv"):
+    path = folder / name
+    text = FRAME.to_csv(index=False, sep=delimiter, decimal=decimal)
+    content = text.encode(encoding)
+    path.write_bytes(gzip.compress(content) if name.endswith("gz") else content)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("delimiter", "decimal", "encoding"),
+    [
+        form
+        for form in itertools.product(
+            [",", ";", "\t", "|"],
+            [".", ","],
+            ["utf-8", "utf-8-sig", "utf-16", "latin-1", "cp1252"],
+        )
+        if form[:2] != (",", ",")
+    ],
+)
+def test_a_form_is_found_and_said(delimiter, decimal, encoding, tmp_path):
+    """Cells, names, IDs and labels are the same; what is unusual is said."""
+    table = read(written(tmp_path, delimiter, decimal, encoding))
+    assert table.ids == ("007", "8", "9a")
+    assert table.features == ("température", "Größe")
+    assert np.array_equal(table.cells.toarray(), FRAME.iloc[:, 1:3].to_numpy())
+    assert table.labels == ("ill", "well", "ill")
+    said = " ".join(table.notes)
+    assert ("between cells" in said) == (delimiter != ",")
+    assert ("decimal commas" in said) == (decimal == ",")
+    assert ("in the encoding" in said) == (not encoding.startswith("utf-8"))
+
+
+def test_a_form_that_is_given_is_not_said(tmp_path):
+    """The study file says it already."""
+    path = written(tmp_path, ";", ",", "cp1252")
+    table = read(path, csv=CsvForm("cp1252", ";", ","))
+    assert table.notes == ()
+    assert table.cells.toarray()[0].tolist() == [36.6, 1.0]
+
+
+def test_compressed_files_too(tmp_path):
+    """The form is that of the content."""
+    table = read(written(tmp_path, "\t", ",", "cp1252", "table.csv.gz"))
+    assert table.cells.toarray()[1].tolist() == [40.25, 170.0]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (CsvForm(encoding="ascii"), "is not in the encoding ascii"),
+        (CsvForm(delimiter=";"), "has no column 'patient', 'outcome'"),
+    ],
+)
+def test_a_wrong_form_is_refused(given, words, tmp_path):
+    """With a sentence that names the file; no cell is quoted."""
+    path = written(tmp_path, ",", ".", "utf-8")
+    with pytest.raises(TableError, match=words) as caught:
+        read(path, csv=given)
+    assert "007" not in str(caught.value)
+
+
+def test_lines_of_different_lengths(tmp_path):
+    """The sentence says how the file was read, and which settings there are."""
+    path = tmp_path / "table.csv"
+    path.write_text("patient,x,outcome\n1,2,ill\n2,3\n")
+    with pytest.raises(TableError, match=r"commas between cells.*set delimiter, dec"):
+        read(path)
+
+
+def test_thousands_are_no_decimals(tmp_path):
+    """Where commas are between cells, a quoted one is not guessed about."""
+    path = tmp_path / "table.csv"
+    path.write_text('patient,x,outcome\n1,"1,234",ill\n2,"2,000",well\n')
+    with pytest.raises(TableError, match=r"column 'x' of table\.csv has 2 cells that"):
+        read(path)
+
+
+def test_names_of_encodings():
+    """Codecs of bytes are none."""
+    assert [is_encoding(name) for name in ("UTF8", "cp1252", "hex", "klingon")] == [
+        *(True, True),
+        *(False, False),
+    ]
+
+
+# Columns that pandas adds, and names that are hardly two
+
+
+def shuffled():
+    return FRAME.sample(frac=1.0, random_state=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "write", "column"),
+    [
+        ("a.parquet", lambda path: shuffled().to_parquet(path), "__index_level_0__"),
+        (
+            "b.parquet",
+            lambda path: shuffled().rename_axis("line").to_parquet(path),
+            "line",
+        ),
+        ("c.csv", lambda path: shuffled().to_csv(path), ""),
+        (
+            "d.csv",
+            lambda path: shuffled().rename_axis("Unnamed: 0").to_csv(path),
+            "Unnamed: 0",
+        ),
+    ],
+)
+def test_an_index_of_pandas_is_left_out_and_said(name, write, column, tmp_path):
+    """A row number is no feature."""
+    write(tmp_path / name)
+    table = read(tmp_path / name)
+    assert table.features == ("température", "Größe")
+    assert table.notes == (
+        f"Column {column!r} of {name} is left out: pandas wrote its index there.",
+    )
+
+
+def test_an_index_that_the_study_names_is_read(tmp_path):
+    """As the ID, or as a feature."""
+    path = tmp_path / "table.parquet"
+    FRAME.set_index("patient").to_parquet(path)
+    assert read(path).ids == ("007", "8", "9a")
+    FRAME.set_index("Größe").to_parquet(path)
+    table = read(path, features=("Größe",))
+    assert table.cells.toarray().ravel().tolist() == [1.0, 170.0, 3.75]
+    assert table.notes == ()
+
+
+@pytest.mark.parametrize("other", ["fconc1", "FCONC1", "fConc 1", "f Conc1"])
+def test_names_that_are_hardly_two(other, tmp_path):
+    """They are refused, unless one of them is left out."""
+    path = tmp_path / "table.csv"
+    path.write_text(f"patient,fConc1,{other},outcome\n1,2,3,ill\n")
+    with pytest.raises(TableError, match=f"'fConc1' and '{other}' of table.csv differ"):
+        read(path)
+    assert read(path, ignored=(other,)).features == ("fConc1",)
+
+
+def test_a_column_without_a_name(tmp_path):
+    """Only the first can be an index."""
+    path = tmp_path / "table.csv"
+    path.write_text("patient,x,,outcome\n1,2,3,ill\n")
+    with pytest.raises(TableError, match=r"a column of table\.csv has no name"):
+        read(path)
+    assert read(path, ignored=("",)).features == ("x",)
+
+
+def test_booleans_are_numbers(tmp_path):
+    """0 and 1."""
+    path = tmp_path / "table.parquet"
+    FRAME.assign(smoker=[True, False, True]).to_parquet(path)
+    assert read(path).cells.toarray()[:, 2].tolist() == [1.0, 0.0, 1.0]
