@@ -30,6 +30,8 @@ KEYS = [
     "pooled_primal",
     "relative_loss",
     "accuracy",
+    "r_squared",
+    "mean_absolute_error",
     "bytes_up",
     "bytes_down",
     "round_trips",

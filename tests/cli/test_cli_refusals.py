@@ -99,7 +99,10 @@ BAD = {
     "missing cell": (spoil("city", x3=""), "'city' has 1 missing cells in city.csv"),
     "text cell": (spoil("city", x3="P001"), "'city': column 'x3' of city.csv has 1 c"),
     "infinite cell": (spoil("city", x3="inf"), "1 numbers that are infinite.*'x3'"),
-    "no label column": (lose("north", "y"), "'north': north.csv has no column 'y'"),
+    "no label column": (
+        lose("north", "y"),
+        "'north': north.csv has no column 'y'; .*, or write label = false below",
+    ),
     "no ID column": (lose("north", "id"), "'north': north.csv has no column 'id'"),
     "no feature": (extra("city", 'features = ["x9"]'), "'city': .* no column 'x9'"),
     "unknown key": (

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from rich.console import Console
+from sklearn.metrics import mean_absolute_error, r2_score
 from sklearn.preprocessing import MaxAbsScaler, StandardScaler
 
 from hyfdca import HyFDCAClassifier
@@ -159,7 +160,7 @@ def test_classes_one_against_the_rest(tmp_path):
     labels = np.column_stack([np.where(codes == c, 1.0, -1.0) for c in (1, 2, 0)])
     objective, optimum = optimum_of(scaled(StandardScaler()), labels)
     assert objective.primal(outcome.weights) <= optimum.primal * (1 + 1.1e-4)
-    accuracy = outcome.run.accuracy(outcome.weights)
+    accuracy = outcome.run.scores(outcome.weights).accuracy
     assert accuracy is not None
     assert accuracy > 1 / 3
 
@@ -180,7 +181,12 @@ def test_regression(tmp_path):
         scaled(StandardScaler()), scores()[:, None], "half_squared"
     )
     assert objective.primal(outcome.weights) <= optimum.primal * (1 + 1.1e-4)
-    assert outcome.result()["accuracy"] is None
+    result = outcome.result()
+    margins = scaled(StandardScaler()) @ outcome.weights[:-1] + outcome.weights[-1]
+    assert result["r_squared"] == pytest.approx(r2_score(scores(), margins))
+    error = mean_absolute_error(scores(), margins)
+    assert result["mean_absolute_error"] == pytest.approx(error)
+    assert result["accuracy"] is None
     assert outcome.model().classes == ()
 
 
@@ -231,7 +237,7 @@ def test_sparse_organisations(tmp_path):
     ]
     (tmp_path / "b.libsvm").write_text("\n".join(lines) + "\n")
     (tmp_path / "study.toml").write_text(
-        '[study]\nname = "s"\nscale = "maxabs"\nl2 = 0.05\n'
+        '[study]\nname = "s"\nscale = "maxabs"\nl2 = 0.05\nrows = "by order"\n'
         '[[clients]]\nname = "a"\ndata = "a.npz"\nfeatures = ["f0", "f1"]\n'
         '[[clients]]\nname = "b"\ndata = "b.libsvm"\n'
     )
@@ -251,11 +257,26 @@ def test_partial_participation(tmp_path):
     assert outcome.n_rounds % 10 == 0
 
 
+def test_rows_without_ids_are_matched_only_on_request(tmp_path):
+    """The first lines of two files are hardly ever the same case."""
+    for name in "ab":
+        (tmp_path / f"{name}.libsvm").write_text("1 1:1\n-1 2:1\n")
+    (tmp_path / "study.toml").write_text(
+        '[study]\nname = "s"\n'
+        '[[clients]]\nname = "a"\ndata = "a.libsvm"\n'
+        '[[clients]]\nname = "b"\ndata = "b.libsvm"\n'
+    )
+    with pytest.raises(
+        StudyError, match=r"'a': a.libsvm has no IDs .* rows = \"by ord"
+    ):
+        run_of(tmp_path / "study.toml")
+
+
 def test_standard_scaling_of_a_sparse_table(tmp_path):
     """Centring a sparse table is refused; the message says what to use instead."""
     (tmp_path / "a.libsvm").write_text("1 1:1\n-1 2:1\n")
     (tmp_path / "study.toml").write_text(
-        '[study]\nname = "s"\nscale = "standard"\n'
+        '[study]\nname = "s"\nscale = "standard"\nrows = "by order"\n'
         '[[clients]]\nname = "a"\ndata = "a.libsvm"\n'
     )
     with pytest.raises(StudyError, match="'a' has a sparse table") as caught:

@@ -136,6 +136,11 @@ def results_table(name: str, result: dict[str, Any]) -> Table:
     table.add_row("certified relative gap", f"{result['relative_gap']:.2e}")
     if result["accuracy"] is not None:
         table.add_row("accuracy on the training rows", f"{result['accuracy']:.1%}")
+    if result["r_squared"] is not None:
+        table.add_row("R² on the training rows", f"{result['r_squared']:.4f}")
+    if result["mean_absolute_error"] is not None:
+        error = f"{result['mean_absolute_error']:.4g}"
+        table.add_row("mean absolute error, training rows", error)
     table.add_row("loss P(w)", f"{result['primal']:.6g}")
     algorithm = f"{result['algorithm']} ({result['algorithm_reason']})"
     table.add_row("algorithm", escape(algorithm))

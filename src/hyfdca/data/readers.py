@@ -257,7 +257,8 @@ def _numbers(path: Path, name: str, column: Any) -> FloatArray:
 def _refuse(path: Path, name: str, n_cells: int) -> FloatArray:
     raise TableError(
         f"column {name!r} of {path.name} has {n_cells} cells that are not numbers; "
-        "correct them or leave the column out of the features"
+        "correct them or leave the column out with ignore = "
+        f"[{json.dumps(name, ensure_ascii=False)}]"
     )
 
 
@@ -353,6 +354,12 @@ def _numbered(
         )
     if columns.has_label and columns.label_needed and labels is None:
         raise TableError(f"{path.name} has no labels; save them as the array y")
+    if ids is None and not columns.rows_by_order:
+        raise TableError(
+            f"{path.name} has no IDs to match its rows by; save it as NPZ with an "
+            'array ids, or set rows = "by order" if the same line is the same case at '
+            "all organisations"
+        )
     if any(a is not None and np.shape(a) != (n_rows,) for a in (labels, ids)):
         raise TableError(f"{path.name} needs one label and ID per row; save it again")
     rows = range(n_rows) if ids is None else ids.tolist()

@@ -52,6 +52,8 @@ class Columns:
     absent_are_zero : bool
         If true, features beyond the last of a LIBSVM file are zero, as in its lines.
         Otherwise they are missing columns, which reveals mistakes in names.
+    rows_by_order : bool
+        Whether rows of a table without IDs may be numbered instead, from 0.
     ignored : tuple of str
         Columns that are left out; a table need not have them.
     csv : CsvForm
@@ -65,6 +67,7 @@ class Columns:
     features_needed: bool = True
     label_needed: bool = True
     absent_are_zero: bool = False
+    rows_by_order: bool = True
     ignored: tuple[str, ...] = ()
     csv: CsvForm = field(default_factory=CsvForm)
 

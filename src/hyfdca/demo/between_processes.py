@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Protocol
 
@@ -113,7 +114,7 @@ def _compared(folder: Path, kit: ServerKit) -> Summary:
     result = msgspec.json.decode((kit.out / RESULT).read_bytes())
     result["pooled_primal"] = optimum
     result["relative_loss"] = (result["primal"] - optimum) / optimum
-    result["accuracy"] = run.accuracy(_weights(model, run))
+    result |= asdict(run.scores(_weights(model, run)))
     study, history = run.study, (kit.out / HISTORY).read_bytes()
     records = msgspec.json.decode(history)
     figure = Convergence(study.name, records, study.tol, optimum)

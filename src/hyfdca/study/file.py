@@ -22,7 +22,7 @@
     port = 8102
 
 Features are matched by name, rows by ID. LIBSVM and NPZ tables have features f0, f1,
-... and, unless they contain IDs, row numbers from 0.
+... and may have no IDs; with rows = "by order" rows are then matched by their numbers.
 """
 
 from __future__ import annotations
@@ -118,6 +118,7 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     max_seconds: Positive | None = None
     stall_rounds: AtLeastOne | None = None
     seed: Annotated[int, msgspec.Meta(ge=0)] = 0
+    rows: Literal["by ID", "by order"] = "by ID"  # of tables without IDs
     id_column: str | None = None
     label_column: str | None = None
     encoding: str | None = None  # of CSV files; what is not given is found by looking

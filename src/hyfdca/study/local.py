@@ -16,7 +16,7 @@ import numpy as np
 from hyfdca.arrays import FloatArray
 from hyfdca.crypto.keys.identity import Identity
 from hyfdca.crypto.keys.roster import Roster, RosterEntry
-from hyfdca.data.labels import chosen_classes
+from hyfdca.data.labels import chosen_classes, r_squared
 from hyfdca.data.tables import Table
 from hyfdca.errors import StudyError
 from hyfdca.federation.secrets import workforce
@@ -80,6 +80,15 @@ class Consortium:
 
 
 @dataclass(frozen=True)
+class TrainingScores:
+    """How a model fits the training rows; None where that is not known."""
+
+    accuracy: float | None = None  # of classes
+    r_squared: float | None = None  # of numbers, like the next
+    mean_absolute_error: float | None = None
+
+
+@dataclass(frozen=True)
 class Run:
     """A study whose tables are aligned and scaled, ready to train or trained.
 
@@ -96,13 +105,10 @@ class Run:
     training: Runner
     notes: tuple[str, ...] = field(default=(), kw_only=True)
 
-    def accuracy(self, weights: FloatArray) -> float | None:
-        """Return the share of samples that are classified correctly.
-
-        None if there are no classes, or if the samples are unavailable here.
-        """
+    def scores(self, weights: FloatArray) -> TrainingScores:
+        """Return how a model fits the training rows, as far as that is known here."""
         del weights
-        return None
+        return TrainingScores()
 
 
 @dataclass(frozen=True)
@@ -136,15 +142,19 @@ class LocalRun(Run):
                 labels[items] = own
         return labels
 
-    def accuracy(self, weights: FloatArray) -> float | None:
-        """Return the share of samples classified correctly; None without classes.
+    def scores(self, weights: FloatArray) -> TrainingScores:
+        """Return how a model fits the training rows.
 
         A margin of exactly zero counts as the negative class, as in prediction.
         """
-        if not self.consortium.classes:
-            return None
-        chosen = chosen_classes(self.margins(weights))
-        return float(np.mean(chosen == chosen_classes(self.labels())))
+        margins, labels = self.margins(weights), self.labels()
+        if self.consortium.classes:
+            is_right = chosen_classes(margins) == chosen_classes(labels)
+            return TrainingScores(accuracy=float(np.mean(is_right)))
+        return TrainingScores(
+            r_squared=r_squared(labels[:, 0], margins[:, 0]),
+            mean_absolute_error=float(np.mean(np.abs(labels - margins))),
+        )
 
 
 def pooled_objective(run: LocalRun) -> Objective:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -99,8 +99,8 @@ class Outcome:
         """Return the contents of ``result.json``; with a ``warning`` if not converged.
 
         ``pooled_primal`` and ``relative_loss`` are null except in a demonstration.
-        ``accuracy`` (over the training rows) is null for regression and between
-        machines.
+        ``accuracy``, of classes, and ``r_squared`` and ``mean_absolute_error``, of
+        numbers, are over the training rows, and null between machines.
         """
         study, traffic, ending = self.run.study, self.traffic(), self.ending
         result = {
@@ -116,7 +116,7 @@ class Outcome:
             "relative_gap": self.certificate.relative_gap,
             "pooled_primal": self.pooled_primal,
             "relative_loss": self.relative_loss,
-            "accuracy": self.run.accuracy(self.weights),
+            **asdict(self.run.scores(self.weights)),
             "bytes_up": traffic.bytes_up,
             "bytes_down": traffic.bytes_down,
             "round_trips": traffic.round_trips + traffic.search_round_trips,

@@ -6,7 +6,13 @@ from pathlib import Path
 
 from hyfdca.data.csv_form import CsvForm
 from hyfdca.data.readers import read_table
-from hyfdca.data.tables import Columns, Table, TableError, normalised
+from hyfdca.data.tables import (
+    Columns,
+    MissingColumnsError,
+    Table,
+    TableError,
+    normalised,
+)
 from hyfdca.errors import StudyError
 from hyfdca.study.file import Client, Study
 
@@ -23,6 +29,7 @@ def table_of(study: Study, client: Client, path: Path) -> Table:
         label=_name(client.label_column or study.label_column),
         features=tuple(map(normalised, client.features)) if client.features else None,
         has_label=client.label,
+        rows_by_order=study.rows == "by order",
         ignored=tuple(map(normalised, client.ignore)),
         csv=CsvForm(
             client.encoding or study.encoding,
@@ -33,7 +40,8 @@ def table_of(study: Study, client: Client, path: Path) -> Table:
     try:
         table = read_table(path, columns)
     except TableError as error:
-        raise StudyError(f"Organisation {client.name!r}: {error}.") from None
+        hint = _label_hint(error, columns)
+        raise StudyError(f"Organisation {client.name!r}: {error}{hint}.") from None
     if study.missing == "refuse" and table.n_missing:
         raise StudyError(
             f"Organisation {client.name!r} has {table.n_missing} missing cells in "
@@ -45,6 +53,13 @@ def table_of(study: Study, client: Client, path: Path) -> Table:
             '"standard" would make dense by centring features; use scale = "maxabs".'
         )
     return table
+
+
+def _label_hint(error: TableError, columns: Columns) -> str:
+    """Return what else to do about a table without its label column."""
+    if isinstance(error, MissingColumnsError) and columns.label in error.columns:
+        return ", or write label = false below its name if it has no labels"
+    return ""
 
 
 def data_of(client: Client) -> str:
