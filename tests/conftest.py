@@ -51,7 +51,7 @@ def _turn(item: pytest.Item) -> int:
     Tests of several processes wait for each other, so they begin early, but not before
     everything is compiled: otherwise each of their processes compiles it.
     """
-    if item.nodeid.startswith(("tests/algorithms", "tests/crypto")):
+    if item.nodeid.startswith(("tests/crypto", "tests/maths")):
         return 0
     return 1 if item.nodeid.startswith("tests/online") else 2
 

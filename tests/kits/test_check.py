@@ -174,6 +174,7 @@ def test_sparse_tables_cannot_be_centred(installed, hyfdca, tmp_path):
         indptr=[0, 1, 2],
         shape=[2, 2],
         y=["ill", "well"],
+        ids=["P1", "P2"],
     )
     errors = refused(
         hyfdca,

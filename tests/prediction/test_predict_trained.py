@@ -88,7 +88,7 @@ def test_predictions_are_those_of_the_run(tmp_path, kind, settings):
     np.testing.assert_allclose(predictions.margins, own, rtol=1e-11, atol=1e-11)
     assert table["id"].tolist() == IDS
     score = predictions.score()
-    assert score.accuracy == outcome.run.accuracy(outcome.weights)
+    assert score.accuracy == outcome.run.scores(outcome.weights).accuracy
     assert score.n_labelled == N_ROWS
     assert score.n_unknown == 0
     if kind == "numbers":
