@@ -35,7 +35,9 @@ def _align() -> None:
     )
     started = time.perf_counter()
     clients = [Client(name=f"client {k}", data="") for k in range(N_CLIENTS)]
-    plan = plan_of(StudyFile(Study(name="alignment"), clients), bytes(32))
+    plan = plan_of(
+        StudyFile(Study(name="alignment", uncovered="zero"), clients), bytes(32)
+    )
     members = local_clients(plan, tables)
     session = ServerSession(plan.token)
     convener = StudyServer(plan, lambda stage: local_driver(members, stage), session)

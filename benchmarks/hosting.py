@@ -30,7 +30,7 @@ def run(_: Path | None) -> None:
 
 def _host() -> None:
     clients = [Client(name=f"client {k}") for k in range(N_CLIENTS)]
-    study = Study(name="hosting", tol=0.0, max_rounds=ROUNDS[-1], scale="none")
+    study = Study(name="hosting", tol=0.0, max_rounds=ROUNDS[-1], uncovered="zero")
     plan = plan_of(StudyFile(study, clients, {"name": "hyfdca"}), bytes(32))
     with TemporaryDirectory() as folder:
         stores = [FolderStore(Path(folder) / name) for name in plan.names]

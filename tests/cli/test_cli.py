@@ -8,19 +8,22 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from hyfdca.demo.in_process import demo_files
 from hyfdca.study.file import load
 from hyfdca.study.local import pooled_objective, prepare
-from tests.support.consortia import make_files
+from tests.support.consortia import held, make_files
 
 KEYS = [
     "algorithm",
     "algorithm_reason",
     "encryption",
     "sealed_with",
+    "cells",
+    "uncovered_cells",
     "rounds",
     "converged",
     "stop_reason",
@@ -62,6 +65,9 @@ def test_train(tmp_path, hyfdca):
     assert history[-1]["participants"] == ["north", "city", "coast"]
     assert "round 1: certified gap" in output
     assert "north" in output
+    n_uncovered = int(np.sum(~held()))
+    assert f"Nobody holds 20.0% of all cells ({n_uncovered})" in output
+    assert (result["cells"], result["uncovered_cells"]) == (held().size, n_uncovered)
     assert (out / "convergence.png").read_bytes()[:4] == b"\x89PNG"
 
 

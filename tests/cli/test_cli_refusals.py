@@ -107,7 +107,7 @@ BAD = {
     "no feature": (extra("city", 'features = ["x9"]'), "'city': .* no column 'x9'"),
     "unknown key": (
         setting(colour='"red"'),
-        r"at study: unknown key `colour` \(the keys are allow_unshared, .*tol\)",
+        r"at study: unknown key `colour` \(the keys are allow_unshared, .*uncovered\)",
     ),
     "misspelt key": (
         setting(max_round="3"),
@@ -198,6 +198,19 @@ BAD = {
     ),
     "no seconds": (setting(max_seconds="0"), "at study.max_seconds"),
     "no stall": (setting(stall_rounds="0"), "at study.stall_rounds"),
+    "cells of nobody": (
+        setting(uncovered='"refuse"'),
+        r"^20.0% of all cells \(60 of 300\) are with no organisation, such as \d "
+        "columns like 'x\\d' of the \\d+ rows that .* alone hold; set uncovered = ",
+    ),
+    "mean without centring": (
+        setting(uncovered='"mean"', scale='"maxabs"'),
+        'sets uncovered = "mean", which needs .* set scale = "standard"',
+    ),
+    "zero with centring": (
+        setting(uncovered='"zero"', scale='"standard"'),
+        'sets uncovered = "zero", but scale = "standard" centres',
+    ),
     "unknown encoding": (
         setting(encoding='"klingon"'),
         "names the encoding 'klingon', which is unknown",

@@ -98,6 +98,7 @@ def make_files(labels: list[Any] | None = None, **settings: str) -> Files:
     labels = (
         ["ill" if s > 0 else "well" for s in scores()] if labels is None else labels
     )
+    scale = settings.get("scale", '"standard"')
     return Files(
         {
             "north": Organisation(list(range(40)), NAMES[:3], labels),
@@ -109,6 +110,7 @@ def make_files(labels: list[Any] | None = None, **settings: str) -> Files:
             "loss": '"logistic"',
             "l2": "0.05",
             "scale": '"standard"',
+            "uncovered": '"mean"' if scale == '"standard"' else '"zero"',
             "tol": "1e-4",
             "id_column": '"id"',
             "label_column": '"y"',

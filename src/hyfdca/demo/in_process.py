@@ -44,6 +44,7 @@ name = "Three hospitals, one diagnosis"
 loss = "logistic"
 l2 = 1e-3
 scale = "standard"
+uncovered = "mean"
 tol = 1e-3
 id_column = "patient"
 label_column = "diagnosis"

@@ -49,7 +49,7 @@ from hyfdca.federation.algorithm import Algorithm
 from hyfdca.federation.problem import Profile
 from hyfdca.maths.losses import make_loss
 from hyfdca.model.scaling import Missing, Scale
-from hyfdca.stages.alignment.messages import MOST_CLASSES, DisagreeingCells
+from hyfdca.stages.alignment.messages import MOST_CLASSES, DisagreeingCells, Uncovered
 from hyfdca.study.alternatives import alternatives
 from hyfdca.study.identity import public_identities
 
@@ -110,6 +110,7 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     participation: Fraction | Bernoulli | Cyclic = 1.0
     scale: Scale = "none"
     missing: Missing = "refuse"
+    uncovered: Uncovered = "refuse"  # cells that no organisation holds
     fit_intercept: bool = True
     intercept_scaling: Positive = 1.0
     max_rounds: AtLeastOne = 1000
@@ -237,6 +238,7 @@ def parse(content: bytes, path: Path) -> StudyFile:
             "once; give each its own name."
         )
     _check_quorum(path, file)
+    _check_uncovered(path, file.study)
     for client in file.clients:
         _check_labels_visible(file.study, client)
     for encoding in (file.study.encoding, *(own.encoding for own in file.clients)):
@@ -286,6 +288,21 @@ def _check_quorum(path: Path, file: StudyFile) -> None:
         raise StudyError(
             f"The study file {path} sets a quorum of {quorum} but has {n_clients} "
             "organisations; lower the quorum."
+        )
+
+
+def _check_uncovered(path: Path, study: Study) -> None:
+    """Refuse a filling that is not what the scaling makes of a cell nobody holds."""
+    is_centred = study.scale == "standard"
+    if study.uncovered == "mean" and not is_centred:
+        raise StudyError(
+            f'The study file {path} sets uncovered = "mean", which needs features that '
+            'are centred; set scale = "standard", or uncovered = "zero".'
+        )
+    if study.uncovered == "zero" and is_centred:
+        raise StudyError(
+            f'The study file {path} sets uncovered = "zero", but scale = "standard" '
+            'centres features; set uncovered = "mean", or scale = "maxabs" or "none".'
         )
 
 

@@ -21,6 +21,7 @@ from hyfdca.data.tables import Table
 from hyfdca.errors import StudyError
 from hyfdca.federation.secrets import workforce
 from hyfdca.holdings.block import Block, pooled_cells
+from hyfdca.holdings.coverage import Coverage, coverage_of
 from hyfdca.holdings.partition import Holding, Partition
 from hyfdca.maths.objective import Objective
 from hyfdca.model.scaling import Scaling
@@ -67,6 +68,12 @@ class Consortium:
     def labelled(self) -> tuple[bool, ...]:
         """Which organisations have labels."""
         return self.alignment.layout.labelled
+
+    @cached_property
+    def coverage(self) -> Coverage:
+        """Which cells of the whole table somebody holds."""
+        layout = self.alignment.layout
+        return coverage_of(layout.samples, layout.features)
 
     @cached_property
     def partition(self) -> Partition:

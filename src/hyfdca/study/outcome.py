@@ -103,11 +103,14 @@ class Outcome:
         numbers, are over the training rows, and null between machines.
         """
         study, traffic, ending = self.run.study, self.traffic(), self.ending
+        coverage = self.run.consortium.coverage
         result = {
             "algorithm": self.run.training.algorithm.algorithm.name,
             "algorithm_reason": self.run.training.algorithm.reason,
             "encryption": study.encryption,
             "sealed_with": self.run.training.sealed_with(),
+            "cells": coverage.n_cells,
+            "uncovered_cells": coverage.n_uncovered,
             "rounds": self.n_rounds,
             "converged": ending.is_converged,
             "stop_reason": ending.stop_reason,

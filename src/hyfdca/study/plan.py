@@ -108,6 +108,7 @@ def alignment_settings(study: Study) -> AlignmentSettings:
         study.positive_text,
         allow_unshared=study.allow_unshared,
         disagreeing_cells=study.disagreeing_cells,
+        uncovered=study.uncovered,
         max_classes=study.max_classes,
     )
 

@@ -9,6 +9,7 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
 from hyfdca.data.tables import bare_name
+from hyfdca.holdings.coverage import Coverage
 from hyfdca.holdings.layout import Layout
 from hyfdca.stages.alignment.comparison import Disagreements
 from hyfdca.stages.alignment.messages import LONGEST_NAME, AlignmentSettings, Refused
@@ -73,6 +74,27 @@ def check_labelled(names: Sequence[str], layout: Layout) -> None:
         f"{is_without.sum()} of {len(is_without)} rows have no organisation with a "
         f"label ({_listed(parts)}); leave these rows out or give some holder their "
         "labels."
+    )
+
+
+def check_covered(
+    names: Sequence[str], coverage: Coverage, features: Sequence[str]
+) -> None:
+    """Refuse cells that no client holds; name the largest rectangle of them."""
+    if not coverage.n_uncovered:
+        return
+    sizes = np.where(coverage.is_held, 0, coverage.sizes)
+    row, column = divmod(int(sizes.argmax()), sizes.shape[1])
+    holders = [names[k] for k in np.flatnonzero(coverage.row_holders[row]).tolist()]
+    n_columns = coverage.columns[column]
+    such_as = features[int(coverage.first_columns[column])]
+    raise AlignmentError(
+        f"{coverage.uncovered_share:.1%} of all cells ({coverage.n_uncovered:,} of "
+        f"{coverage.n_cells:,}) are with no organisation, such as {n_columns:,} "
+        f"columns like {such_as!r} of the {coverage.rows[row]:,} rows that "
+        f"{_listed([repr(name) for name in holders])} alone hold; set uncovered = "
+        '"mean" to take them as the mean of their column (with scale = "standard") or '
+        'uncovered = "zero", or leave these rows or columns out.'
     )
 
 

@@ -17,6 +17,7 @@ LONGEST_NAME = 1000  # characters of the name of a class or a feature
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_NAME)]
 ClassList = Annotated[list[Name], msgspec.Meta(max_length=MOST_CLASSES)]
+Uncovered = Literal["refuse", "mean", "zero"]
 DisagreeingCells = Literal["refuse", "first"]
 
 
@@ -36,6 +37,9 @@ class AlignmentSettings:
     disagreeing_cells : {"refuse", "first"}
         What to do if organisations have different values of a cell: stop, or count
         that of the lowest-ranked one, as for every cell held twice, without comparing.
+    uncovered : {"refuse", "mean", "zero"}
+        What to do about cells that no organisation holds: stop, or take them as the
+        mean of their column or as zero, whichever the scaling makes of nothing.
     needs_labels : bool
         Refuse rows that no organisation has the label of.
     max_classes : int or None
@@ -48,6 +52,7 @@ class AlignmentSettings:
     hide_feature_names: bool = False
     allow_unshared: bool = False
     disagreeing_cells: DisagreeingCells = "refuse"
+    uncovered: Uncovered = "zero"
     needs_labels: bool = True
     max_classes: int | None = None
 

@@ -27,6 +27,7 @@ import numpy as np
 from hyfdca.arrays import IntArray, TokenArray
 from hyfdca.crypto.keys.pseudonyms import name_digests
 from hyfdca.data.labels import ClassNames, common_classes
+from hyfdca.holdings.coverage import coverage_of
 from hyfdca.holdings.layout import Layout
 from hyfdca.holdings.ownership import CellHolders, cell_holders
 from hyfdca.protocol.codec import (
@@ -111,9 +112,13 @@ class AlignmentServer:
         labelled = tuple(own.label_tokens is not None for own in shown)
         layout = Layout(rows.axis, columns.axis, labelled)
         self._check(layout, shown, rows)
+        names = _names_of(shown, columns)
+        if self._settings.uncovered == "refuse":
+            coverage = coverage_of(layout.samples, layout.features)
+            checks.check_covered(self._names, coverage, names)
         classes = self._common_classes(layout, shown)
         orders = list(zip(rows.orders, columns.orders, strict=True))
-        return Alignment(layout, _names_of(shown, columns), classes), orders
+        return Alignment(layout, names, classes), orders
 
     def _ask_rows(self) -> Conversation[list[_Shown]]:
         everyone = dict.fromkeys(range(len(self._names)), Message())

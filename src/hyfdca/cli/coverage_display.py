@@ -1,0 +1,47 @@
+"""A map of a table on the terminal: groups of rows by groups of columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from rich.markup import escape
+from rich.table import Table
+
+from hyfdca.arrays import BoolArray, IntArray
+from hyfdca.holdings.coverage import Coverage
+
+_MOST_ROWS, _MOST_COLUMNS = 8, 6  # groups that are shown, the largest
+
+
+def coverage_map(coverage: Coverage, names: Sequence[str]) -> Table:
+    """Return who holds which cells; rows and columns with the same holders are one."""
+    rows = _largest(coverage.rows, _MOST_ROWS)
+    columns = _largest(coverage.columns, _MOST_COLUMNS)
+    table = Table(title="Who holds which cells", title_justify="left")
+    table.add_column("")
+    for column in columns:
+        table.add_column(f"{coverage.columns[column]:,} columns")
+    for row in rows:
+        held = coverage.row_holders[row] & coverage.column_holders[columns]
+        cells = [_named(names, own) for own in held]
+        table.add_row(f"{coverage.rows[row]:,} rows", *cells)
+    n_left = (len(coverage.rows) - len(rows), len(coverage.columns) - len(columns))
+    notes = []
+    if any(n_left):
+        notes.append(f"{n_left[0]} more groups of rows and {n_left[1]} of columns.")
+    if coverage.n_uncovered:
+        share = f"{coverage.uncovered_share:.1%}"
+        notes.append(f"Nobody holds {share} of all cells ({coverage.n_uncovered:,}).")
+    table.caption = " ".join(notes) or None
+    return table
+
+
+def _largest(sizes: IntArray, most: int) -> IntArray:
+    """Return the largest groups, in their own order."""
+    return np.sort(np.argsort(-sizes, kind="stable")[:most])
+
+
+def _named(names: Sequence[str], is_holder: BoolArray) -> str:
+    held = [escape(names[k]) for k in np.flatnonzero(is_holder).tolist()]
+    return ", ".join(held) or "[bold yellow]nobody[/]"
