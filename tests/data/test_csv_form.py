@@ -7,6 +7,8 @@ import itertools
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 
 from hyfdca.data.csv_form import CsvForm, is_encoding
@@ -89,6 +91,18 @@ def test_a_wrong_form_is_refused(given, words, tmp_path):
     assert "007" not in str(caught.value)
 
 
+def test_a_wrong_encoding_is_noticed_in_any_line(tmp_path):
+    """Not only where one looks first."""
+    path = tmp_path / "table.csv"
+    lines = [f"{number},1.5,ill" for number in range(200_000)]
+    path.write_bytes(
+        "\n".join(["patient,x,outcome", *lines, "é,2.5,ill"]).encode("utf-8")
+    )
+    assert read(path).ids[-1] == "é"
+    with pytest.raises(TableError, match="is not in the encoding ascii"):
+        read(path, csv=CsvForm(encoding="ascii"))
+
+
 def test_lines_of_different_lengths(tmp_path):
     """The sentence says how the file was read, and which settings there are."""
     path = tmp_path / "table.csv"
@@ -145,6 +159,14 @@ def test_an_index_of_pandas_is_left_out_and_said(name, write, column, tmp_path):
     assert table.notes == (
         f"Column {column!r} of {name} is left out: pandas wrote its index there.",
     )
+
+
+@pytest.mark.parametrize("said", [b"{", b"[1]", b'{"index_columns": 3}'])
+def test_what_pandas_should_have_said_may_be_nonsense(said, tmp_path):
+    """Then the names of columns tell."""
+    table = pa.Table.from_pandas(shuffled()).replace_schema_metadata({"pandas": said})
+    pyarrow.parquet.write_table(table, tmp_path / "table.parquet")
+    assert read(tmp_path / "table.parquet").features == ("température", "Größe")
 
 
 def test_an_index_that_the_study_names_is_read(tmp_path):

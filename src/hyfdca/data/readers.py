@@ -114,12 +114,16 @@ def _ending(path: Path) -> str:
 def read_csv(path: Path, columns: Columns) -> Table:
     """Return the table of a CSV file."""
     try:
-        form = find_form(path, columns.csv)
+        return _read_csv(path, columns)
     except UnicodeError:
         raise TableError(
             f"{path.name} is not in the encoding {columns.csv.encoding}; without the "
             "key encoding in the study file it is found by looking"
         ) from None
+
+
+def _read_csv(path: Path, columns: Columns) -> Table:
+    form = find_form(path, columns.csv)
     reading = pa.csv.ReadOptions(encoding=form.encoding)
     parsing = pa.csv.ParseOptions(delimiter=form.delimiter)
     try:
@@ -160,10 +164,16 @@ def _csv_index(names: Sequence[str]) -> set[str]:
 
 def _parquet_index(schema: Any) -> set[str]:
     """Return the columns in which pandas wrote the index."""
-    facts: dict[str, Any] = schema.pandas_metadata or {}
+    try:
+        facts: Any = schema.pandas_metadata
+    except ValueError:  # another program wrote something else there
+        facts = None
+    listed = facts.get("index_columns") if isinstance(facts, dict) else None
     # The index of a fresh frame is a range, which is not in a column.
-    names = {name for name in facts.get("index_columns", ()) if isinstance(name, str)}
-    return names | {n for n in schema.names if _PANDAS_INDEX.fullmatch(n) and n}
+    names = (
+        {n for n in listed if isinstance(n, str)} if isinstance(listed, list) else set()
+    )
+    return names | {n for n in schema.names if n and _PANDAS_INDEX.fullmatch(n)}
 
 
 def _from_arrow(
