@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from hyfdca.cli import reproduce as command
 from hyfdca.data import sources
 from hyfdca.reproduction import plan
 from hyfdca.reproduction.report import report
@@ -20,6 +21,7 @@ def test_a_study_writes_its_report(tmp_path, hyfdca, monkeypatch):
     """The report in two forms, figures, all rows; the terminal has the counts."""
     find_small_table(monkeypatch)
     monkeypatch.setattr(plan, "QUICK", SMALL)
+    monkeypatch.setattr(command, "_COST_SECONDS", 0.01)
     # Drawn in the tests of the report, which takes ten seconds.
     monkeypatch.setattr(report, "chart_files", lambda chart: {f"{chart.name}.svg": b""})
     out = tmp_path / "out"
