@@ -1,0 +1,213 @@
+"""The reference of study files, made from the structures that read them.
+
+``docs/study-file.md`` is what ``reference()`` returns; a test compares the two. To
+write it anew: ``python -m hyfdca.study.reference > docs/study-file.md``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import inspect
+
+from hyfdca.algorithms.registry import ALGORITHMS
+from hyfdca.maths.losses import LOSSES
+from hyfdca.study.file import Client, Server, Study
+
+_HEAD = """\
+# The study file
+
+A study file (TOML) says who takes part and what is trained. This page lists every
+key. Any other is refused, with a sentence that says which keys there are.
+
+```toml
+[study]
+name = "readmission"
+loss = "logistic"
+l2 = 1e-3
+scale = "standard"
+id_column = "patient"
+label_column = "outcome"
+
+[algorithm]
+name = "hyfdca"
+step = "safe"
+
+[[clients]]
+name = "north"
+data = "north.csv"
+
+[[clients]]
+name = "city"
+data = "city.parquet"
+label = false
+
+[server]
+host = "fl.example.org"
+```
+
+Features are matched by name, rows by ID. Paths are relative to the study file.
+"""
+
+_STUDY = {
+    "name": "What the study is called; in the model file and on screen.",
+    "loss": f"One of {', '.join(f'`{name}`' for name in LOSSES)}.",
+    "loss_parameter": "Of losses that have one, such as the width of huber.",
+    "l2": "λ, the strength of regularisation.",
+    "profile": "With `open`, the paper's, the server also sees each organisation's "
+    "share or slopes; see [threat-model.md](threat-model.md).",
+    "encryption": "The scheme by which numbers are sealed.",
+    "precision": "Sums have 58 bits (`full`) or 42 (`compact`).",
+    "small_vectors": "`auto` seals short vectors by the scheme with the fewest bytes, "
+    "`same` all by one.",
+    "paillier_bits": "Length of a Paillier modulus.",
+    "participation": "Who takes part in a round: a share of the organisations, "
+    '`{kind = "bernoulli", probability = 0.5}`, or `{kind = "cyclic", sets = '
+    '[["north"], ["city", "coast"]]}`.',
+    "scale": "How features are scaled, over all organisations: not at all, to mean 0 "
+    "and deviation 1, or to a largest absolute value of 1 (for sparse tables).",
+    "missing": "Blank cells are refused, or filled with the mean of their column.",
+    "uncovered": "Cells that no organisation holds are refused, or taken as the mean "
+    'of their column (with `scale = "standard"`) or as zero (without).',
+    "fit_intercept": "Whether the model has an intercept.",
+    "intercept_scaling": "The constant feature whose weight is the intercept; the "
+    "larger, the less it is regularised.",
+    "max_rounds": "Training ends after this many rounds.",
+    "tol": "Training ends when the certified relative gap is at most this.",
+    "measure_every": "Rounds from one certificate to the next.",
+    "max_seconds": "Training ends after this many seconds.",
+    "stall_rounds": "Training ends when the loss has not fallen for this many rounds.",
+    "seed": "Of everything that is drawn at random, but for keys.",
+    "rows": "Rows of tables without IDs (LIBSVM, NPZ) are refused, or matched by "
+    "their numbers.",
+    "id_column": "The column with the IDs of rows, unless an organisation names its "
+    "own.",
+    "label_column": "The column with the labels, unless an organisation names its own.",
+    "encoding": "Of CSV files, such as `utf-8` or `cp1252`; found by looking if it is "
+    "not given.",
+    "delimiter": "Between the cells of CSV files; found by looking if not given.",
+    "decimal": "The decimal point of CSV files; found by looking if not given.",
+    "positive_label": "The label of class 1; all others are class 0.",
+    "max_classes": "More classes are refused; if it is not given, more than 20, and "
+    "labels that are fractions.",
+    "labels_visible_to_holders": "Lets organisations without labels take part; they "
+    "learn the labels of rows that they share.",
+    "allow_unshared": "Lets organisations take part that share no row with others.",
+    "disagreeing_cells": "If two organisations have different values of a cell: "
+    "refuse, or take that of the one listed first.",
+    "key_epoch": "Raise it to have new keys made.",
+    "quorum": "How many organisations a round needs (between machines).",
+    "phase_timeout": "Seconds that an answer may take (between machines).",
+    "checkpoint_every": "Rounds from one checkpoint to the next (between machines).",
+    "predictions_per_hour": "Rows that each organisation may ask the others to "
+    "predict (between machines).",
+}
+_CLIENT = {
+    "name": "What the organisation is called; each has its own name.",
+    "data": "Its table; between machines each organisation names its own.",
+    "features": "The columns to train on; by default all but ID and label.",
+    "ignore": "Columns that are no features.",
+    "id_column": "Its own name for that column.",
+    "label_column": "Its own name for that column.",
+    "encoding": "Of its own CSV file.",
+    "delimiter": "Of its own CSV file.",
+    "decimal": "Of its own CSV file.",
+    "label": "Whether it has labels.",
+    "public_key": "As printed by `hyfdca enrol`.",
+    "may_predict": "Whether it may ask the others for scores of its own rows.",
+}
+_SERVER = {
+    "host": "The name under which organisations reach the server.",
+    "port": "Its port.",
+    "name": "Its name in certificates.",
+}
+MEANINGS: dict[type[msgspec.Struct], dict[str, str]] = {
+    Study: _STUDY,
+    Client: _CLIENT,
+    Server: _SERVER,
+}
+_TITLES = {
+    Study: "`[study]`",
+    Client: "`[[clients]]`, once per organisation",
+    Server: "`[server]`, for studies between machines",
+}
+
+
+def reference() -> str:
+    """Return the page as Markdown."""
+    parts = [_HEAD]
+    parts += [_section(kind, meanings) for kind, meanings in MEANINGS.items()]
+    names = ", ".join(f"`{name}`" for name in ALGORITHMS)
+    parts.append(
+        "## `[algorithm]`\n\n`name` is one of "
+        f"{names}, or `auto`, the default: the one with the fewest rounds. Its other "
+        "keys are the settings of that algorithm; one that it does not have is refused "
+        "with the list of those it has. See [algorithms.md](algorithms.md).\n"
+    )
+    return "\n".join(parts)
+
+
+def _section(kind: type[msgspec.Struct], meanings: dict[str, str]) -> str:
+    info = inspect.type_info(kind)
+    assert isinstance(info, inspect.StructType)  # noqa: S101  # all kinds are structs
+    lines = [
+        f"## {_TITLES[kind]}\n",
+        "| key | value | default | meaning |",
+        "|---|---|---|---|",
+    ]
+    for own in info.fields:
+        cells = (f"`{own.encode_name}`", _words(own.type), _default(own))
+        lines.append(f"| {' | '.join(cells)} | {meanings[own.encode_name]} |")
+    return "\n".join(lines) + "\n"
+
+
+def _default(own: Any) -> str:
+    if own.required:
+        return "must be given"
+    if own.default_factory is not msgspec.NODEFAULT:
+        return "none"
+    if own.default is None:
+        return "none"
+    # Texts, numbers, true and false are written alike in JSON and TOML.
+    return f"`{msgspec.json.encode(own.default).decode()}`"
+
+
+def _words(kind: Any) -> str:
+    """Return in words what values a type has."""
+    if isinstance(kind, inspect.UnionType):
+        return " or ".join(dict.fromkeys(w for own in kind.types if (w := _words(own))))
+    if isinstance(kind, inspect.LiteralType):
+        return ", ".join(
+            f'`"{value}"`' if isinstance(value, str) else f"`{value}`"
+            for value in kind.values
+        )
+    if isinstance(kind, inspect.IntType | inspect.FloatType):
+        number = "whole number" if isinstance(kind, inspect.IntType) else "number"
+        return number + _range(kind)
+    if isinstance(kind, inspect.NoneType):
+        return ""
+    return _PLAIN.get(type(kind), "table")
+
+
+_PLAIN: dict[type, str] = {
+    inspect.StrType: "text",
+    inspect.BoolType: "true or false",
+    inspect.ListType: "list of texts",
+}
+_HUGE = 1e9  # bounds beyond it only keep arithmetic finite
+
+
+def _range(kind: Any) -> str:
+    words = []
+    if kind.gt is not None or (kind.ge is not None and 0 < kind.ge < 1 / _HUGE):
+        words.append("above 0")
+    elif kind.ge is not None:
+        words.append(f"at least {kind.ge:g}")
+    if kind.le is not None and kind.le < _HUGE:
+        words.append(f"at most {kind.le:g}")
+    return f", {', '.join(words)}" if words else ""
+
+
+if __name__ == "__main__":
+    print(reference(), end="")  # noqa: T201
