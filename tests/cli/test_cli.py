@@ -68,6 +68,7 @@ def test_train(tmp_path, hyfdca):
     n_uncovered = int(np.sum(~held()))
     assert f"Nobody holds 20.0% of all cells ({n_uncovered})" in output
     assert (result["cells"], result["uncovered_cells"]) == (held().size, n_uncovered)
+    assert "2 columns of city: 'x3', 'x4'" in output
     assert (out / "convergence.png").read_bytes()[:4] == b"\x89PNG"
 
 

@@ -77,6 +77,8 @@ def test_constant_columns(installed, hyfdca):
     output = check(hyfdca, installed)
     assert re.search(r"constant columns +│ 'x0'", output)
     assert "Warning: Constant columns" in output
+    assert re.search(r"│ x0 +│ +5 │ +5 │ +0 │", output)
+    assert re.search(r"│ x1 +│ +-[\d.]+ │ +[\d.]+ │ +0 │", output)
 
 
 def test_names_are_shown_as_they_are(installed, hyfdca):

@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from hyfdca.arrays import BoolArray, IntArray
+from hyfdca.data.tables import listed
 from hyfdca.holdings.coverage import Coverage
 
 _MOST_ROWS, _MOST_COLUMNS = 8, 6  # groups that are shown, the largest
@@ -35,6 +36,19 @@ def coverage_map(coverage: Coverage, names: Sequence[str]) -> Table:
         notes.append(f"Nobody holds {share} of all cells ({coverage.n_uncovered:,}).")
     table.caption = " ".join(notes) or None
     return table
+
+
+def column_lists(
+    coverage: Coverage, names: Sequence[str], features: Sequence[str]
+) -> list[str]:
+    """Return the features by who holds them, a line for each group of the map."""
+    lines = []
+    for group in _largest(coverage.columns, _MOST_COLUMNS).tolist():
+        holders = np.flatnonzero(coverage.column_holders[group]).tolist()
+        own = [features[column] for column in coverage.columns_of(group).tolist()]
+        who = ", ".join(names[k] for k in holders)
+        lines.append(f"{len(own):,} columns of {who}: {listed(own)}")
+    return lines
 
 
 def _largest(sizes: IntArray, most: int) -> IntArray:

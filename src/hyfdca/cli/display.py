@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from hyfdca.cli.coverage_display import coverage_map
+from hyfdca.cli.coverage_display import column_lists, coverage_map
 from hyfdca.study.local import Consortium, Run
 from hyfdca.study.outcome import Summary
 from hyfdca.training.runner import RoundReport
@@ -122,9 +122,11 @@ def show(console: Console, summary: Summary) -> None:
     """Print the results, and who held what."""
     console.print(results_table(summary.name, summary.result))
     console.print(_holders(summary.consortium))
-    coverage = summary.consortium.coverage
+    coverage, names = summary.consortium.coverage, summary.consortium.names
     if coverage.is_held.size > 1:
-        console.print(coverage_map(coverage, summary.consortium.names))
+        console.print(coverage_map(coverage, names))
+    for line in column_lists(coverage, names, summary.consortium.features):
+        console.print(line, markup=False)
     for note in summary.notes:
         console.print(note, soft_wrap=True, markup=False)
 

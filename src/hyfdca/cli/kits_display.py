@@ -6,11 +6,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hyfdca.kits.checking import Checked
+from hyfdca.kits.checking import Checked, FeatureFacts
 from hyfdca.kits.installing import Installed
 from hyfdca.kits.provisioning import Provisioned
 
-_MOST_NAMED = 3
+_MOST_NAMED, _MOST_LISTED = 3, 40
 _COMPARE = (
     "Compare both numbers with the coordinator and the other organisations, by "
     "telephone or in person."
@@ -24,6 +24,7 @@ def show_checked(console: Console, checked: Checked) -> None:
         # Plain text, because names from files may look like markup.
         table.add_row(what, Text(value, overflow="fold"))
     console.print(table)
+    console.print(_features(checked.table.features))
     for warning in checked.warnings:
         say(console, f"Warning: {warning}")
 
@@ -38,10 +39,10 @@ def _rows(checked: Checked) -> list[tuple[str, str]]:
         ("organisation", f"{checked.name!r}, on the roster"),
         ("study", repr(checked.study)),
         ("rows", f"{own.n_rows}, each with its own ID"),
-        ("features", str(own.n_features)),
+        ("features", str(len(own.features))),
         ("labels", own.labels),
         ("missing cells", str(own.n_missing)),
-        ("constant columns", _named(own.constant)),
+        ("constant columns", _named([f.name for f in own.features if f.is_constant])),
         ("certificate", f"valid from {first} to {last}"),
         ("study's fingerprint", checked.study_fingerprint),
         ("root's fingerprint", checked.root_fingerprint),
@@ -49,7 +50,21 @@ def _rows(checked: Checked) -> list[tuple[str, str]]:
     ]
 
 
-def _named(features: tuple[str, ...]) -> str:
+def _features(features: tuple[FeatureFacts, ...]) -> Table:
+    """Return the columns that are trained on, with what this organisation has there."""
+    table = Table(title="Features", title_justify="left")
+    table.add_column("name")
+    for what in ("smallest", "largest", "blank cells"):
+        table.add_column(what, justify="right")
+    for own in features[:_MOST_LISTED]:
+        values = (f"{own.smallest:.6g}", f"{own.largest:.6g}", f"{own.n_missing:,}")
+        table.add_row(Text(own.name, overflow="fold"), *values)
+    if (n_more := len(features) - _MOST_LISTED) > 0:
+        table.caption = f"and {n_more:,} more"
+    return table
+
+
+def _named(features: list[str]) -> str:
     names = ", ".join(map(repr, features[:_MOST_NAMED]))
     more = len(features) - _MOST_NAMED
     return (names or "none") + (f" and {more} more" if more > 0 else "")

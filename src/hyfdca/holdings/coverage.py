@@ -23,15 +23,18 @@ class Coverage:
     rows, columns : arrays (row groups,) and (column groups,)
         How many rows and columns are in each group.
     row_holders, column_holders : arrays (groups, clients) of bool
-    first_columns : array (column groups,)
-        A column of each group, to name it by.
+    group_of_column : array (n_columns,)
     """
 
     rows: IntArray
     columns: IntArray
     row_holders: BoolArray
     column_holders: BoolArray
-    first_columns: IntArray
+    group_of_column: IntArray
+
+    def columns_of(self, group: int) -> IntArray:
+        """Return the columns of a group."""
+        return np.flatnonzero(self.group_of_column == group)
 
     @property
     def is_held(self) -> BoolArray:
@@ -63,15 +66,15 @@ class Coverage:
 def coverage_of(samples: Axis, features: Axis) -> Coverage:
     """Return who holds what of a table, by groups of owners."""
     rows, row_holders, _ = _groups(samples)
-    columns, column_holders, first = _groups(features)
-    return Coverage(rows, columns, row_holders, column_holders, first)
+    columns, column_holders, group_of_column = _groups(features)
+    return Coverage(rows, columns, row_holders, column_holders, group_of_column)
 
 
 def _groups(axis: Axis) -> tuple[IntArray, BoolArray, IntArray]:
-    """Return the sizes of an axis's owner groups, their holders, an item of each."""
-    numbers, first = np.unique(owner_groups(axis), return_index=True)
-    sizes = np.bincount(owner_groups(axis), minlength=len(numbers))
+    """Return the sizes of an axis's owner groups, who holds each, and all groups."""
+    groups = owner_groups(axis)
+    numbers, first, sizes = np.unique(groups, return_index=True, return_counts=True)
     is_holder = np.zeros((len(numbers), len(axis.items)), dtype=bool)
     which, clients, _ = axis.holders_of(first)
     is_holder[which, clients] = True
-    return sizes, is_holder, first
+    return sizes, is_holder, groups

@@ -25,14 +25,28 @@ _SOON = 30  # days
 
 
 @dataclass(frozen=True)
+class FeatureFacts:
+    """What an organisation has in a column; NaN where all cells are blank."""
+
+    name: str
+    smallest: float
+    largest: float
+    n_missing: int
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether there is a single value in all rows, or none at all."""
+        return not self.smallest < self.largest
+
+
+@dataclass(frozen=True)
 class CheckedTable:
     """What an organisation should know about its own table."""
 
     n_rows: int
-    n_features: int
     labels: str
     n_missing: int
-    constant: tuple[str, ...]
+    features: tuple[FeatureFacts, ...]
     notes: tuple[str, ...] = ()
 
 
@@ -114,10 +128,9 @@ def _table(own: ClientKit, data: Path) -> CheckedTable:
         )
     return CheckedTable(
         len(table.ids),
-        len(table.features),
         _labels(table, settings.task),
         table.n_missing,
-        _constant(table),
+        _features(table),
         table.notes,
     )
 
@@ -133,15 +146,17 @@ def _labels(table: Table, task: Task) -> str:
     return shown + (f" and {len(most) - 5} more classes" if len(most) > 5 else "")
 
 
-def _constant(table: Table) -> tuple[str, ...]:
-    """Return the features with a single value in all rows, or with none at all."""
-    cells = table.cells
+def _features(table: Table) -> tuple[FeatureFacts, ...]:
+    """Return what is in each column."""
+    cells, n_features = table.cells, len(table.features)
     smallest, largest = (
-        extreme.toarray().ravel()
+        extreme.toarray().ravel().tolist()
         for extreme in (cells.nanmin(axis=0), cells.nanmax(axis=0))
     )
-    is_constant = ~(smallest < largest)
-    return tuple(table.features[column] for column in np.flatnonzero(is_constant))
+    blank = cells.indices[np.isnan(cells.data)]
+    n_missing = np.bincount(blank, minlength=n_features).tolist()
+    facts = zip(table.features, smallest, largest, n_missing, strict=True)
+    return tuple(FeatureFacts(*own) for own in facts)
 
 
 def _warnings(
@@ -152,7 +167,7 @@ def _warnings(
     if left < _SOON:
         warnings.append(f"The certificate expires in {left} days.")
     warnings += table.notes
-    if table.constant:
+    if any(own.is_constant for own in table.features):
         warnings.append(
             "Constant columns carry no information here; elsewhere they may vary."
         )

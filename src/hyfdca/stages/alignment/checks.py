@@ -87,7 +87,7 @@ def check_covered(
     row, column = divmod(int(sizes.argmax()), sizes.shape[1])
     holders = [names[k] for k in np.flatnonzero(coverage.row_holders[row]).tolist()]
     n_columns = coverage.columns[column]
-    such_as = features[int(coverage.first_columns[column])]
+    such_as = features[int(coverage.columns_of(column)[0])]
     raise AlignmentError(
         f"{coverage.uncovered_share:.1%} of all cells ({coverage.n_uncovered:,} of "
         f"{coverage.n_cells:,}) are with no organisation, such as {n_columns:,} "
