@@ -30,7 +30,7 @@ def test_unencrypted_the_papers_attacks_recover_the_data(tmp_path):
     assert not audit.is_clean
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("profile", ["open", "sealed"])
 @pytest.mark.parametrize("participation", ["1.0", "0.5"])
 def test_unencrypted_the_bundle_gives_the_data_away(profile, participation, tmp_path):
@@ -79,7 +79,7 @@ def test_open_planes_give_rows_away(tmp_path):
     assert audit.is_clean
 
 
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(11)
 @pytest.mark.parametrize("encryption", ["stream", "bfv"])
 @pytest.mark.parametrize("who", ["grid", "horizontal"])
 @pytest.mark.parametrize("method", ["drawn", "one", "line search", "bundle", "lbfgs"])

@@ -262,7 +262,7 @@ def test_blocks_of_bfv_have_their_clients_own_numbers_alone(method, consortium):
     _check(consortium, "bfv-compact", method, "sealed")
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(7)
 @pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("profile", ["open", "sealed"])

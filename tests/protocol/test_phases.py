@@ -308,7 +308,7 @@ class Tempted:
         return session.handle(phase, payload)
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("profile", AXES["profile"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_half_takes_a_phase_out_of_order(kind, profile):
@@ -343,7 +343,7 @@ def test_hyfdca_takes_no_step_before_it_is_prepared():
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("kind", PLAIN_KINDS)
 def test_sums_that_wear_out_break_no_order(kind, monkeypatch):
     """Sums are sealed again between any two phases of a round, or before measuring."""
@@ -360,7 +360,7 @@ def may_diverge(algorithm):
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("kind", PLAIN_KINDS)
 def test_a_run_that_diverges_in_any_phase_releases_its_model(kind, monkeypatch):
     """A run that ends within a round still releases the model last measured."""

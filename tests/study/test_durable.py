@@ -48,7 +48,7 @@ def test_a_run_that_keeps_everything_has_the_numbers_of_one_that_keeps_nothing(
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("settings", STUDIES.values(), ids=STUDIES)
 @pytest.mark.parametrize("every", [1, 3])
 def test_a_server_that_stops_after_any_round_goes_on(settings, every, tmp_path):
@@ -72,7 +72,7 @@ def test_a_server_that_stops_after_any_round_goes_on(settings, every, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("settings", STUDIES.values(), ids=STUDIES)
 @pytest.mark.parametrize("seed", range(3))
 def test_members_that_crash_at_any_time_come_back(settings, seed, tmp_path):

@@ -67,7 +67,7 @@ def test_encryption_changes_no_bit(case):
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("shape", AXES["shape"])
 @pytest.mark.parametrize("method", AXES["method"])
 def test_encryption_changes_no_bit_anywhere(method, shape):
@@ -149,7 +149,7 @@ def small_capacity(monkeypatch):
         monkeypatch.setattr(bfv_blocks, name, parameters)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("presence", ["complete", "partial"])
 @pytest.mark.parametrize(
     ("name", "method"),
@@ -228,7 +228,7 @@ def _scaled(partition, X, encryption, scale, missing):
     return [(s.offset.tobytes(), s.scale.tobytes(), s.filling.tobytes()) for s in known]
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("shape", PARTITIONS)
 @pytest.mark.parametrize("name", ENCRYPTIONS)
 def test_encryption_changes_no_bit_of_the_scaling(name, shape, seed):

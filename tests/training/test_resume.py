@@ -63,7 +63,7 @@ def _check_resumed(run):
     assert np.abs(run.release()).max() > 0
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("case", covering(cases_of(FEW)), ids=name_of)
 def test_a_resumed_run_changes_no_bit(case):
     """Fresh parties that take a state go on as those that had it."""
@@ -160,7 +160,7 @@ def _check_begun_again(case):
     assert everything_of(run) == expected
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("case", covering(cases_of(BARE)), ids=name_of)
 def test_a_round_can_be_begun_again(case):
     """Wherever a round was broken off, or after it, its start can be put back."""
