@@ -25,6 +25,8 @@ class Block:
     labels : array (samples held, n_outputs) or None
     sample_weights : array (samples held, n_outputs) or None
         None counts every sample once.
+    offsets : array (samples held, n_outputs) or None
+        Added to the margins of the samples, whatever the weights.
     counts_sample, counts_feature : arrays of bool
         The samples and features that this client is designated for.
     """
@@ -34,6 +36,7 @@ class Block:
     counts_sample: BoolArray
     counts_feature: BoolArray
     sample_weights: FloatArray | None = None
+    offsets: FloatArray | None = None
 
 
 def split_blocks(
