@@ -191,12 +191,14 @@ def _audit(folder: Path, header: Header, run: LocalRun) -> Audit:
 
 def facts_of(run: LocalRun) -> Facts:
     """Return what the server of a study knows anyway."""
-    training, study = run.training, run.study
+    training = run.training
+    is_free = training.settings.free_intercept
     return Facts(
         training.federation.layout,
         run.labels().shape[1],
         training.settings.l2_strength * training.federation.layout.samples.n_items,
-        study.intercept_scaling if study.fit_intercept else None,
+        None if is_free else run.intercept_value,
+        is_free,
     )
 
 
