@@ -28,7 +28,7 @@ from hyfdca.audit.views import (
 )
 from hyfdca.errors import StudyError
 from hyfdca.study.file import StudyFile, load
-from hyfdca.study.local import LocalRun, prepare
+from hyfdca.study.local import LocalRun, local_plan, prepare
 
 # Attacks that the trust model admits: in the open profile the server has every share.
 _ADMITTED = {"open": {"share differences", "plane differences"}, "sealed": set[str]()}
@@ -160,7 +160,11 @@ def _truth_run(header: Header, path: Path) -> LocalRun:
             f"The study file {path} is not the one that was recorded; give the "
             "recorded one with --study."
         )
-    plain = msgspec.structs.replace(file.study, encryption="none")
+    # Without its algorithm: what that needs of the intercept must be said.
+    is_free = local_plan(file).training.free_intercept
+    plain = msgspec.structs.replace(
+        file.study, encryption="none", penalise_intercept=not is_free
+    )
     return prepare(StudyFile(plain, file.clients), path.parent)
 
 
