@@ -13,6 +13,7 @@ from hyfdca.holdings.coverage import Coverage
 from hyfdca.holdings.layout import Layout
 from hyfdca.stages.alignment.comparison import Disagreements
 from hyfdca.stages.alignment.messages import LONGEST_NAME, AlignmentSettings, Refused
+from hyfdca.stages.alignment.similar_ids import SimilarIds
 
 _MOST_NAMED = 3  # organisations, or pairs of them, in one sentence
 
@@ -129,6 +130,20 @@ def check_shared(names: Sequence[str], layout: Layout) -> None:
     raise AlignmentError(f"Organisations {who} share none of their {what}; {remedy}.")
 
 
+def check_similar_ids(names: Sequence[str], found: SimilarIds | None) -> None:
+    """Refuse two clients whose IDs would match if they were written alike."""
+    if found is None:
+        return
+    one, other = (names[client] for client in found.pair)
+    how = f"{_listed(found.reasons)} alone" if found.reasons else "how they are written"
+    raise AlignmentError(
+        f"Organisations {one!r} and {other!r} share {found.n_shared} of {found.n_rows} "
+        f"rows, and {found.n_similar} more have IDs that differ in {how}; write these "
+        'IDs alike in both tables, or set similar_ids = "allow" (the default is '
+        '"refuse") if they are of different rows.'
+    )
+
+
 def check_agreed_labels(names: Sequence[str], counts: Disagreements) -> None:
     """Refuse labels that differ."""
     if counts:
@@ -138,13 +153,16 @@ def check_agreed_labels(names: Sequence[str], counts: Disagreements) -> None:
         )
 
 
-def check_agreed_cells(names: Sequence[str], counts: Disagreements) -> None:
-    """Refuse cells that differ."""
+def check_agreed_cells(
+    names: Sequence[str], counts: Disagreements, tolerance: float
+) -> None:
+    """Refuse cells that differ by more than a tolerance."""
     if counts:
         raise AlignmentError(
             f"Organisations have different values in cells that they share: "
-            f"{_pairs(names, counts)}; correct them, or set disagreeing_cells = "
-            '"first" to take those of the organisation that the study names first.'
+            f"{_pairs(names, counts)}; correct them, raise cell_tolerance (relative, "
+            f'now {tolerance:g}), or set disagreeing_cells = "first" to take those '
+            "of the organisation that the study names first."
         )
 
 
