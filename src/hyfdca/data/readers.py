@@ -279,10 +279,10 @@ def _from_arrow(path: Path, named: NamedColumns, columns: Columns) -> Table:
     for number, name in enumerate(features):
         cells[:, number] = _numbers(path, name, by_name[name])
     return Table(
-        tuple(id_text(value) for value in by_name[columns.id].to_pylist()),
+        tuple(map(id_text, _texts(path, columns.id, by_name[columns.id]))),
         features,
         stored_densely(cells),
-        tuple(map(label_text, by_name[label].to_pylist())) if label else None,
+        tuple(map(label_text, _texts(path, label, by_name[label]))) if label else None,
         kept.notes,
     )
 
@@ -303,6 +303,23 @@ def _check_names(path: Path, features: Sequence[str]) -> None:
                 "blanks alone; rename one of them, or leave one out with ignore = "
                 f"[{json.dumps(name, ensure_ascii=False)}]"
             )
+
+
+def _texts(path: Path, name: str, column: Any) -> list[object]:
+    """Return the cells of a column of IDs or labels; bytes become text."""
+    kind = column.type
+    try:
+        if pa.types.is_nested(kind):
+            raise pa.ArrowInvalid
+        if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+            column = column.cast(pa.string())
+    except pa.ArrowInvalid:
+        raise TableError(
+            f"column {name!r} of {path.name} is of the type {kind}, which is neither "
+            "text nor numbers; save it as text"
+        ) from None
+    values: list[object] = column.to_pylist()
+    return values
 
 
 def _numbers(path: Path, name: str, column: Any) -> FloatArray:
