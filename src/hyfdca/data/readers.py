@@ -57,7 +57,7 @@ def read_table(path: Path, columns: Columns) -> Table:
         raise TableError(f"cannot read {path.name}; use a file that ends in {known}")
     _check_file(path)
     table = _openable(path, lambda: reader(path, columns))
-    _check_ids(path, table.ids)
+    _check_ids(path, table.ids, columns.id or "ids")
     _check_cells(path, table)
     if columns.label_needed and table.labels is not None and "" in table.labels:
         raise TableError(
@@ -86,33 +86,41 @@ def has_named_columns(path: Path) -> bool:
     return _READERS.get(_ending(path)) in (read_csv, read_parquet)
 
 
-def _check_ids(path: Path, ids: Sequence[str]) -> None:
+def _check_ids(path: Path, ids: Sequence[str], name: str) -> None:
     if not ids:
         raise TableError(f"the file {path.name} has no rows; add some")
     if "" in ids:
         raise TableError(
-            f"{ids.count('')} rows of {path.name} have no ID; give each row one"
+            f"{ids.count('')} rows of {path.name} have no ID in column {name!r}; give "
+            "each row one, or correct id_column"
         )
     n_repeated = len(ids) - len(set(ids))
     if n_repeated:
         raise TableError(
-            f"{n_repeated} rows of {path.name} repeat the ID of another row; keep one "
-            "row per ID"
+            f"{n_repeated} rows of {path.name} repeat the ID of another row in column "
+            f"{name!r}; keep one row per ID, or correct id_column"
         )
 
 
 def _check_cells(path: Path, table: Table) -> None:
     if not table.features:
-        raise TableError(f"{path.name} has no feature columns; add some")
-    if len(set(table.features)) < len(table.features):
-        raise TableError(f"features for {path.name} are named twice; name each once")
+        raise TableError(
+            f"{path.name} has no feature columns besides ID, label and what ignore "
+            "leaves out; add some"
+        )
+    twice = [name for name, count in Counter(table.features).items() if count > 1]
+    if twice:
+        raise TableError(
+            f"features for {path.name} are named twice, such as {twice[0]!r}; name "
+            "each once in the key features"
+        )
     too_large = np.abs(table.cells.data) > _LARGEST
     if too_large.any():
         columns = np.unique(table.cells.indices[too_large])
         raise TableError(
             f"{path.name} has {too_large.sum()} numbers that are infinite or beyond "
             f"{_LARGEST}, the first in column {table.features[columns[0]]!r}; correct "
-            "them"
+            "them, or leave such columns out with ignore"
         )
 
 
@@ -166,8 +174,9 @@ def _open_csv(path: Path, columns: Columns) -> NamedColumns:
         return _parsed_csv(path, columns)
     except UnicodeError:
         raise TableError(
-            f"{path.name} is not in the encoding {columns.csv.encoding}; without the "
-            "key encoding in the study file it is found by looking"
+            f"{path.name} is not in the encoding {columns.csv.encoding}; set encoding "
+            'in the study file to that of the file, such as "utf-8" or "cp1252", or '
+            "leave the key out to have it found by looking"
         ) from None
 
 
@@ -190,7 +199,8 @@ def _parsed_csv(path: Path, columns: Columns) -> NamedColumns:
         raise TableError(
             f"{path.name} is not a CSV table with {form_words(form)}; save it with one "
             "line of column names and one cell per column in every row, or set "
-            "delimiter, decimal or encoding in the study file"
+            'delimiter (one character), decimal ("." or ",") or encoding (such as '
+            '"utf-8") in the study file'
         ) from None
     found = form_note(form, columns.csv)
     notes = (f"The file {path.name} is read {found}.",) if found else ()
@@ -201,7 +211,9 @@ def _open_parquet(path: Path, _: Columns) -> NamedColumns:
     try:
         table = pa.parquet.read_table(path)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowKeyError):
-        raise TableError(f"{path.name} is not a Parquet file; save it again") from None
+        raise TableError(
+            f"{path.name} is not a Parquet file, or is damaged; save it again"
+        ) from None
     return NamedColumns(table, _parquet_index(table.schema))
 
 
@@ -264,12 +276,18 @@ def _from_arrow(path: Path, named: NamedColumns, columns: Columns) -> Table:
     table, by_name = kept.content, columns_by_name(path, kept.content)
     names = list(by_name)
     if columns.id is None:
-        raise TableError(f"the study names no id_column for {path.name}; name it")
+        raise TableError(
+            f"the study names no id_column for {path.name}; set it to the column with "
+            "the IDs of rows"
+        )
     label = columns.label if columns.has_label else None
     if not columns.label_needed and label not in by_name:
         label = None
     elif columns.has_label and label is None:
-        raise TableError(f"the study names no label_column for {path.name}; name it")
+        raise TableError(
+            f"the study names no label_column for {path.name}; set it, or write label "
+            "= false below the organisation's name if it has no labels"
+        )
     features = columns.chosen(names)
     check_columns(
         path.name, [columns.id, *([label] if label else []), *features], names

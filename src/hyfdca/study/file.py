@@ -294,7 +294,7 @@ def _check_quorum(path: Path, file: StudyFile) -> None:
     if quorum != "all" and quorum > n_clients:
         raise StudyError(
             f"The study file {path} sets a quorum of {quorum} but has {n_clients} "
-            "organisations; lower the quorum."
+            f'organisations; set quorum = "all", or at most {n_clients}.'
         )
 
 

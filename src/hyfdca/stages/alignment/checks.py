@@ -18,10 +18,10 @@ from hyfdca.stages.alignment.similar_ids import SimilarIds
 _MOST_NAMED = 3  # organisations, or pairs of them, in one sentence
 
 _REFUSALS = {
-    "repeated": "{count} rows that repeat the ID of another row; keep one row an ID",
+    "repeated": "{count} rows that repeat the ID of another row; keep one row per ID",
     "no numbers": (
-        "{count} rows with a label that is no number; correct the label column or "
-        "choose a loss for classes"
+        "{count} rows with a label that is no number; correct them, name another "
+        'label_column, or choose a loss for classes such as "logistic"'
     ),
     "classes": (
         "{count} classes, more than {limit}; choose a loss for numbers such as "
@@ -111,7 +111,10 @@ def check_shared(names: Sequence[str], layout: Layout) -> None:
         return
     members, n_lacking = min(lacking, key=lambda own: len(own[0]))  # the odd ones out
     n_features = layout.features.n_items
-    remedy = "make their IDs alike or set allow_unshared = true"
+    remedy = (
+        "correct their IDs or id_column, or set allow_unshared = true (the default is "
+        "false) if they have no rows in common"
+    )
     if all(len(own) == 1 for own in together):
         every = [repr(name) for name in names]
         raise AlignmentError(
@@ -149,7 +152,8 @@ def check_agreed_labels(names: Sequence[str], counts: Disagreements) -> None:
     if counts:
         raise AlignmentError(
             f"Organisations have different labels for rows that they share: "
-            f"{_pairs(names, counts)}; agree on these labels."
+            f"{_pairs(names, counts)}; correct them, or write label = false below the "
+            "name of an organisation whose labels are not to count."
         )
 
 
@@ -179,7 +183,8 @@ def check_classes(
         )
     if positive is not None and positive not in classes:
         raise AlignmentError(
-            f"No row has the positive_label {positive!r}; correct it in the study file."
+            f"No row has the positive_label {positive!r}; set positive_label to a "
+            "label that the tables have, or leave it out."
         )
     if len(classes) < 2:
         raise AlignmentError(
