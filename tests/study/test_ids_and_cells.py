@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.support.consortia import assert_one_sentence, make_files
+from tests.support.durable_runs import Consortium, numbers, undisturbed
 
 pytestmark = pytest.mark.usefixtures("no_figure")
 
@@ -107,3 +108,19 @@ def test_without_a_tolerance(hyfdca, tmp_path):
     assert_one_sentence(errors)
     assert "'north' and 'city' in 20 rows" in errors
     assert "cell_tolerance" in errors
+
+
+def test_rounded_cells_survive_restarts(tmp_path):
+    """Requests with hints are replayed after a restart, to the same model."""
+    files = make_files(encryption='"none"')
+    table = files.organisations["city"].table
+    table["x2"] = [repr(float(np.float32(cell))) for cell in table["x2"]]
+    files.write(tmp_path)
+    expected, weights = undisturbed(tmp_path)
+    consortium = Consortium(tmp_path)
+    consortium.begin(2)
+    for rank in range(3):
+        consortium.network.restart(rank)
+    rounds, found = consortium.train()
+    np.testing.assert_array_equal(found, weights)
+    assert numbers(rounds.history) == numbers(expected.history)
