@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
+import scipy.sparse as sp
 
 from hyfdca.crypto.keys.pseudonyms import form_pseudonyms, sample_pseudonyms
 from hyfdca.data.id_forms import ID_FORMS
 from hyfdca.protocol.codec import RemoteProtocolError, pack_tokens
 from hyfdca.protocol.sessions import decode, unframe
+from hyfdca.stages.alignment import similar_ids
 from hyfdca.stages.alignment.checks import AlignmentError
 from hyfdca.stages.alignment.messages import AlignmentSettings, IdForms, IdFormsRequest
 from tests.stages.alignments import KEYS, OTHER_KEYS, TOKEN, Meeting, make_table
@@ -102,7 +105,7 @@ def test_the_study_may_allow_similar_ids():
     meeting = Meeting([table(ids), table(theirs)], allowed)
     assert meeting.run().layout.samples.n_items == 60
     with pytest.raises(RemoteProtocolError, match="does not compare similar IDs"):
-        meeting.clients[0].handlers["id forms"](IdFormsRequest(["any"]))
+        meeting.clients[0].handlers["id forms"](IdFormsRequest(1, ["any"]))
 
 
 def test_nobody_is_asked_where_all_rows_are_shared():
@@ -153,9 +156,9 @@ def test_ids_do_not_travel():
     ("spoil", "message"),
     [
         (lambda _: IdForms([]), "left out a form"),
-        (lambda r: IdForms([bytes(r.pseudonyms[0]) * 2]), "more IDs than rows"),
-        (lambda r: IdForms([bytes(r.pseudonyms[0])[:24]]), "cut off"),
-        (lambda r: IdForms([bytes(r.pseudonyms[0])[:16] * 2]), "twice"),
+        (lambda r: IdForms([bytes(r.pseudonyms[0]) * 2] * 2), "more IDs than rows"),
+        (lambda r: IdForms([bytes(r.pseudonyms[0])[:24]] * 2), "cut off"),
+        (lambda r: IdForms([bytes(r.pseudonyms[0])[:16] * 2] * 2), "twice"),
     ],
 )
 def test_hostile_answers(spoil, message):
@@ -171,5 +174,33 @@ def test_an_answer_is_what_was_asked_for():
     meeting = Meeting(halves(), WATCHFUL)
     meeting.run()
     reply = decode(unframe(meeting.wires[0].up[1], TOKEN)[1], IdForms)
-    expected = form_pseudonyms(map(ID_FORMS["any"], plain_ids()[:30]), 0, KEYS)
-    assert [bytes(own) for own in reply.pseudonyms] == [bytes(pack_tokens(expected))]
+    expected = [
+        form_pseudonyms(map(ID_FORMS[form], plain_ids()[:30]), number, KEYS)
+        for number, form in enumerate(["as it is", "any"])
+    ]
+    shown = [bytes(own) for own in reply.pseudonyms]
+    assert shown == [bytes(pack_tokens(own)) for own in expected]
+
+
+def test_a_sample_of_large_tables(monkeypatch):
+    """Of large tables a sample of the IDs is compared, and the count is an estimate."""
+    monkeypatch.setattr(similar_ids, "_ENOUGH", 100)
+    ids = [f"{3 * row + 1:05d}" for row in range(2000)]
+    lost = [own.lstrip("0") for own in ids]
+    rows = make_table([0, 1], [0])
+    first, second = (
+        replace(
+            rows,
+            ids=tuple(own),
+            labels=("a", "b") * 1000,
+            cells=sp.eye_array(2000, 1).tocsr(),
+        )
+        for own in (ids, lost)
+    )
+    sentence = refused([first, second])
+    found = re.search(r"share (\d+) of 2000 rows, and about (\d+) more", sentence)
+    n_shared = sum(one == other for one, other in zip(ids, lost, strict=True))
+    assert int(found[1]) == n_shared
+    assert int(found[2]) == pytest.approx(2000 - n_shared, rel=0.5)
+    assert "leading zeros alone" in sentence
+    assert Meeting([first, first], WATCHFUL).run().layout.samples.n_items == 2000

@@ -139,11 +139,12 @@ def check_similar_ids(names: Sequence[str], found: SimilarIds | None) -> None:
         return
     one, other = (names[client] for client in found.pair)
     how = f"{_listed(found.reasons)} alone" if found.reasons else "how they are written"
+    more = f"{'about ' if found.is_estimate else ''}{found.n_similar} more"
     raise AlignmentError(
         f"Organisations {one!r} and {other!r} share {found.n_shared} of {found.n_rows} "
-        f"rows, and {found.n_similar} more have IDs that differ in {how}; write these "
-        'IDs alike in both tables, or set similar_ids = "allow" (the default is '
-        '"refuse") if they are of different rows.'
+        f"rows, and {more} have IDs that differ in {how}; write these IDs alike in "
+        'both tables, or set similar_ids = "allow" (the default is "refuse") if they '
+        "are of different rows."
     )
 
 

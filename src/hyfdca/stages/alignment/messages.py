@@ -97,8 +97,9 @@ class Refused(Message, tag="refused", frozen=True):
 
 
 class IdFormsRequest(Message, frozen=True):
-    """Ask for pseudonyms of the IDs in simpler forms."""
+    """Ask for pseudonyms of the IDs in simpler forms, of about one in ``every`` ID."""
 
+    every: Annotated[int, msgspec.Meta(ge=1, le=2**16), Seen("numbers")]
     forms: Annotated[
         list[IdForm], msgspec.Meta(max_length=len(ID_FORMS)), Seen("numbers")
     ]

@@ -4,7 +4,7 @@ If two clients share fewer rows than they could, they are asked for pseudonyms o
 IDs in a form without leading zeros, capitals, blanks and the like. If many more of
 these are equal, the tables were meant to meet and did not. Both clients are then asked
 for single forms, which gives the reason. The server sees how many IDs would match, but
-not of which rows they are.
+not of which rows they are. Of large tables all this is done with a sample of the IDs.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hyfdca.arrays import BoolArray, IntArray
+from hyfdca.arrays import IntArray
 from hyfdca.crypto.keys.pseudonyms import AlignmentKeys, form_pseudonyms
-from hyfdca.data.id_forms import ID_FORMS, IdForm
+from hyfdca.data.id_forms import ID_FORMS, IdForm, sampled
 from hyfdca.holdings.axis import Axis, shared_counts
 from hyfdca.protocol.codec import RemoteProtocolError, pack_tokens
 from hyfdca.protocol.sessions import Conversation, ServerSession
@@ -24,8 +24,11 @@ from hyfdca.stages.alignment import messages as m
 from hyfdca.stages.alignment.matching import match, unpack_pseudonyms
 
 _MANY = 0.05  # of the rows of the smaller table: more matches than that are suspicious
+_ENOUGH = 1 << 14  # IDs of the smallest table that are compared
 _NUMBERS = {form: number for number, form in enumerate(ID_FORMS)}
-_SINGLE_FORMS: list[IdForm] = [form for form in ID_FORMS if form != "any"]
+_PLAIN: IdForm = "as it is"
+_ANY: IdForm = "any"
+_SINGLE_FORMS: list[IdForm] = [form for form in ID_FORMS if form not in (_PLAIN, _ANY)]
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,7 @@ class SimilarIds:
     n_shared : int
         Rows that they share.
     n_similar : int
-        Further rows that they would share.
+        Further rows that they would share; an estimate if ``is_estimate``.
     reasons : tuple of str
         The forms in which many IDs match; empty if it takes several of them at once.
     """
@@ -49,6 +52,7 @@ class SimilarIds:
     n_rows: int
     n_shared: int
     n_similar: int
+    is_estimate: bool
     reasons: tuple[IdForm, ...]
 
 
@@ -56,9 +60,10 @@ def answer_id_forms(
     ids: Sequence[str], request: m.IdFormsRequest, keys: AlignmentKeys
 ) -> m.IdForms:
     """Return a client's answer: its IDs in each form, as pseudonyms."""
+    chosen = list(sampled(ids, request.every))
     return m.IdForms(
         [
-            pack_tokens(form_pseudonyms(map(ID_FORMS[f], ids), _NUMBERS[f], keys))
+            pack_tokens(form_pseudonyms(map(ID_FORMS[f], chosen), _NUMBERS[f], keys))
             for f in request.forms
         ]
     )
@@ -68,72 +73,63 @@ def find_similar_ids(
     rows: Axis, session: ServerSession
 ) -> Conversation[SimilarIds | None]:
     """Return the pair of clients with the most similar IDs, if it has many."""
-    sharing = _Sharing(shared_counts(rows))
-    clients = sharing.suspects
-    if not len(clients):
+    shared = shared_counts(rows)
+    suspects = _suspects(shared)
+    if not len(suspects):
         return None
-    (counts,) = yield from _counts(clients, sharing.sizes, ["any"], session)
-    pair, n_similar = sharing.most_similar(clients, counts)
+    ask = _Asking(session, np.diag(shared), _every(np.diag(shared)[suspects]))
+    plain, simple = yield from ask.counts(suspects, [_PLAIN, _ANY])
+    places, n_similar = _most_similar(plain, simple)
     if not n_similar:
         return None
-    singles = yield from _counts(np.array(pair), sharing.sizes, _SINGLE_FORMS, session)
-    n_shared = int(sharing.shared[pair])
-    found: dict[IdForm, int] = {
-        form: int(count[0, 1]) - n_shared
-        for form, count in zip(_SINGLE_FORMS, singles, strict=True)
-    }
-    reasons = _reasons(found, n_similar, int(sharing.many[pair]))
-    return SimilarIds(pair, int(sharing.fewer[pair]), n_shared, n_similar, reasons)
+    singles = yield from ask.counts(suspects[list(places)], _SINGLE_FORMS)
+    found = (int(count[0, 1] - plain[places]) for count in singles)
+    a, b = suspects[list(places)].tolist()
+    return SimilarIds(
+        pair=(a, b),
+        n_rows=min(len(rows.items[a]), len(rows.items[b])),
+        n_shared=int(shared[a, b]),
+        n_similar=n_similar * ask.every,
+        is_estimate=ask.every > 1,
+        reasons=_reasons(
+            dict(zip(_SINGLE_FORMS, found, strict=True)),
+            n_similar,
+            int(_many(np.diag(plain))[places]),
+        ),
+    )
 
 
-@dataclass(frozen=True)
-class _Sharing:
-    """How many rows each two clients share; all arrays are (clients, clients)."""
+def _most_similar(plain: IntArray, simple: IntArray) -> tuple[tuple[int, int], int]:
+    """Return a pair of clients and how many more IDs match; 0 if no pair has many.
 
-    shared: IntArray
+    Parameters
+    ----------
+    plain, simple : arrays (clients, clients)
+        Matches of IDs as they are and in a simpler form.
+    """
+    similar = np.triu(simple - plain, 1)
+    similar[similar < _many(np.diag(plain))] = 0
+    first, second = divmod(int(similar.argmax()), len(similar))
+    return (first, second), int(similar[first, second])
 
-    @property
-    def sizes(self) -> IntArray:
-        """How many rows each client has, (clients,)."""
-        return np.diag(self.shared)
 
-    @property
-    def fewer(self) -> IntArray:
-        """The rows of the smaller of two tables."""
-        return np.asarray(np.minimum.outer(self.sizes, self.sizes))
+def _many(sizes: IntArray) -> IntArray:
+    """Return how many further matches of two tables are suspicious, by their sizes."""
+    share = np.ceil(_MANY * np.minimum.outer(sizes, sizes))
+    return np.asarray(np.maximum(share, 1), dtype=np.int64)
 
-    @property
-    def many(self) -> IntArray:
-        """How many further matches would be suspicious."""
-        return np.asarray(np.maximum(np.ceil(_MANY * self.fewer), 1), dtype=np.int64)
 
-    @property
-    def is_open(self) -> BoolArray:
-        """Whether two clients could share many more rows; each pair once."""
-        return np.asarray(np.triu(self.shared + self.many <= self.fewer, 1))
+def _suspects(shared: IntArray) -> IntArray:
+    """Return the clients that could share many more rows with another one."""
+    sizes = np.diag(shared)
+    is_open = shared + _many(sizes) <= np.minimum.outer(sizes, sizes)
+    np.fill_diagonal(is_open, val=False)
+    return np.flatnonzero(is_open.any(axis=0))
 
-    @property
-    def suspects(self) -> IntArray:
-        """The clients of such pairs."""
-        is_open = self.is_open
-        return np.flatnonzero((is_open | is_open.T).any(axis=0))
 
-    def most_similar(
-        self, clients: IntArray, counts: IntArray
-    ) -> tuple[tuple[int, int], int]:
-        """Return a pair and its further matches; 0 if no pair has many.
-
-        Parameters
-        ----------
-        counts : array (some clients, some clients)
-            Matches in a simpler form, of ``clients`` only.
-        """
-        among = np.ix_(clients, clients)
-        similar = np.where(self.is_open[among], counts - self.shared[among], 0)
-        similar[similar < self.many[among]] = 0
-        first, second = divmod(int(similar.argmax()), len(clients))
-        pair = int(clients[first]), int(clients[second])
-        return pair, int(similar[first, second])
+def _every(sizes: IntArray) -> int:
+    """Return in how many IDs one is compared, a power of two."""
+    return 1 << max((int(sizes.min()) // _ENOUGH).bit_length() - 1, 0)
 
 
 def _reasons(found: dict[IdForm, int], n_similar: int, many: int) -> tuple[IdForm, ...]:
@@ -144,18 +140,34 @@ def _reasons(found: dict[IdForm, int], n_similar: int, many: int) -> tuple[IdFor
     )
 
 
-def _counts(
-    clients: IntArray, sizes: IntArray, forms: list[IdForm], session: ServerSession
-) -> Conversation[list[IntArray]]:
-    """Return how many IDs match in each form, (clients, clients)."""
-    asked = dict.fromkeys(clients.tolist(), m.IdFormsRequest(forms))
-    replies = yield from session.ask("id forms", asked, m.IdForms)
-    for client, reply in replies.items():
-        if len(reply.pseudonyms) != len(forms):
-            raise RemoteProtocolError(f"client {client} left out a form of its IDs")
-        if any(len(own) > 16 * sizes[client] for own in reply.pseudonyms):
-            raise RemoteProtocolError(f"client {client} has more IDs than rows")
-    each = zip(*(reply.pseudonyms for reply in replies.values()), strict=True)
-    return [
-        shared_counts(match(list(map(unpack_pseudonyms, own))).axis) for own in each
-    ]
+@dataclass(frozen=True)
+class _Asking:
+    """Asks clients for forms of their IDs.
+
+    Parameters
+    ----------
+    sizes : array (clients,)
+        How many rows each client has.
+    every : int
+        In how many IDs one is compared.
+    """
+
+    session: ServerSession
+    sizes: IntArray
+    every: int
+
+    def counts(
+        self, clients: IntArray, forms: list[IdForm]
+    ) -> Conversation[list[IntArray]]:
+        """Return how many IDs match in each form, (clients, clients)."""
+        asked = dict.fromkeys(clients.tolist(), m.IdFormsRequest(self.every, forms))
+        replies = yield from self.session.ask("id forms", asked, m.IdForms)
+        for client, reply in replies.items():
+            if len(reply.pseudonyms) != len(forms):
+                raise RemoteProtocolError(f"client {client} left out a form of its IDs")
+            if any(len(own) > 16 * self.sizes[client] for own in reply.pseudonyms):
+                raise RemoteProtocolError(f"client {client} has more IDs than rows")
+        each = zip(*(reply.pseudonyms for reply in replies.values()), strict=True)
+        return [
+            shared_counts(match(list(map(unpack_pseudonyms, own))).axis) for own in each
+        ]
