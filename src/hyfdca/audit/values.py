@@ -13,8 +13,13 @@ from hyfdca.federation.problem import Profile
 
 # Kinds of sealed vectors. Most are named as ``arrange`` names their schemes. Buckets
 # (totals per bucket) are readable by the server in the open profile, statistics never.
-Vector = Literal["samples", "features", "totals", "buckets", "statistics", "envelope"]
+Vector = Literal[
+    "samples", "features", "totals", "buckets", "statistics", "envelope", "note"
+]
 Form = Literal["sealed", "open"]
+
+# What clients seal without a scheme of the study, and how.
+SEALED_BYTES: dict[str | None, str] = {"envelope": "hpke", "note": "aes-gcm"}
 
 _READABLE_IN_OPEN = ("features", "buckets")
 
@@ -115,10 +120,14 @@ VALUES: dict[str, Value] = {
     "model": Value("the released model", None, "all clients"),
     # Alignment
     "pseudonyms": Value("keyed pseudonyms of IDs", None, "nobody else's"),
+    "form pseudonyms": Value(
+        "keyed pseudonyms of IDs in simpler forms, by no row", None, "nobody else's"
+    ),
     "feature names": Value("names of features, or pseudonyms", None, "nobody else's"),
     "class names": Value("names of classes", None, "all clients", "all clients"),
     "label tokens": Value("keyed tokens of ID and label", None, "nobody else's"),
     "cell tokens": Value("keyed tokens of cells held twice", None, "nobody else's"),
+    "cell hints": Value("how to round cells held twice", "note", _OWN),
     "placement": Value("who counts which rows and columns", None, _OWN),
     # Predictions of split rows
     "asked pseudonyms": Value("keyed pseudonyms of requested rows", None, _HOLDERS),

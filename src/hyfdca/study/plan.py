@@ -23,7 +23,7 @@ from hyfdca.study.file import Bernoulli, Cyclic, Study, StudyFile
 from hyfdca.training.settings import TrainingSettings
 
 # Version of the messages between organisations; increment it whenever they change.
-PROTOCOL = 2
+PROTOCOL = 3
 
 
 @dataclass(frozen=True)
@@ -112,6 +112,8 @@ def alignment_settings(study: Study) -> AlignmentSettings:
         study.positive_text,
         allow_unshared=study.allow_unshared,
         disagreeing_cells=study.disagreeing_cells,
+        cell_tolerance=study.cell_tolerance,
+        similar_ids=study.similar_ids,
         uncovered=study.uncovered,
         max_classes=study.max_classes,
     )

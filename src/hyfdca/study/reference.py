@@ -97,8 +97,13 @@ _STUDY = {
     "labels_visible_to_holders": "Lets organisations without labels take part; they "
     "learn the labels of rows that they share.",
     "allow_unshared": "Lets organisations take part that share no row with others.",
+    "similar_ids": "If many more rows of two organisations would match if their IDs "
+    "were written alike (leading zeros, `.0`, capitals, blanks, punctuation): refuse, "
+    "or take them as different rows.",
     "disagreeing_cells": "If two organisations have different values of a cell: "
     "refuse, or take that of the one listed first.",
+    "cell_tolerance": "Values of a cell at two organisations are the same if their "
+    "relative difference is at most this; the one listed first counts.",
     "key_epoch": "Raise it to have new keys made.",
     "quorum": "How many organisations a round needs (between machines).",
     "phase_timeout": "Seconds that an answer may take (between machines).",
