@@ -64,6 +64,11 @@ VALUES: dict[str, Value] = {
     # By sample
     "row norms": Value("squared lengths of rows", "samples", _OWN),
     "margins": Value("margins, and parts of them", "samples", f"{_OWN}, with labels"),
+    "labels": Value(
+        "labels that holders lack, with weights and offsets",
+        "samples",
+        f"{_OWN}, with labels",
+    ),
     "duals": Value("duals", "samples", _OWN),
     "dual changes": Value("changes of duals", "samples", _OWN),
     "probe margins": Value("margins of random weights", "samples", _OWN),
@@ -81,6 +86,10 @@ VALUES: dict[str, Value] = {
     "released scaling": Value("scaling of the model", None, "the model", "the model"),
     # Totals
     "losses": Value("sum of a client's losses", "totals", "nobody else's"),
+    "client weights": Value("sums of a client's weights", "totals", "nobody else's"),
+    "weight totals": Value(
+        "sums of all weights, by class", "totals", "all clients with labels"
+    ),
     "products": Value("inner products of feature sums", "totals", "nobody else's"),
     "offsets": Value("offsets of planes, by bucket", "buckets", "nobody else's"),
     "grand totals": Value("totals of all clients", "totals", "the one that opens them"),
@@ -104,7 +113,9 @@ VALUES: dict[str, Value] = {
     "plane weights": Value("weights of planes", None, _RECEIVER),
     "plane lengths": Value("lengths of slopes", None, _RECEIVER),
     "random start": Value("random weights to start from", None, _FEATURES),
-    "bounds": Value("bounds on rows, as powers of two", None, "nobody else's"),
+    "bounds": Value(
+        "bounds on rows and weights, as powers of two", None, "nobody else's"
+    ),
     "numbers": Value("counters and flags", None, _RECEIVER),
     "algorithm": Value("which algorithm runs", None, "all clients"),
     "study": Value("hash of the study file", None, "all clients", "all clients"),
@@ -114,7 +125,9 @@ VALUES: dict[str, Value] = {
     "pseudonyms": Value("keyed pseudonyms of IDs", None, "nobody else's"),
     "feature names": Value("names of features, or pseudonyms", None, "nobody else's"),
     "class names": Value("names of classes", None, "all clients", "all clients"),
-    "label tokens": Value("keyed tokens of ID and label", None, "nobody else's"),
+    "label tokens": Value(
+        "keyed tokens of ID and label, or that there is none", None, "nobody else's"
+    ),
     "cell tokens": Value("keyed tokens of cells held twice", None, "nobody else's"),
     "placement": Value("who counts which rows and columns", None, _OWN),
     # Predictions of split rows

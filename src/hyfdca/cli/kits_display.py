@@ -35,12 +35,13 @@ def _rows(checked: Checked) -> list[tuple[str, str]]:
         day.date().isoformat()
         for day in (certificate.not_valid_before_utc, certificate.not_valid_after_utc)
     )
-    return [
+    rows = [
         ("organisation", f"{checked.name!r}, on the roster"),
         ("study", repr(checked.study)),
         ("rows", f"{own.n_rows}, each with its own ID"),
         ("features", str(len(own.features))),
         ("labels", own.labels),
+        ("rows without a label of one's own", str(own.n_without_label)),
         ("missing cells", str(own.n_missing)),
         ("constant columns", _named([f.name for f in own.features if f.is_constant])),
         ("certificate", f"valid from {first} to {last}"),
@@ -48,6 +49,9 @@ def _rows(checked: Checked) -> list[tuple[str, str]]:
         ("root's fingerprint", checked.root_fingerprint),
         ("own key's fingerprint", checked.key_fingerprint),
     ]
+    if own.n_without_weight:
+        rows.insert(6, ("rows of weight 0, left out", str(own.n_without_weight)))
+    return rows
 
 
 def _features(features: tuple[FeatureFacts, ...]) -> Table:

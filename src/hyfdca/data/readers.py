@@ -37,6 +37,7 @@ from hyfdca.data.tables import (
     normalised,
     stored_densely,
 )
+from hyfdca.data.targets import check_offsets, check_weights
 
 _LARGEST = 1e100  # squares of larger numbers soon overflow
 _PANDAS_INDEX = re.compile(r"__index_level_\d+__|Unnamed: \d+|")
@@ -63,11 +64,8 @@ def read_table(path: Path, columns: Columns) -> Table:
         raise TableError(f"cannot open {path.name}; check its permissions") from None
     _check_ids(path, table.ids)
     _check_cells(path, table)
-    if columns.label_needed and table.labels is not None and "" in table.labels:
-        raise TableError(
-            f"{table.labels.count('')} rows of {path.name} have no label; fill the "
-            "label column or leave these rows out"
-        )
+    check_weights(path.name, columns.weight or "", table)
+    check_offsets(path.name, columns.offset or "", table, not columns.label_needed)
     return table
 
 
@@ -186,7 +184,7 @@ def _from_arrow(
     index : set of str
         Columns that pandas wrote; left out unless the study names them.
     """
-    named = {columns.id, columns.label, *(columns.features or ())}
+    named = {*columns.with_roles, *(columns.features or ())}
     written = [
         n for n in table.column_names if n in index and normalised(n) not in named
     ]
@@ -212,20 +210,25 @@ def _from_arrow(
         label = None
     elif columns.has_label and label is None:
         raise TableError(f"the study names no label_column for {path.name}; name it")
-    features = columns.chosen(names)
-    check_columns(
-        path.name, [columns.id, *([label] if label else []), *features], names
-    )
+    features, beside = columns.chosen(names), columns.beside_labels(by_name)
+    needed = [name for name in (label, *beside) if name is not None]
+    check_columns(path.name, [columns.id, *needed, *features], names)
     _check_names(path, features)
     cells = np.empty((table.num_rows, len(features)))
     for number, name in enumerate(features):
         cells[:, number] = _numbers(path, name, by_name[name])
+    weights, offsets = (
+        None if name is None else _numbers(path, name, by_name[name], "")
+        for name in beside
+    )
     return Table(
         tuple(id_text(value) for value in by_name[columns.id].to_pylist()),
         features,
         stored_densely(cells),
         tuple(map(label_text, by_name[label].to_pylist())) if label else None,
         tuple(notes),
+        weights,
+        offsets,
     )
 
 
@@ -247,8 +250,19 @@ def _check_names(path: Path, features: Sequence[str]) -> None:
             )
 
 
-def _numbers(path: Path, name: str, column: Any) -> FloatArray:
-    """Return a column as floats, with NaN for empty cells."""
+_OR_IGNORE = " or leave the column out with ignore = [{}]"
+
+
+def _numbers(
+    path: Path, name: str, column: Any, remedy: str = _OR_IGNORE
+) -> FloatArray:
+    """Return a column as floats, with NaN for empty cells.
+
+    Parameters
+    ----------
+    remedy : str
+        What else than correcting cells helps, with a place for the name.
+    """
     if pa.types.is_dictionary(column.type):
         column = column.combine_chunks().dictionary_decode()
     kind = column.type
@@ -257,18 +271,20 @@ def _numbers(path: Path, name: str, column: Any) -> FloatArray:
         try:
             column = column.cast(pa.float64())
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            return _refuse(path, name, len(column) - column.null_count)
+            return _refuse(path, name, len(column) - column.null_count, remedy)
         return np.asarray(column.fill_null(math.nan).to_numpy(), dtype=np.float64)
     numbers = [_number(cell) for cell in column.to_pylist()]
     n_bad = sum(number is None for number in numbers)
-    return _refuse(path, name, n_bad) if n_bad else np.array(numbers, dtype=np.float64)
+    if n_bad:
+        return _refuse(path, name, n_bad, remedy)
+    return np.array(numbers, dtype=np.float64)
 
 
-def _refuse(path: Path, name: str, n_cells: int) -> FloatArray:
+def _refuse(path: Path, name: str, n_cells: int, remedy: str) -> FloatArray:
+    quoted = json.dumps(name, ensure_ascii=False)
     raise TableError(
         f"column {name!r} of {path.name} has {n_cells} cells that are not numbers; "
-        "correct them or leave the column out with ignore = "
-        f"[{json.dumps(name, ensure_ascii=False)}]"
+        f"correct them{remedy.format(quoted)}"
     )
 
 
@@ -380,12 +396,28 @@ def _numbered(
         cells,
         texts if columns.has_label else None,
     )
-    if columns.features is None:
-        return table
+    return _with_roles(path, table, columns)
+
+
+def _with_roles(path: Path, table: Table, columns: Columns) -> Table:
+    """Return a table of numbered columns with the columns that the study names."""
+    named = (*columns.with_roles, *columns.ignored)
+    if columns.features is None and not any(
+        map(_NUMBERED.fullmatch, filter(None, named))
+    ):
+        return table  # with millions of names it is worth not looking at each
     features = columns.chosen(table.features)
-    check_columns(path.name, features, table.features)
-    chosen = [int(name[1:]) for name in features]
-    return replace(table, features=features, cells=cells[:, chosen])
+    beside = columns.beside_labels(table.features)
+    needed = [name for name in beside if name is not None]
+    check_columns(path.name, [*needed, *features], table.features)
+    weights, offsets = (
+        None if name is None else table.cells[:, [int(name[1:])]].toarray()[:, 0]
+        for name in beside
+    )
+    if len(features) < len(table.features) or columns.features is not None:
+        chosen = [int(name[1:]) for name in features]
+        table = replace(table, features=features, cells=table.cells[:, chosen])
+    return replace(table, weights=weights, offsets=offsets)
 
 
 _READERS: dict[str, Callable[[Path, Columns], Table]] = {

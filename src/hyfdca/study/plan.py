@@ -18,10 +18,11 @@ from hyfdca.model.scaling import Missing, Scale
 from hyfdca.protocol.sessions import TOKEN_BYTES
 from hyfdca.stages.alignment.messages import AlignmentSettings
 from hyfdca.study.file import Bernoulli, Cyclic, Study, StudyFile
+from hyfdca.study.roles import target_settings
 from hyfdca.training.settings import TrainingSettings
 
 # Version of the messages between organisations; increment it whenever they change.
-PROTOCOL = 2
+PROTOCOL = 3
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ def _plan(file: StudyFile, study_hash: bytes) -> Plan:
         names=names,
         epoch=study.key_epoch,
         encryption=study.encryption_settings(),
-        alignment=alignment_settings(study),
+        alignment=alignment_settings(file),
         scale=study.scale,
         missing=study.missing,
         bias=study.intercept_scaling if study.fit_intercept else None,
@@ -101,8 +102,9 @@ def _plan(file: StudyFile, study_hash: bytes) -> Plan:
     )
 
 
-def alignment_settings(study: Study) -> AlignmentSettings:
+def alignment_settings(file: StudyFile) -> AlignmentSettings:
     """Return the study's settings for aligning tables."""
+    study = file.study
     return AlignmentSettings(
         make_loss(study.loss, study.loss_parameter).task,
         study.positive_text,
@@ -110,6 +112,7 @@ def alignment_settings(study: Study) -> AlignmentSettings:
         disagreeing_cells=study.disagreeing_cells,
         uncovered=study.uncovered,
         max_classes=study.max_classes,
+        targets=target_settings(file),
     )
 
 

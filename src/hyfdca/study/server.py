@@ -17,6 +17,8 @@ from hyfdca.stages.alignment import messages as alignment_messages
 from hyfdca.stages.alignment.server import Alignment, AlignmentServer
 from hyfdca.stages.keys import messages as key_messages
 from hyfdca.stages.keys.server import agree_again
+from hyfdca.stages.labels import messages as label_messages
+from hyfdca.stages.labels.server import LabelServer
 from hyfdca.stages.scaling import PHASES as SCALING_PHASES
 from hyfdca.stages.scaling import ScalingServer
 from hyfdca.study import messages as m
@@ -78,6 +80,7 @@ class StudyServer:
         """
         adders = self.agree(holders)
         alignment = self.align()
+        self.share_labels(alignment, adders)
         scaling = self.scale(alignment, adders)
         federation = self._federation(alignment, adders)
         choice = self._plan.training.choose(federation)
@@ -97,6 +100,13 @@ class StudyServer:
         self._session.enter(alignment_messages.PHASES)
         server = AlignmentServer(plan.names, plan.alignment, self._session)
         return self._run("alignment", server.run())
+
+    def share_labels(self, alignment: Alignment, adders: Adders) -> None:
+        """Have members with labels learn what they lack of them and of weights."""
+        self._session.enter(label_messages.PHASES)
+        targets = self._plan.alignment.targets
+        server = LabelServer(alignment, targets, adders, self._session)
+        self._run("labels", server.run())
 
     def scale(self, alignment: Alignment, adders: Adders) -> Scaling:
         """Have every member scale its own cells, after the sums this needs."""

@@ -1,0 +1,47 @@
+"""Reals as whole numbers that sealed sums carry bit for bit.
+
+The 64 bits of a float are cut into three numbers of at most 22 bits. Before them comes
+a 1: its sum over holders tells how many of them gave the reals of a row.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hyfdca.arrays import FloatArray
+from hyfdca.protocol.messages import GridSpec
+
+GRID = GridSpec(0, 22)
+
+_SHIFTS = np.array([42, 21, 0], np.uint64)
+_MASKS = np.array([2**22 - 1, 2**21 - 1, 2**21 - 1], np.uint64)
+
+
+def width_of(n_columns: int) -> int:
+    """Return how many whole numbers stand for so many reals."""
+    return 1 + len(_SHIFTS) * n_columns
+
+
+def as_whole_numbers(values: FloatArray) -> FloatArray:
+    """Return rows of reals as rows of whole numbers."""
+    bits = np.ascontiguousarray(values, np.float64).view(np.uint64)
+    parts = (bits[:, :, None] >> _SHIFTS) & _MASKS
+    return np.column_stack([np.ones(len(values)), parts.reshape(len(values), -1)])
+
+
+def from_whole_numbers(numbers: FloatArray) -> FloatArray:
+    """Return the reals that a sum over holders stands for.
+
+    Raises
+    ------
+    ValueError
+        If a row was not given by exactly one holder.
+    """
+    n_rows = len(numbers)
+    n_columns = (numbers.shape[1] - 1) // len(_SHIFTS)
+    parts = numbers[:, 1:].reshape(n_rows, n_columns, len(_SHIFTS))
+    is_possible = (parts >= 0.0) & (parts <= _MASKS) & (parts == np.floor(parts))
+    if np.any(numbers[:, 0] != 1.0) or not is_possible.all():
+        raise ValueError("values of a row do not come from exactly one holder")
+    bits = np.bitwise_or.reduce(parts.astype(np.uint64) << _SHIFTS, axis=2)
+    return np.ascontiguousarray(bits).view(np.float64)
