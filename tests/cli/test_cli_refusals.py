@@ -179,7 +179,7 @@ BAD = {
     "no feature": (extra("city", 'features = ["x9"]'), "'city': .* no column 'x9'"),
     "unknown key": (
         setting(colour='"red"'),
-        r"at study: unknown key `colour` \(the keys are allow_unshared, .*weight_column\)",
+        r"at study: unknown key `colour` \(the keys are allow_unshared, .*_column\)",
     ),
     "misspelt key": (
         setting(max_round="3"),

@@ -45,8 +45,8 @@ def tampered(phase, kind, change):
         ("weight bound", WeightBound, lambda _: WeightBound(float("inf"))),
         ("weight bound", WeightBound, lambda _: WeightBound(-1.0)),
         ("weight bound", WeightBound, lambda _: WeightBound(float("nan"))),
-        ("weights", Part, lambda p: Part(Sealed(3, p.vector.payload))),
-        ("weights", Part, lambda p: Part(Sealed(p.vector.fraction_bits, b""))),
+        ("weigh rows", Part, lambda p: Part(Sealed(3, p.vector.payload))),
+        ("weigh rows", Part, lambda p: Part(Sealed(p.vector.fraction_bits, b""))),
     ],
 )
 def test_hostile_replies(phase, kind, change):
@@ -102,7 +102,7 @@ RIGHT = values([[1.0, 0.5], [0.0, 0.25]])  # of the two rows that it lacks
             "exactly one holder",
         ),
         ("weight bound", Message(), "did not come"),
-        ("weights", GridRequest(GridSpec(40, 50)), "did not come"),
+        ("weigh rows", GridRequest(GridSpec(40, 50)), "did not come"),
         ("weight totals", TotalsNotice([]), "out of order"),
     ],
 )
@@ -123,7 +123,7 @@ def test_a_grid_that_is_too_fine():
     client, wire = wire_of()
     wire.handle("take labels", frame(TOKEN, 2, RIGHT))
     with pytest.raises(RemoteProtocolError, match="too fine"):
-        wire.handle("weights", frame(TOKEN, 3, GridRequest(GridSpec(49, 49))))
+        wire.handle("weigh rows", frame(TOKEN, 3, GridRequest(GridSpec(49, 49))))
     with pytest.raises(RemoteProtocolError, match="total of all weights did not"):
         _ = client.losses
 
@@ -133,7 +133,7 @@ def test_totals_that_are_none(total):
     """A sum of weights that is not above 0 would be divided by."""
     client, wire = wire_of()
     wire.handle("take labels", frame(TOKEN, 2, RIGHT))
-    wire.handle("weights", frame(TOKEN, 3, GridRequest(GridSpec(40, 50))))
+    wire.handle("weigh rows", frame(TOKEN, 3, GridRequest(GridSpec(40, 50))))
     number = memoryview(np.array([total * 2**40], np.int64).tobytes())
     notice = TotalsNotice([Sealed(40, number)])
     with pytest.raises(RemoteProtocolError, match="have no weight"):

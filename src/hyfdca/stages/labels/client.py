@@ -44,7 +44,7 @@ class LabelClient:
             "give labels": self._give,
             "take labels": self._take,
             "weight bound": self._bound,
-            "weights": self._weigh,
+            "weigh rows": self._weigh,
             "weight totals": self._take_totals,
         }
 

@@ -41,8 +41,8 @@ PHASES: Phases = {
     "give labels": Phase(GiveRequest, (Part,), ("arrange",), "labels"),
     "take labels": Phase(LabelsNotice, after=("arrange", "give labels")),
     "weight bound": Phase(Message, (WeightBound,), _FILLING),
-    "weights": Phase(
+    "weigh rows": Phase(
         GridRequest, (Part,), (*_FILLING, "weight bound"), "client weights"
     ),
-    "weight totals": Phase(TotalsNotice, after=("weights",)),
+    "weight totals": Phase(TotalsNotice, after=("weigh rows",)),
 }

@@ -9,7 +9,7 @@ to do: labels that some holders lack and others have, or weights.
 | give labels   | rows whose label others lack    | labels, weights and offsets     |
 | take labels   | those that the client lacks     | -                               |
 | weight bound  | -                               | a power of two above its total  |
-| weights       | a grid                          | sums of weights, by class       |
+| weigh rows    | a grid                          | sums of weights, by class       |
 | weight totals | these sums over all clients     | -                               |
 
 Labels travel as a sum by sample to which exactly one holder contributes: the first that
@@ -118,7 +118,7 @@ class LabelServer:
         grid = grid_for(bound, n_summands, bits)
         request = GridRequest(GridSpec(grid.fraction_bits, grid.limit_bits))
         parts = yield from self._session.ask(
-            "weights", dict.fromkeys(self._clients, request), Part
+            "weigh rows", dict.fromkeys(self._clients, request), Part
         )
         vectors = [part.vector for part in parts.values()]
         adder = self._adders.named(self._total_scheme)
