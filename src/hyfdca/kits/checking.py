@@ -49,7 +49,7 @@ class CheckedTable:
     n_missing: int
     features: tuple[FeatureFacts, ...]
     notes: tuple[str, ...] = ()
-    n_without_label: int = 0  # of its own
+    n_without_label: int = 0  # of its own; 0 if it has no labels at all
     n_without_weight: int = 0  # but with a label
 
 
@@ -135,7 +135,7 @@ def _table(own: ClientKit, data: Path) -> CheckedTable:
         table.n_missing,
         _features(table),
         table.notes,
-        int(np.sum(~is_labelled(table))),
+        0 if table.labels is None else int(np.sum(~is_labelled(table))),
         int(np.sum(is_left_out(table))),
     )
 
