@@ -109,7 +109,7 @@ def study(
     """
     files = four_organisations(small_vectors='"same"', tol="1e-2")
     add_column(files, "weight_column", "w", weight, "island")
-    blank(blank(files, range(20, 25), "north"), [58])
+    blank(blank(files, range(20, 25), "north"), [58], "city", "coast")
     files.organisations["city"].extra = 'data = "city.parquet"'
     with site(tmp_path_factory.mktemp("study"), files, alone) as made:
         as_parquet(made, "city")

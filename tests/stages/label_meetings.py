@@ -23,7 +23,7 @@ from hyfdca.protocol.sessions import ClientSession, ServerSession
 from hyfdca.runtime.driver import Traffic
 from hyfdca.runtime.inprocess import InProcess
 from hyfdca.stages.alignment.messages import AlignmentSettings
-from hyfdca.stages.labels.client import LabelClient
+from hyfdca.stages.labels.client import label_client
 from hyfdca.stages.labels.messages import PHASES
 from hyfdca.stages.labels.server import LabelServer
 from tests.stages.alignments import TOKEN, Meeting, Wire, label_of, make_table, numbered
@@ -98,33 +98,32 @@ class LabelMeeting:
     task: Any = "classification"
 
     def __post_init__(self) -> None:
+        self.targets = replace(self.targets, labels_visible=True)
         settings = AlignmentSettings(
-            self.task,
-            allow_unshared=True,
-            targets=replace(self.targets, labels_visible=True),
+            self.task, allow_unshared=True, targets=self.targets
         )
         tables = [own.table(self.targets, self.task) for own in self.held]
         self.meeting = Meeting(tables, settings)
         self.alignment = self.meeting.run()
         keys = keys_of(self.encryption)
         self.adders = Adders(self.encryption, public_parameters(keys))
-        self.clients = {
-            k: LabelClient(client.aligned, Sealers(self.encryption, keys))
-            for k, client in enumerate(self.meeting.clients)
-            if client.aligned.targets is not None
-        }
-        self.wires = {
-            k: Wire(ClientSession(TOKEN, PHASES, client.handlers))
-            for k, client in self.clients.items()
-        }
+        sealers = Sealers(self.encryption, keys)
+        self.clients = [
+            label_client(client.aligned, self.targets, sealers)
+            for client in self.meeting.clients
+        ]
+        self.wires = [
+            Wire(ClientSession(TOKEN, PHASES, client.handlers))
+            for client in self.clients
+        ]
         self.traffic = Traffic()
 
-    def run(self) -> dict[int, SampleLosses]:
-        """Return what the losses of each client with labels are."""
+    def run(self) -> list[SampleLosses]:
+        """Return what the losses of each client's samples are."""
         session = ServerSession(TOKEN, PHASES)
         server = LabelServer(self.alignment, self.targets, self.adders, session)
-        InProcess(self.wires).run(server.run(), self.traffic)
-        return {k: client.losses for k, client in self.clients.items()}
+        InProcess(dict(enumerate(self.wires))).run(server.run(), self.traffic)
+        return [client.losses for client in self.clients]
 
     # The oracle
 

@@ -13,8 +13,8 @@ from hyfdca.crypto.schemes.registry import Encryption
 from hyfdca.data.targets import TargetSettings
 from hyfdca.protocol.sessions import decode, unframe
 from hyfdca.stages.alignment.messages import PlacementNotice
-from hyfdca.stages.labels.messages import LabelsNotice
-from hyfdca.stages.labels.whole_numbers import (
+from hyfdca.stages.labels.messages import LabelsNotice, WeightsNotice
+from hyfdca.stages.labels.transfer import (
     as_whole_numbers,
     from_whole_numbers,
     width_of,
@@ -62,12 +62,15 @@ def test_every_holder_knows_what_some_holder_knows(name, held):
     meeting = LabelMeeting(held, SETTINGS[name])
     found, wanted = meeting.run(), meeting.weights()
     assert meeting.alignment.layout.samples.n_items == len(meeting.kept)
-    for client, losses in found.items():
+    for client, losses in enumerate(found):
         rows = meeting.rows_of(client)
-        signs = [1.0 if label_of(row) == "unwell" else -1.0 for row in rows]
-        assert losses.labels[:, 0].tolist() == signs
         weights = column(losses.weights, rows, 1.0)
         np.testing.assert_allclose(weights, [wanted[r] for r in rows], rtol=1e-12)
+        if held[client].known is None:
+            assert losses.labels is losses.offsets is None
+            continue
+        signs = [1.0 if label_of(row) == "unwell" else -1.0 for row in rows]
+        assert losses.labels[:, 0].tolist() == signs
         has_offsets = SETTINGS[name].has_offsets
         offsets = [offset_of(row) if has_offsets else 0.0 for row in rows]
         assert column(losses.offsets, rows, 0.0) == offsets
@@ -77,9 +80,10 @@ def test_every_holder_knows_what_some_holder_knows(name, held):
 def test_numbers_of_a_regression_travel_bit_for_bit(held):
     """A label that came from another holder is the same float."""
     meeting = LabelMeeting(held, task="regression")
-    for client, losses in meeting.run().items():
+    for client, losses in enumerate(meeting.run()):
         rows = meeting.rows_of(client)
-        assert losses.labels[:, 0].tolist() == [number_of(row) for row in rows]
+        if held[client].known is not None:
+            assert losses.labels[:, 0].tolist() == [number_of(row) for row in rows]
 
 
 @given(label_consortia())
@@ -108,35 +112,36 @@ def test_sealed_is_the_same_bit_for_bit(encryption, name, held):
     bare = Encryption("none", chosen.precision)
     sealed = LabelMeeting(held, SETTINGS[name], chosen).run()
     plain = LabelMeeting(held, SETTINGS[name], bare).run()
-    assert sealed.keys() == plain.keys()
-    for client, losses in sealed.items():
+    for losses, others in zip(sealed, plain, strict=True):
         for part in ("labels", "weights", "offsets"):
-            own, other = getattr(losses, part), getattr(plain[client], part)
+            own, other = getattr(losses, part), getattr(others, part)
             assert (own is None) == (other is None)
             assert own is None or own.tobytes() == other.tobytes()
 
 
 @pytest.mark.parametrize("encryption", ["bfv", "bfv-compact", "bfv-auto"])
 def test_blocks_of_bfv_carry_labels(encryption):
-    """Two holders that each know half know all afterwards."""
-    meeting = LabelMeeting(TWO_PART, SETTINGS["offsets"], ENCRYPTIONS[encryption])
-    for client, losses in meeting.run().items():
+    """Two holders that each know half know all afterwards; a third knows weights."""
+    held = [*TWO_PART, Labelled([2, 0], [2], None)]
+    targets = TargetSettings(has_offsets=True, class_weight={"unwell": 3.0})
+    meeting = LabelMeeting(held, targets, ENCRYPTIONS[encryption])
+    *found, third = meeting.run()
+    for client, losses in enumerate(found):
         rows = meeting.rows_of(client)
         assert losses.offsets[:, 0].tolist() == [offset_of(row) for row in rows]
+    assert third.weights is None  # both of its rows are healthy
 
 
 def test_nothing_is_exchanged_where_nothing_is_lacking():
     """Without blanks and weights there is no message; a table of weights needs none."""
     known = [Labelled([0, 1, 2], [0], [0, 1, 2]), Labelled([2, 1], [1], [1, 2])]
-    known.append(Labelled([0, 2], [2], None))
-    for targets in (
-        TargetSettings(),
-        TargetSettings(has_offsets=True, class_weight={"unwell": 3.0}),
-    ):
-        meeting = LabelMeeting(known, targets)
-        found = meeting.run()
-        assert meeting.traffic.round_trips == 0
-        assert found[1].weights is None or found[1].weights.tolist() == [[3.0], [1.0]]
+    meeting = LabelMeeting([*known, Labelled([0, 2], [2], None)])
+    meeting.run()
+    assert meeting.traffic.round_trips == 0
+    targets = TargetSettings(has_offsets=True, class_weight={"unwell": 3.0})
+    meeting = LabelMeeting(known, targets)
+    assert meeting.run()[1].weights.tolist() == [[3.0], [1.0]]
+    assert meeting.traffic.round_trips == 0
 
 
 def test_weights_of_1_change_nothing(monkeypatch):
@@ -145,7 +150,7 @@ def test_weights_of_1_change_nothing(monkeypatch):
     monkeypatch.setattr(label_meetings, "offset_of", lambda _: 0.0)
     for class_weight in (None, {"unwell": 1.0}, "balanced"):
         targets = TargetSettings(True, True, class_weight)
-        for losses in LabelMeeting(TWO_PART, targets).run().values():
+        for losses in LabelMeeting(TWO_PART, targets).run():
             assert (losses.weights, losses.offsets) == (None, None)
 
 
@@ -155,35 +160,42 @@ def test_weights_of_1_change_nothing(monkeypatch):
 @pytest.mark.parametrize("encryption", ["paillier", "none"])
 @SOME
 @given(held=label_consortia())
-def test_a_label_reaches_its_holders_alone(encryption, held):
-    """No slot of any message is of a row that its receiver does not hold."""
+def test_what_is_given_reaches_holders_alone(encryption, held):
+    """No slot of any message is of a row that its receiver does not hold or lack."""
     chosen = ENCRYPTIONS.get(encryption, Encryption("none"))
-    bare = LabelMeeting(held, SETTINGS["offsets"])
-    meeting = LabelMeeting(held, SETTINGS["offsets"], chosen)
+    bare = LabelMeeting(held, SETTINGS["all"])
+    meeting = LabelMeeting(held, SETTINGS["all"], chosen)
     bare.run()
     meeting.run()
-    samples, width = meeting.alignment.layout.samples, width_of(2)
-    for client, wire in meeting.wires.items():
-        lacking = meeting.alignment.blanks.lacking[client].tolist()
-        notices, plain = notices_of(wire), notices_of(bare.wires[client])
-        assert len(notices) == len(plain) == bool(lacking)
-        for notice, in_plain in zip(notices, plain, strict=True):
-            [sealed], [open_] = notice.values, in_plain.values
-            numbers = np.frombuffer(open_.payload, np.int64).tolist()
-            assert len(numbers) == len(lacking) * width
+    blanks, samples = meeting.alignment.blanks, meeting.alignment.layout.samples
+    for client, wire in enumerate(meeting.wires):
+        wanted = {"take labels": (blanks.lacking[client].tolist(), width_of(3))}
+        if held[client].known is None:
+            every = list(range(len(samples.items[client])))
+            wanted = {"take weights": (every, width_of(1))}
+        found, plain = taken_by(wire), taken_by(bare.wires[client])
+        assert set(found) == {phase for phase in wanted if wanted[phase][0]}
+        for phase, sealed in found.items():
+            rows, width = wanted[phase]
+            numbers = np.frombuffer(plain[phase].payload, np.int64).tolist()
+            assert len(numbers) == len(rows) * width
             if encryption == "paillier":
-                cipher = meeting.clients[client]._sealing.sealer("samples")._cipher
-                groups = meeting.clients[client]._sealing._samples.groups
-                vector = Vector("samples", lacking, False, width, sealed)
+                sealing = meeting.clients[client]._sealing
+                cipher, groups = sealing.sealer("samples")._cipher, sealing._samples
+                vector = Vector("samples", rows, False, width, sealed)
                 owners = owners_of(samples, client)
-                check_packed(cipher, vector, owners, groups, numbers)
+                check_packed(cipher, vector, owners, groups.groups, numbers)
 
 
-def notices_of(wire):
-    """Return the notices of labels that a client got."""
-    bodies = [unframe(payload, TOKEN)[1] for payload in wire.down]
-    phases = dict(zip(wire.phases, bodies, strict=True))
-    return [decode(phases[p], LabelsNotice) for p in phases if p == "take labels"]
+def taken_by(wire):
+    """Return the sealed vectors by sample that a client got, by phase."""
+    kinds = {"take labels": LabelsNotice, "take weights": WeightsNotice}
+    found = {}
+    for phase, payload in zip(wire.phases, wire.down, strict=True):
+        if phase in kinds:
+            notice = decode(unframe(payload, TOKEN)[1], kinds[phase])
+            [found[phase]] = notice.values
+    return found
 
 
 @SOME
@@ -192,7 +204,7 @@ def test_the_server_sees_no_label_weight_or_offset(held, name):
     """No number of a row or of all rows is in any byte that it saw."""
     meeting = LabelMeeting(held, SETTINGS[name], ENCRYPTIONS["stream"])
     meeting.run()
-    seen = b"".join(reply for wire in meeting.wires.values() for reply in wire.up)
+    seen = b"".join(reply for wire in meeting.wires for reply in wire.up)
     seen += meeting.meeting.seen
     numbers = {weight_of(row) for row in meeting.kept}
     numbers |= {offset_of(row) for row in meeting.kept}

@@ -10,19 +10,23 @@ from hyfdca.federation.messages import Arrangements, GridRequest
 from hyfdca.protocol.codec import RemoteProtocolError, pack_indices
 from hyfdca.protocol.messages import GridSpec, Message, Part, Sealed
 from hyfdca.protocol.sessions import decode, frame, unframe
-from hyfdca.stages.labels.client import LabelClient
 from hyfdca.stages.labels.messages import (
     GiveRequest,
     LabelsNotice,
     TotalsNotice,
     WeightBound,
+    WeightsNotice,
 )
-from hyfdca.stages.labels.whole_numbers import as_whole_numbers
+from hyfdca.stages.labels.transfer import as_whole_numbers
 from tests.stages.alignments import TOKEN
 from tests.stages.label_meetings import Labelled, LabelMeeting
 
 WEIGHTED = TargetSettings(has_weights=True)
-HELD = [Labelled([0, 1, 2, 4], [0], [0, 1]), Labelled([1, 0, 4, 2], [1], [0, 2, 4])]
+HELD = [
+    Labelled([0, 1, 2, 4], [0], [0, 1]),
+    Labelled([1, 0, 4, 2], [1], [0, 2, 4]),
+    Labelled([0, 4], [2], None),
+]
 PLAIN = Arrangements("none", "none", "none", None, None)
 
 
@@ -149,10 +153,39 @@ def test_nobody_gives_labels_without_consent():
         wire.handle("give labels", frame(TOKEN, 2, positions(0)))
 
 
-def test_a_client_without_labels_takes_no_part():
-    """It has nothing to give and nothing to take."""
-    meeting = LabelMeeting([*HELD, Labelled([0, 1], [2], None)], WEIGHTED)
-    assert set(meeting.wires) == {0, 1}
-    with pytest.raises(RemoteProtocolError, match="without labels"):
-        LabelClient(meeting.meeting.clients[2].aligned, None)
-    meeting.run()
+def weights_notice(*weights):
+    numbers = as_whole_numbers(np.array(weights)[:, None]).astype(np.int64)
+    return WeightsNotice([Sealed(0, memoryview(numbers.tobytes()))])
+
+
+@pytest.mark.parametrize(
+    ("phase", "request_", "message"),
+    [
+        ("give labels", positions(0), "no phase"),
+        ("weigh rows", GridRequest(GridSpec(40, 50)), "no phase"),
+        ("take weights", WeightsNotice([]), "one sum"),
+        ("take weights", weights_notice(1.0), "does not open"),
+        ("take weights", weights_notice(1.0, -2.0), "cannot be weights"),
+        ("take weights", weights_notice(1.0, np.nan), "cannot be weights"),
+        ("take weights", weights_notice(1.0, np.inf), "cannot be weights"),
+    ],
+)
+def test_hostile_requests_without_labels(phase, request_, message):
+    """A client without labels takes the weights of its samples, and nothing else."""
+    meeting = LabelMeeting(HELD, WEIGHTED)
+    client, wire = meeting.clients[2], meeting.wires[2]
+    wire.handle("arrange", frame(TOKEN, 1, PLAIN))
+    with pytest.raises(RemoteProtocolError, match=message):
+        wire.handle(phase, frame(TOKEN, 2, request_))
+    with pytest.raises(RemoteProtocolError, match="did not come"):
+        _ = client.losses
+    wire.handle("take weights", frame(TOKEN, 3, weights_notice(0.5, 1.5)))
+    assert client.losses.weights.tolist() == [[0.5], [1.5]]
+
+
+def test_weights_that_the_study_does_not_have():
+    """A server that sends weights although there are none is refused."""
+    wire = LabelMeeting(HELD).wires[2]
+    wire.handle("arrange", frame(TOKEN, 1, PLAIN))
+    with pytest.raises(RemoteProtocolError, match="the study has no weights"):
+        wire.handle("take weights", frame(TOKEN, 2, weights_notice(0.5, 1.5)))

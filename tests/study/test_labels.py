@@ -11,6 +11,7 @@ from sklearn.utils import compute_class_weight
 
 from hyfdca.crypto.schemes.registry import SCHEMES
 from hyfdca.errors import StudyError
+from hyfdca.maths.objective import reference_optimum
 from hyfdca.study.file import load
 from hyfdca.study.local import pooled_objective, prepare
 from hyfdca.study.outcome import train, train_file
@@ -206,6 +207,25 @@ def test_weights_and_class_weights_against_scikit_learn(tmp_path):
     primal = objective.primal(reference.coef_.T)
     assert outcome.certificate.dual <= primal
     assert outcome.certificate.primal <= primal * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("algorithm", ["bundle", "lbfgs", "hyfdca"])
+@pytest.mark.parametrize("given", [None, '"balanced"'])
+def test_weights_where_some_holders_have_no_labels(algorithm, given, tmp_path):
+    """Holders without labels learn weights, so shares and certificates are right."""
+    settings = {} if given is None else {"class_weight": given}
+    files = make_files(**PLAIN, **VISIBLE, algorithm=f'"{algorithm}"', **settings)
+    extra("coast", "label = false")(files)
+    run = run_of(add_column(files, "weight_column", "w", weight), tmp_path)
+    samples, weights = run.training.federation.layout.samples, run.sample_weights()
+    for items, block in zip(samples.items, run.blocks, strict=True):
+        assert block.sample_weights.tobytes() == weights[items].tobytes()
+    outcome, objective = train(run, lambda *_: None), pooled_objective(run)
+    optimum = reference_optimum(objective, 1e-9)
+    assert outcome.ending.is_converged
+    primal = objective.primal(outcome.weights)
+    assert outcome.certificate.primal == pytest.approx(primal, rel=1e-9)
+    assert outcome.certificate.dual <= optimum.primal <= outcome.certificate.primal
 
 
 @pytest.mark.parametrize("given", ['"balanced"', "{ill = 3.0, well = 0.5}", "{0 = 2}"])

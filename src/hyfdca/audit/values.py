@@ -69,6 +69,9 @@ VALUES: dict[str, Value] = {
         "samples",
         f"{_OWN}, with labels",
     ),
+    "sample weights": Value(
+        "weights of samples, for holders without labels", "samples", _OWN
+    ),
     "duals": Value("duals", "samples", _OWN),
     "dual changes": Value("changes of duals", "samples", _OWN),
     "probe margins": Value("margins of random weights", "samples", _OWN),

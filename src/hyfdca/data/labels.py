@@ -56,6 +56,11 @@ def common_classes(own: Iterable[ClassNames], positive: str | None) -> tuple[str
     return (*others, *(name for name in found if name == positive))
 
 
+def n_outputs(classes: Sequence[str]) -> int:
+    """Return the number of weight columns: one per class if over two, else one."""
+    return len(classes) if len(classes) > 2 else 1
+
+
 def class_numbers(
     labels: Sequence[str], classes: Sequence[str], positive: str | None
 ) -> IntArray:

@@ -51,6 +51,11 @@ class TargetSettings:
         return self.class_weight == "balanced"
 
     @property
+    def is_weighted(self) -> bool:
+        """Whether samples may have other weights than 1."""
+        return self.has_weights or self.class_weight is not None
+
+    @property
     def needs_totals(self) -> bool:
         """Whether a client needs sums over the rows of others."""
         return self.has_weights or self.is_balanced
@@ -145,13 +150,13 @@ class SampleLosses:
 
     Parameters
     ----------
-    labels : array (samples held, n_outputs)
+    labels : array (samples held, n_outputs) or None
     weights, offsets : arrays (samples held, n_outputs) or None
         Weights have the mean 1 over all samples before classes are weighted. None
-        stands for 1 and for 0 everywhere.
+        stands for 1 and for 0 everywhere. Clients without labels have weights alone.
     """
 
-    labels: FloatArray
+    labels: FloatArray | None
     weights: FloatArray | None = None
     offsets: FloatArray | None = None
 

@@ -29,8 +29,8 @@ from hyfdca.algorithms.registry import ALGORITHMS, AUTO
 from hyfdca.crypto.keys.identity import Identity
 from hyfdca.crypto.keys.roster import Roster
 from hyfdca.crypto.schemes.registry import Workforce
+from hyfdca.data.labels import n_outputs
 from hyfdca.data.tables import Table
-from hyfdca.data.targets import SampleLosses
 from hyfdca.federation.algorithm import ClientHalf
 from hyfdca.federation.client import Party
 from hyfdca.federation.secrets import ClientSecrecy, make_keys
@@ -48,12 +48,12 @@ from hyfdca.stages.alignment.client import AlignmentClient
 from hyfdca.stages.keys import messages as key_messages
 from hyfdca.stages.keys.client import HeldKeys, KeyHolder
 from hyfdca.stages.labels import messages as label_messages
-from hyfdca.stages.labels.client import LabelClient
+from hyfdca.stages.labels.client import LabelClient, WeightClient, label_client
 from hyfdca.stages.scaling import PHASES as SCALING_PHASES
 from hyfdca.stages.scaling import ScalingClient
 from hyfdca.study import messages as m
 from hyfdca.study.identity import hash_text
-from hyfdca.study.plan import PROTOCOL, Plan, n_outputs
+from hyfdca.study.plan import PROTOCOL, Plan
 
 T = TypeVar("T")
 
@@ -155,7 +155,7 @@ class StudyClient:
         """Reset to the state before the first stage."""
         self._sessions = {"study": self._sessions["study"]}
         self._alignment: AlignmentClient | None = None
-        self._labels: LabelClient | None = None
+        self._labels: LabelClient | WeightClient | None = None
         self._cells: Cells | None = None
         self._scaling: ScalingClient | None = None
         self._block: Block | None = None
@@ -243,15 +243,12 @@ class StudyClient:
     def _begin_labels(self) -> Handlers:
         if self._block is not None:
             raise RemoteProtocolError("labels come before training")
-        self._labels = LabelClient(self.aligned, self.secrecy.sealers())
+        self._labels = self._new_labels()
         return self._labels.handlers
 
-    def _losses(self) -> SampleLosses | None:
-        """Return what the losses of its samples are; the server may have said more."""
-        if self.aligned.targets is None:
-            return None
-        labels = self._labels or LabelClient(self.aligned, self.secrecy.sealers())
-        return labels.losses
+    def _new_labels(self) -> LabelClient | WeightClient:
+        targets = self._plan.alignment.targets
+        return label_client(self.aligned, targets, self.secrecy.sealers())
 
     def _begin_scaling(self) -> Handlers:
         plan, aligned = self._plan, self.aligned
@@ -268,7 +265,8 @@ class StudyClient:
             raise RemoteProtocolError("this stage comes after the scaling")
         if self._block is None:
             scaled = self._scaling.scaling.apply(self._cells.stored)
-            losses = self._losses()
+            # Where nothing is lacking, the server does not begin the stage of labels.
+            losses = (self._labels or self._new_labels()).losses
             self._block = self.aligned.block(scaled, self._plan.bias, losses)
         return self._block
 

@@ -66,11 +66,6 @@ class Plan:
         return self.study_hash[:TOKEN_BYTES]
 
 
-def n_outputs(classes: tuple[str, ...]) -> int:
-    """Return the number of weight columns: one per class if over two, else one."""
-    return len(classes) if len(classes) > 2 else 1
-
-
 def plan_of(file: StudyFile, study_hash: bytes) -> Plan:
     """Return the plan that both sides of a study follow.
 

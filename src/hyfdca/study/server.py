@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from hyfdca.algorithms.registry import Choice
 from hyfdca.crypto.schemes.registry import Adders, new_group_secret
+from hyfdca.data.labels import n_outputs
 from hyfdca.federation.server import Federation
 from hyfdca.holdings.layout import with_bias
 from hyfdca.model.scaling import Scaling
@@ -22,7 +23,7 @@ from hyfdca.stages.labels.server import LabelServer
 from hyfdca.stages.scaling import PHASES as SCALING_PHASES
 from hyfdca.stages.scaling import ScalingServer
 from hyfdca.study import messages as m
-from hyfdca.study.plan import Plan, n_outputs
+from hyfdca.study.plan import Plan
 
 T = TypeVar("T")
 

@@ -56,22 +56,14 @@ class AlignedTable:
         return feature_words(self.features)
 
     def block(
-        self, scaled: sp.csr_array, bias: float | None, losses: SampleLosses | None
+        self, scaled: sp.csr_array, bias: float | None, losses: SampleLosses
     ) -> Block:
-        """Return what the client trains on: its owned cells, scaled, and the bias.
-
-        Parameters
-        ----------
-        losses : SampleLosses or None
-            What the losses of its samples are; None without labels.
-        """
+        """Return what the client trains on: its owned cells, scaled, and the bias."""
         X, counted = scaled, self.counts_feature
         if bias is not None and self.counts_sample.any():
             X = append_bias(X, self.counts_sample, bias)
             counted = np.append(counted, self.counts_bias)
         counts = (self.counts_sample, counted)
-        if losses is None:
-            return Block(X, None, *counts)
         return Block(X, losses.labels, *counts, losses.weights, losses.offsets)
 
 

@@ -1,4 +1,4 @@
-"""The messages about labels that some holders lack, and about sums of weights."""
+"""The messages about labels that some holders lack, and about weights."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hyfdca.protocol.phases import START, Phase, Phases
 
 
 class GiveRequest(Message, frozen=True):
-    """Ask a client for labels that others lack; weights and offsets with them."""
+    """Ask a client for what other holders of some of its rows lack."""
 
     positions: Annotated[memoryview, Seen("positions")]  # uint32, of its rows
 
@@ -33,9 +33,15 @@ class TotalsNotice(Message, frozen=True):
     totals: Annotated[Sums, Seen("weight totals")]
 
 
+class WeightsNotice(Message, frozen=True):
+    """The weights of the samples of a client without labels; no answer."""
+
+    values: Annotated[Sums, Seen("sample weights")]
+
+
 _FILLING = ("arrange", "give labels", "take labels")
 
-# Of clients with labels alone; each takes part in what concerns it.
+# Each client takes part in what concerns it; without labels that is the last phase.
 PHASES: Phases = {
     "arrange": Phase(Arrangements, after=(START,)),
     "give labels": Phase(GiveRequest, (Part,), ("arrange",), "labels"),
@@ -45,4 +51,8 @@ PHASES: Phases = {
         GridRequest, (Part,), (*_FILLING, "weight bound"), "client weights"
     ),
     "weight totals": Phase(TotalsNotice, after=("weigh rows",)),
+    "give weights": Phase(
+        GiveRequest, (Part,), (*_FILLING, "weight totals"), "sample weights"
+    ),
+    "take weights": Phase(WeightsNotice, after=("arrange",)),
 }

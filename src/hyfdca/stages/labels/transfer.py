@@ -1,4 +1,4 @@
-"""Reals as whole numbers that sealed sums carry bit for bit.
+"""Reals by sample that reach other holders bit for bit, through sums of whole numbers.
 
 The 64 bits of a float are cut into three numbers of at most 22 bits. Before them comes
 a 1: its sum over holders tells how many of them gave the reals of a row.
@@ -8,18 +8,45 @@ from __future__ import annotations
 
 import numpy as np
 
-from hyfdca.arrays import FloatArray
-from hyfdca.protocol.messages import GridSpec
+from hyfdca.arrays import FloatArray, IntArray
+from hyfdca.federation.sealing import Sealing
+from hyfdca.protocol.codec import RemoteProtocolError
+from hyfdca.protocol.messages import GridSpec, Part, Sums
 
-GRID = GridSpec(0, 22)
-
+_GRID = GridSpec(0, 22)
 _SHIFTS = np.array([42, 21, 0], np.uint64)
 _MASKS = np.array([2**22 - 1, 2**21 - 1, 2**21 - 1], np.uint64)
 
 
 def width_of(n_columns: int) -> int:
-    """Return how many whole numbers stand for so many reals."""
+    """Return how many whole numbers stand for this many reals."""
     return 1 + len(_SHIFTS) * n_columns
+
+
+def given_part(sealing: Sealing, values: FloatArray, rows: IntArray) -> Part:
+    """Return the reals of some rows, (rows, columns), sealed for their holders."""
+    part = sealing.sample_part(as_whole_numbers(values), _GRID, rows=rows)
+    assert isinstance(part, Part)  # noqa: S101  # all numbers are below the limit
+    return part
+
+
+def taken_values(
+    sealing: Sealing, sums: Sums, rows: IntArray, n_columns: int
+) -> FloatArray:
+    """Return the reals of some rows that other holders gave, (rows, columns).
+
+    Raises
+    ------
+    RemoteProtocolError
+        If a row was not given by exactly one holder.
+    """
+    if [vector.fraction_bits for vector in sums] != [_GRID.fraction_bits]:
+        raise RemoteProtocolError("values do not come as one sum of whole numbers")
+    numbers = sealing.opened_samples(sums, rows, width_of(n_columns))
+    try:
+        return from_whole_numbers(numbers)
+    except ValueError as error:
+        raise RemoteProtocolError(str(error)) from None
 
 
 def as_whole_numbers(values: FloatArray) -> FloatArray:
