@@ -97,12 +97,14 @@ class Outcome:
     def result(self) -> dict[str, Any]:
         """Return the contents of ``result.json``; with a ``warning`` if not converged.
 
+        ``rows_without_label`` and ``rows_of_weight_zero`` were left out of the study.
         ``pooled_primal`` and ``relative_loss`` are null except in a demonstration.
         ``accuracy``, of classes, and ``r_squared`` and ``mean_absolute_error``, of
         numbers, are over the training rows, and null between machines.
         """
         study, traffic, ending = self.run.study, self.traffic(), self.ending
         coverage = self.run.consortium.coverage
+        alignment = self.run.consortium.alignment
         result = {
             "algorithm": self.run.training.algorithm.algorithm.name,
             "algorithm_reason": self.run.training.algorithm.reason,
@@ -110,6 +112,8 @@ class Outcome:
             "sealed_with": self.run.training.sealed_with(),
             "cells": coverage.n_cells,
             "uncovered_cells": coverage.n_uncovered,
+            "rows_without_label": alignment.n_without_label,
+            "rows_of_weight_zero": alignment.n_without_weight,
             "rounds": self.n_rounds,
             "converged": ending.is_converged,
             "stop_reason": ending.stop_reason,
@@ -160,6 +164,7 @@ class Outcome:
             l2=study.l2,
             id_column=study.id_column,
             label_column=study.label_column,
+            offset_column=study.offset_column,
             positive_label=study.positive_text,
             classes=run.consortium.classes,
             weights=dict(zip(features, weights, strict=True)),

@@ -20,6 +20,7 @@ from hyfdca.model.scaling import Missing, Scale
 from hyfdca.protocol.sessions import TOKEN_BYTES
 from hyfdca.stages.alignment.messages import AlignmentSettings
 from hyfdca.study.file import Bernoulli, Cyclic, Study, StudyFile
+from hyfdca.study.roles import target_settings
 from hyfdca.training.settings import TrainingSettings
 
 # Version of the messages between organisations; increment it whenever they change.
@@ -67,11 +68,6 @@ class Plan:
         return self.study_hash[:TOKEN_BYTES]
 
 
-def n_outputs(classes: tuple[str, ...]) -> int:
-    """Return the number of weight columns: one per class if over two, else one."""
-    return len(classes) if len(classes) > 2 else 1
-
-
 def plan_of(file: StudyFile, study_hash: bytes) -> Plan:
     """Return the plan that both sides of a study follow.
 
@@ -93,7 +89,7 @@ def _plan(file: StudyFile, study_hash: bytes) -> Plan:
         names=names,
         epoch=study.key_epoch,
         encryption=study.encryption_settings(),
-        alignment=alignment_settings(study),
+        alignment=alignment_settings(file),
         scale=study.scale,
         missing=study.missing,
         bias=study.intercept_scaling if has_bias else None,
@@ -105,8 +101,9 @@ def _plan(file: StudyFile, study_hash: bytes) -> Plan:
     )
 
 
-def alignment_settings(study: Study) -> AlignmentSettings:
+def alignment_settings(file: StudyFile) -> AlignmentSettings:
     """Return the study's settings for aligning tables."""
+    study = file.study
     return AlignmentSettings(
         make_loss(study.loss, study.loss_parameter).task,
         study.positive_text,
@@ -116,6 +113,7 @@ def alignment_settings(study: Study) -> AlignmentSettings:
         similar_ids=study.similar_ids,
         uncovered=study.uncovered,
         max_classes=study.max_classes,
+        targets=target_settings(file),
     )
 
 
