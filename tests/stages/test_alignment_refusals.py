@@ -109,7 +109,7 @@ def test_weights_and_offsets_that_disagree(column):
     tables[1] = replace(tables[1], **{column: np.array([1.0, 2.0, 0.25, 3.0])})
     sentence = refused(tables, settings)
     assert f"different labels or {column} for rows that they share" in sentence
-    assert "'org0' and 'org1' in 2 rows; agree on" in sentence
+    assert "'org0' and 'org1' in 2 rows; correct them" in sentence
     zeros = [replace(make_table(ALL, [0]), offsets=np.full(4, z)) for z in (0.0, -0.0)]
     offsets = TargetSettings(has_offsets=True)
     Meeting(zeros, replace(CLASSIFICATION, targets=offsets)).run()

@@ -6,15 +6,16 @@ import json
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils import compute_class_weight
 
 from hyfdca.crypto.schemes.registry import SCHEMES
 from hyfdca.errors import StudyError
-from hyfdca.maths.objective import reference_optimum
 from hyfdca.study.file import load
 from hyfdca.study.local import pooled_objective, prepare
 from hyfdca.study.outcome import train, train_file
+from hyfdca.training.central import central_optimum
 from tests.support.consortia import (
     N_ROWS,
     NAMES,
@@ -201,10 +202,11 @@ def test_weights_and_class_weights_against_scikit_learn(tmp_path):
     )
     wanted = np.where(y > 0, by_class[1], by_class[0]) * own / own.sum()
     np.testing.assert_allclose(run.sample_weights()[:, 0], wanted * N_ROWS, rtol=1e-12)
-    reference = LogisticRegression(C=1 / 0.05, fit_intercept=False, tol=1e-10)
+    reference = LogisticRegression(C=1 / 0.05, tol=1e-10)
     reference.fit(objective.X, y, sample_weight=wanted)
-    np.testing.assert_allclose(outcome.weights[:, 0], reference.coef_[0], atol=2e-3)
-    primal = objective.primal(reference.coef_.T)
+    pooled = np.append(reference.coef_[0], reference.intercept_)
+    np.testing.assert_allclose(outcome.weights[:, 0], pooled, atol=2e-3)
+    primal = objective.primal(pooled[:, None])
     assert outcome.certificate.dual <= primal
     assert outcome.certificate.primal <= primal * (1 + 1e-6)
 
@@ -221,7 +223,7 @@ def test_weights_where_some_holders_have_no_labels(algorithm, given, tmp_path):
     for items, block in zip(samples.items, run.blocks, strict=True):
         assert block.sample_weights.tobytes() == weights[items].tobytes()
     outcome, objective = train(run, lambda *_: None), pooled_objective(run)
-    optimum = reference_optimum(objective, 1e-9)
+    optimum = central_optimum(objective, 1e-9)
     assert outcome.ending.is_converged
     primal = objective.primal(outcome.weights)
     assert outcome.certificate.primal == pytest.approx(primal, rel=1e-9)
@@ -282,6 +284,23 @@ def test_offsets_reach_the_blocks(tmp_path):
         assert block.offsets[:, 0].tolist() == [offset(row) for row in rows]
     margins = run.margins(np.zeros((len(run.consortium.features) + 1, 1)))
     assert margins[:, 0].tolist() == [offset(row) for row in range(N_ROWS - 10)]
+
+
+@pytest.mark.parametrize("encryption", ["none", "stream"])
+def test_the_model_with_offsets(encryption, tmp_path):
+    """It is the optimum of x·w + w_0 + o over the pooled rows, by scipy."""
+    settings = {**PLAIN, "encryption": f'"{encryption}"', "tol": "1e-6"}
+    files = add_column(make_files(**settings), "offset_column", "o", offset)
+    outcome = trained(files, tmp_path)
+    objective = pooled_objective(outcome.run)
+    assert objective.offsets[:, 0].tolist() == [offset(row) for row in range(N_ROWS)]
+    best = minimize(
+        lambda w: objective.primal(w[:, None]),
+        np.zeros(len(outcome.weights)),
+        options={"gtol": 1e-8},
+    ).fun
+    assert outcome.certificate.dual <= best + 1e-12
+    assert objective.primal(outcome.weights) == pytest.approx(best, rel=1e-5)
 
 
 def test_own_names_of_columns(tmp_path):

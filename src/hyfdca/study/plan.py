@@ -157,6 +157,7 @@ def _settings(file: StudyFile, loss: Loss) -> TrainingSettings:
         encryption=study.encryption_settings(),
         seed=study.seed,
         free_intercept=_frees_intercept(study, algorithm),
+        has_offsets=target_settings(file).has_offsets,
     )
 
 
