@@ -94,7 +94,7 @@ VALUES: dict[str, Value] = {
         "sums of all weights, by class", "totals", "all clients with labels"
     ),
     "products": Value("inner products of feature sums", "totals", "nobody else's"),
-    "offsets": Value("offsets of planes, by bucket", "buckets", "nobody else's"),
+    "offsets": Value("offsets and balances of planes", "buckets", "nobody else's"),
     "grand totals": Value("totals of all clients", "totals", "the one that opens them"),
     "P and D": Value("P and D, or a length", None, "the one that opens them"),
     "step totals": Value(
@@ -102,7 +102,9 @@ VALUES: dict[str, Value] = {
     ),
     "search totals": Value("P along a search", None, "the one that opens them"),
     "Gram and offsets": Value(
-        "offsets by bucket, products of slopes", None, "the one that opens them"
+        "offsets and balances by bucket, products of slopes",
+        None,
+        "the one that opens them",
     ),
     # Sent by the server, or public
     "schemes": Value("how vectors are sealed", None, _RECEIVER),
@@ -112,6 +114,7 @@ VALUES: dict[str, Value] = {
     "positions": Value("which samples are drawn or sent", None, _OWN),
     "grids": Value("grids of numbers", None, _RECEIVER),
     "factors": Value("factors of steps", None, _OWN),
+    "intercepts": Value("intercepts of trial points", None, _RECEIVER),
     "steps": Value("steps and where planes touch", None, _RECEIVER),
     "plane weights": Value("weights of planes", None, _RECEIVER),
     "plane lengths": Value("lengths of slopes", None, _RECEIVER),

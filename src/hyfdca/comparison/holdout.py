@@ -144,8 +144,8 @@ def validation_of(run: LocalRun, held_out: Sequence[Table]) -> Validation | None
         )
     ]
     X = run.scaling.apply(pooled_cells(owned, samples, features))
-    if study.fit_intercept:
-        X = append_bias(X, np.ones(len(ids), dtype=bool), study.intercept_scaling)
+    if run.intercept_value is not None:
+        X = append_bias(X, np.ones(len(ids), dtype=bool), run.intercept_value)
     labels, offsets = _targets(held_out, row_of)
     classes = run.consortium.classes
     return Validation(X, labels, classes, study.positive_text, offsets)

@@ -71,8 +71,11 @@ _STUDY = {
     "uncovered": "Cells that no organisation holds are refused, or taken as the mean "
     'of their column (with `scale = "standard"`) or as zero (without).',
     "fit_intercept": "Whether the model has an intercept.",
-    "intercept_scaling": "The constant feature whose weight is the intercept; the "
-    "larger, the less it is regularised.",
+    "penalise_intercept": "Whether the intercept is penalised, as the weight of a "
+    "constant feature; if not given, only where the algorithm needs that (`hyfdca` and "
+    "its rivals) or `intercept_scaling` is given.",
+    "intercept_scaling": "The value of that constant feature: the larger, the less a "
+    "penalised intercept is penalised.",
     "max_rounds": "Training ends after this many rounds.",
     "tol": "Training ends when the certified relative gap is at most this.",
     "measure_every": "Rounds from one certificate to the next.",
