@@ -37,7 +37,7 @@ from hyfdca.data.tables import (
     normalised,
     stored_densely,
 )
-from hyfdca.data.targets import check_offsets, check_weights
+from hyfdca.data.target_columns import check_offsets, check_weights
 
 _LARGEST = 1e100  # squares of larger numbers soon overflow
 _PANDAS_INDEX = re.compile(r"__index_level_\d+__|Unnamed: \d+|")
