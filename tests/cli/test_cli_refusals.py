@@ -126,7 +126,7 @@ BAD = {
     ),
     "blank weight": (
         weighted(lambda row: 1.0, city=""),
-        "'city': 40 rows of city.csv have nothing in the weight_column 'w'; fill it",
+        "'city': 40 rows of city.csv have a label but nothing in the weight_column 'w'",
     ),
     "weights of 0": (
         weighted(lambda row: 1.0, coast=0),

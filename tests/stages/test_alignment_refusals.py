@@ -228,6 +228,27 @@ def test_labels_that_are_fractions():
         assert Meeting([table], settings).run().classes
 
 
+def test_labels_beside_blank_ones():
+    """Blanks hide neither fractions nor too many classes, nor are they any."""
+    rows = list(range(24))
+    table = relabelled(make_table(ALL, [0]), "", "2.5", "", "3")
+    assert "has 1 rows whose label is a fraction" in refused([table])
+    table = relabelled(make_table(rows, [0]), "", "", "", *map(str, range(21)))
+    assert "has 21 classes, more than 20" in refused([table])
+    table = relabelled(make_table(rows, [0]), "", "", "", "", *map(str, range(20)))
+    assert len(Meeting([table]).run().classes) == 20
+    table = relabelled(make_table(ALL, [0]), "", "no number", "1")
+    assert "has 2 rows with a label that is no number" in refused([table], REGRESSION)
+
+
+def test_labels_of_weight_0():
+    """A row that is left out makes no class, whatever its label."""
+    table = relabelled(make_table(ALL, [0]), "0.5", "2", "3", "3")
+    table = replace(table, weights=np.array([0.0, 1.0, 1.0, 1.0]))
+    settings = replace(CLASSIFICATION, targets=TargetSettings(has_weights=True))
+    assert Meeting([table], settings).run().classes == ("2", "3")
+
+
 @pytest.mark.parametrize("other", ["fconc1", "f conc1"])
 def test_names_that_are_hardly_two(other):
     """Two organisations spell a column in two ways: it would become two features."""

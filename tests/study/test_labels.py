@@ -15,7 +15,6 @@ from hyfdca.errors import StudyError
 from hyfdca.study.file import load
 from hyfdca.study.local import pooled_objective, prepare
 from hyfdca.study.outcome import train, train_file
-from hyfdca.training.central import central_optimum
 from tests.support.consortia import (
     N_ROWS,
     NAMES,
@@ -55,6 +54,35 @@ def partly_blank(**settings):
     blank(files, range(20, 30), "north")
     blank(files, [*range(30, 40), *range(50, 60)], "city")
     return blank(files, range(10), "coast")
+
+
+def check_optimum(outcome):
+    """Check a model and its certificate against scipy's optimum of the pooled rows."""
+    pooled, settings = pooled_objective(outcome.run), outcome.run.training.settings
+    X, y = pooled.X.toarray(), pooled.labels[:, 0]
+    n_rows, n_features = X.shape
+    if settings.free_intercept:
+        X = np.column_stack([X, np.ones(n_rows)])
+    v = (
+        np.ones(n_rows)
+        if pooled.sample_weights is None
+        else pooled.sample_weights[:, 0]
+    )
+    o = np.zeros(n_rows) if pooled.offsets is None else pooled.offsets[:, 0]
+    is_penalised = np.arange(X.shape[1]) < n_features
+
+    def primal(w):
+        losses = v * np.logaddexp(0.0, -y * (X @ w + o))
+        slopes = -v * y / (1.0 + np.exp(y * (X @ w + o)))
+        own = settings.l2_strength * np.where(is_penalised, w, 0.0)
+        return own @ w / 2 + losses.mean(), own + X.T @ slopes / n_rows
+
+    start = np.zeros(X.shape[1])
+    found = minimize(primal, start, jac=True, options={"gtol": 1e-9})
+    assert outcome.ending.is_converged
+    own = primal(outcome.weights[:, 0])[0]
+    assert outcome.certificate.primal == pytest.approx(own, rel=1e-9)
+    assert outcome.certificate.dual <= found.fun <= outcome.certificate.primal
 
 
 def four_files(n_clients, **settings):
@@ -204,9 +232,9 @@ def test_weights_and_class_weights_against_scikit_learn(tmp_path):
     np.testing.assert_allclose(run.sample_weights()[:, 0], wanted * N_ROWS, rtol=1e-12)
     reference = LogisticRegression(C=1 / 0.05, tol=1e-10)
     reference.fit(objective.X, y, sample_weight=wanted)
-    pooled = np.append(reference.coef_[0], reference.intercept_)
-    np.testing.assert_allclose(outcome.weights[:, 0], pooled, atol=2e-3)
-    primal = objective.primal(pooled[:, None])
+    expected = np.append(reference.coef_[0], reference.intercept_)
+    np.testing.assert_allclose(outcome.weights[:, 0], expected, atol=2e-3)
+    primal = objective.primal(expected[:, None])
     assert outcome.certificate.dual <= primal
     assert outcome.certificate.primal <= primal * (1 + 1e-6)
 
@@ -222,12 +250,7 @@ def test_weights_where_some_holders_have_no_labels(algorithm, given, tmp_path):
     samples, weights = run.training.federation.layout.samples, run.sample_weights()
     for items, block in zip(samples.items, run.blocks, strict=True):
         assert block.sample_weights.tobytes() == weights[items].tobytes()
-    outcome, objective = train(run, lambda *_: None), pooled_objective(run)
-    optimum = central_optimum(objective, 1e-9)
-    assert outcome.ending.is_converged
-    primal = objective.primal(outcome.weights)
-    assert outcome.certificate.primal == pytest.approx(primal, rel=1e-9)
-    assert outcome.certificate.dual <= optimum.primal <= outcome.certificate.primal
+    check_optimum(train(run, lambda *_: None))
 
 
 @pytest.mark.parametrize("given", ['"balanced"', "{ill = 3.0, well = 0.5}", "{0 = 2}"])
@@ -301,6 +324,24 @@ def test_the_model_with_offsets(encryption, tmp_path):
     ).fun
     assert outcome.certificate.dual <= best + 1e-12
     assert objective.primal(outcome.weights) == pytest.approx(best, rel=1e-5)
+@pytest.mark.parametrize("algorithm", ["bundle", "lbfgs", "hyfdca"])
+@pytest.mark.parametrize("has_weights", [False, True])
+def test_offsets_are_part_of_the_margins(algorithm, has_weights, tmp_path):
+    """The model is the optimum with offsets, also where some holders lack labels."""
+    files = partly_blank(algorithm=f'"{algorithm}"')
+    extra("coast", "label = false")(files)
+    add_column(files, "offset_column", "o", lambda row: 3 * offset(row))
+    if has_weights:
+        add_column(files, "weight_column", "w", weight)
+    check_optimum(trained(files, tmp_path))
+
+
+def test_a_method_without_offsets_is_refused(tmp_path):
+    """One sentence names the methods that take them."""
+    files = add_column(make_files(**PLAIN), "offset_column", "o", offset)
+    files.settings["algorithm"] = '"fedavg"'
+    with pytest.raises(StudyError, match="takes no offsets; use algorithm='bundle'"):
+        run_of(files, tmp_path)
 
 
 def test_own_names_of_columns(tmp_path):

@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.data.labels import as_classes, chosen_classes, encode_numbers, r_squared
 from hyfdca.data.tables import Table
-from hyfdca.data.targets import is_known
+from hyfdca.data.target_columns import is_known
 from hyfdca.errors import StudyError
 from hyfdca.holdings.axis import Axis
 from hyfdca.holdings.block import append_bias, pooled_cells

@@ -37,7 +37,7 @@ from hyfdca.data.tables import (
     normalised,
     stored_densely,
 )
-from hyfdca.data.targets import check_offsets, check_weights
+from hyfdca.data.target_columns import check_offsets, check_weights
 
 T = TypeVar("T")
 

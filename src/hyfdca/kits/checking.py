@@ -11,7 +11,7 @@ from cryptography import x509
 
 from hyfdca.data.labels import Task, encode_numbers
 from hyfdca.data.tables import Table
-from hyfdca.data.targets import is_labelled, is_left_out, known_labels
+from hyfdca.data.target_columns import is_labelled, is_left_out, known_labels
 from hyfdca.errors import StudyError
 from hyfdca.kits import tls
 from hyfdca.kits.kit import ClientKit, read_certificate, read_client_kit

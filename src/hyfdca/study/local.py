@@ -214,8 +214,8 @@ def pooled_objective(run: LocalRun) -> Objective:
         settings.loss,
         settings.l2_strength,
         run.sample_weights(),
-        run.offsets(),
-        settings.free_intercept,
+        offsets=run.offsets(),
+        free_intercept=settings.free_intercept,
     )
 
 

@@ -22,8 +22,7 @@ from hyfdca.data.labels import (
     is_fraction,
 )
 from hyfdca.data.tables import Table
-from hyfdca.data.targets import (
-    Targets,
+from hyfdca.data.target_columns import (
     is_known,
     is_labelled,
     is_left_out,
@@ -31,6 +30,7 @@ from hyfdca.data.targets import (
     target_texts,
     targets_of,
 )
+from hyfdca.data.targets import Targets
 from hyfdca.holdings.ownership import OwnCells
 from hyfdca.protocol.codec import (
     RemoteProtocolError,
