@@ -184,7 +184,9 @@ def test_a_positive_label_among_many(tmp_path):
 
 def test_regression(tmp_path):
     """A loss for numbers takes the labels as numbers and has no accuracy."""
-    files = make_files(labels=scores().tolist(), loss='"half_squared"')
+    files = make_files(
+        labels=scores().tolist(), loss='"half_squared"', scale_target="false"
+    )
     outcome = outcome_of(files, tmp_path)
     objective, optimum = optimum_of(
         scaled(StandardScaler()), scores()[:, None], "half_squared"

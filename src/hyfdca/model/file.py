@@ -52,6 +52,9 @@ class TrainingEntry(_Strict, frozen=True):
     stop_reason: StopReason
     fit_intercept: bool
     intercept_scaling: float
+    # P, D and the loss's parameter are those of (target - centre) / scale.
+    target_centre: float = 0.0
+    target_scale: float = 1.0
     penalise_intercept: bool = True  # models without this entry have it
 
 

@@ -24,7 +24,7 @@ from hyfdca.holdings.block import Block, pooled_cells
 from hyfdca.holdings.coverage import Coverage, coverage_of
 from hyfdca.holdings.partition import Holding, Partition
 from hyfdca.maths.objective import Objective
-from hyfdca.model.scaling import Scaling
+from hyfdca.model.scaling import Scaling, TargetScaling
 from hyfdca.protocol.sessions import ServerSession
 from hyfdca.runtime.driver import Traffic
 from hyfdca.runtime.inprocess import InProcess
@@ -101,6 +101,8 @@ class Run:
 
     Parameters
     ----------
+    target : TargetScaling
+        How the targets of a regression are scaled for training.
     notes : tuple of str
         What was noticed while tables were read here.
     """
@@ -110,6 +112,7 @@ class Run:
     scaling: Scaling
     preparing_traffic: Traffic
     training: Runner
+    target: TargetScaling = field(default_factory=TargetScaling, kw_only=True)
     notes: tuple[str, ...] = field(default=(), kw_only=True)
 
     @property
@@ -150,7 +153,7 @@ class LocalRun(Run):
         return total if offsets is None else total + offsets
 
     def labels(self) -> FloatArray:
-        """Return the labels of all samples, (n_samples, n_outputs)."""
+        """Return the labels of all samples, as trained, (n_samples, n_outputs)."""
         labels = self._by_sample([block.labels for block in self.blocks], 0.0)
         assert labels is not None  # noqa: S101  # somebody has labels
         return labels
@@ -194,7 +197,8 @@ class LocalRun(Run):
             return TrainingScores(accuracy=float(np.mean(is_right)))
         return TrainingScores(
             r_squared=r_squared(labels[:, 0], margins[:, 0]),
-            mean_absolute_error=float(np.mean(np.abs(labels - margins))),
+            mean_absolute_error=float(np.mean(np.abs(labels - margins)))
+            * self.target.scale,
         )
 
 
@@ -272,6 +276,7 @@ def prepare_tables(file: StudyFile, tables: Sequence[Table]) -> LocalRun:
         convener.traffic,
         training,
         members,
+        target=prepared.target,
         notes=notes,
     )
 

@@ -154,8 +154,9 @@ class Outcome:
         """Return the contents of ``model.json``, described in ``model/file.py``."""
         run, study = self.run, self.run.study
         features, scaling = run.consortium.features, run.scaling
-        weights = map(tuple, self.weights[: len(features)].tolist())
-        intercept = self.weights[-1] * (run.intercept_value or 0.0)
+        own = self.weights * run.target.scale  # in the units of the target
+        weights = map(tuple, own[: len(features)].tolist())
+        intercept = own[-1] * (run.intercept_value or 0.0) + run.target.centre
         return ModelFile(
             format_version=FORMAT_VERSION,
             study=study.name,
@@ -193,6 +194,8 @@ class Outcome:
             rounds=self.n_rounds,
             stop_reason=ending.stop_reason,
             fit_intercept=study.fit_intercept,
+            target_centre=self.run.target.centre,
+            target_scale=self.run.target.scale,
             penalise_intercept=not training.settings.free_intercept,
             intercept_scaling=study.intercept_scaling,
         )
