@@ -81,6 +81,20 @@ def test_constant_columns(installed, hyfdca):
     assert re.search(r"│ x1 +│ +-[\d.]+ │ +[\d.]+ │ +0 │", output)
 
 
+def test_blank_labels(installed, hyfdca):
+    """Rows without a label of one's own are counted, and are no class."""
+
+    def change(rows):
+        for row in rows[1:4]:
+            row[-1] = ""
+
+    assert "without a label" not in check(hyfdca, installed)
+    edit(change)(installed)
+    output = check(hyfdca, installed)
+    assert re.search(r"without a label of one's own +│ 3 ", output)
+    assert re.search(r" labels +│ '(ill|well)' \d+, '(ill|well)' \d+ ", output)
+
+
 def test_names_are_shown_as_they_are(installed, hyfdca):
     """A column name is not markup."""
 

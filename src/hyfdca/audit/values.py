@@ -69,6 +69,14 @@ VALUES: dict[str, Value] = {
     # By sample
     "row norms": Value("squared lengths of rows", "samples", _OWN),
     "margins": Value("margins, and parts of them", "samples", f"{_OWN}, with labels"),
+    "labels": Value(
+        "labels that holders lack, with weights and offsets",
+        "samples",
+        f"{_OWN}, with labels",
+    ),
+    "sample weights": Value(
+        "weights of samples, for holders without labels", "samples", _OWN
+    ),
     "duals": Value("duals", "samples", _OWN),
     "dual changes": Value("changes of duals", "samples", _OWN),
     "probe margins": Value("margins of random weights", "samples", _OWN),
@@ -86,8 +94,12 @@ VALUES: dict[str, Value] = {
     "released scaling": Value("scaling of the model", None, "the model", "the model"),
     # Totals
     "losses": Value("sum of a client's losses", "totals", "nobody else's"),
+    "client weights": Value("sums of a client's weights", "totals", "nobody else's"),
+    "weight totals": Value(
+        "sums of all weights, by class", "totals", "all clients with labels"
+    ),
     "products": Value("inner products of feature sums", "totals", "nobody else's"),
-    "offsets": Value("offsets of planes, by bucket", "buckets", "nobody else's"),
+    "offsets": Value("offsets and balances of planes", "buckets", "nobody else's"),
     "grand totals": Value("totals of all clients", "totals", "the one that opens them"),
     "P and D": Value("P and D, or a length", None, "the one that opens them"),
     "step totals": Value(
@@ -95,7 +107,9 @@ VALUES: dict[str, Value] = {
     ),
     "search totals": Value("P along a search", None, "the one that opens them"),
     "Gram and offsets": Value(
-        "offsets by bucket, products of slopes", None, "the one that opens them"
+        "offsets and balances by bucket, products of slopes",
+        None,
+        "the one that opens them",
     ),
     # Sent by the server, or public
     "schemes": Value("how vectors are sealed", None, _RECEIVER),
@@ -105,11 +119,14 @@ VALUES: dict[str, Value] = {
     "positions": Value("which samples are drawn or sent", None, _OWN),
     "grids": Value("grids of numbers", None, _RECEIVER),
     "factors": Value("factors of steps", None, _OWN),
+    "intercepts": Value("intercepts of trial points", None, _RECEIVER),
     "steps": Value("steps and where planes touch", None, _RECEIVER),
     "plane weights": Value("weights of planes", None, _RECEIVER),
     "plane lengths": Value("lengths of slopes", None, _RECEIVER),
     "random start": Value("random weights to start from", None, _FEATURES),
-    "bounds": Value("bounds on rows, as powers of two", None, "nobody else's"),
+    "bounds": Value(
+        "bounds on rows and weights, as powers of two", None, "nobody else's"
+    ),
     "numbers": Value("counters and flags", None, _RECEIVER),
     "algorithm": Value("which algorithm runs", None, "all clients"),
     "study": Value("hash of the study file", None, "all clients", "all clients"),
@@ -122,7 +139,9 @@ VALUES: dict[str, Value] = {
     ),
     "feature names": Value("names of features, or pseudonyms", None, "nobody else's"),
     "class names": Value("names of classes", None, "all clients", "all clients"),
-    "label tokens": Value("keyed tokens of ID and label", None, "nobody else's"),
+    "label tokens": Value(
+        "keyed tokens of ID and label, or that there is none", None, "nobody else's"
+    ),
     "cell tokens": Value("keyed tokens of cells held twice", None, "nobody else's"),
     "cell hints": Value("how to round cells held twice", "note", _OWN),
     "placement": Value("who counts which rows and columns", None, _OWN),

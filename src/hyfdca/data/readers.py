@@ -37,6 +37,7 @@ from hyfdca.data.tables import (
     normalised,
     stored_densely,
 )
+from hyfdca.data.target_columns import check_offsets, check_weights
 
 T = TypeVar("T")
 
@@ -59,11 +60,8 @@ def read_table(path: Path, columns: Columns) -> Table:
     table = _openable(path, lambda: reader(path, columns))
     _check_ids(path, table.ids, columns.id or "ids")
     _check_cells(path, table)
-    if columns.label_needed and table.labels is not None and "" in table.labels:
-        raise TableError(
-            f"{table.labels.count('')} rows of {path.name} have no label; fill the "
-            "label column or leave these rows out"
-        )
+    check_weights(path.name, columns.weight or "", table)
+    check_offsets(path.name, columns.offset or "", table, not columns.label_needed)
     return table
 
 
@@ -238,7 +236,7 @@ def _parquet_index(schema: Any) -> set[str]:
 
 def without_index(path: Path, named: NamedColumns, columns: Columns) -> NamedColumns:
     """Leave out columns that pandas wrote, unless the study names them."""
-    wanted = {columns.id, columns.label, *(columns.features or ())}
+    wanted = {*columns.with_roles, *(columns.features or ())}
     written = [
         name
         for name in named.content.column_names
@@ -288,20 +286,25 @@ def _from_arrow(path: Path, named: NamedColumns, columns: Columns) -> Table:
             f"the study names no label_column for {path.name}; set it, or write label "
             "= false below the organisation's name if it has no labels"
         )
-    features = columns.chosen(names)
-    check_columns(
-        path.name, [columns.id, *([label] if label else []), *features], names
-    )
+    features, beside = columns.chosen(names), columns.beside_labels(by_name)
+    needed = [name for name in (label, *beside) if name is not None]
+    check_columns(path.name, [columns.id, *needed, *features], names)
     _check_names(path, features)
     cells = np.empty((table.num_rows, len(features)))
     for number, name in enumerate(features):
         cells[:, number] = _numbers(path, name, by_name[name])
+    weights, offsets = (
+        None if name is None else _numbers(path, name, by_name[name], "")
+        for name in beside
+    )
     return Table(
         tuple(map(id_text, _texts(path, columns.id, by_name[columns.id]))),
         features,
         stored_densely(cells),
         tuple(map(label_text, _texts(path, label, by_name[label]))) if label else None,
         kept.notes,
+        weights,
+        offsets,
     )
 
 
@@ -340,8 +343,19 @@ def _texts(path: Path, name: str, column: Any) -> list[object]:
     return values
 
 
-def _numbers(path: Path, name: str, column: Any) -> FloatArray:
-    """Return a column as floats, with NaN for empty cells."""
+_OR_IGNORE = " or leave the column out with ignore = [{}]"
+
+
+def _numbers(
+    path: Path, name: str, column: Any, remedy: str = _OR_IGNORE
+) -> FloatArray:
+    """Return a column as floats, with NaN for empty cells.
+
+    Parameters
+    ----------
+    remedy : str
+        What else than correcting cells helps, with a place for the name.
+    """
     if pa.types.is_dictionary(column.type):
         column = column.combine_chunks().dictionary_decode()
     kind = column.type
@@ -350,18 +364,20 @@ def _numbers(path: Path, name: str, column: Any) -> FloatArray:
         try:
             column = column.cast(pa.float64())
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            return _refuse(path, name, len(column) - column.null_count)
+            return _refuse(path, name, len(column) - column.null_count, remedy)
         return np.asarray(column.fill_null(math.nan).to_numpy(), dtype=np.float64)
     numbers = [_number(cell) for cell in column.to_pylist()]
     n_bad = sum(number is None for number in numbers)
-    return _refuse(path, name, n_bad) if n_bad else np.array(numbers, dtype=np.float64)
+    if n_bad:
+        return _refuse(path, name, n_bad, remedy)
+    return np.array(numbers, dtype=np.float64)
 
 
-def _refuse(path: Path, name: str, n_cells: int) -> FloatArray:
+def _refuse(path: Path, name: str, n_cells: int, remedy: str) -> FloatArray:
+    quoted = json.dumps(name, ensure_ascii=False)
     raise TableError(
         f"column {name!r} of {path.name} has {n_cells} cells that are not numbers; "
-        "correct them or leave the column out with ignore = "
-        f"[{json.dumps(name, ensure_ascii=False)}]"
+        f"correct them{remedy.format(quoted)}"
     )
 
 
@@ -479,12 +495,28 @@ def _numbered(
         cells,
         texts if columns.has_label else None,
     )
-    if columns.features is None:
-        return table
+    return _with_roles(path, table, columns)
+
+
+def _with_roles(path: Path, table: Table, columns: Columns) -> Table:
+    """Return a table of numbered columns with the columns that the study names."""
+    named = (*columns.with_roles, *columns.ignored)
+    if columns.features is None and not any(
+        map(_NUMBERED.fullmatch, filter(None, named))
+    ):
+        return table  # with millions of names it is worth not looking at each
     features = columns.chosen(table.features)
-    check_columns(path.name, features, table.features)
-    chosen = [int(name[1:]) for name in features]
-    return replace(table, features=features, cells=cells[:, chosen])
+    beside = columns.beside_labels(table.features)
+    needed = [name for name in beside if name is not None]
+    check_columns(path.name, [*needed, *features], table.features)
+    weights, offsets = (
+        None if name is None else table.cells[:, [int(name[1:])]].toarray()[:, 0]
+        for name in beside
+    )
+    if len(features) < len(table.features) or columns.features is not None:
+        chosen = [int(name[1:]) for name in features]
+        table = replace(table, features=features, cells=table.cells[:, chosen])
+    return replace(table, weights=weights, offsets=offsets)
 
 
 _READERS: dict[str, Callable[[Path, Columns], Table]] = {

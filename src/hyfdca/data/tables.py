@@ -5,15 +5,15 @@ from __future__ import annotations
 import hashlib
 import math
 import unicodedata
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Container, Sequence
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 
 import msgspec
 import numpy as np
 import scipy.sparse as sp
 
-from hyfdca.arrays import FloatArray
+from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.data.csv_form import CsvForm
 
 _MOST_LISTED = 10
@@ -62,6 +62,8 @@ class Columns:
         Columns that are left out; a table need not have them.
     csv : CsvForm
         How a CSV file is written.
+    weight, offset : str or None
+        Read with the labels, never features.
     """
 
     id: str | None = None
@@ -74,11 +76,32 @@ class Columns:
     rows_by_order: bool = True
     ignored: tuple[str, ...] = ()
     csv: CsvForm = field(default_factory=CsvForm)
+    weight: str | None = None
+    offset: str | None = None
+
+    @property
+    def with_roles(self) -> set[str | None]:
+        """Columns that are something else than features."""
+        return {self.id, self.label, self.weight, self.offset}
+
+    def beside_labels(self, names: Container[str]) -> tuple[str | None, str | None]:
+        """Return the columns of weights and offsets to read of such a table.
+
+        Where labels need not be there, neither need these.
+        """
+        if not self.has_label:
+            return None, None
+        needed = self.label_needed
+        weight, offset = (
+            name if needed or (name is not None and name in names) else None
+            for name in (self.weight, self.offset)
+        )
+        return weight, offset
 
     def chosen(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return the features to read of a table with columns of these names."""
         if self.features is None:
-            left_out = {self.id, self.label, *self.ignored}
+            left_out = {*self.with_roles, *self.ignored}
             return tuple(name for name in names if name not in left_out)
         if self.features_needed:
             return self.features
@@ -99,7 +122,9 @@ class Table:
     cells : CSR array (rows, features)
         NaN means missing. A dense table stores its zeros too.
     labels : tuple of str or None
-        As text, numbers in their shortest form.
+        As text, numbers in their shortest form; "" where a row has none.
+    weights, offsets : arrays (rows,) or None
+        Finite, weights not negative; what they are in rows without a label is open.
     notes : tuple of str
         What its owner should know of how it was read; not part of the data.
     """
@@ -109,6 +134,24 @@ class Table:
     cells: sp.csr_array = field(repr=False)
     labels: tuple[str, ...] | None = field(repr=False)
     notes: tuple[str, ...] = ()
+    weights: FloatArray | None = field(repr=False, default=None)
+    offsets: FloatArray | None = field(repr=False, default=None)
+
+    def of_rows(self, rows: IntArray) -> Table:
+        """Return some of the rows, in the given order."""
+        labels, weights, offsets = self.labels, self.weights, self.offsets
+        return replace(
+            self,
+            ids=tuple(self.ids[row] for row in rows.tolist()),
+            cells=sp.csr_array(self.cells[rows]),
+            labels=None if labels is None else tuple(labels[row] for row in rows),
+            weights=None if weights is None else weights[rows],
+            offsets=None if offsets is None else offsets[rows],
+        )
+
+    def without_targets(self) -> Table:
+        """Return the table without labels, weights and offsets."""
+        return replace(self, labels=None, weights=None, offsets=None)
 
     @property
     def n_missing(self) -> int:
@@ -128,6 +171,9 @@ class Table:
         hasher = hashlib.sha256(names)
         for part in (self.cells.indptr, self.cells.indices, self.cells.data):
             hasher.update(np.ascontiguousarray(part).data)
+        for name, column in (("weights", self.weights), ("offsets", self.offsets)):
+            if column is not None:
+                hasher.update(name.encode() + column.tobytes())
         return hasher.digest()
 
     @property

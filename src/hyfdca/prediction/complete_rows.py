@@ -84,12 +84,15 @@ class Predictions:
     margins : array (n_rows, n_outputs)
     labels : tuple of str or None
         "" for rows without a label.
+    note : str
+        What users should know of them; may be empty.
     """
 
     model: Model
     ids: tuple[str, ...] = field(repr=False)
     margins: FloatArray = field(repr=False)
     labels: tuple[str, ...] | None = field(repr=False, default=None)
+    note: str = ""
 
     @cached_property
     def predicted(self) -> NDArray[Any]:
@@ -165,9 +168,22 @@ def predict_file(files: PredictionFiles) -> Predictions:
         margins = model.margins(table)
     except ModelError as error:
         raise StudyError(f"In {files.data.name} {error}") from None
-    predictions = Predictions(model, table.ids, margins, table.labels)
+    predictions = predictions_for(model, table, margins)
     write_predictions(predictions, files.out)
     return predictions
+
+
+def predictions_for(model: Model, table: Table, margins: FloatArray) -> Predictions:
+    """Return predictions of a table's rows from their margins without offsets."""
+    column, offsets, note = model.file.offset_column, table.offsets, ""
+    if offsets is not None:
+        margins = margins + offsets[:, None]
+    elif column is not None:
+        note = (
+            f"The table has no offset_column {column!r}: offsets are taken as 0, but "
+            "the model was trained with them."
+        )
+    return Predictions(model, table.ids, margins, table.labels, note)
 
 
 def write_predictions(predictions: Predictions, out: Path) -> None:
@@ -208,13 +224,13 @@ def _read(files: PredictionFiles, model: Model) -> Table:
             f"The model does not name the ID column of {files.data.name}; name it with "
             "--id-column."
         )
-    label_column = files.label_column or model.file.label_column
     columns = Columns(
-        id=None if id_column is None else normalised(id_column),
-        label=None if label_column is None else normalised(label_column),
+        id=_name(id_column),
+        label=_name(files.label_column or model.file.label_column),
         features=model.features,
         label_needed=False,
         absent_are_zero=True,
+        offset=_name(model.file.offset_column),
     )
     try:
         return _with_label(files, read_table(files.data, columns))
@@ -222,6 +238,10 @@ def _read(files: PredictionFiles, model: Model) -> Table:
         raise StudyError(_missing_columns(error, columns)) from None
     except TableError as error:
         raise StudyError(f"Cannot predict: {error}.") from None
+
+
+def _name(column: str | None) -> str | None:
+    return None if column is None else normalised(column)
 
 
 def _with_label(files: PredictionFiles, table: Table) -> Table:

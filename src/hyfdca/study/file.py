@@ -57,10 +57,12 @@ from hyfdca.stages.alignment.messages import (
 )
 from hyfdca.study.alternatives import alternatives
 from hyfdca.study.identity import public_identities
+from hyfdca.study.roles import check_roles
 
 _LARGEST = 1e100  # squares and inverses of settings must stay finite
 Positive = Annotated[float, msgspec.Meta(ge=1.0 / _LARGEST, le=_LARGEST)]
 Fraction = Annotated[float, msgspec.Meta(gt=0, le=1)]
+ClassWeight = Annotated[float, msgspec.Meta(ge=0, le=_LARGEST)]
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
 KeyEpoch = Annotated[int, msgspec.Meta(ge=1, le=2**32)]
 # Of a host or of the server: used in certificates, settings and commands.
@@ -117,6 +119,7 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     missing: Missing = "refuse"
     uncovered: Uncovered = "refuse"  # cells that no organisation holds
     fit_intercept: bool = True
+    penalise_intercept: bool | None = None  # by default where the algorithm needs it
     intercept_scaling: Positive = 1.0
     max_rounds: AtLeastOne = 1000
     tol: Annotated[float, msgspec.Meta(ge=0, le=_LARGEST)] = 1e-3
@@ -127,6 +130,9 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     rows: Literal["by ID", "by order"] = "by ID"  # of tables without IDs
     id_column: str | None = None
     label_column: str | None = None
+    weight_column: str | None = None  # beside labels, like the next
+    offset_column: str | None = None
+    class_weight: Literal["balanced"] | dict[str, ClassWeight] | None = None
     encoding: str | None = None  # of CSV files; what is not given is found by looking
     delimiter: Character | None = None
     decimal: Decimal | None = None
@@ -165,6 +171,8 @@ class Client(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     ignore: list[str] = []  # columns that are no features
     id_column: str | None = None
     label_column: str | None = None
+    weight_column: str | None = None
+    offset_column: str | None = None
     encoding: str | None = None
     delimiter: Character | None = None
     decimal: Decimal | None = None
@@ -256,6 +264,7 @@ def parse(content: bytes, path: Path) -> StudyFile:
             )
     public_identities({client.name: client.public_key for client in file.clients})
     as_study_error(lambda: make_loss(file.study.loss, file.study.loss_parameter))
+    check_roles(file)
     as_study_error(file.chosen_algorithm)
     return file
 

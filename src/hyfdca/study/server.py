@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from hyfdca.algorithms.registry import Choice
 from hyfdca.crypto.schemes.registry import Adders, new_group_secret
+from hyfdca.data.labels import n_outputs
 from hyfdca.federation.server import Federation
 from hyfdca.holdings.layout import with_bias
 from hyfdca.model.scaling import Scaling
@@ -17,10 +18,12 @@ from hyfdca.stages.alignment import messages as alignment_messages
 from hyfdca.stages.alignment.server import Alignment, AlignmentServer
 from hyfdca.stages.keys import messages as key_messages
 from hyfdca.stages.keys.server import agree_again
+from hyfdca.stages.labels import messages as label_messages
+from hyfdca.stages.labels.server import LabelServer
 from hyfdca.stages.scaling import PHASES as SCALING_PHASES
 from hyfdca.stages.scaling import ScalingServer
 from hyfdca.study import messages as m
-from hyfdca.study.plan import Plan, n_outputs
+from hyfdca.study.plan import Plan
 
 T = TypeVar("T")
 
@@ -78,6 +81,7 @@ class StudyServer:
         """
         adders = self.agree(holders)
         alignment = self.align()
+        self.share_labels(alignment, adders)
         scaling = self.scale(alignment, adders)
         federation = self._federation(alignment, adders)
         choice = self._plan.training.choose(federation)
@@ -97,6 +101,13 @@ class StudyServer:
         self._session.enter(alignment_messages.PHASES)
         server = AlignmentServer(plan.names, plan.alignment, self._session)
         return self._run("alignment", server.run())
+
+    def share_labels(self, alignment: Alignment, adders: Adders) -> None:
+        """Have members with labels learn what they lack of them and of weights."""
+        self._session.enter(label_messages.PHASES)
+        targets = self._plan.alignment.targets
+        server = LabelServer(alignment, targets, adders, self._session)
+        self._run("labels", server.run())
 
     def scale(self, alignment: Alignment, adders: Adders) -> Scaling:
         """Have every member scale its own cells, after the sums this needs."""

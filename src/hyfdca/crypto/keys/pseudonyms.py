@@ -9,7 +9,8 @@ all messages have that one length, for which CBC-MAC is a PRF.
 
 | token of | first block   | second block                              |
 |----------|---------------|-------------------------------------------|
-| label    | row pseudonym | 16-byte digest of the label's text        |
+| label    | row pseudonym | 16-byte digest of the label's text, with  |
+|          |               | the weight and the offset if there are    |
 | cell     | row pseudonym | 8-byte digest of the name, float64 bits   |
 | start    | row pseudonym | 8-byte digest of the name, bits of no cell |
 """
@@ -30,6 +31,11 @@ from hyfdca.crypto.schemes.base import raw_bytes
 KEY_BYTES = 32
 PSEUDONYM_BYTES = 16
 TOKEN_BYTES = 8
+
+# Instead of a token: a row without a label, and one that the weight 0 leaves out.
+NO_LABEL = np.uint64(0)
+NO_WEIGHT = np.uint64(1)
+_RESERVED = np.uint64(2)
 
 _CHUNK = 4096
 _WORD = np.dtype("<u8")
@@ -89,11 +95,18 @@ def name_digests(names: Sequence[str]) -> TokenArray:
 def label_tokens(
     pseudonyms: TokenArray, labels: Sequence[str], keys: AlignmentKeys
 ) -> TokenArray:
-    """Return a token of each (row, label), (n,)."""
+    """Return a token of each (row, label), (n,); none is ``NO_LABEL`` or ``NO_WEIGHT``.
+
+    Parameters
+    ----------
+    labels : sequence of str
+        The text of whatever belongs to a row beside its cells.
+    """
     place = {label: number for number, label in enumerate(dict.fromkeys(labels))}
     digests = _digests(place, PSEUDONYM_BYTES, _LABEL).reshape(-1, 2)
     own = np.fromiter(map(place.__getitem__, labels), np.int64, len(labels))
-    return _prf(keys.labels, pseudonyms, digests[own])
+    tokens = _prf(keys.labels, pseudonyms, digests[own])
+    return np.where(tokens > NO_WEIGHT, tokens, tokens + _RESERVED)
 
 
 def feature_words(names: Sequence[str]) -> TokenArray:

@@ -8,13 +8,14 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse as sp
 
-from hyfdca.arrays import BoolArray, FloatArray, IntArray, TokenArray
+from hyfdca.arrays import BoolArray, IntArray, TokenArray
 from hyfdca.crypto.keys.pseudonyms import (
     AlignmentKeys,
     cell_tokens,
     feature_words,
     start_tokens,
 )
+from hyfdca.data.targets import SampleLosses, Targets
 from hyfdca.holdings.block import Block, append_bias
 from hyfdca.holdings.ownership import OwnCells
 
@@ -29,7 +30,8 @@ class AlignedTable:
     ----------
     cells : CSR array (samples held, features held)
         Those that others count are still in it.
-    labels : array (samples held, n_outputs) or None
+    targets : Targets or None
+        Some may not be known yet; None without labels.
     counts_sample, counts_feature : arrays of bool
         The samples and features this client is designated for.
     counts_bias : bool
@@ -40,7 +42,7 @@ class AlignedTable:
 
     features: tuple[str, ...]
     cells: sp.csr_array
-    labels: FloatArray | None
+    targets: Targets | None
     own: OwnCells
     counts_sample: BoolArray
     counts_feature: BoolArray
@@ -53,13 +55,16 @@ class AlignedTable:
         """What stands for each feature in tokens of cells."""
         return feature_words(self.features)
 
-    def block(self, scaled: sp.csr_array, bias: float | None) -> Block:
+    def block(
+        self, scaled: sp.csr_array, bias: float | None, losses: SampleLosses
+    ) -> Block:
         """Return what the client trains on: its owned cells, scaled, and the bias."""
         X, counted = scaled, self.counts_feature
         if bias is not None and self.counts_sample.any():
             X = append_bias(X, self.counts_sample, bias)
             counted = np.append(counted, self.counts_bias)
-        return Block(X, self.labels, self.counts_sample, counted)
+        counts = (self.counts_sample, counted)
+        return Block(X, losses.labels, *counts, losses.weights, losses.offsets)
 
 
 def row_tokens(

@@ -8,10 +8,12 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
+from hyfdca.arrays import BoolArray, IntArray
 from hyfdca.data.tables import bare_name
 from hyfdca.holdings.coverage import Coverage
 from hyfdca.holdings.layout import Layout
 from hyfdca.stages.alignment.comparison import Disagreements
+from hyfdca.stages.alignment.label_rows import Blanks
 from hyfdca.stages.alignment.messages import LONGEST_NAME, AlignmentSettings, Refused
 from hyfdca.stages.alignment.similar_ids import SimilarIds
 
@@ -64,17 +66,45 @@ def check_names(names: Sequence[str], features: Sequence[Sequence[str]]) -> None
                 )
 
 
-def check_labelled(names: Sequence[str], layout: Layout) -> None:
-    """Refuse samples that no client has the label of."""
-    is_without = layout.sample_designees < 0
-    if not is_without.any():
+def check_labelled(
+    names: Sequence[str], rows: Sequence[IntArray], is_labelled: BoolArray
+) -> None:
+    """Refuse clients none of whose rows has a label at any client.
+
+    Parameters
+    ----------
+    rows : sequence of arrays
+        Each client's rows, before any is left out.
+    """
+    if not is_labelled.any():
+        raise AlignmentError(
+            f"None of the {len(is_labelled)} rows has a label and a weight above 0 at "
+            "any organisation; fill the label_column where label is not false."
+        )
+    for name, own in zip(names, rows, strict=True):
+        if len(own) and not is_labelled[own].any():
+            raise AlignmentError(
+                f"None of the {len(own)} rows of organisation {name!r} has a label and "
+                "a weight above 0 at any organisation; make its IDs like those of the "
+                "others, fill its label_column or leave it out of the study."
+            )
+
+
+def check_labels_visible(
+    names: Sequence[str], blanks: Blanks, settings: AlignmentSettings
+) -> None:
+    """Refuse labels that a client lacks and others have, unless it may learn them."""
+    if settings.targets.labels_visible or not blanks:
         return
-    held = (int(is_without[items].sum()) for items in layout.samples.items)
-    parts = [f"{n} of {name!r}" for name, n in zip(names, held, strict=True) if n]
+    parts = [
+        f"{len(own)} rows of {name!r}"
+        for name, own in zip(names, blanks.lacking, strict=True)
+        if len(own)
+    ]
     raise AlignmentError(
-        f"{is_without.sum()} of {len(is_without)} rows have no organisation with a "
-        f"label ({_listed(parts)}); leave these rows out or give some holder their "
-        "labels."
+        f"The label_column is blank in {_listed(parts)} whose labels others have; set "
+        "labels_visible_to_holders = true if all organisations agree that holders of "
+        "a row learn its label, or fill these labels."
     )
 
 
@@ -148,13 +178,17 @@ def check_similar_ids(names: Sequence[str], found: SimilarIds | None) -> None:
     )
 
 
-def check_agreed_labels(names: Sequence[str], counts: Disagreements) -> None:
-    """Refuse labels that differ."""
+def check_agreed_labels(
+    names: Sequence[str], counts: Disagreements, settings: AlignmentSettings
+) -> None:
+    """Refuse labels, weights or offsets that differ."""
+    what = settings.targets.what
     if counts:
         raise AlignmentError(
-            f"Organisations have different labels for rows that they share: "
+            f"Organisations have different {what} for rows that they share: "
             f"{_pairs(names, counts)}; correct them, or write label = false below the "
-            "name of an organisation whose labels are not to count."
+            f"name of an organisation whose {what.replace(' or ', ' and ')} are not to "
+            "count."
         )
 
 
@@ -187,10 +221,28 @@ def check_classes(
             f"No row has the positive_label {positive!r}; set positive_label to a "
             "label that the tables have, or leave it out."
         )
+    _check_class_weight(classes, settings)
     if len(classes) < 2:
         raise AlignmentError(
             f"All {n_samples} rows have the same label; give the classifier rows of "
             "two classes at least."
+        )
+
+
+def _check_class_weight(classes: Sequence[str], settings: AlignmentSettings) -> None:
+    """Refuse weights of classes that there are not, or that leave no class."""
+    weights = settings.targets.class_weight
+    if weights is None or weights == "balanced":
+        return
+    strangers = sorted(set(weights) - set(classes))
+    if strangers:
+        raise AlignmentError(
+            f"The class_weight names {strangers[0]!r}, but the classes are "
+            f"{_listed([repr(name) for name in classes])}; correct the study file."
+        )
+    if not any(weights.get(name, 1.0) for name in classes):
+        raise AlignmentError(
+            "The class_weight of every class is 0; give some class a weight above 0."
         )
 
 

@@ -6,8 +6,10 @@ from functools import cached_property
 
 import numpy as np
 
-from hyfdca.arrays import BoolArray, FloatArray, IntArray, TokenArray
+from hyfdca.arrays import BoolArray, IntArray, TokenArray
 from hyfdca.crypto.keys.pseudonyms import (
+    NO_LABEL,
+    NO_WEIGHT,
     AlignmentKeys,
     feature_pseudonyms,
     label_tokens,
@@ -16,16 +18,25 @@ from hyfdca.crypto.keys.pseudonyms import (
 from hyfdca.data.labels import (
     ClassNames,
     class_names,
-    encode_classes,
     encode_numbers,
     is_fraction,
 )
 from hyfdca.data.tables import Table
+from hyfdca.data.target_columns import (
+    is_known,
+    is_labelled,
+    is_left_out,
+    known_labels,
+    target_texts,
+    targets_of,
+)
+from hyfdca.data.targets import Targets
 from hyfdca.holdings.ownership import OwnCells
 from hyfdca.protocol.codec import (
     RemoteProtocolError,
     pack_tokens,
     unpack_bits,
+    unpack_choice,
     unpack_indices,
     unpack_order,
     unpack_places,
@@ -84,7 +95,7 @@ class AlignmentClient:
         if self._settings.hide_feature_names:
             names, hidden = [], pack_tokens(feature_pseudonyms(names, keys))
         if table.labels is not None:
-            tokens = pack_tokens(label_tokens(pseudonyms, table.labels, keys))
+            tokens = pack_tokens(_shown_tokens(table, pseudonyms, keys))
         classes, has_rest = list(self._classes.names), self._classes.has_rest
         return m.Rows(pack_tokens(pseudonyms), names, hidden, tokens, classes, has_rest)
 
@@ -97,7 +108,7 @@ class AlignmentClient:
         if self._pseudonyms is None or self._aligned is not None:
             raise RemoteProtocolError("a placement comes before the rows, or twice")
         table = self._table
-        rows = unpack_order(notice.rows, len(table.ids))
+        rows = self._placed(notice.rows)
         columns = unpack_order(notice.columns, len(table.features))
         row_groups, n_row_groups = _groups(notice.row_groups, len(rows))
         column_groups, n_column_groups = _groups(notice.column_groups, len(columns))
@@ -108,11 +119,11 @@ class AlignmentClient:
         if notice.counts_bias and not counts_rows.any():
             raise RemoteProtocolError("a client without the bias is to count it")
         counts_columns = unpack_bits(notice.counts_columns, (n_column_groups,))
-        labels = self._encoded(notice.classes)
+        targets = self._targets(notice.classes)
         self._aligned = AlignedTable(
             features=tuple(table.features[column] for column in columns.tolist()),
             cells=table.cells[rows][:, columns],
-            labels=None if labels is None else labels[rows],
+            targets=None if targets is None else targets.of_rows(rows),
             own=OwnCells(row_groups, column_groups, owns),
             counts_sample=counts_rows[row_groups],
             counts_feature=counts_columns[column_groups],
@@ -122,9 +133,21 @@ class AlignmentClient:
         )
         self._pseudonyms, self.order = self._pseudonyms[rows], rows
 
-    def _encoded(self, classes: list[str]) -> FloatArray | None:
-        """Return this client's labels as numbers, if the classes can be theirs."""
-        positive, labels = self._settings.positive, self._table.labels
+    def _placed(self, payload: memoryview) -> IntArray:
+        """Return the rows that have a place, if only rows without a label have none."""
+        table = self._table
+        if not self._settings.needs_labels:
+            return unpack_order(payload, len(table.ids))
+        rows = unpack_choice(payload, len(table.ids))
+        is_absent = np.ones(len(table.ids), dtype=bool)
+        is_absent[rows] = False
+        if np.any(is_absent & is_known(table)) or np.any(is_left_out(table)[rows]):
+            raise RemoteProtocolError("other rows are left out than those to leave out")
+        return rows
+
+    def _targets(self, classes: list[str]) -> Targets | None:
+        """Return this client's targets, if the classes can be theirs."""
+        positive, table = self._settings.positive, self._table
         if self._settings.task == "regression":
             is_possible = not classes
         elif positive is None:
@@ -133,11 +156,9 @@ class AlignmentClient:
             is_possible = len(classes) == 2 and classes[1] == positive
         if not is_possible or len(set(classes)) < len(classes):
             raise RemoteProtocolError("these cannot be the classes of the study")
-        if labels is None:
+        if table.labels is None:
             return None
-        if not classes:
-            return encode_numbers(labels)[0]
-        return encode_classes(labels, classes, positive)
+        return targets_of(table, classes, positive, self._settings.targets)
 
     def _cells(self, request: m.CellsRequest) -> m.CellTokens:
         table, own = self.aligned, self.aligned.own
@@ -189,10 +210,20 @@ def _groups(payload: memoryview, size: int) -> tuple[IntArray, int]:
     return groups, len(sizes)
 
 
+def _shown_tokens(
+    table: Table, pseudonyms: TokenArray, keys: AlignmentKeys
+) -> TokenArray:
+    """Return a token of each row's label, weight and offset, or why it has none."""
+    tokens = label_tokens(pseudonyms, target_texts(table), keys)
+    tokens[is_left_out(table)] = NO_WEIGHT
+    tokens[~is_labelled(table)] = NO_LABEL
+    return tokens
+
+
 def _classes_of(table: Table, settings: m.AlignmentSettings) -> ClassNames:
     if settings.task == "regression" or table.labels is None:
         return ClassNames(())
-    return class_names(table.labels, settings.positive)
+    return class_names(known_labels(table), settings.positive)
 
 
 def own_refusal(table: Table, settings: m.AlignmentSettings) -> m.Refused | None:
@@ -212,9 +243,9 @@ def _refusal(
         return m.Refused("classes", len(classes.names))
     is_open = settings.max_classes is None and settings.positive is None
     if is_open and any(map(is_fraction, classes.names)):
-        n_rows = sum(map(is_fraction, table.labels or ()))
+        n_rows = sum(map(is_fraction, known_labels(table)))
         return m.Refused("fractions", n_rows)
-    if settings.task == "regression" and table.labels is not None:
-        n_bad = encode_numbers(table.labels)[1]
+    if settings.task == "regression":
+        n_bad = encode_numbers(known_labels(table))[1]
         return m.Refused("no numbers", n_bad) if n_bad else None
     return None

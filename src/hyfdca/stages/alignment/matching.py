@@ -30,6 +30,16 @@ class Matched:
     axis: Axis
     orders: tuple[IntArray, ...]
 
+    def restricted(self, is_kept: BoolArray) -> Matched:
+        """Return the same without some things, as if nobody had them."""
+        if is_kept.all():
+            return self
+        numbers = np.cumsum(is_kept) - 1
+        each = list(zip(self.axis.items, self.orders, strict=True))
+        items = tuple(numbers[own[is_kept[own]]] for own, _ in each)
+        orders = tuple(order[is_kept[own]] for own, order in each)
+        return Matched(Axis(int(is_kept.sum()), items), orders)
+
 
 def match(pseudonyms: Sequence[TokenArray]) -> Matched:
     """Match pseudonyms, one array (things held, 2) per client.

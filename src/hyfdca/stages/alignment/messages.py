@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 import msgspec
 
 from hyfdca.data.id_forms import ID_FORMS, IdForm
 from hyfdca.data.labels import Task
+from hyfdca.data.targets import TargetSettings
 from hyfdca.protocol.messages import Message, Number, Seen
 from hyfdca.protocol.phases import START, Phase, Phases
 
@@ -48,10 +49,12 @@ class AlignmentSettings:
         What to do about cells that no organisation holds: stop, or take them as the
         mean of their column or as zero, whichever the scaling makes of nothing.
     needs_labels : bool
-        Refuse rows that no organisation has the label of.
+        Leave rows out that no organisation has the label of.
     max_classes : int or None
         Refuse more; by default more than 20, and any that is a fraction: such labels
         are rather the numbers of a regression.
+    targets : TargetSettings
+        What belongs to a label, and who may learn it.
     """
 
     task: Task
@@ -64,6 +67,7 @@ class AlignmentSettings:
     uncovered: Uncovered = "zero"
     needs_labels: bool = True
     max_classes: int | None = None
+    targets: TargetSettings = field(default_factory=TargetSettings)
 
     @property
     def n_classes_allowed(self) -> int:
@@ -81,7 +85,7 @@ class Rows(Message, tag="rows", frozen=True):
     ]  # uint64, two per column, instead of names
     label_tokens: Annotated[
         memoryview | None, Seen("label tokens")
-    ]  # uint64, one per row; none without labels
+    ]  # uint64, one per row, NO_LABEL and NO_WEIGHT among them; none without labels
     classes: Annotated[ClassList, Seen("class names")]
     has_rest: Annotated[bool, Seen("numbers")]  # of classes, beside the positive one
 
@@ -122,7 +126,7 @@ class PlacementNotice(Message, frozen=True):
     n_samples: Annotated[Number, Seen("numbers")]
     rows: Annotated[
         memoryview, Seen("placement")
-    ]  # uint32: the client's rows, in the study's order
+    ]  # uint32: the client's rows in the study's order, without those left out
     columns: Annotated[memoryview, Seen("placement")]  # uint32
     row_groups: Annotated[
         memoryview, Seen("group numbers")

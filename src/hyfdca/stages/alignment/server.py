@@ -6,7 +6,8 @@ It comes before everything else, as a conversation of its own.
 |-----------|--------------------------------------|----------------------------------|
 | rows      | -                                    | pseudonyms of IDs, feature names |
 |           |                                      | (or pseudonyms of them), tokens  |
-|           |                                      | of (ID, label), class names      |
+|           |                                      | of (ID, label) or "no label",    |
+|           |                                      | class names                      |
 | id forms  | forms, to clients that share few     | pseudonyms of IDs in these forms |
 |           | rows                                 |                                  |
 | placement | order of rows and columns, their     | -                                |
@@ -15,10 +16,12 @@ It comes before everything else, as a conversation of its own.
 | hints     | such groups that the client owns, if | how to round its cells, sealed   |
 |           | tokens differ                        | for those that hold them too     |
 
-The server sees which pseudonyms and tokens are equal; it has no key. A client is told
-nothing of others but groups of its own rows and columns, numbered as it has them, and
-whether it counts them. As rows are numbered by their first holder, it could learn from
-the order of those it shares in which order that one has them in its table.
+The server sees which pseudonyms and tokens are equal, and who has no label of which
+row; it has no key. Rows without a label anywhere, or of weight 0, get no place. A
+client is told nothing of others but groups of its own rows and columns, numbered as it
+has them, and whether it counts them. As rows are numbered by their first holder, it
+could learn from the order of those it shares in which order that one has them in its
+table.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hyfdca.arrays import IntArray, TokenArray
-from hyfdca.crypto.keys.pseudonyms import name_digests
+from hyfdca.crypto.keys.pseudonyms import NO_WEIGHT, name_digests
 from hyfdca.data.labels import ClassNames, common_classes
 from hyfdca.holdings.axis import Axis
 from hyfdca.holdings.coverage import coverage_of
@@ -46,6 +49,7 @@ from hyfdca.protocol.sessions import Conversation, ServerSession
 from hyfdca.stages.alignment import checks
 from hyfdca.stages.alignment import messages as m
 from hyfdca.stages.alignment.comparison import compare_cells, compare_labels
+from hyfdca.stages.alignment.label_rows import Blanks, LabelRows
 from hyfdca.stages.alignment.matching import Matched, match, unpack_pseudonyms
 from hyfdca.stages.alignment.similar_ids import find_similar_ids
 
@@ -62,11 +66,18 @@ class Alignment:
         Names of all features, or their pseudonyms where names are hidden.
     classes : tuple of str
         Empty for regression; negative and positive class where there are two.
+    blanks : Blanks
+        Labels that some clients lack and others have.
+    n_without_label, n_without_weight : int
+        Rows that were left out: nobody has their label, or their weight is 0.
     """
 
     layout: Layout
     features: tuple[str, ...]
     classes: tuple[str, ...]
+    blanks: Blanks
+    n_without_label: int = 0
+    n_without_weight: int = 0
 
 
 @dataclass(frozen=True)
@@ -137,15 +148,37 @@ class AlignmentServer:
         if not self._settings.hide_feature_names:
             checks.check_names(self._names, [own.names for own in shown])
         labelled = tuple(own.label_tokens is not None for own in shown)
+        every = Layout(rows.axis, columns.axis, labelled)
+        if not self._settings.allow_unshared:
+            checks.check_shared(self._names, every)
+        labels = _label_rows(shown, rows)
+        if self._settings.needs_labels:
+            self._check_labels(every, labels)
+            rows = rows.restricted(labels.is_labelled)
         layout = Layout(rows.axis, columns.axis, labelled)
-        self._check(layout, shown, rows)
-        names = _names_of(shown, columns)
+        alignment = self._alignment(layout, _names_of(shown, columns), shown, labels)
+        return alignment, list(zip(rows.orders, columns.orders, strict=True))
+
+    def _alignment(
+        self,
+        layout: Layout,
+        features: tuple[str, ...],
+        shown: Sequence[_Shown],
+        labels: LabelRows,
+    ) -> Alignment:
+        """Return what is known of the rows that remain, if they make a study."""
         if self._settings.uncovered == "refuse":
             coverage = coverage_of(layout.samples, layout.features)
-            checks.check_covered(self._names, coverage, names)
-        classes = self._common_classes(layout, shown)
-        orders = list(zip(rows.orders, columns.orders, strict=True))
-        return Alignment(layout, names, classes), orders
+            checks.check_covered(self._names, coverage, features)
+        n_left_out = len(labels.owners) - layout.samples.n_items
+        return Alignment(
+            layout,
+            features,
+            self._common_classes(layout, shown),
+            labels.blanks(),
+            n_left_out - labels.n_without_weight,
+            labels.n_without_weight,
+        )
 
     def _ask_rows(self) -> Conversation[list[_Shown]]:
         everyone = dict.fromkeys(range(len(self._names)), Message())
@@ -166,16 +199,13 @@ class AlignmentServer:
                 f"answer of client {client} to 'rows': {error}"
             ) from None
 
-    def _check(self, layout: Layout, shown: Sequence[_Shown], rows: Matched) -> None:
-        if not self._settings.allow_unshared:
-            checks.check_shared(self._names, layout)
-        if self._settings.needs_labels:
-            checks.check_labelled(self._names, layout)
-        tokens = [
-            None if own.label_tokens is None else own.label_tokens[order]
-            for own, order in zip(shown, rows.orders, strict=True)
-        ]
-        checks.check_agreed_labels(self._names, compare_labels(layout, tokens))
+    def _check_labels(self, every: Layout, labels: LabelRows) -> None:
+        """Check what all rows' labels are, and who may learn them."""
+        names, settings = self._names, self._settings
+        disagreements = compare_labels(every, labels)
+        checks.check_agreed_labels(names, disagreements, settings)
+        checks.check_labelled(names, every.samples.items, labels.is_labelled)
+        checks.check_labels_visible(names, labels.blanks(), settings)
 
     def _common_classes(
         self, layout: Layout, shown: Sequence[_Shown]
@@ -201,8 +231,18 @@ def _shown(reply: m.Rows, settings: m.AlignmentSettings) -> _Shown:
     else:
         features = unpack_pseudonyms(reply.hidden_features)
         names = tuple(f"{a:016x}{b:016x}" for a, b in features.tolist())
-    classes = _classes(reply, settings, bool(len(pseudonyms)) and labels is not None)
+    has_labels = tokens is not None and bool(np.any(tokens > NO_WEIGHT))
+    classes = _classes(reply, settings, has_labels)
     return _Shown(pseudonyms, names, features, tokens, classes)
+
+
+def _label_rows(shown: Sequence[_Shown], rows: Matched) -> LabelRows:
+    """Return what the clients' tokens say of the rows."""
+    tokens = [
+        None if own.label_tokens is None else own.label_tokens[order]
+        for own, order in zip(shown, rows.orders, strict=True)
+    ]
+    return LabelRows(rows.axis, tokens)
 
 
 def _classes(
