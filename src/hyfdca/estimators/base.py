@@ -35,6 +35,7 @@ from hyfdca.maths.objective import Measurement
 from hyfdca.model.file import StopReason
 from hyfdca.model.model import Model, read_model
 from hyfdca.training.in_process import train_in_process
+from hyfdca.training.progress_line import finish_watched
 from hyfdca.training.settings import TrainingSettings
 from hyfdca.training.stopping import advice_for
 
@@ -70,6 +71,7 @@ class FederatedLinearModel(BaseEstimator):
     max_seconds: float | None
     stall_rounds: int | None
     random_state: Any
+    verbose: int
 
     intercept_: Any
     certificate_: Measurement | None
@@ -140,7 +142,7 @@ class FederatedLinearModel(BaseEstimator):
         blocks = split_blocks(table, labels, partition, layout, bias, sample_weights)
         participation = self._participation(partition.n_clients, settings.seed)
         runner = train_in_process(settings, layout, blocks, participation).runner
-        weights = runner.finish()
+        weights = finish_watched(runner, bool(self.verbose))
         self.model_ = None
         self.coef_ = np.ascontiguousarray(weights[: table.shape[1]].T)
         self.intercept_ = np.zeros(labels.shape[1])
@@ -177,6 +179,7 @@ class FederatedLinearModel(BaseEstimator):
         _check_count("measure_every", self.measure_every)
         if self.stall_rounds is not None:
             _check_count("stall_rounds", self.stall_rounds)
+        _check_count("verbose", self.verbose, lowest=0)
         return TrainingSettings(
             loss=self._loss(),
             l2_strength=float(self.l2),
@@ -340,6 +343,9 @@ PARAMETERS = """
         never reaches ``tol``.
     random_state : int, RandomState or None
         Seed of the partition, the participants and the drawn samples.
+    verbose : int
+        0 prints nothing. 1 shows a line on standard error once training has taken two
+        seconds: round, P, certified gap and bytes exchanged.
 
     Attributes
     ----------
@@ -353,7 +359,10 @@ PARAMETERS = """
         The algorithm that was run, and why.
     n_iter_ : int
         The number of rounds run.
-    stop_reason_ : {"tolerance", "round limit", "time limit", "stalled", "diverged"}
+    stop_reason_ : str
+        "tolerance", "round limit", "time limit", "stalled", "diverged" or
+        "interrupted": Ctrl-C ends ``fit`` after the current round with the model so
+        far, a second Ctrl-C aborts it.
     model_ : Model or None
         The model that ``from_model`` read; None after ``fit``.
 """
@@ -373,9 +382,9 @@ def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
         raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}.")
 
 
-def _check_count(name: str, value: Any) -> None:
-    if not isinstance(value, numbers.Integral) or value < 1:
-        raise ValueError(f"{name} must be a whole number from 1, got {value!r}.")
+def _check_count(name: str, value: Any, lowest: int = 1) -> None:
+    if not isinstance(value, numbers.Integral) or value < lowest:
+        raise ValueError(f"{name} must be a whole number from {lowest}, got {value!r}.")
 
 
 def _check_positive(name: str, value: Any) -> None:

@@ -69,6 +69,7 @@ class HyFDCAClassifier(ClassifierMixin, FederatedLinearModel):  # noqa: D101
         max_seconds: float | None = None,
         stall_rounds: int | None = None,
         random_state: Any = None,
+        verbose: int = 0,
     ) -> None:
         self._store(locals())
 
@@ -159,6 +160,7 @@ class HyFDCARegressor(RegressorMixin, FederatedLinearModel):  # noqa: D101
         max_seconds: float | None = None,
         stall_rounds: int | None = None,
         random_state: Any = None,
+        verbose: int = 0,
     ) -> None:
         self._store(locals())
 

@@ -17,7 +17,9 @@ import msgspec
 from hyfdca.errors import plain_mistake
 from hyfdca.model.scaling import Missing, Scale
 
-StopReason = Literal["tolerance", "round limit", "time limit", "stalled", "diverged"]
+StopReason = Literal[
+    "tolerance", "round limit", "time limit", "stalled", "diverged", "interrupted"
+]
 
 FORMAT_VERSION: Final = 1
 _MOST_BYTES = 2**30  # some six million features
