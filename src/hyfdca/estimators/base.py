@@ -23,6 +23,7 @@ from hyfdca.algorithms.hyfdca.settings import Step, Variant
 from hyfdca.algorithms.registry import ALGORITHMS, AUTO, make_algorithm
 from hyfdca.arrays import FloatArray
 from hyfdca.crypto.schemes.registry import Encryption, Precision, SchemeName
+from hyfdca.estimators.exported import margins_of, model_of
 from hyfdca.estimators.loaded import loaded_margins, raw_coefficients, settings_of
 from hyfdca.federation.algorithm import Algorithm
 from hyfdca.federation.problem import Profile
@@ -86,7 +87,9 @@ class FederatedLinearModel(BaseEstimator):
 
     @classmethod
     def from_model(cls, path: str | PathLike[str]) -> Self:
-        """Return a fitted estimator from a model.json that ``hyfdca train`` wrote.
+        """Return a fitted estimator from a model.json.
+
+        ``hyfdca train`` writes such files, and so does ``to_model().save(path)``.
 
         It takes unscaled rows: arrays in the order of ``feature_names_in_``, or data
         frames, whose columns are matched by name. The model scales them and fills
@@ -110,6 +113,20 @@ class FederatedLinearModel(BaseEstimator):
         estimator = cls(**settings_of(model))
         estimator._take(model)
         return estimator
+
+    def to_model(self) -> Model:
+        """Return the fitted model, to be written with ``to_model().save(path)``.
+
+        Its features are named as in ``feature_names_in_``, or f0, f1, ... ; classes
+        become text. ``from_model`` and ``hyfdca predict`` read the file. Margins and
+        predictions from it equal those of this estimator bit for bit.
+        """
+        check_is_fitted(self)
+        return self.model_ if self.model_ is not None else model_of(self)
+
+    def _linear(self) -> tuple[FloatArray, FloatArray]:
+        """Return the weights (n_features, n_outputs) and the intercepts."""
+        return np.atleast_2d(self.coef_).T, np.atleast_1d(self.intercept_)
 
     def _take(self, model: Model) -> None:
         """Set the fitted attributes from a model."""
@@ -267,7 +284,7 @@ class FederatedLinearModel(BaseEstimator):
         if self.model_ is not None:
             return loaded_margins(self.model_, X)
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
-        return np.asarray(X @ self.coef_.T + self.intercept_)
+        return margins_of(X, *self._linear())
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -179,12 +179,7 @@ class Outcome:
                 fillings=dict(zip(features, scaling.filling.tolist(), strict=True)),
             ),
             training=self._training_entry(),
-            certificate=CertificateEntry(
-                primal=self.certificate.primal,
-                dual=self.certificate.dual,
-                gap=self.certificate.gap,
-                relative_gap=self.certificate.relative_gap,
-            ),
+            certificate=CertificateEntry.of(self.certificate),
         )
 
     def _training_entry(self) -> TrainingEntry:
