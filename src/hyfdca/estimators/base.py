@@ -31,6 +31,7 @@ from hyfdca.holdings.block import split_blocks
 from hyfdca.holdings.layout import layout_of
 from hyfdca.holdings.participation import Participation, random_fraction
 from hyfdca.holdings.partition import Partition, grid
+from hyfdca.holdings.rules import PartitionRule
 from hyfdca.maths.losses import Loss, make_loss
 from hyfdca.maths.objective import Measurement
 from hyfdca.model.file import StopReason
@@ -54,7 +55,7 @@ class FederatedLinearModel(BaseEstimator):
     algorithm: str | Algorithm
     variant: Variant
     step: Step
-    grid: tuple[int, int] | Partition
+    grid: tuple[int, int] | Partition | PartitionRule
     participation: float | Participation
     local_fraction: float
     iic: float | None
@@ -142,8 +143,19 @@ class FederatedLinearModel(BaseEstimator):
         self.stop_reason_ = training.stop_reason
         self.n_iter_ = training.rounds
 
+    def _assigned(self, X: Any) -> tuple[Any, Partition | None]:
+        """Return the features of a table, and who holds what if a rule says so."""
+        rule = self.grid
+        if not isinstance(rule, PartitionRule):
+            return X, None
+        return rule.features(X), rule.partition(X)
+
     def _train(
-        self, X: Any, labels: FloatArray, sample_weights: FloatArray | None = None
+        self,
+        X: Any,
+        labels: FloatArray,
+        sample_weights: FloatArray | None = None,
+        partition: Partition | None = None,
     ) -> None:
         """Split the data over clients, train, and set the fitted attributes."""
         settings = self._settings()
@@ -153,7 +165,8 @@ class FederatedLinearModel(BaseEstimator):
         )
         if largest > LARGEST:
             raise ValueError(f"A value of {largest:.1g} is too large; scale the data.")
-        partition = self._partition(table.shape, settings.seed)
+        if partition is None:
+            partition = self._partition(table.shape, settings.seed)
         layout = layout_of(partition, bias=self.fit_intercept)
         bias = float(self.intercept_scaling) if self.fit_intercept else None
         blocks = split_blocks(table, labels, partition, layout, bias, sample_weights)
@@ -250,14 +263,15 @@ class FederatedLinearModel(BaseEstimator):
         return loss
 
     def _partition(self, shape: tuple[int, int], seed: int) -> Partition:
-        if isinstance(self.grid, Partition):
-            return self.grid
+        given: Any = self.grid
+        if isinstance(given, Partition):
+            return given
         try:
-            n_rows, n_columns = (operator.index(n) for n in self.grid)
+            n_rows, n_columns = (operator.index(n) for n in given)
         except (TypeError, ValueError):
             raise ValueError(
-                "grid must be two whole numbers (sample groups, feature groups) or a "
-                f"Partition, got {self.grid!r}."
+                "grid must be two whole numbers (sample groups, feature groups), a "
+                f"Partition or a PartitionRule, got {self.grid!r}."
             ) from None
         clipped = (min(n_rows, shape[0]), min(n_columns, shape[1]))
         return grid(*shape, clipped, seed)
@@ -283,6 +297,8 @@ class FederatedLinearModel(BaseEstimator):
         check_is_fitted(self)
         if self.model_ is not None:
             return loaded_margins(self.model_, X)
+        if isinstance(self.grid, PartitionRule):
+            X = self.grid.features(X)
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
         return margins_of(X, *self._linear())
 
@@ -314,9 +330,11 @@ PARAMETERS = """
         The paper's Algorithm 5 or its Algorithm 3.
     step : {"auto", "paper", "safe", "line_search"}
         "auto" never diverges: a line search under complete participation, else "safe".
-    grid : (int, int) or Partition
+    grid : (int, int), Partition or PartitionRule
         Sample groups by feature groups, clipped to the size of the data; or a partition
-        that says who holds what.
+        that says who holds what (``hyfdca.holdings.partition`` and ``frames``); or a
+        rule that says so for any table (``by_column`` and ``by_function`` of
+        ``hyfdca.holdings.rules``), which ``cross_val_score`` and ``GridSearchCV`` need.
     participation : float or Participation
         Share of clients that take part in each round.
     local_fraction : float

@@ -22,6 +22,7 @@ from hyfdca.federation.algorithm import Algorithm
 from hyfdca.federation.problem import Profile
 from hyfdca.holdings.participation import Participation
 from hyfdca.holdings.partition import Partition
+from hyfdca.holdings.rules import PartitionRule
 from hyfdca.model.model import Model
 
 
@@ -50,7 +51,7 @@ class HyFDCAClassifier(ClassifierMixin, FederatedLinearModel):  # noqa: D101
         algorithm: str | Algorithm = "auto",
         variant: Variant = "practical",
         step: Step = "auto",
-        grid: tuple[int, int] | Partition = (3, 3),
+        grid: tuple[int, int] | Partition | PartitionRule = (3, 3),
         participation: float | Participation = 1.0,
         local_fraction: float = 1.0,
         iic: float | None = None,
@@ -75,6 +76,7 @@ class HyFDCAClassifier(ClassifierMixin, FederatedLinearModel):  # noqa: D101
 
     def fit(self, X: Any, y: Any) -> Self:
         """Train on (samples, features) and their classes."""
+        X, partition = self._assigned(X)
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64)
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
@@ -86,7 +88,8 @@ class HyFDCAClassifier(ClassifierMixin, FederatedLinearModel):  # noqa: D101
             )
         positive = range(n_classes) if n_classes > 2 else [1]
         labels = np.column_stack([np.where(codes == c, 1.0, -1.0) for c in positive])
-        self._train(X, labels, self._sample_weights(y, codes, labels))
+        weights = self._sample_weights(y, codes, labels)
+        self._train(X, labels, weights, partition)
         return self
 
     def _take(self, model: Model) -> None:
@@ -142,7 +145,7 @@ class HyFDCARegressor(RegressorMixin, FederatedLinearModel):  # noqa: D101
         algorithm: str | Algorithm = "auto",
         variant: Variant = "practical",
         step: Step = "auto",
-        grid: tuple[int, int] | Partition = (3, 3),
+        grid: tuple[int, int] | Partition | PartitionRule = (3, 3),
         participation: float | Participation = 1.0,
         local_fraction: float = 1.0,
         iic: float | None = None,
@@ -166,10 +169,12 @@ class HyFDCARegressor(RegressorMixin, FederatedLinearModel):  # noqa: D101
 
     def fit(self, X: Any, y: Any) -> Self:
         """Train on (samples, features) and their targets."""
+        X, partition = self._assigned(X)
         X, y = validate_data(
             self, X, y, accept_sparse="csr", dtype=np.float64, y_numeric=True
         )
-        self._train(X, np.asarray(y, dtype=np.float64).reshape(-1, 1))
+        labels = np.asarray(y, dtype=np.float64).reshape(-1, 1)
+        self._train(X, labels, partition=partition)
         self.coef_, self.intercept_ = self.coef_[0], self.intercept_[0]
         return self
 

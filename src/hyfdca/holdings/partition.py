@@ -112,7 +112,8 @@ def from_holdings(
     Parameters
     ----------
     holdings : iterable of (samples, features)
-        Index lists per client, in order of rank. A client may hold nothing.
+        Lists of numbers or boolean masks per client, in order of rank. A client may
+        hold nothing. ``hyfdca.holdings.frames`` takes names instead.
     """
     checked = tuple(
         Holding(
@@ -262,10 +263,18 @@ def _groups(n_items: int, n_groups: int, seed: int | None, what: str) -> list[In
 
 def _indices(values: ArrayLike, size: int, what: str) -> IntArray:
     given = np.asarray(values)
+    if given.dtype == bool:
+        if given.shape != (size,):
+            raise ValueError(
+                f"The mask of the {what} must have {size} entries, got {given.size}."
+            )
+        return np.flatnonzero(given)
     if given.size == 0:
         return np.empty(0, np.int64)
     if given.ndim != 1 or not np.issubdtype(given.dtype, np.integer):
-        raise ValueError(f"The {what} must be a list of whole numbers.")
+        raise ValueError(
+            f"The {what} must be a list of whole numbers or a boolean mask."
+        )
     indices = np.unique(given.astype(np.int64))
     if len(indices) < len(given):
         raise ValueError(
