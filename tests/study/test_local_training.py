@@ -10,7 +10,7 @@ from hyfdca.errors import StudyError
 from hyfdca.study import local_training
 from hyfdca.study.local_training import train_file
 from tests.study.test_durable import STUDIES
-from tests.support.consortia import make_files
+from tests.support.consortia import assert_one_sentence, make_files
 from tests.support.durable_runs import write
 
 pytestmark = pytest.mark.usefixtures("no_figure")
@@ -156,19 +156,38 @@ def test_another_table_is_not_resumed(every_round, tmp_path):
     assert "77.5" not in str(caught.value)
 
 
-@pytest.mark.parametrize("lost", ["member-1", "member-1/identity", "server/round-3"])
-def test_a_damaged_run_is_a_sentence(lost, every_round, tmp_path):
-    """Lost and damaged files are found before anything is computed from them."""
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize(
+    "spoilt",
+    [
+        "server/round-3",
+        "server/preparation",
+        "server/study",
+        "member-1/identity",
+        "member-1/keys",
+        "member-1/preparation",
+        "member-1/round-3",
+    ],
+)
+@pytest.mark.parametrize("is_lost", [False, True], ids=["damaged", "lost"])
+def test_a_damaged_run_is_a_sentence(spoilt, is_lost, every_round, tmp_path):
+    """It is found before anything is computed from it; starting over is possible."""
     write(tmp_path)
     with pytest.raises(Killed):
         trained(tmp_path, watch=killed_after(3))
     state = tmp_path / "out" / "state"
     (state / "server" / "round-2").unlink()
-    for path in [state / lost] if "/" in lost else (state / lost).iterdir():
-        path.write_bytes(path.read_bytes()[:-1] if "/" in lost else b"")
+    path = state / spoilt
+    path.write_bytes(path.read_bytes()[:-1])
+    if is_lost:
+        path.unlink()
+    if is_lost and spoilt == "server/round-3":  # then there is no run
+        trained(tmp_path, how="resume")
+        return
     with pytest.raises(StudyError) as caught:
         trained(tmp_path, how="resume")
-    assert str(caught.value).endswith(".")
+    assert_one_sentence(f"{caught.value}\n")
+    assert "--restart" in str(caught.value)
     trained(tmp_path, how="restart")
 
 

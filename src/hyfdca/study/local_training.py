@@ -157,20 +157,26 @@ def resumable_run(
     Raises
     ------
     StudyError
-    StoreError
-        If what was saved is damaged.
     """
-    identities = saved.identities()
-    members = local_clients(plan, tables, saved.stores(identities), identities)
-    network = LocalNetwork(plan, members, training_threads(tables))
-    presence = Presence(plan, network)
-    study = ResumableStudy(plan, network, presence, saved.archive)
+    is_resumed = bool(saved.archive.rounds)
     try:
-        ready = study.ready()
-    except (RefusedError, ValueError) as error:
-        raise StudyError(f"{str(error).rstrip('.')}.") from None
+        identities = saved.identities()
+        members = local_clients(plan, tables, saved.stores(identities), identities)
+        network = LocalNetwork(plan, members, training_threads(tables))
+        presence = Presence(plan, network)
+        ready = ResumableStudy(plan, network, presence, saved.archive).ready()
+    except (RefusedError, StoreError, ValueError) as error:
+        raise _sentence(error, is_resumed) from None
     runner = ready.runner
     runner.checkpoints = TimedCheckpoints(
         runner, ready.checkpoints, saved.write, plan.checkpoint_every
     )
     return local_run(file, tables, ready.prepared, ready.traffic, runner, members)
+
+
+def _sentence(error: Exception, is_resumed: bool) -> StudyError:
+    """Return an error as one sentence, with a way out of a run that is damaged."""
+    what = str(error).rstrip(".")
+    if is_resumed and "restart" not in what:
+        what += "; discard the run with --restart"
+    return StudyError(f"{what}.")

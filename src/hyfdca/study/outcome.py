@@ -271,12 +271,13 @@ def write_files(folder: Path, contents: Mapping[str, bytes]) -> None:
             draft.replace(folder / name)
         sync_folder(folder)
     except OSError as error:
-        for draft in drafts.values():
-            forget(draft)
         raise StudyError(
             f"Cannot write to {folder} ({error.strerror}); choose another folder with "
             "--out."
         ) from None
+    finally:  # also if the user aborts
+        for draft in drafts.values():
+            forget(draft)
 
 
 def as_json(content: dict[str, Any] | list[dict[str, Any]]) -> bytes:

@@ -79,7 +79,7 @@ class SavedRun:
             self.discard()
             self.archive.write(_STUDY, self._plan.study_hash)
             return
-        if self.archive.read(_STUDY) != self._plan.study_hash:
+        if not self._is_of_this_study():
             raise StudyError(
                 f"The run in {self._folder} is of another study, or its study file has "
                 "changed; restore the file, discard the run with --restart or choose "
@@ -93,19 +93,28 @@ class SavedRun:
             )
         self._lock()
 
+    def _is_of_this_study(self) -> bool:
+        try:
+            return self.archive.read(_STUDY) == self._plan.study_hash
+        except StoreError:
+            return False
+
     def identities(self) -> list[Identity]:
         """Return the organisations' keys: those of the earlier run, or new ones.
 
         Raises
         ------
-        StudyError
+        StoreError
+            If those of the earlier run are lost or damaged.
         """
+        if not self.archive.rounds:
+            for store in self._members:
+                store.write(_IDENTITY, Identity.generate().to_bytes())
         try:
-            return [_identity(store) for store in self._members]
+            kept = [store.read(_IDENTITY) or b"" for store in self._members]
+            return [Identity.from_bytes(content) for content in kept]
         except ValueError:
-            raise StudyError(
-                f"A key in {self._folder} is damaged; discard the run with --restart."
-            ) from None
+            raise StoreError(f"A key in {self._folder} is damaged or lost.") from None
 
     def stores(self, identities: Sequence[Identity]) -> list[Store]:
         """Return the organisations' stores, each sealed for itself alone."""
@@ -167,12 +176,3 @@ def _plain_errors(folder: Path) -> Iterator[None]:
             f"Cannot write to {folder} ({error.strerror}); choose another folder with "
             "--out."
         ) from None
-
-
-def _identity(store: Store) -> Identity:
-    kept = store.read(_IDENTITY)
-    if kept is not None:
-        return Identity.from_bytes(kept)
-    identity = Identity.generate()
-    store.write(_IDENTITY, identity.to_bytes())
-    return identity
