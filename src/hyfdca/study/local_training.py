@@ -98,6 +98,7 @@ class TimedCheckpoints:
     ) -> None:
         self._runner, self._rounds, self._write = runner, rounds, write
         self._every, self._due = every, time.monotonic() + _SECONDS
+        self._last: int | None = None  # round saved
 
     def begin_round(self) -> None:
         """Prepare for a round."""
@@ -111,11 +112,13 @@ class TimedCheckpoints:
         """Save the round if that is due."""
         number, started = self._runner.progress.n_rounds, time.monotonic()
         is_due = started >= self._due and number % self._every == 0
-        if is_due or self._runner.interruption.is_asked:
-            self._rounds.keep(number)
-            self._write()
-            ended = time.monotonic()
-            self._due = ended + max(_SECONDS, (ended - started) / _SHARE)
+        is_due = is_due or self._runner.interruption.is_asked
+        if not is_due or number == self._last:
+            return
+        self._rounds.keep(number)
+        self._write()
+        ended, self._last = time.monotonic(), number
+        self._due = ended + max(_SECONDS, (ended - started) / _SHARE)
 
     def recover(self, failure: Failure) -> None:
         """Raise the failure: members in this process do not drop out."""

@@ -172,6 +172,7 @@ class Runner:
                 if (report := self._committed_round()) is not None:
                     yield report
             if reason == "interrupted":
+                self.checkpoints.commit(is_last=True)  # it may have been asked since
                 self._measure_last()
         except DivergenceError:
             self.stop_reason = "diverged"
