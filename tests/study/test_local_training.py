@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from hyfdca.errors import StudyError
+from hyfdca.runtime.store import FolderStore
 from hyfdca.study import local_training
 from hyfdca.study.local_training import train_file
 from tests.study.test_durable import STUDIES
@@ -64,6 +65,29 @@ def test_a_killed_training_goes_on(settings, every_round, tmp_path):
     seen = lambda run, report: numbers.append(report.round_number)  # noqa: E731
     assert trained(tmp_path, watch=seen, how="resume") == expected
     assert numbers == list(range(middle + 1, last + 1))
+    assert set(os.listdir(tmp_path / "out")) == FILES
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("n_writes", range(27))
+def test_a_kill_between_any_two_files_loses_nothing(
+    n_writes, every_round, monkeypatch, tmp_path
+):
+    """The last round that all parties wrote counts, or the run begins again."""
+    write(tmp_path, encryption='"none"')
+    expected = trained(tmp_path, "undisturbed")
+    write_file, left = FolderStore.write, iter(range(n_writes))
+
+    def write_until_killed(self, name, content):
+        if next(left, None) is None:
+            raise Killed
+        write_file(self, name, content)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FolderStore, "write", write_until_killed)
+        with pytest.raises(Killed):
+            trained(tmp_path)
+    assert trained(tmp_path, how="resume") == expected
     assert set(os.listdir(tmp_path / "out")) == FILES
 
 
