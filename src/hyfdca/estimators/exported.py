@@ -57,10 +57,19 @@ def model_of(estimator: FederatedLinearModel) -> Model:
     ValueError
         If features or classes have the same name once they are text.
     """
-    names = _feature_names(estimator)
+    file = _file(estimator, _feature_names(estimator))
+    try:
+        return Model.of(file)
+    except ModelError as error:
+        raise ValueError(
+            f"This estimator cannot be exported: its model {error}."
+        ) from None
+
+
+def _file(estimator: FederatedLinearModel, names: list[str]) -> ModelFile:
     weights, intercept = estimator._linear()
     assert estimator.certificate_ is not None  # noqa: S101  # fitting certifies
-    file = ModelFile(
+    return ModelFile(
         format_version=FORMAT_VERSION,
         study=type(estimator).__name__,
         loss=estimator.loss,
@@ -76,12 +85,6 @@ def model_of(estimator: FederatedLinearModel) -> Model:
         training=_training(estimator),
         certificate=CertificateEntry.of(estimator.certificate_),
     )
-    try:
-        return Model.of(file)
-    except ModelError as error:
-        raise ValueError(
-            f"This estimator cannot be exported: its model {error}."
-        ) from None
 
 
 def _feature_names(estimator: FederatedLinearModel) -> list[str]:

@@ -184,17 +184,12 @@ def _numbered(frames: Iterable[Any]) -> dict[str, Any]:
 def _pooled_features(
     frames: Mapping[str, Any], uncovered: Uncovered
 ) -> tuple[Any, Partition]:
-    first = next(iter(frames.values()))
-    index, names = first.index, dict.fromkeys(first.columns)
-    for frame in frames.values():
-        index = index.append(frame.index[~frame.index.isin(index)])
-        names |= dict.fromkeys(frame.columns)
-    numbers = {name: number for number, name in enumerate(names)}
+    index, numbers = _union(frames.values())
     holdings = [
-        (index.get_indexer(f.index), [numbers[name] for name in f.columns])
-        for f in frames.values()
+        (index.get_indexer(frame.index), [numbers[name] for name in frame.columns])
+        for frame in frames.values()
     ]
-    values = np.full((len(index), len(names)), np.nan)
+    values = np.full((len(index), len(numbers)), np.nan)
     is_held = np.zeros(values.shape, dtype=bool)
     for (name, frame), held in zip(frames.items(), holdings, strict=True):
         place = np.ix_(*held)
@@ -203,7 +198,18 @@ def _pooled_features(
         is_held[place] = True
     _cover(values, is_held, uncovered)
     partition = from_holdings(*values.shape, holdings)
-    return type(first)(values, index=index, columns=list(names)), partition
+    kind = type(next(iter(frames.values())))
+    return kind(values, index=index, columns=list(numbers)), partition
+
+
+def _union(frames: Iterable[Any]) -> tuple[Any, dict[str, int]]:
+    """Return all index labels, and the numbers of all columns, as they appear."""
+    first, *others = frames
+    index, names = first.index, dict.fromkeys(first.columns)
+    for frame in others:
+        index = index.append(frame.index[~frame.index.isin(index)])
+        names |= dict.fromkeys(frame.columns)
+    return index, {name: number for number, name in enumerate(names)}
 
 
 def _numbers(frame: Any, name: str) -> FloatArray:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 
 from hyfdca.training.runner import Runner
 
+_DEFAULT = signal.default_int_handler  # raises KeyboardInterrupt
 _HINT = "\nEnding after this round; press Ctrl-C again to abort at once.\n"
 
 
@@ -23,23 +24,21 @@ def interruptible(runner: Runner) -> Iterator[None]:
     been measured. Only the main thread receives signals. A handler that the
     surrounding program has installed stays in place.
     """
-    default = signal.default_int_handler
     is_main = threading.current_thread() is threading.main_thread()
-    if not is_main or signal.getsignal(signal.SIGINT) is not default:
+    if not is_main or signal.getsignal(signal.SIGINT) is not _DEFAULT:
         yield
         return
 
-    def end_in_order(number: int, frame: object) -> None:
-        signal.signal(signal.SIGINT, default)
+    def end_in_order(*_: object) -> None:
+        signal.signal(signal.SIGINT, _DEFAULT)
         if runner.measurement is None:
             raise KeyboardInterrupt
         runner.interruption.is_asked = True
-        # The signal may have arrived in the middle of another write.
-        with contextlib.suppress(RuntimeError):
+        with contextlib.suppress(RuntimeError):  # in the middle of another write
             sys.stderr.write(_HINT)
 
     signal.signal(signal.SIGINT, end_in_order)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, default)
+        signal.signal(signal.SIGINT, _DEFAULT)
