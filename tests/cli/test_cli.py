@@ -187,7 +187,7 @@ def test_hospitals_share_patients_and_columns(tmp_path):
     for holding in partition.holdings:
         assert len(holding.samples) < partition.n_samples
         assert (partition.features.counts[holding.features] > 1).any()
-    assert pooled_objective(run).X.shape == (569, 31)
+    assert pooled_objective(run).X.shape == (569, 30)
 
 
 @pytest.mark.parametrize("group", ["keys", "study"])

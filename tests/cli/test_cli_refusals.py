@@ -33,6 +33,26 @@ def lose(organisation, column):
     return lambda files: files.organisations[organisation].table.pop(column)
 
 
+def rename(organisation, column, name):
+    def change(files):
+        table = files.organisations[organisation].table
+        table[name] = table.pop(column)
+
+    return change
+
+
+def lose_header(organisation):
+    """Return what has the first row stand where the names should be."""
+
+    def change(files):
+        table = files.organisations[organisation].table
+        files.organisations[organisation].table = {
+            str(cells[0]): cells[1:] for cells in table.values()
+        }
+
+    return change
+
+
 def empty(organisation):
     def change(files):
         for column in files.organisations[organisation].table.values():
@@ -96,7 +116,42 @@ BAD = {
         spoil("city", x2="7.0"),
         "different values .* 'north' and 'city' in 1 rows; .*disagreeing_cells",
     ),
-    "missing cell": (spoil("city", x3=""), "'city' has 1 missing cells in city.csv"),
+    "missing cell": (
+        spoil("city", x3=""),
+        "'city' has 1 missing cells in city.csv, .* column 'x3'; .*missing = \"mean\"",
+    ),
+    "blank ID": (
+        spoil("city", id=""),
+        "'city': 1 rows of city.csv have no ID in column 'id'; .*id_column",
+    ),
+    "another name": (
+        rename("city", "y", "Y "),
+        r"'city': city.csv has no column 'y' \(did you mean 'Y'\?\); .*label = false",
+    ),
+    "no names": (
+        lose_header("city"),
+        "'city': city.csv has no column 'id', 'y' .its first line seems to be no line",
+    ),
+    "feature twice": (
+        extra("city", 'features = ["x3", "x3"]'),
+        "'city': features for city.csv are named twice, such as 'x3'; .*key features",
+    ),
+    "all ignored": (
+        extra("city", 'ignore = ["x2", "x3", "x4"]'),
+        "'city': city.csv has no feature columns besides ID, label and what ignore",
+    ),
+    "no ID named": (
+        lambda f: f.settings.pop("id_column"),
+        "'north': the study names no id_column for north.csv; set it to",
+    ),
+    "no label named": (
+        lambda f: f.settings.pop("label_column"),
+        "the study names no label_column for north.csv; set it, or write label = false",
+    ),
+    "other encoding": (
+        setting(encoding='"utf-16"'),
+        "'north': north.csv is not in the encoding utf-16; set encoding .*\"cp1252\"",
+    ),
     "text cell": (spoil("city", x3="P001"), "'city': column 'x3' of city.csv has 1 c"),
     "infinite cell": (spoil("city", x3="inf"), "1 numbers that are infinite.*'x3'"),
     "no label column": (

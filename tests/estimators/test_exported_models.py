@@ -1,5 +1,7 @@
 """Fitted estimators become model files, and back, without a bit lost."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -99,6 +101,21 @@ def test_without_an_intercept_there_is_none():
     model = estimator.to_model()
     assert model.file.intercept == (0.0,)
     assert not model.file.training.fit_intercept
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_penalised"),
+    [({}, False), ({"penalise_intercept": True}, True), ({"step": "safe"}, True)],
+)
+def test_a_model_says_whether_its_intercept_had_a_penalty(
+    settings, is_penalised, tmp_path
+):
+    """An estimator of the file has the same problem."""
+    with warnings.catch_warnings(action="ignore"):
+        estimator, _ = fitted("two classes", max_rounds=20, **settings)
+    estimator.to_model().save(tmp_path / "model.json")
+    again = HyFDCAClassifier.from_model(tmp_path / "model.json")
+    assert again.get_params()["penalise_intercept"] is is_penalised
 
 
 def test_what_is_not_fitted_has_no_model():

@@ -183,7 +183,7 @@ def test_sparse_tables_cannot_be_centred(installed, hyfdca, tmp_path):
         installed.root,
         *("check", "--kit", installed.kit("north"), "--data", path),
     )
-    assert 'use scale = "maxabs"' in errors
+    assert 'set scale = "maxabs" or "none"' in errors
 
 
 def renew(parties, days):

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from hyfdca.cli.coverage_display import column_lists, coverage_map
+from hyfdca.cli.coverage_display import column_lists, coverage_map, few_shared
 from hyfdca.study.local import Consortium, Run
 from hyfdca.study.outcome import Summary
 from hyfdca.training.progress_line import readable_size
@@ -126,7 +126,8 @@ def show(console: Console, summary: Summary) -> None:
     coverage, names = summary.consortium.coverage, summary.consortium.names
     if coverage.is_held.size > 1:
         console.print(coverage_map(coverage, names))
-    for line in column_lists(coverage, names, summary.consortium.features):
+    lines = column_lists(coverage, names, summary.consortium.features)
+    for line in [*few_shared(summary.consortium.partition.samples, names), *lines]:
         console.print(line, markup=False)
     for note in summary.notes:
         console.print(note, soft_wrap=True, markup=False)

@@ -141,8 +141,8 @@ def validation_of(run: LocalRun, held_out: Sequence[Table]) -> Validation | None
         )
     ]
     X = run.scaling.apply(pooled_cells(owned, samples, features))
-    if study.fit_intercept:
-        X = append_bias(X, np.ones(len(ids), dtype=bool), study.intercept_scaling)
+    if run.intercept_value is not None:
+        X = append_bias(X, np.ones(len(ids), dtype=bool), run.intercept_value)
     labels = _labels(held_out, row_of)
     return Validation(X, labels, run.consortium.classes, study.positive_text)
 

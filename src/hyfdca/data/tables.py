@@ -7,6 +7,7 @@ import math
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 
 import msgspec
 import numpy as np
@@ -25,11 +26,14 @@ class TableError(ValueError):
 class MissingColumnsError(TableError):
     """A table that lacks columns; the caller may add what they are for."""
 
-    def __init__(self, file: str, missing: Sequence[str]) -> None:
+    def __init__(
+        self, file: str, missing: Sequence[str], known: Sequence[str] = ()
+    ) -> None:
         self.columns = tuple(missing)
         self.what = f"{file} has no column {listed(missing)}"
         super().__init__(
-            f"{self.what}; correct the names in the study file or in the table"
+            f"{self.what}{_header_hint(missing, known)}; correct the names in the "
+            "study file or in the table"
         )
 
 
@@ -112,6 +116,12 @@ class Table:
         return int(np.isnan(self.cells.data).sum())
 
     @property
+    def first_missing(self) -> str | None:
+        """The first column with a missing cell."""
+        columns = self.cells.indices[np.isnan(self.cells.data)]
+        return self.features[columns.min()] if len(columns) else None
+
+    @property
     def digest(self) -> bytes:
         """Hash of the table, including the order of its rows and columns."""
         names = msgspec.msgpack.encode((self.ids, self.features, self.labels))
@@ -180,4 +190,26 @@ def check_columns(file: str, wanted: Sequence[str], names: Sequence[str]) -> Non
     known = set(names)
     missing = [name for name in wanted if name not in known]
     if missing:
-        raise MissingColumnsError(file, missing)
+        raise MissingColumnsError(file, missing, names)
+
+
+def _header_hint(missing: Sequence[str], known: Sequence[str]) -> str:
+    """Return a similar name, or that there seem to be none; never other names.
+
+    Without a line of names, the first row would be quoted.
+    """
+    bare = {bare_name(name): name for name in known}
+    close = get_close_matches(bare_name(missing[0]), bare, n=1, cutoff=0.8)
+    if close:
+        return f" (did you mean {bare[close[0]]!r}?)"
+    if any(_is_number(name) for name in known):
+        return " (its first line seems to be no line of names)"
+    return ""
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -116,5 +116,6 @@ def _training(estimator: FederatedLinearModel) -> TrainingEntry:
         rounds=estimator.n_iter_,
         stop_reason=estimator.stop_reason_,
         fit_intercept=bool(estimator.fit_intercept),
+        penalise_intercept=not estimator._frees_intercept(estimator._algorithm()),
         intercept_scaling=float(estimator.intercept_scaling),
     )

@@ -54,6 +54,7 @@ class TrainingEntry(_Strict, frozen=True):
     stop_reason: StopReason
     fit_intercept: bool
     intercept_scaling: float
+    penalise_intercept: bool = True  # models without this entry have it
 
 
 class CertificateEntry(_Strict, frozen=True):

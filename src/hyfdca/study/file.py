@@ -49,7 +49,12 @@ from hyfdca.federation.algorithm import Algorithm
 from hyfdca.federation.problem import Profile
 from hyfdca.maths.losses import make_loss
 from hyfdca.model.scaling import Missing, Scale
-from hyfdca.stages.alignment.messages import MOST_CLASSES, DisagreeingCells, Uncovered
+from hyfdca.stages.alignment.messages import (
+    MOST_CLASSES,
+    DisagreeingCells,
+    SimilarIds,
+    Uncovered,
+)
 from hyfdca.study.alternatives import alternatives
 from hyfdca.study.identity import public_identities
 
@@ -112,6 +117,7 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     missing: Missing = "refuse"
     uncovered: Uncovered = "refuse"  # cells that no organisation holds
     fit_intercept: bool = True
+    penalise_intercept: bool | None = None  # by default where the algorithm needs it
     intercept_scaling: Positive = 1.0
     max_rounds: AtLeastOne = 1000
     tol: Annotated[float, msgspec.Meta(ge=0, le=_LARGEST)] = 1e-3
@@ -129,7 +135,9 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     max_classes: Annotated[int, msgspec.Meta(ge=2, le=MOST_CLASSES)] | None = None
     labels_visible_to_holders: bool = False
     allow_unshared: bool = False
+    similar_ids: SimilarIds = "refuse"
     disagreeing_cells: DisagreeingCells = "refuse"
+    cell_tolerance: Annotated[float, msgspec.Meta(ge=0, le=0.1)] = 1e-6
     key_epoch: KeyEpoch = 1  # raise it to have new keys made
     # For studies between machines
     quorum: Literal["all"] | AtLeastOne = "all"  # organisations a round needs
@@ -287,7 +295,7 @@ def _check_quorum(path: Path, file: StudyFile) -> None:
     if quorum != "all" and quorum > n_clients:
         raise StudyError(
             f"The study file {path} sets a quorum of {quorum} but has {n_clients} "
-            "organisations; lower the quorum."
+            f'organisations; set quorum = "all", or at most {n_clients}.'
         )
 
 

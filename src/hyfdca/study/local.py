@@ -112,6 +112,14 @@ class Run:
     training: Runner
     notes: tuple[str, ...] = field(default=(), kw_only=True)
 
+    @property
+    def intercept_value(self) -> float | None:
+        """What the last row of weights, the intercept's, is multiplied by; or None."""
+        if not self.study.fit_intercept:
+            return None
+        is_free = self.training.settings.free_intercept
+        return 1.0 if is_free else self.study.intercept_scaling
+
     def scores(self, weights: FloatArray) -> TrainingScores:
         """Return how a model fits the training rows, as far as that is known here."""
         del weights
@@ -136,7 +144,7 @@ class LocalRun(Run):
         for client, block in enumerate(self.blocks):
             part = block.X @ weights[layout.features.items[client]]
             total[layout.samples.items[client]] += part
-        return total
+        return total + weights[-1] if self.training.settings.free_intercept else total
 
     def labels(self) -> FloatArray:
         """Return the labels of all samples, (n_samples, n_outputs)."""
@@ -167,13 +175,20 @@ class LocalRun(Run):
 def pooled_objective(run: LocalRun) -> Objective:
     """Return the problem of all organisations' scaled tables in one place.
 
-    A cell that nobody holds is zero, which is the mean; the bias is a normal column.
+    A cell that nobody holds is zero, which is the mean; a penalised intercept is a
+    normal column.
     """
     layout, settings = run.training.federation.layout, run.training.settings
     cells = [block.X for block in run.blocks]
     pooled = pooled_cells(cells, layout.samples, layout.features)
     pooled.eliminate_zeros()
-    return Objective(pooled, run.labels(), settings.loss, settings.l2_strength)
+    return Objective(
+        pooled,
+        run.labels(),
+        settings.loss,
+        settings.l2_strength,
+        free_intercept=settings.free_intercept,
+    )
 
 
 def prepare(file: StudyFile, folder: Path) -> LocalRun:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 
 from hyfdca.arrays import FloatArray
 from hyfdca.errors import StudyError
@@ -46,7 +45,7 @@ class Outcome:
     Parameters
     ----------
     weights : array (n_features, n_outputs)
-        The bias, if there is one, comes last.
+        The intercept, if there is one, comes last.
     seconds : float
         From the first exchange of training to the last, measuring included.
     pooled_primal : float or None
@@ -157,8 +156,7 @@ class Outcome:
         run, study = self.run, self.run.study
         features, scaling = run.consortium.features, run.scaling
         weights = map(tuple, self.weights[: len(features)].tolist())
-        bias = self.weights[-1] * study.intercept_scaling
-        none = np.zeros_like(bias)
+        intercept = self.weights[-1] * (run.intercept_value or 0.0)
         return ModelFile(
             format_version=FORMAT_VERSION,
             study=study.name,
@@ -170,7 +168,7 @@ class Outcome:
             positive_label=study.positive_text,
             classes=run.consortium.classes,
             weights=dict(zip(features, weights, strict=True)),
-            intercept=tuple((bias if study.fit_intercept else none).tolist()),
+            intercept=tuple(intercept.tolist()),
             scaling=ScalingEntry(
                 scale=study.scale,
                 missing=study.missing,
@@ -190,6 +188,7 @@ class Outcome:
             rounds=self.n_rounds,
             stop_reason=ending.stop_reason,
             fit_intercept=study.fit_intercept,
+            penalise_intercept=not training.settings.free_intercept,
             intercept_scaling=study.intercept_scaling,
         )
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from hyfdca.algorithms.registry import can_free_intercept
 from hyfdca.crypto.schemes.registry import Encryption
 from hyfdca.errors import as_study_error
+from hyfdca.federation.algorithm import Algorithm
 from hyfdca.holdings.participation import (
     Participation,
     bernoulli,
@@ -21,7 +23,7 @@ from hyfdca.study.file import Bernoulli, Cyclic, Study, StudyFile
 from hyfdca.training.settings import TrainingSettings
 
 # Version of the messages between organisations; increment it whenever they change.
-PROTOCOL = 2
+PROTOCOL = 3
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class Plan:
     names : tuple of str
         The organisations, by rank.
     bias : float or None
-        The value of the bias feature; None without an intercept.
+        The value of the bias feature; None without an intercept, or with a free one.
     participation : Participation
         Who is drawn for which round. It is complete only if no round may proceed
         without an organisation.
@@ -84,6 +86,8 @@ def _plan(file: StudyFile, study_hash: bytes) -> Plan:
     study = file.study
     loss = make_loss(study.loss, study.loss_parameter)
     names = tuple(client.name for client in file.clients)
+    training = _settings(file, loss)
+    has_bias = study.fit_intercept and not training.free_intercept
     return Plan(
         study_hash=study_hash,
         names=names,
@@ -92,8 +96,8 @@ def _plan(file: StudyFile, study_hash: bytes) -> Plan:
         alignment=alignment_settings(study),
         scale=study.scale,
         missing=study.missing,
-        bias=study.intercept_scaling if study.fit_intercept else None,
-        training=_settings(file, loss),
+        bias=study.intercept_scaling if has_bias else None,
+        training=training,
         participation=_participation(study, names),
         quorum=len(names) if study.quorum == "all" else study.quorum,
         phase_timeout=study.phase_timeout,
@@ -108,6 +112,8 @@ def alignment_settings(study: Study) -> AlignmentSettings:
         study.positive_text,
         allow_unshared=study.allow_unshared,
         disagreeing_cells=study.disagreeing_cells,
+        cell_tolerance=study.cell_tolerance,
+        similar_ids=study.similar_ids,
         uncovered=study.uncovered,
         max_classes=study.max_classes,
     )
@@ -139,11 +145,11 @@ def _drawn(study: Study, names: Sequence[str]) -> Participation:
 
 
 def _settings(file: StudyFile, loss: Loss) -> TrainingSettings:
-    study = file.study
+    study, algorithm = file.study, file.chosen_algorithm()
     return TrainingSettings(
         loss=loss,
         l2_strength=study.l2,
-        algorithm=file.chosen_algorithm(),
+        algorithm=algorithm,
         profile=study.profile,
         max_rounds=study.max_rounds,
         tolerance=study.tol,
@@ -152,4 +158,18 @@ def _settings(file: StudyFile, loss: Loss) -> TrainingSettings:
         stall_rounds=study.stall_rounds,
         encryption=study.encryption_settings(),
         seed=study.seed,
+        free_intercept=_frees_intercept(study, algorithm),
     )
+
+
+def _frees_intercept(study: Study, algorithm: Algorithm | None) -> bool:
+    """Return whether the intercept has no penalty.
+
+    Where the study does not say, it has none if the algorithm allows, and if there is
+    no intercept_scaling, which makes sense only with a penalty.
+    """
+    if not study.fit_intercept:
+        return False
+    if study.penalise_intercept is not None:
+        return not study.penalise_intercept
+    return study.intercept_scaling == 1.0 and can_free_intercept(algorithm)

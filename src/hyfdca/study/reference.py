@@ -71,8 +71,11 @@ _STUDY = {
     "uncovered": "Cells that no organisation holds are refused, or taken as the mean "
     'of their column (with `scale = "standard"`) or as zero (without).',
     "fit_intercept": "Whether the model has an intercept.",
-    "intercept_scaling": "The constant feature whose weight is the intercept; the "
-    "larger, the less it is regularised.",
+    "penalise_intercept": "Whether the intercept is penalised, as the weight of a "
+    "constant feature; if not given, only where the algorithm needs that (`hyfdca` and "
+    "its rivals) or `intercept_scaling` is given.",
+    "intercept_scaling": "The value of that constant feature: the larger, the less a "
+    "penalised intercept is penalised.",
     "max_rounds": "Training ends after this many rounds.",
     "tol": "Training ends when the certified relative gap is at most this.",
     "measure_every": "Rounds from one certificate to the next.",
@@ -94,8 +97,13 @@ _STUDY = {
     "labels_visible_to_holders": "Lets organisations without labels take part; they "
     "learn the labels of rows that they share.",
     "allow_unshared": "Lets organisations take part that share no row with others.",
+    "similar_ids": "If many more rows of two organisations would match if their IDs "
+    "were written alike (leading zeros, `.0`, capitals, blanks, punctuation): refuse, "
+    "or take them as different rows.",
     "disagreeing_cells": "If two organisations have different values of a cell: "
     "refuse, or take that of the one listed first.",
+    "cell_tolerance": "Values of a cell at two organisations are the same if their "
+    "relative difference is at most this; the one listed first counts.",
     "key_epoch": "Raise it to have new keys made.",
     "quorum": "How many organisations a round needs (between machines).",
     "phase_timeout": "Seconds that an answer may take (between machines).",

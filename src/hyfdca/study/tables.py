@@ -45,12 +45,14 @@ def table_of(study: Study, client: Client, path: Path) -> Table:
     if study.missing == "refuse" and table.n_missing:
         raise StudyError(
             f"Organisation {client.name!r} has {table.n_missing} missing cells in "
-            f'{path.name}; fill them or set missing = "mean".'
+            f"{path.name}, the first in column {table.first_missing!r}; fill them or "
+            'set missing = "mean" (the default is "refuse").'
         )
     if study.scale == "standard" and not table.is_dense:
         raise StudyError(
             f"Organisation {client.name!r} has a sparse table, which scale = "
-            '"standard" would make dense by centring features; use scale = "maxabs".'
+            '"standard" would make dense by centring features; set scale = "maxabs" or '
+            '"none".'
         )
     return table
 

@@ -37,6 +37,7 @@ _SAMPLE = b"hyfdca sample id"  # what is hashed, kept apart by ``person``
 _FEATURE = b"hyfdca feature"
 _LABEL = b"hyfdca label"
 _NAME = b"hyfdca cell name"
+_FORM = b"hyfdca id form"  # and the number of the form
 _MISSING = np.uint64(0x7FF8_0000_0000_0000)  # one NaN for all
 _NO_CELL = np.uint64(0xFFFF_FFFF_FFFF_FFFF)  # bits that no cell has: NaN is the above
 
@@ -60,6 +61,19 @@ class AlignmentKeys:
 def sample_pseudonyms(ids: Sequence[str], keys: AlignmentKeys) -> TokenArray:
     """Return the pseudonyms of normalised IDs, (n, 2)."""
     return _digests(ids, PSEUDONYM_BYTES, _SAMPLE, keys.samples).reshape(-1, 2)
+
+
+def form_pseudonyms(
+    texts: Iterable[str], number: int, keys: AlignmentKeys
+) -> TokenArray:
+    """Return pseudonyms of IDs in another form, (n, 2): each once, in random order.
+
+    Forms of different numbers have unrelated pseudonyms. They are sorted, which is
+    random under a keyed hash, so that they do not show which row they are of.
+    """
+    person = _FORM + b"%02d" % number
+    words = _digests(set(texts), PSEUDONYM_BYTES, person, keys.samples).reshape(-1, 2)
+    return words[np.lexsort(words.T)]
 
 
 def feature_pseudonyms(names: Sequence[str], keys: AlignmentKeys) -> TokenArray:

@@ -13,14 +13,15 @@ from hyfdca.holdings.coverage import Coverage
 from hyfdca.holdings.layout import Layout
 from hyfdca.stages.alignment.comparison import Disagreements
 from hyfdca.stages.alignment.messages import LONGEST_NAME, AlignmentSettings, Refused
+from hyfdca.stages.alignment.similar_ids import SimilarIds
 
 _MOST_NAMED = 3  # organisations, or pairs of them, in one sentence
 
 _REFUSALS = {
-    "repeated": "{count} rows that repeat the ID of another row; keep one row an ID",
+    "repeated": "{count} rows that repeat the ID of another row; keep one row per ID",
     "no numbers": (
-        "{count} rows with a label that is no number; correct the label column or "
-        "choose a loss for classes"
+        "{count} rows with a label that is no number; correct them, name another "
+        'label_column, or choose a loss for classes such as "logistic"'
     ),
     "classes": (
         "{count} classes, more than {limit}; choose a loss for numbers such as "
@@ -110,7 +111,10 @@ def check_shared(names: Sequence[str], layout: Layout) -> None:
         return
     members, n_lacking = min(lacking, key=lambda own: len(own[0]))  # the odd ones out
     n_features = layout.features.n_items
-    remedy = "make their IDs alike or set allow_unshared = true"
+    remedy = (
+        "correct their IDs or id_column, or set allow_unshared = true (the default is "
+        "false) if they have no rows in common"
+    )
     if all(len(own) == 1 for own in together):
         every = [repr(name) for name in names]
         raise AlignmentError(
@@ -129,22 +133,41 @@ def check_shared(names: Sequence[str], layout: Layout) -> None:
     raise AlignmentError(f"Organisations {who} share none of their {what}; {remedy}.")
 
 
+def check_similar_ids(names: Sequence[str], found: SimilarIds | None) -> None:
+    """Refuse two clients whose IDs would match if they were written alike."""
+    if found is None:
+        return
+    one, other = (names[client] for client in found.pair)
+    how = f"{_listed(found.reasons)} alone" if found.reasons else "how they are written"
+    more = f"{'about ' if found.is_estimate else ''}{found.n_similar} more"
+    raise AlignmentError(
+        f"Organisations {one!r} and {other!r} share {found.n_shared} of {found.n_rows} "
+        f"rows, and {more} have IDs that differ in {how}; write these IDs alike in "
+        'both tables, or set similar_ids = "allow" (the default is "refuse") if they '
+        "are of different rows."
+    )
+
+
 def check_agreed_labels(names: Sequence[str], counts: Disagreements) -> None:
     """Refuse labels that differ."""
     if counts:
         raise AlignmentError(
             f"Organisations have different labels for rows that they share: "
-            f"{_pairs(names, counts)}; agree on these labels."
+            f"{_pairs(names, counts)}; correct them, or write label = false below the "
+            "name of an organisation whose labels are not to count."
         )
 
 
-def check_agreed_cells(names: Sequence[str], counts: Disagreements) -> None:
-    """Refuse cells that differ."""
+def check_agreed_cells(
+    names: Sequence[str], counts: Disagreements, tolerance: float
+) -> None:
+    """Refuse cells that differ by more than a tolerance."""
     if counts:
         raise AlignmentError(
             f"Organisations have different values in cells that they share: "
-            f"{_pairs(names, counts)}; correct them, or set disagreeing_cells = "
-            '"first" to take those of the organisation that the study names first.'
+            f"{_pairs(names, counts)}; correct them, raise cell_tolerance (relative, "
+            f'now {tolerance:g}), or set disagreeing_cells = "first" to take those '
+            "of the organisation that the study names first."
         )
 
 
@@ -161,7 +184,8 @@ def check_classes(
         )
     if positive is not None and positive not in classes:
         raise AlignmentError(
-            f"No row has the positive_label {positive!r}; correct it in the study file."
+            f"No row has the positive_label {positive!r}; set positive_label to a "
+            "label that the tables have, or leave it out."
         )
     if len(classes) < 2:
         raise AlignmentError(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 
-from hyfdca.arrays import FloatArray, IntArray, TokenArray
+from hyfdca.arrays import BoolArray, FloatArray, IntArray, TokenArray
 from hyfdca.crypto.keys.pseudonyms import (
     AlignmentKeys,
     feature_pseudonyms,
@@ -32,7 +34,9 @@ from hyfdca.protocol.messages import Message
 from hyfdca.protocol.sessions import Handlers
 from hyfdca.stages.alignment import messages as m
 from hyfdca.stages.alignment.aligned_table import AlignedTable, row_tokens
+from hyfdca.stages.alignment.hints import RoundedCells
 from hyfdca.stages.alignment.matching import n_repeated
+from hyfdca.stages.alignment.similar_ids import answer_id_forms
 
 
 class AlignmentClient:
@@ -50,7 +54,13 @@ class AlignmentClient:
     @property
     def handlers(self) -> Handlers:
         """What the client does in each phase."""
-        return {"rows": self._rows, "placement": self._place, "cells": self._cells}
+        return {
+            "rows": self._rows,
+            "id forms": self._id_forms,
+            "placement": self._place,
+            "cells": self._cells,
+            "hints": self._hints,
+        }
 
     @property
     def aligned(self) -> AlignedTable:
@@ -77,6 +87,11 @@ class AlignmentClient:
             tokens = pack_tokens(label_tokens(pseudonyms, table.labels, keys))
         classes, has_rest = list(self._classes.names), self._classes.has_rest
         return m.Rows(pack_tokens(pseudonyms), names, hidden, tokens, classes, has_rest)
+
+    def _id_forms(self, request: m.IdFormsRequest) -> m.IdForms:
+        if self._settings.similar_ids != "refuse":
+            raise RemoteProtocolError("the study does not compare similar IDs")
+        return answer_id_forms(self._table.ids, request, self._keys)
 
     def _place(self, notice: m.PlacementNotice) -> None:
         if self._pseudonyms is None or self._aligned is not None:
@@ -125,12 +140,44 @@ class AlignmentClient:
         return encode_classes(labels, classes, positive)
 
     def _cells(self, request: m.CellsRequest) -> m.CellTokens:
-        own, pseudonyms = self.aligned.own, self._pseudonyms
-        assert pseudonyms is not None  # noqa: S101  # they come before the placement
-        columns = unpack_indices(request.columns, own.owns.shape[1])
-        is_wanted = unpack_bits(request.rows, (own.owns.shape[0], len(columns)))
-        tokens = row_tokens(self.aligned, columns, pseudonyms, self._keys)
+        table, own = self.aligned, self.aligned.own
+        columns, is_wanted = _rectangles(request, own)
+        if request.hints is not None:
+            is_others = is_wanted & ~own.owns[:, columns]
+            table = self._rounded.table(*_listed(is_others, columns), request.hints)
+        tokens = row_tokens(table, columns, self._placed_pseudonyms, self._keys)
         return m.CellTokens(pack_tokens(tokens[is_wanted[own.row_groups].T]))
+
+    def _hints(self, request: m.HintsRequest) -> m.Hints:
+        columns, is_wanted = _rectangles(request, self.aligned.own)
+        return m.Hints(self._rounded.hints(*_listed(is_wanted, columns)))
+
+    @property
+    def _placed_pseudonyms(self) -> TokenArray:
+        assert self._pseudonyms is not None  # noqa: S101  # before the placement
+        return self._pseudonyms
+
+    @cached_property
+    def _rounded(self) -> RoundedCells:
+        tolerance = self._settings.cell_tolerance
+        if not tolerance:
+            raise RemoteProtocolError("the study does not round cells")
+        table, pseudonyms = self.aligned, self._placed_pseudonyms
+        return RoundedCells(table, pseudonyms, self._keys.cells, tolerance)
+
+
+def _rectangles(
+    request: m.CellsRequest | m.HintsRequest, own: OwnCells
+) -> tuple[IntArray, BoolArray]:
+    """Return the column groups of a request, and which row groups of each it means."""
+    columns = unpack_indices(request.columns, own.owns.shape[1])
+    return columns, unpack_bits(request.rows, (own.owns.shape[0], len(columns)))
+
+
+def _listed(is_wanted: BoolArray, columns: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the row and column groups of rectangles, by column group."""
+    places, row_groups = np.nonzero(is_wanted.T)
+    return row_groups, columns[places]
 
 
 def _groups(payload: memoryview, size: int) -> tuple[IntArray, int]:

@@ -19,6 +19,7 @@ from hyfdca.protocol.codec import (
 )
 from hyfdca.protocol.sessions import Conversation, ServerSession
 from hyfdca.stages.alignment import messages as m
+from hyfdca.stages.alignment.hint_exchange import ask_hints
 
 Disagreements = dict[tuple[int, int], int]  # rows, by pairs of clients
 
@@ -64,15 +65,30 @@ def compare_labels(
 
 
 def compare_cells(
-    layout: Layout, holders: Sequence[CellHolders], session: ServerSession
+    layout: Layout,
+    holders: Sequence[CellHolders],
+    session: ServerSession,
+    *,
+    is_rounded: bool = False,
 ) -> Conversation[Disagreements]:
-    """Ask for tokens of the cells that several clients hold, and compare them."""
+    """Ask for tokens of the cells that several clients hold, and compare them.
+
+    Parameters
+    ----------
+    is_rounded : bool
+        Whether clients round their cells first, on grids that the owners choose.
+    """
     comparison = TokenComparison(layout)
     for columns in _batches(holders):
         places = {k: _places(own, columns) for k, own in enumerate(holders)}
+        hints: dict[int, list[memoryview]] = {}
+        if is_rounded:
+            hints = yield from ask_hints(layout, holders, places, session)
         requests = {
             k: m.CellsRequest(
-                pack_indices(own), pack_bits(holders[k].is_shared[:, own])
+                pack_indices(own),
+                pack_bits(holders[k].is_shared[:, own]),
+                hints[k] if is_rounded else None,
             )
             for k, own in places.items()
             if len(own)

@@ -9,7 +9,7 @@ import numpy as np
 
 from hyfdca.arrays import BoolArray, IntArray, TokenArray
 from hyfdca.holdings.axis import Axis
-from hyfdca.protocol.codec import RemoteProtocolError
+from hyfdca.protocol.codec import RemoteProtocolError, unpack_tokens
 
 _MOST = 2**32  # what positions on the wire can count
 
@@ -49,6 +49,14 @@ def match(pseudonyms: Sequence[TokenArray]) -> Matched:
     orders = tuple(np.argsort(own, kind="stable") for own in each)
     items = tuple(own[order] for own, order in zip(each, orders, strict=True))
     return Matched(Axis(int(numbers.max(initial=-1)) + 1, items), orders)
+
+
+def unpack_pseudonyms(payload: memoryview) -> TokenArray:
+    """Return pseudonyms of two words each, (n, 2)."""
+    tokens = unpack_tokens(payload)
+    if len(tokens) % 2:
+        raise RemoteProtocolError("a pseudonym is cut off")
+    return tokens.reshape(-1, 2)
 
 
 def n_repeated(pseudonyms: TokenArray) -> int:

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from hyfdca.data.id_forms import ID_FORMS, IdForm
 from hyfdca.data.labels import Task
 from hyfdca.protocol.messages import Message, Number, Seen
 from hyfdca.protocol.phases import START, Phase, Phases
@@ -19,6 +20,7 @@ Name = Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_NAME)]
 ClassList = Annotated[list[Name], msgspec.Meta(max_length=MOST_CLASSES)]
 Uncovered = Literal["refuse", "mean", "zero"]
 DisagreeingCells = Literal["refuse", "first"]
+SimilarIds = Literal["refuse", "allow"]
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,11 @@ class AlignmentSettings:
     disagreeing_cells : {"refuse", "first"}
         What to do if organisations have different values of a cell: stop, or count
         that of the lowest-ranked one, as for every cell held twice, without comparing.
+    cell_tolerance : float
+        Values of a cell whose relative difference is at most this are not different.
+    similar_ids : {"refuse", "allow"}
+        What to do if many more rows of two organisations would match if their IDs were
+        written alike: stop, or take them as different rows without looking.
     uncovered : {"refuse", "mean", "zero"}
         What to do about cells that no organisation holds: stop, or take them as the
         mean of their column or as zero, whichever the scaling makes of nothing.
@@ -52,6 +59,8 @@ class AlignmentSettings:
     hide_feature_names: bool = False
     allow_unshared: bool = False
     disagreeing_cells: DisagreeingCells = "refuse"
+    cell_tolerance: float = 0.0
+    similar_ids: SimilarIds = "allow"
     uncovered: Uncovered = "zero"
     needs_labels: bool = True
     max_classes: int | None = None
@@ -87,6 +96,23 @@ class Refused(Message, tag="refused", frozen=True):
     count: Annotated[Number, Seen("numbers")]
 
 
+class IdFormsRequest(Message, frozen=True):
+    """Ask for pseudonyms of the IDs in simpler forms, of about one in ``every`` ID."""
+
+    every: Annotated[int, msgspec.Meta(ge=1, le=2**16), Seen("numbers")]
+    forms: Annotated[
+        list[IdForm], msgspec.Meta(max_length=len(ID_FORMS)), Seen("numbers")
+    ]
+
+
+class IdForms(Message, frozen=True):
+    """Pseudonyms of a client's IDs in each form asked for, none twice."""
+
+    pseudonyms: Annotated[
+        list[memoryview], Seen("form pseudonyms")
+    ]  # uint64, two per ID, sorted: their order shows nothing of the rows'
+
+
 class PlacementNotice(Message, frozen=True):
     """Where a client's rows and columns are in the study; no answer.
 
@@ -117,15 +143,39 @@ class PlacementNotice(Message, frozen=True):
     classes: Annotated[ClassList, Seen("class names")]
 
 
-class CellsRequest(Message, frozen=True):
-    """Ask for tokens of cells held twice: column groups, and the row groups of each."""
+# Groups of cells: column groups, by the client's own numbers, and row groups of each.
+ColumnGroups = Annotated[memoryview, Seen("group numbers")]  # uint32, ascending
+RowGroups = Annotated[
+    memoryview, Seen("group numbers")
+]  # bits, row groups by these column groups
 
-    columns: Annotated[
-        memoryview, Seen("group numbers")
-    ]  # uint32, the client's numbers, ascending
-    rows: Annotated[
-        memoryview, Seen("group numbers")
-    ]  # bits, row groups by these column groups
+
+class CellsRequest(Message, frozen=True):
+    """Ask for tokens of cells held twice.
+
+    With hints, tokens are of rounded cells. There is one hint for each group of cells
+    that the client does not own itself, by column group and then by row group.
+    """
+
+    columns: ColumnGroups
+    rows: RowGroups
+    hints: Annotated[list[memoryview] | None, Seen("cell hints")] = None
+
+
+class HintsRequest(Message, frozen=True):
+    """Ask a client for hints on how to round cells that it owns."""
+
+    columns: ColumnGroups
+    rows: RowGroups
+
+
+class Hints(Message, frozen=True):
+    """How to round cells, sealed for the other clients.
+
+    One hint for each group of cells asked for, by column group, then by row group.
+    """
+
+    hints: Annotated[list[memoryview], Seen("cell hints")]
 
 
 class CellTokens(Message, frozen=True):
@@ -138,6 +188,8 @@ class CellTokens(Message, frozen=True):
 
 PHASES: Phases = {
     "rows": Phase(Message, (Rows, Refused), (START,)),
-    "placement": Phase(PlacementNotice, after=("rows",)),
-    "cells": Phase(CellsRequest, (CellTokens,), ("placement", "cells")),
+    "id forms": Phase(IdFormsRequest, (IdForms,), ("rows", "id forms")),
+    "placement": Phase(PlacementNotice, after=("rows", "id forms")),
+    "cells": Phase(CellsRequest, (CellTokens,), ("placement", "cells", "hints")),
+    "hints": Phase(HintsRequest, (Hints,), ("cells",)),
 }

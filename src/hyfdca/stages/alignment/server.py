@@ -7,9 +7,13 @@ It comes before everything else, as a conversation of its own.
 | rows      | -                                    | pseudonyms of IDs, feature names |
 |           |                                      | (or pseudonyms of them), tokens  |
 |           |                                      | of (ID, label), class names      |
+| id forms  | forms, to clients that share few     | pseudonyms of IDs in these forms |
+|           | rows                                 |                                  |
 | placement | order of rows and columns, their     | -                                |
 |           | groups, what is counted, classes     |                                  |
 | cells     | groups that hold cells held twice    | tokens of the rows' cells there  |
+| hints     | such groups that the client owns, if | how to round its cells, sealed   |
+|           | tokens differ                        | for those that hold them too     |
 
 The server sees which pseudonyms and tokens are equal; it has no key. A client is told
 nothing of others but groups of its own rows and columns, numbered as it has them, and
@@ -27,6 +31,7 @@ import numpy as np
 from hyfdca.arrays import IntArray, TokenArray
 from hyfdca.crypto.keys.pseudonyms import name_digests
 from hyfdca.data.labels import ClassNames, common_classes
+from hyfdca.holdings.axis import Axis
 from hyfdca.holdings.coverage import coverage_of
 from hyfdca.holdings.layout import Layout
 from hyfdca.holdings.ownership import CellHolders, cell_holders
@@ -41,7 +46,8 @@ from hyfdca.protocol.sessions import Conversation, ServerSession
 from hyfdca.stages.alignment import checks
 from hyfdca.stages.alignment import messages as m
 from hyfdca.stages.alignment.comparison import compare_cells, compare_labels
-from hyfdca.stages.alignment.matching import Matched, match
+from hyfdca.stages.alignment.matching import Matched, match, unpack_pseudonyms
+from hyfdca.stages.alignment.similar_ids import find_similar_ids
 
 _Orders = tuple[IntArray, IntArray]  # of a client's rows and columns
 
@@ -87,8 +93,11 @@ class AlignmentServer:
 
     def run(self) -> Conversation[Alignment]:
         """Align all tables; every client then knows its place."""
-        # What was shown is large and not needed once it is matched.
-        alignment, orders = self._matched((yield from self._ask_rows()))
+        shown = yield from self._ask_rows()
+        rows = match([own.pseudonyms for own in shown])
+        yield from self._compare_ids(rows.axis)
+        alignment, orders = self._matched(shown, rows)
+        del shown, rows  # large, and not needed once they are matched
         layout, classes = alignment.layout, alignment.classes
         holders = cell_holders(layout.samples, layout.features)
         notices = {
@@ -99,13 +108,31 @@ class AlignmentServer:
         yield from self._session.tell("placement", notices)
         del notices
         if self._settings.disagreeing_cells == "refuse":
-            counts = yield from compare_cells(layout, holders, self._session)
-            checks.check_agreed_cells(self._names, counts)
+            yield from self._compare_cells(layout, holders)
         return alignment
 
-    def _matched(self, shown: Sequence[_Shown]) -> tuple[Alignment, list[_Orders]]:
+    def _compare_ids(self, rows: Axis) -> Conversation[None]:
+        """Refuse IDs that differ only in how they are written."""
+        if self._settings.similar_ids == "refuse":
+            found = yield from find_similar_ids(rows, self._session)
+            checks.check_similar_ids(self._names, found)
+
+    def _compare_cells(
+        self, layout: Layout, holders: Sequence[CellHolders]
+    ) -> Conversation[None]:
+        """Refuse cells that differ, exactly or by more than the tolerance."""
+        counts = yield from compare_cells(layout, holders, self._session)
+        tolerance = self._settings.cell_tolerance
+        if counts and tolerance:
+            counts = yield from compare_cells(
+                layout, holders, self._session, is_rounded=True
+            )
+        checks.check_agreed_cells(self._names, counts, tolerance)
+
+    def _matched(
+        self, shown: Sequence[_Shown], rows: Matched
+    ) -> tuple[Alignment, list[_Orders]]:
         """Match what was shown; return each client's orders of rows and columns too."""
-        rows = match([own.pseudonyms for own in shown])
         columns = match([own.features for own in shown])
         if not self._settings.hide_feature_names:
             checks.check_names(self._names, [own.names for own in shown])
@@ -163,7 +190,7 @@ class AlignmentServer:
 
 def _shown(reply: m.Rows, settings: m.AlignmentSettings) -> _Shown:
     """Return what a client has shown, or raise ``RemoteProtocolError``."""
-    pseudonyms = _pairs(reply.pseudonyms)
+    pseudonyms = unpack_pseudonyms(reply.pseudonyms)
     labels = reply.label_tokens
     tokens = None if labels is None else unpack_tokens(labels, len(pseudonyms))
     is_hidden = reply.hidden_features is not None
@@ -172,17 +199,10 @@ def _shown(reply: m.Rows, settings: m.AlignmentSettings) -> _Shown:
     if reply.hidden_features is None:
         names, features = tuple(reply.features), name_digests(reply.features)
     else:
-        features = _pairs(reply.hidden_features)
+        features = unpack_pseudonyms(reply.hidden_features)
         names = tuple(f"{a:016x}{b:016x}" for a, b in features.tolist())
     classes = _classes(reply, settings, bool(len(pseudonyms)) and labels is not None)
     return _Shown(pseudonyms, names, features, tokens, classes)
-
-
-def _pairs(payload: memoryview) -> TokenArray:
-    tokens = unpack_tokens(payload)
-    if len(tokens) % 2:
-        raise RemoteProtocolError("a pseudonym is cut off")
-    return tokens.reshape(-1, 2)
 
 
 def _classes(
