@@ -23,7 +23,8 @@ from hyfdca.maths.objective import Objective
 from hyfdca.study.figures import Convergence, draw_convergence
 from hyfdca.study.file import load
 from hyfdca.study.local import prepare
-from hyfdca.study.outcome import train, train_file, write_files
+from hyfdca.study.local_training import train_file
+from hyfdca.study.outcome import train, write_files
 from tests.support.consortia import (
     NAMES,
     assert_one_sentence,

@@ -11,14 +11,17 @@ for bit.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, Self
 
 import msgspec
 
 from hyfdca.errors import plain_mistake
+from hyfdca.maths.objective import Measurement
 from hyfdca.model.scaling import Missing, Scale
 
-StopReason = Literal["tolerance", "round limit", "time limit", "stalled", "diverged"]
+StopReason = Literal[
+    "tolerance", "round limit", "time limit", "stalled", "diverged", "interrupted"
+]
 
 FORMAT_VERSION: Final = 1
 _MOST_BYTES = 2**30  # some six million features
@@ -65,6 +68,16 @@ class CertificateEntry(_Strict, frozen=True):
     dual: float | None  # None if there is no bound, and therefore no gap
     gap: float | None
     relative_gap: float | None
+
+    @classmethod
+    def of(cls, measured: Measurement) -> Self:
+        """Return the certificate of a measurement."""
+        return cls(
+            primal=measured.primal,
+            dual=measured.dual,
+            gap=measured.gap,
+            relative_gap=measured.relative_gap,
+        )
 
 
 class ModelFile(_Strict, frozen=True):

@@ -116,7 +116,8 @@ _STUDY = {
     "key_epoch": "Raise it to have new keys made.",
     "quorum": "How many organisations a round needs (between machines).",
     "phase_timeout": "Seconds that an answer may take (between machines).",
-    "checkpoint_every": "Rounds from one checkpoint to the next (between machines).",
+    "checkpoint_every": "Rounds from one checkpoint to the next; in one process, "
+    "some seconds too.",
     "predictions_per_hour": "Rows that each organisation may ask the others to "
     "predict (between machines).",
 }
