@@ -27,6 +27,7 @@ one.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -61,12 +62,17 @@ class LabelServer:
         self._settings, self._adders, self._session = settings, adders, session
         labelled = np.array(self._layout.labelled)
         self._labelled: list[int] = np.flatnonzero(labelled).tolist()
-        self._weightless = self._without_weights(np.flatnonzero(~labelled).tolist())
+        self._lacking_weights = self._without_weights(
+            np.flatnonzero(~labelled).tolist()
+        )
         n_classes = len(alignment.classes)
         self._n_totals = n_classes if settings.is_balanced else 1
-        self._groups = opaque_groups(
-            owner_groups(self._samples), adders.group_secret, "labelled samples"
-        )
+
+    @cached_property
+    def _groups(self) -> IntArray:
+        """The owner group of each sample, under a number that reveals nothing."""
+        groups, secret = owner_groups(self._samples), self._adders.group_secret
+        return opaque_groups(groups, secret, "labelled samples")
 
     def _without_weights(self, unlabelled: list[int]) -> list[int]:
         """Return the clients that must be sent the weights of their samples."""
@@ -77,17 +83,17 @@ class LabelServer:
     def run(self) -> Conversation[None]:
         """Exchange what is needed; every client then knows its labels and weights."""
         needs_totals = self._settings.needs_totals
-        if not (self._blanks or needs_totals or self._weightless):
+        if not (self._blanks or needs_totals or self._lacking_weights):
             return
         self._pick()
-        everyone = sorted([*self._labelled, *self._weightless])
+        everyone = sorted([*self._labelled, *self._lacking_weights])
         notices = {client: self._arrangements(client) for client in everyone}
         yield from self._session.tell("arrange", notices)
         if self._blanks:
             yield from self._bring_labels()
         if needs_totals:
             yield from self._weigh()
-        if self._weightless:
+        if self._lacking_weights:
             yield from self._bring_weights()
 
     def _pick(self) -> None:
@@ -117,7 +123,7 @@ class LabelServer:
 
     def _bring_weights(self) -> Conversation[None]:
         """Bring the weights of samples to holders without labels."""
-        is_wanted = self._samples.counts_among(self._weightless) > 0
+        is_wanted = self._samples.counts_among(self._lacking_weights) > 0
         giving = [
             np.flatnonzero(self._layout.counts_samples(client) & is_wanted[items])
             for client, items in enumerate(self._samples.items)
@@ -125,7 +131,7 @@ class LabelServer:
         given = yield from self._gather("give weights", giving, 1)
         notices = {
             client: m.WeightsNotice(given.take(client, None))
-            for client in self._weightless
+            for client in self._lacking_weights
         }
         yield from self._session.tell("take weights", notices)
 
@@ -148,13 +154,7 @@ class LabelServer:
 
     def _weigh(self) -> Conversation[None]:
         """Add up the weights of all rows."""
-        bound = float(self._samples.n_items)
-        everyone = dict.fromkeys(self._labelled, Message())
-        if self._settings.has_weights:
-            replies = yield from self._session.ask(
-                "weight bound", everyone, m.WeightBound
-            )
-            bound = max(reply.total for reply in replies.values())
+        bound = yield from self._bound()
         n_summands, bits = len(self._labelled), self._adders.encryption.sum_bits
         grid = grid_for(bound, n_summands, bits)
         request = GridRequest(GridSpec(grid.fraction_bits, grid.limit_bits))
@@ -166,3 +166,11 @@ class LabelServer:
         totals = sum_of(vectors, self._n_totals, adder)
         notices = dict.fromkeys(self._labelled, m.TotalsNotice(totals))
         yield from self._session.tell("weight totals", notices)
+
+    def _bound(self) -> Conversation[float]:
+        """Return a number that no client's weights exceed in sum."""
+        if not self._settings.has_weights:
+            return float(self._samples.n_items)
+        everyone = dict.fromkeys(self._labelled, Message())
+        replies = yield from self._session.ask("weight bound", everyone, m.WeightBound)
+        return max(reply.total for reply in replies.values())
