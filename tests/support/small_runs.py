@@ -20,7 +20,7 @@ from hyfdca.federation.algorithm import Algorithm
 from hyfdca.federation.client import Party
 from hyfdca.federation.secrets import Secrecy
 from hyfdca.federation.server import Federation
-from hyfdca.holdings.block import Block, split_blocks
+from hyfdca.holdings.block import Block, split_blocks, with_offsets
 from hyfdca.holdings.layout import Layout, layout_of
 from hyfdca.holdings.participation import Participation, complete
 from hyfdca.holdings.partition import Partition, from_holdings, grid
@@ -171,12 +171,15 @@ def make_training(
     encryption: Encryption | None = None,
     keys: dict[str, bytes] | None = None,
     seed: int = 0,
+    free_intercept: bool = False,
+    offset: float | None = None,
     **own: object,
 ) -> Run:
     """Return a run on a table that is split as the partition says.
 
     ``own`` are settings of the algorithm; HyFDCA's step is the printed one.
     """
+    bias = None if free_intercept else bias
     layout = layout_of(partition, labelled, bias is not None)
     if isinstance(algorithm, str):
         printed = {"step": "paper"} if algorithm == "hyfdca" else {}
@@ -191,8 +194,12 @@ def make_training(
         measure_every,
         encryption=encryption or Encryption(),
         seed=seed,
+        free_intercept=free_intercept,
+        has_offsets=offset is not None,
     )
     blocks = blocks or split_blocks(X, labels, partition, layout, bias)
+    if offset is not None:
+        blocks = with_offsets(blocks, layout, np.full(labels.shape, offset))
     secrecy = None
     if keys is not None:
         secrecy = _secrecy(settings.encryption, keys, partition.n_clients)

@@ -78,7 +78,7 @@ class AsyncBundleServer(BundleServer):
         # The last row is the intercept, if that is free.
         n_rows = self._n_features + problem.free_intercept
         self.point = np.zeros((n_rows, problem.n_outputs))
-        self._tried = self.point
+        self._tried: FloatArray | None = None  # the point that is being measured
         self._losses: dict[int, FloatArray] = {}  # by bucket, at its last point
 
     def state(self) -> AsyncBundleServerState:  # type: ignore[override]
@@ -154,6 +154,7 @@ class AsyncBundleServer(BundleServer):
         """Measure P along the way to the point, and go where it is lowest."""
         self._tried = self.point  # which moves on while measuring waits for clients
         self.record_step((yield from self.search(self.point[: self._n_features])))
+        self._tried = None
 
     def start_at(self, weights: FloatArray) -> None:
         """Begin at these weights, a free intercept last."""
