@@ -27,7 +27,8 @@ _OTHERS = sorted({*ALGORITHMS} - _KNOWN)
 _OWN = {"pooled": {"gap": 1e-30, "max_steps": 2}}
 
 # Every kind of run: a method, and settings besides. The last ones keep what no other
-# keeps: rows of a direction, what was held back of shares, how well to solve, intercepts.
+# keeps: rows of a direction, what was held back of shares, how well to solve, and an
+# intercept that must come a long way.
 KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     **{method: (method, {}) for method in (*METHODS, *MORE_METHODS)},
     **{
@@ -37,7 +38,6 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "drawn search": ("search", {"local_fraction": 0.5}),
     "held back": ("rows", {"min_rows": 12, "local_fraction": 0.1}),
     "little gain": ("bundle", {"l2": 1e-4, "max_rounds": 16}),
-    # an intercept that must come a long way
     "intercept": (
         "bundle",
         {"free_intercept": True, "offset": -10.0, "max_rounds": 16},

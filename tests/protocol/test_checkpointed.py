@@ -12,6 +12,7 @@ from typing import Any, get_args, get_type_hints
 import numpy as np
 import pytest
 
+from hyfdca.algorithms.bundle import server as bundle_server
 from hyfdca.crypto.schemes.stream_sums import StreamAdder
 from hyfdca.protocol.checkpoint import CheckpointError, encode, load, save
 from tests.protocol.attributes import differences
@@ -196,6 +197,8 @@ def check_losses(run, noticed: set[str]) -> None:
 def test_losing_any_field_of_a_state_is_noticed(monkeypatch):
     """The comparison above fails without it, whatever the class of the state."""
     monkeypatch.setattr(StreamAdder, "capacity", 4)  # so that sums wear out
+    # So that the reach of an intercept grows
+    monkeypatch.setattr(bundle_server, "_FIRST_REACH", 0.1)
     expected: set[str] = set()
     nested: set[str] = set()
     noticed: set[str] = set()
