@@ -7,7 +7,6 @@ wrong, where, and what to do. It never quotes a cell: cells are somebody's data.
 from __future__ import annotations
 
 import json
-import math
 import re
 import zipfile
 import zlib
@@ -24,8 +23,8 @@ import pyarrow.parquet
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from hyfdca.arrays import FloatArray
 from hyfdca.data.csv_form import find_form, form_note, form_words
+from hyfdca.data.kinds import kinds_of, read_column
 from hyfdca.data.tables import (
     Columns,
     Table,
@@ -130,7 +129,8 @@ def _read_csv(path: Path, columns: Columns) -> Table:
         # Read the names first: an ID read as a number would lose leading zeros.
         first = pa.csv.open_csv(path, reading, parsing)
         names = first.schema.names
-        texts = [n for n in names if normalised(n) in (columns.id, columns.label)]
+        as_text = {columns.id, columns.label, *columns.categorical}
+        texts = [n for n in names if normalised(n) in as_text]
         converting = pa.csv.ConvertOptions(
             column_types=dict.fromkeys(texts, pa.string()),
             strings_can_be_null=True,
@@ -217,15 +217,18 @@ def _from_arrow(
         path.name, [columns.id, *([label] if label else []), *features], names
     )
     _check_names(path, features)
-    cells = np.empty((table.num_rows, len(features)))
+    cells, read = np.empty((table.num_rows, len(features))), {}
     for number, name in enumerate(features):
-        cells[:, number] = _numbers(path, name, by_name[name])
+        read[name] = read_column(path.name, name, by_name[name], columns)
+        cells[:, number] = read[name].cells
     return Table(
         tuple(id_text(value) for value in by_name[columns.id].to_pylist()),
         features,
         stored_densely(cells),
         tuple(map(label_text, by_name[label].to_pylist())) if label else None,
         tuple(notes),
+        kinds_of(read.values()),
+        {name: own.levels for name, own in read.items() if own.kind == "category"},
     )
 
 
@@ -245,38 +248,6 @@ def _check_names(path: Path, features: Sequence[str]) -> None:
                 "blanks alone; rename one of them, or leave one out with ignore = "
                 f"[{json.dumps(name, ensure_ascii=False)}]"
             )
-
-
-def _numbers(path: Path, name: str, column: Any) -> FloatArray:
-    """Return a column as floats, with NaN for empty cells."""
-    if pa.types.is_dictionary(column.type):
-        column = column.combine_chunks().dictionary_decode()
-    kind = column.type
-    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-    if not is_text:
-        try:
-            column = column.cast(pa.float64())
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            return _refuse(path, name, len(column) - column.null_count)
-        return np.asarray(column.fill_null(math.nan).to_numpy(), dtype=np.float64)
-    numbers = [_number(cell) for cell in column.to_pylist()]
-    n_bad = sum(number is None for number in numbers)
-    return _refuse(path, name, n_bad) if n_bad else np.array(numbers, dtype=np.float64)
-
-
-def _refuse(path: Path, name: str, n_cells: int) -> FloatArray:
-    raise TableError(
-        f"column {name!r} of {path.name} has {n_cells} cells that are not numbers; "
-        "correct them or leave the column out with ignore = "
-        f"[{json.dumps(name, ensure_ascii=False)}]"
-    )
-
-
-def _number(cell: str | None) -> float | None:
-    try:
-        return float(cell) if cell is not None and cell.strip() else math.nan
-    except ValueError:
-        return None
 
 
 _MOST_FEATURES = 20_000_000
@@ -380,6 +351,12 @@ def _numbered(
         cells,
         texts if columns.has_label else None,
     )
+    named = set(columns.categorical).intersection(table.features)
+    if named:
+        raise TableError(
+            f"categorical names {min(named)!r}, but columns of {path.name} are "
+            "numbers; save it as CSV or Parquet"
+        )
     if columns.features is None:
         return table
     features = columns.chosen(table.features)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import datetime
 import hashlib
 import math
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal, get_args
 
 import msgspec
 import numpy as np
@@ -14,6 +16,10 @@ import scipy.sparse as sp
 
 from hyfdca.arrays import FloatArray
 from hyfdca.data.csv_form import CsvForm
+
+Kind = Literal["number", "boolean", "date", "category", "blank"]  # of a column
+KINDS: tuple[Kind, ...] = get_args(Kind)
+DATE_ORIGIN = datetime.date(2000, 1, 1)
 
 _MOST_LISTED = 10
 
@@ -58,6 +64,13 @@ class Columns:
         Columns that are left out; a table need not have them.
     csv : CsvForm
         How a CSV file is written.
+    categorical : tuple of str
+        Columns that are categories whatever their cells are; a table need not have
+        them.
+    text_is_category : bool
+        Whether columns of text are categories too; otherwise they are refused.
+    date_origin : date
+        Dates become days since it.
     """
 
     id: str | None = None
@@ -70,6 +83,9 @@ class Columns:
     rows_by_order: bool = True
     ignored: tuple[str, ...] = ()
     csv: CsvForm = field(default_factory=CsvForm)
+    categorical: tuple[str, ...] = ()
+    text_is_category: bool = False
+    date_origin: datetime.date = DATE_ORIGIN
 
     def chosen(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return the features to read of a table with columns of these names."""
@@ -98,6 +114,10 @@ class Table:
         As text, numbers in their shortest form.
     notes : tuple of str
         What its owner should know of how it was read; not part of the data.
+    kinds : tuple of str
+        The kind of each column; empty if all are numbers.
+    levels : mapping of str to tuple of str
+        By column that is a category: its levels. The cells are their numbers, from 1.
     """
 
     ids: tuple[str, ...] = field(repr=False)
@@ -105,6 +125,12 @@ class Table:
     cells: sp.csr_array = field(repr=False)
     labels: tuple[str, ...] | None = field(repr=False)
     notes: tuple[str, ...] = ()
+    kinds: tuple[Kind, ...] = ()
+    levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
+
+    def kind_of(self, column: int) -> Kind:
+        """Return the kind of a column."""
+        return self.kinds[column] if self.kinds else "number"
 
     @property
     def n_missing(self) -> int:
@@ -114,7 +140,8 @@ class Table:
     @property
     def digest(self) -> bytes:
         """Hash of the table, including the order of its rows and columns."""
-        names = msgspec.msgpack.encode((self.ids, self.features, self.labels))
+        columns = (self.features, self.kinds, sorted(self.levels.items()))
+        names = msgspec.msgpack.encode((self.ids, columns, self.labels))
         hasher = hashlib.sha256(names)
         for part in (self.cells.indptr, self.cells.indices, self.cells.data):
             hasher.update(np.ascontiguousarray(part).data)

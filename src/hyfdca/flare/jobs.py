@@ -144,7 +144,7 @@ def hand_over(kit: ServerKit, presence: Presence, network: Carrier, tell: Tell) 
 def _outcome(kit: ServerKit, plan: Plan, hosted: ReadyStudy) -> Outcome:
     rounds, prepared = hosted.runner, hosted.prepared
     weights = rounds.release()
-    consortium = Consortium(plan.names, prepared.alignment)
+    consortium = Consortium(plan.names, prepared.levels)
     run = Run(kit.file.study, consortium, prepared.scaling, hosted.traffic, rounds)
     assert rounds.measurement is not None  # noqa: S101  # a run that ended has one
     seconds = sum(record["seconds"] for record in rounds.history)

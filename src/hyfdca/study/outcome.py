@@ -180,6 +180,9 @@ class Outcome:
                 gap=self.certificate.gap,
                 relative_gap=self.certificate.relative_gap,
             ),
+            categories=dict(run.consortium.levels.entries),
+            dates=run.consortium.columns.named("date"),
+            date_origin=study.date_origin,
         )
 
     def _training_entry(self) -> TrainingEntry:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from hyfdca.crypto.schemes.registry import Encryption
+from hyfdca.data.tables import normalised
 from hyfdca.errors import as_study_error
 from hyfdca.holdings.participation import (
     Participation,
@@ -17,11 +18,12 @@ from hyfdca.maths.losses import Loss, make_loss
 from hyfdca.model.scaling import Missing, Scale
 from hyfdca.protocol.sessions import TOKEN_BYTES
 from hyfdca.stages.alignment.messages import AlignmentSettings
+from hyfdca.stages.levels.messages import LevelSettings
 from hyfdca.study.file import Bernoulli, Cyclic, Study, StudyFile
 from hyfdca.training.settings import TrainingSettings
 
 # Version of the messages between organisations; increment it whenever they change.
-PROTOCOL = 2
+PROTOCOL = 3
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,7 @@ class Plan:
     epoch: int
     encryption: Encryption
     alignment: AlignmentSettings
+    levels: LevelSettings
     scale: Scale
     missing: Missing
     bias: float | None
@@ -90,6 +93,7 @@ def _plan(file: StudyFile, study_hash: bytes) -> Plan:
         epoch=study.key_epoch,
         encryption=study.encryption_settings(),
         alignment=alignment_settings(study),
+        levels=LevelSettings(study.min_level_count, study.release_level_names),
         scale=study.scale,
         missing=study.missing,
         bias=study.intercept_scaling if study.fit_intercept else None,
@@ -110,6 +114,7 @@ def alignment_settings(study: Study) -> AlignmentSettings:
         disagreeing_cells=study.disagreeing_cells,
         uncovered=study.uncovered,
         max_classes=study.max_classes,
+        categorical=tuple(map(normalised, study.categorical)),
     )
 
 

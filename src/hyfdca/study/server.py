@@ -17,6 +17,9 @@ from hyfdca.stages.alignment import messages as alignment_messages
 from hyfdca.stages.alignment.server import Alignment, AlignmentServer
 from hyfdca.stages.keys import messages as key_messages
 from hyfdca.stages.keys.server import agree_again
+from hyfdca.stages.levels.features import Levels, levels_of_numbers
+from hyfdca.stages.levels.messages import PHASES as LEVEL_PHASES
+from hyfdca.stages.levels.server import LevelsServer
 from hyfdca.stages.scaling import PHASES as SCALING_PHASES
 from hyfdca.stages.scaling import ScalingServer
 from hyfdca.study import messages as m
@@ -29,14 +32,14 @@ T = TypeVar("T")
 class Prepared:
     """What a server knows before training."""
 
-    alignment: Alignment
+    levels: Levels
     scaling: Scaling
     federation: Federation
     choice: Choice
 
 
 class StudyServer:
-    """Has members agree on keys, align their tables and scale them.
+    """Has members agree on keys, align their tables, and scale them.
 
     Parameters
     ----------
@@ -77,12 +80,12 @@ class StudyServer:
             If the tables cannot be aligned.
         """
         adders = self.agree(holders)
-        alignment = self.align()
-        scaling = self.scale(alignment, adders)
-        federation = self._federation(alignment, adders)
+        levels = self.agree_levels(self.align(), adders)
+        scaling = self.scale(levels, adders)
+        federation = self._federation(levels.alignment, adders)
         choice = self._plan.training.choose(federation)
         self._start(choice)
-        return Prepared(alignment, scaling, federation, choice)
+        return Prepared(levels, scaling, federation, choice)
 
     def agree(self, holders: Collection[int] = ()) -> Adders:
         """Have all members agree on the same keys; return the adders."""
@@ -98,15 +101,21 @@ class StudyServer:
         server = AlignmentServer(plan.names, plan.alignment, self._session)
         return self._run("alignment", server.run())
 
-    def scale(self, alignment: Alignment, adders: Adders) -> Scaling:
-        """Have every member scale its own cells, after the sums this needs."""
-        plan, layout = self._plan, alignment.layout
+    def agree_levels(self, columns: Alignment, adders: Adders) -> Levels:
+        """Have the holders of categories agree on their levels, if there are any."""
+        if not columns.is_category.any():
+            return levels_of_numbers(columns)
+        self._session.enter(LEVEL_PHASES)
+        server = LevelsServer(columns, self._plan.levels, adders, self._session)
+        return self._run("levels", server.run())
+
+    def scale(self, levels: Levels, adders: Adders) -> Scaling:
+        """Have every member scale its own numbers, after the sums this needs."""
+        plan, n_samples = self._plan, levels.columns.layout.samples.n_items
         self._session.enter(SCALING_PHASES)
-        server = ScalingServer(
-            layout.features, layout.samples.n_items, adders, self._session
-        )
+        server = ScalingServer(levels.numbers, n_samples, adders, self._session)
         self._run("scaling", server.run(plan.scale, plan.missing))
-        return self._run("scaling", server.release())
+        return levels.scaling(self._run("scaling", server.release()))
 
     def _federation(self, alignment: Alignment, adders: Adders) -> Federation:
         plan, layout = self._plan, alignment.layout

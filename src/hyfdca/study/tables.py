@@ -36,6 +36,9 @@ def table_of(study: Study, client: Client, path: Path) -> Table:
             client.delimiter or study.delimiter,
             client.decimal or study.decimal,
         ),
+        categorical=tuple(map(normalised, study.categorical)),
+        text_is_category=True,
+        date_origin=study.date_origin,
     )
     try:
         table = read_table(path, columns)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -13,8 +14,11 @@ from hyfdca.crypto.keys.pseudonyms import (
     AlignmentKeys,
     cell_tokens,
     feature_words,
+    level_words,
+    number_words,
     start_tokens,
 )
+from hyfdca.data.expansion import Expansion
 from hyfdca.holdings.block import Block, append_bias
 from hyfdca.holdings.ownership import OwnCells
 
@@ -36,6 +40,9 @@ class AlignedTable:
         It is designated for the bias, if there is one.
     n_samples : int
         N, over all clients.
+    levels : mapping of str to tuple of str
+        By column that is a category: the client's own levels, numbered from 1 as its
+        cells are.
     """
 
     features: tuple[str, ...]
@@ -47,15 +54,41 @@ class AlignedTable:
     counts_bias: bool
     classes: tuple[str, ...]
     n_samples: int
+    levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @cached_property
     def words(self) -> TokenArray:
         """What stands for each feature in tokens of cells."""
         return feature_words(self.features)
 
-    def block(self, scaled: sp.csr_array, bias: float | None) -> Block:
-        """Return what the client trains on: its owned cells, scaled, and the bias."""
-        X, counted = scaled, self.counts_feature
+    @cached_property
+    def categories(self) -> tuple[int, ...]:
+        """The columns that are categories."""
+        return tuple(c for c, name in enumerate(self.features) if name in self.levels)
+
+    def cell_words(self, columns: IntArray, values: FloatArray) -> TokenArray:
+        """Return what stands for cells in their tokens: numbers, or names of levels."""
+        words = number_words(values)
+        for column in self.categories:
+            own = (columns == column) & ~np.isnan(values)
+            levels = level_words(self.levels[self.features[column]])
+            words[own] = levels[values[own].astype(np.int64) - 1]
+        return words
+
+    def block(
+        self, scaled: sp.csr_array, expansion: Expansion, bias: float | None
+    ) -> Block:
+        """Return what the client trains on: its owned features, and the bias.
+
+        Parameters
+        ----------
+        scaled : CSR array (samples held, columns that are numbers)
+            Owned cells.
+        """
+        X = scaled
+        if expansion.places:
+            X = expansion.join(scaled, self.own.of(self.cells))
+        counted = np.repeat(self.counts_feature, expansion.widths)
         if bias is not None and self.counts_sample.any():
             X = append_bias(X, self.counts_sample, bias)
             counted = np.append(counted, self.counts_bias)
@@ -82,7 +115,8 @@ def row_tokens(
         cells = table.cells[rows].tocoo()
         kept = (place[column_groups[cells.col]] >= 0) & (cells.data != 0.0)
         row, column = cells.row[kept] + rows.start, cells.col[kept]
-        own = cell_tokens(pseudonyms[row], words[column], cells.data[kept], keys)
+        values = table.cell_words(column, cells.data[kept])
+        own = cell_tokens(pseudonyms[row], words[column], values, keys)
         where = place[column_groups[column]] * len(pseudonyms) + row
         np.add.at(tokens.reshape(-1), where, own)
     return tokens

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 import numpy as np
 
 from hyfdca.arrays import FloatArray, IntArray, TokenArray
@@ -32,6 +34,7 @@ from hyfdca.protocol.messages import Message
 from hyfdca.protocol.sessions import Handlers
 from hyfdca.stages.alignment import messages as m
 from hyfdca.stages.alignment.aligned_table import AlignedTable, row_tokens
+from hyfdca.stages.alignment.kinds import pack_kinds
 from hyfdca.stages.alignment.matching import n_repeated
 
 
@@ -75,8 +78,15 @@ class AlignmentClient:
             names, hidden = [], pack_tokens(feature_pseudonyms(names, keys))
         if table.labels is not None:
             tokens = pack_tokens(label_tokens(pseudonyms, table.labels, keys))
-        classes, has_rest = list(self._classes.names), self._classes.has_rest
-        return m.Rows(pack_tokens(pseudonyms), names, hidden, tokens, classes, has_rest)
+        return m.Rows(
+            pack_tokens(pseudonyms),
+            names,
+            hidden,
+            tokens,
+            list(self._classes.names),
+            self._classes.has_rest,
+            pack_kinds(table.kinds),
+        )
 
     def _place(self, notice: m.PlacementNotice) -> None:
         if self._pseudonyms is None or self._aligned is not None:
@@ -94,8 +104,9 @@ class AlignmentClient:
             raise RemoteProtocolError("a client without the bias is to count it")
         counts_columns = unpack_bits(notice.counts_columns, (n_column_groups,))
         labels = self._encoded(notice.classes)
+        features = tuple(table.features[column] for column in columns.tolist())
         self._aligned = AlignedTable(
-            features=tuple(table.features[column] for column in columns.tolist()),
+            features=features,
             cells=table.cells[rows][:, columns],
             labels=None if labels is None else labels[rows],
             own=OwnCells(row_groups, column_groups, owns),
@@ -104,6 +115,7 @@ class AlignmentClient:
             counts_bias=notice.counts_bias,
             classes=tuple(notice.classes),
             n_samples=notice.n_samples,
+            levels=_levels(table, features, notice.categories),
         )
         self._pseudonyms, self.order = self._pseudonyms[rows], rows
 
@@ -142,6 +154,27 @@ def _groups(payload: memoryview, size: int) -> tuple[IntArray, int]:
     return groups, len(sizes)
 
 
+def _levels(
+    table: Table, features: tuple[str, ...], categories: memoryview | None
+) -> dict[str, tuple[str, ...]]:
+    """Return the levels of the columns that are categories in the study.
+
+    A column that is blank here may be one elsewhere.
+    """
+    named: set[str] = set()
+    if categories is not None:
+        is_category = unpack_bits(categories, (len(features),))
+        named = {features[column] for column in np.flatnonzero(is_category)}
+    blank = {
+        name
+        for name, kind in zip(table.features, table.kinds, strict=False)
+        if kind == "blank"
+    }
+    if not table.levels.keys() <= named or named - table.levels.keys() - blank:
+        raise RemoteProtocolError("these cannot be the categories of the study")
+    return {name: table.levels.get(name, ()) for name in features if name in named}
+
+
 def _classes_of(table: Table, settings: m.AlignmentSettings) -> ClassNames:
     if settings.task == "regression" or table.labels is None:
         return ClassNames(())
@@ -157,7 +190,8 @@ def _refusal(
     table: Table, classes: ClassNames, settings: m.AlignmentSettings
 ) -> m.Refused | None:
     """Return what is wrong with a client's own names and labels, if something is."""
-    names = (*table.features, *classes.names)
+    levels = chain.from_iterable(table.levels.values())
+    names = (*table.features, *classes.names, *levels)
     n_long = sum(not 0 < len(name) <= m.LONGEST_NAME for name in names)
     if n_long:
         return m.Refused("long names", n_long)

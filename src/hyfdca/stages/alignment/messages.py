@@ -45,6 +45,8 @@ class AlignmentSettings:
     max_classes : int or None
         Refuse more; by default more than 20, and any that is a fraction: such labels
         are rather the numbers of a regression.
+    categorical : tuple of str
+        Columns that the study names as categories; each must be a column of somebody.
     """
 
     task: Task
@@ -55,6 +57,7 @@ class AlignmentSettings:
     uncovered: Uncovered = "zero"
     needs_labels: bool = True
     max_classes: int | None = None
+    categorical: tuple[str, ...] = ()
 
     @property
     def n_classes_allowed(self) -> int:
@@ -75,6 +78,9 @@ class Rows(Message, tag="rows", frozen=True):
     ]  # uint64, one per row; none without labels
     classes: Annotated[ClassList, Seen("class names")]
     has_rest: Annotated[bool, Seen("numbers")]  # of classes, beside the positive one
+    kinds: Annotated[memoryview | None, Seen("feature kinds")] = (
+        None  # uint8, one per column; none if all are numbers
+    )
 
 
 class Refused(Message, tag="refused", frozen=True):
@@ -115,6 +121,9 @@ class PlacementNotice(Message, frozen=True):
         bool, Seen("placement")
     ]  # if the study has one: to count its weight
     classes: Annotated[ClassList, Seen("class names")]
+    categories: Annotated[memoryview | None, Seen("feature kinds")] = (
+        None  # bits, by column: a category; none if no column is
+    )
 
 
 class CellsRequest(Message, frozen=True):

@@ -5,10 +5,12 @@ It comes before everything else, as a conversation of its own.
 | phase     | down                                 | up                               |
 |-----------|--------------------------------------|----------------------------------|
 | rows      | -                                    | pseudonyms of IDs, feature names |
-|           |                                      | (or pseudonyms of them), tokens  |
-|           |                                      | of (ID, label), class names      |
+|           |                                      | (or pseudonyms of them) and      |
+|           |                                      | kinds, tokens of (ID, label),    |
+|           |                                      | class names                      |
 | placement | order of rows and columns, their     | -                                |
-|           | groups, what is counted, classes     |                                  |
+|           | groups, what is counted, classes,    |                                  |
+|           | which columns are categories         |                                  |
 | cells     | groups that hold cells held twice    | tokens of the rows' cells there  |
 
 The server sees which pseudonyms and tokens are equal; it has no key. A client is told
@@ -24,9 +26,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hyfdca.arrays import IntArray, TokenArray
+from hyfdca.arrays import BoolArray, ByteArray, IntArray, TokenArray
 from hyfdca.crypto.keys.pseudonyms import name_digests
 from hyfdca.data.labels import ClassNames, common_classes
+from hyfdca.data.tables import KINDS, Kind
 from hyfdca.holdings.coverage import coverage_of
 from hyfdca.holdings.layout import Layout
 from hyfdca.holdings.ownership import CellHolders, cell_holders
@@ -41,6 +44,12 @@ from hyfdca.protocol.sessions import Conversation, ServerSession
 from hyfdca.stages.alignment import checks
 from hyfdca.stages.alignment import messages as m
 from hyfdca.stages.alignment.comparison import compare_cells, compare_labels
+from hyfdca.stages.alignment.kinds import (
+    CATEGORY,
+    agreed_kinds,
+    check_categorical,
+    unpack_kinds,
+)
 from hyfdca.stages.alignment.matching import Matched, match
 
 _Orders = tuple[IntArray, IntArray]  # of a client's rows and columns
@@ -56,11 +65,24 @@ class Alignment:
         Names of all features, or their pseudonyms where names are hidden.
     classes : tuple of str
         Empty for regression; negative and positive class where there are two.
+    kinds : array (features,)
+        The kind of each feature, as its place in ``KINDS``.
     """
 
     layout: Layout
     features: tuple[str, ...]
     classes: tuple[str, ...]
+    kinds: ByteArray
+
+    @property
+    def is_category(self) -> BoolArray:
+        """Which features are categories."""
+        return np.equal(self.kinds, CATEGORY)
+
+    def named(self, kind: Kind) -> tuple[str, ...]:
+        """Return the names of the features of one kind."""
+        places = np.flatnonzero(self.kinds == KINDS.index(kind))
+        return tuple(self.features[place] for place in places.tolist())
 
 
 @dataclass(frozen=True)
@@ -72,6 +94,7 @@ class _Shown:
     features: TokenArray
     label_tokens: TokenArray | None
     classes: ClassNames
+    kinds: ByteArray
 
 
 class AlignmentServer:
@@ -89,10 +112,10 @@ class AlignmentServer:
         """Align all tables; every client then knows its place."""
         # What was shown is large and not needed once it is matched.
         alignment, orders = self._matched((yield from self._ask_rows()))
-        layout, classes = alignment.layout, alignment.classes
+        layout = alignment.layout
         holders = cell_holders(layout.samples, layout.features)
         notices = {
-            client: _notice(layout, client, own, holders[client], classes)
+            client: _notice(alignment, client, own, holders[client])
             for client, own in enumerate(orders)
         }
         del orders
@@ -113,12 +136,22 @@ class AlignmentServer:
         layout = Layout(rows.axis, columns.axis, labelled)
         self._check(layout, shown, rows)
         names = _names_of(shown, columns)
+        kinds = self._agreed_kinds(shown, columns, names)
         if self._settings.uncovered == "refuse":
             coverage = coverage_of(layout.samples, layout.features)
             checks.check_covered(self._names, coverage, names)
         classes = self._common_classes(layout, shown)
         orders = list(zip(rows.orders, columns.orders, strict=True))
-        return Alignment(layout, names, classes), orders
+        return Alignment(layout, names, classes, kinds), orders
+
+    def _agreed_kinds(
+        self, shown: Sequence[_Shown], columns: Matched, names: Sequence[str]
+    ) -> ByteArray:
+        if not self._settings.hide_feature_names:
+            check_categorical(self._settings.categorical, names)
+        each = zip(shown, columns.orders, strict=True)
+        kinds = [own.kinds[order] for own, order in each]
+        return agreed_kinds(self._names, names, columns.axis, kinds)
 
     def _ask_rows(self) -> Conversation[list[_Shown]]:
         everyone = dict.fromkeys(range(len(self._names)), Message())
@@ -175,7 +208,8 @@ def _shown(reply: m.Rows, settings: m.AlignmentSettings) -> _Shown:
         features = _pairs(reply.hidden_features)
         names = tuple(f"{a:016x}{b:016x}" for a, b in features.tolist())
     classes = _classes(reply, settings, bool(len(pseudonyms)) and labels is not None)
-    return _Shown(pseudonyms, names, features, tokens, classes)
+    kinds = unpack_kinds(reply.kinds, len(names))
+    return _Shown(pseudonyms, names, features, tokens, classes, kinds)
 
 
 def _pairs(payload: memoryview) -> TokenArray:
@@ -212,14 +246,11 @@ def _names_of(shown: Sequence[_Shown], columns: Matched) -> tuple[str, ...]:
 
 
 def _notice(
-    layout: Layout,
-    client: int,
-    orders: _Orders,
-    held: CellHolders,
-    classes: tuple[str, ...],
+    alignment: Alignment, client: int, orders: _Orders, held: CellHolders
 ) -> m.PlacementNotice:
     """Return the notice of a client's place."""
-    rows, columns = orders
+    layout, (rows, columns) = alignment.layout, orders
+    is_category = alignment.is_category[layout.features.items[client]]
     counts_rows = np.zeros(held.owners.shape[0], dtype=bool)
     counts_rows[held.row_groups] = layout.counts_samples(client)
     counts_columns = np.zeros(held.owners.shape[1], dtype=bool)
@@ -234,5 +265,6 @@ def _notice(
         counts_rows=pack_bits(counts_rows),
         counts_columns=pack_bits(counts_columns),
         counts_bias=client == layout.bias_designee,
-        classes=list(classes),
+        classes=list(alignment.classes),
+        categories=pack_bits(is_category) if is_category.any() else None,
     )
