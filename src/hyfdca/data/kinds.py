@@ -16,7 +16,7 @@ from __future__ import annotations
 import datetime
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,15 @@ import numpy as np
 import pyarrow as pa
 
 from hyfdca.arrays import FloatArray
-from hyfdca.data.tables import Columns, Kind, TableError, label_text, normalised
+from hyfdca.data.tables import (
+    Columns,
+    Kind,
+    Table,
+    TableError,
+    label_text,
+    normalised,
+    stored_densely,
+)
 
 MOST_LEVELS = 10_000  # of one column; more are rather free text
 
@@ -160,7 +168,17 @@ def _listed(name: str) -> str:
     return f"[{json.dumps(name, ensure_ascii=False)}]"
 
 
-def kinds_of(columns: Iterable[Column]) -> tuple[Kind, ...]:
-    """Return the kinds of columns; nothing if all are numbers."""
-    kinds = tuple(column.kind for column in columns)
-    return kinds if set(kinds) - {"number"} else ()
+def table_of_columns(ids: tuple[str, ...], columns: Mapping[str, Column]) -> Table:
+    """Return columns as a table without labels."""
+    cells = np.empty((len(ids), len(columns)))
+    for number, column in enumerate(columns.values()):
+        cells[:, number] = column.cells
+    kinds = tuple(column.kind for column in columns.values())
+    return Table(
+        ids,
+        tuple(columns),
+        stored_densely(cells),
+        None,
+        kinds=kinds if set(kinds) - {"number"} else (),
+        levels={n: own.levels for n, own in columns.items() if own.kind == "category"},
+    )

@@ -24,7 +24,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from hyfdca.data.csv_form import find_form, form_note, form_words
-from hyfdca.data.kinds import kinds_of, read_column
+from hyfdca.data.kinds import read_column, table_of_columns
 from hyfdca.data.tables import (
     Columns,
     Table,
@@ -217,18 +217,14 @@ def _from_arrow(
         path.name, [columns.id, *([label] if label else []), *features], names
     )
     _check_names(path, features)
-    cells, read = np.empty((table.num_rows, len(features))), {}
-    for number, name in enumerate(features):
-        read[name] = read_column(path.name, name, by_name[name], columns)
-        cells[:, number] = read[name].cells
-    return Table(
-        tuple(id_text(value) for value in by_name[columns.id].to_pylist()),
-        features,
-        stored_densely(cells),
-        tuple(map(label_text, by_name[label].to_pylist())) if label else None,
-        tuple(notes),
-        kinds_of(read.values()),
-        {name: own.levels for name, own in read.items() if own.kind == "category"},
+    read = {
+        name: read_column(path.name, name, by_name[name], columns) for name in features
+    }
+    ids = tuple(id_text(value) for value in by_name[columns.id].to_pylist())
+    return replace(
+        table_of_columns(ids, read),
+        labels=tuple(map(label_text, by_name[label].to_pylist())) if label else None,
+        notes=tuple(notes),
     )
 
 

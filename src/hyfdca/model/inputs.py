@@ -83,8 +83,8 @@ class Inputs:
                 found = "dates" if kind == "date" else "no dates"
                 expected = "dates" if name in dates else "numbers"
                 raise ModelError(
-                    f"The column {name!r} has {found}, but the model was trained on "
-                    f"{expected} there; correct it."
+                    f"{name!r} has {found}, but the model was trained on {expected} "
+                    "there; correct it."
                 )
 
     def features(self, table: Table) -> sp.csr_array:

@@ -84,12 +84,15 @@ class Predictions:
     margins : array (n_rows, n_outputs)
     labels : tuple of str or None
         "" for rows without a label.
+    n_unknown : int
+        Rows with a level that the model does not name.
     """
 
     model: Model
     ids: tuple[str, ...] = field(repr=False)
     margins: FloatArray = field(repr=False)
     labels: tuple[str, ...] | None = field(repr=False, default=None)
+    n_unknown: int = 0
 
     @cached_property
     def predicted(self) -> NDArray[Any]:
@@ -158,6 +161,7 @@ def predict_file(files: PredictionFiles) -> Predictions:
     check_out(files.out, files.model, files.data)
     try:
         model = read_model(files.model)
+        model.inputs.check_named()
     except ModelError as error:
         raise StudyError(str(error)) from None
     table = _read(files, model)
@@ -165,7 +169,8 @@ def predict_file(files: PredictionFiles) -> Predictions:
         margins = model.margins(table)
     except ModelError as error:
         raise StudyError(f"In {files.data.name} {error}") from None
-    predictions = Predictions(model, table.ids, margins, table.labels)
+    n_unknown = model.inputs.n_unknown(table)
+    predictions = Predictions(model, table.ids, margins, table.labels, n_unknown)
     write_predictions(predictions, files.out)
     return predictions
 
@@ -201,7 +206,7 @@ def check_out(out: Path, *read: Path) -> None:
 
 
 def _read(files: PredictionFiles, model: Model) -> Table:
-    """Return the table with the model's features in the model's order."""
+    """Return the table with the model's columns in the model's order."""
     id_column = files.id_column or model.file.id_column
     if id_column is None and has_named_columns(files.data):
         raise StudyError(
@@ -212,9 +217,11 @@ def _read(files: PredictionFiles, model: Model) -> Table:
     columns = Columns(
         id=None if id_column is None else normalised(id_column),
         label=None if label_column is None else normalised(label_column),
-        features=model.features,
+        features=model.inputs.columns,
         label_needed=False,
         absent_are_zero=True,
+        categorical=tuple(model.inputs.categories),
+        date_origin=model.file.date_origin,
     )
     try:
         return _with_label(files, read_table(files.data, columns))

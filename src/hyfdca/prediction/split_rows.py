@@ -58,7 +58,9 @@ def released_model(path: Path) -> Model:
     StudyError
     """
     try:
-        return read_model(path)
+        model = read_model(path)
+        model.inputs.check_named()
+        return model
     except ModelError as error:
         raise StudyError(str(error)) from None
 
@@ -73,7 +75,7 @@ def table_to_predict(
     StudyError
     """
     own = None if client.features is None else set(map(normalised, client.features))
-    features = tuple(f for f in model.features if own is None or f in own)
+    features = tuple(f for f in model.inputs.columns if own is None or f in own)
     id_column = client.id_column or file.study.id_column
     label_column = client.label_column or file.study.label_column
     columns = Columns(
@@ -82,11 +84,15 @@ def table_to_predict(
         features=features,
         features_needed=False,
         label_needed=False,
+        categorical=tuple(model.inputs.categories),
+        date_origin=model.file.date_origin,
     )
     try:
         table = read_table(path, columns)
-    except TableError as error:
-        raise StudyError(f"Organisation {client.name!r}: {error}.") from None
+        model.inputs.check_kinds(table)
+    except (TableError, ModelError) as error:
+        reason = str(error).rstrip(".")
+        raise StudyError(f"Organisation {client.name!r}: {reason}.") from None
     if table.n_missing and model.file.scaling.missing == "refuse":
         raise StudyError(
             f"Organisation {client.name!r} has {table.n_missing} missing cells in "
@@ -201,5 +207,6 @@ def predictions_of(model: Model, table: Table, scores: SplitScores) -> SplitPred
         tuple(table.ids[row] for row in rows),
         scores.margins[rows],
         None if labels is None else tuple(labels[row] for row in rows),
+        model.inputs.n_unknown(table),
     )
     return SplitPredictions(predictions, len(n_absent) - len(rows), n_filled)

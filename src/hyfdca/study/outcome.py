@@ -27,6 +27,7 @@ from hyfdca.model.file import (
 from hyfdca.runtime.driver import Traffic
 from hyfdca.study.ending import Ending
 from hyfdca.study.file import load
+from hyfdca.study.kind_notes import kind_notes
 from hyfdca.study.local import Consortium, Run, prepare
 from hyfdca.training.runner import RoundReport
 
@@ -131,7 +132,9 @@ class Outcome:
     def summary(self) -> Summary:
         """Return what users are shown."""
         run = self.run
-        return Summary(run.study.name, self.result(), run.consortium, run.notes)
+        kinds = kind_notes(run.consortium.levels, run.study.date_origin)
+        notes = (*run.notes, *kinds)
+        return Summary(run.study.name, self.result(), run.consortium, notes)
 
     def history(self) -> list[dict[str, Any]]:
         """Return the records of ``history.json``, one per round, with participants.
@@ -223,7 +226,7 @@ class Summary:
     result : dict
         The contents of ``result.json``.
     notes : tuple of str
-        What was noticed while tables were read.
+        What was noticed while tables were read, and what became of columns.
     """
 
     name: str
