@@ -77,7 +77,7 @@ def test_constant_columns(installed, hyfdca):
     output = check(hyfdca, installed)
     assert re.search(r"constant columns +│ 'x0'", output)
     assert "Warning: Constant columns" in output
-    assert re.search(r"│ x0 +│ +5 │ +5 │ +0 │", output)
+    assert re.search(r"│ x0 +│ number +│ +5 │ +5 │ +0 │", output)
     assert re.search(r"│ x1 +│ +-[\d.]+ │ +[\d.]+ │ +0 │", output)
 
 
@@ -113,7 +113,7 @@ WRONG = {
     "repeated ID": (edit(repeat_id), "'north': 1 rows .* repeat the ID"),
     "missing cell": (edit(lose_cell), "'north' has 1 missing cells in data.csv"),
     "no label column": (edit(lose_label), "has no column 'y'"),
-    "long name": (edit(long_name), "'north' has 1 names of features or classes"),
+    "long name": (edit(long_name), "'north' has 1 names of features, classes"),
     "no table": (lambda p: data_of(p).unlink(), "does not exist; correct"),
     "no study": (
         lambda p: (p.kit("north") / "study.toml").unlink(),

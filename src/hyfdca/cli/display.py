@@ -171,19 +171,19 @@ def _holders(consortium: Consortium) -> Table:
     samples, columns = layout.samples, layout.features
     table = Table(title="Who held what", title_justify="left")
     table.add_column("organisation", style="bold")
-    for name in ("rows", "shared rows", "columns", "shared columns"):
-        table.add_column(name, justify="right")
+    for what in ("rows", "shared rows", "columns", "shared columns"):
+        table.add_column(what, justify="right")
     table.add_column("labels")
-    for client, (rows, own) in enumerate(
-        zip(samples.items, columns.items, strict=True)
-    ):
+    names = map(escape, consortium.names)
+    each = zip(names, samples.items, columns.items, consortium.labelled, strict=True)
+    for name, rows, own, has_labels in each:
         table.add_row(
-            escape(consortium.names[client]),
+            name,
             f"{len(rows):,}",
             f"{(samples.counts[rows] > 1).sum():,}",
             f"{len(own):,}",
             f"{(columns.counts[own] > 1).sum():,}",
-            "yes" if consortium.labelled[client] else "no",
+            "yes" if has_labels else "no",
         )
     table.add_section()
     total = (f"{samples.n_items:,}", "", f"{columns.n_items:,}", "", "")

@@ -16,7 +16,7 @@ from __future__ import annotations
 import datetime
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,9 +69,10 @@ def read_column(file: str, name: str, column: Any, columns: Columns) -> Column:
     TableError
         If its cells are neither numbers nor anything that becomes numbers.
     """
+    column = column.combine_chunks()
     is_dictionary = pa.types.is_dictionary(column.type)
     if is_dictionary:
-        column = column.combine_chunks().dictionary_decode()
+        column = column.dictionary_decode()
     is_category = is_dictionary and columns.text_is_category
     if is_category or name in columns.categorical:
         return _category(file, name, column)
@@ -93,12 +94,12 @@ def level_text(value: object) -> str:
     """Return the name of a level; "" means a blank cell.
 
     Text is taken as IDs are: "007" and "7" differ, while the numbers 7 and 7.0 are
-    both "7".
+    both "7", and a date is the same with or without midnight.
     """
-    if isinstance(value, bool):
-        return "true" if value else "false"
     if isinstance(value, int | float):
         return label_text(value)
+    if isinstance(value, datetime.datetime) and value.time() == datetime.time.min:
+        value = value.date()
     return "" if value is None else normalised(value)
 
 
@@ -118,7 +119,7 @@ def _text(file: str, name: str, column: Any, columns: Columns) -> Column:
 
 
 def _category(file: str, name: str, column: Any) -> Column:
-    found = column.combine_chunks().dictionary_encode()
+    found = column.dictionary_encode()
     texts = [level_text(value) for value in found.dictionary.to_pylist()]
     levels = tuple(sorted(set(texts) - {""}))
     if len(levels) > MOST_LEVELS:
@@ -146,7 +147,8 @@ def _days(column: Any, origin: datetime.date) -> FloatArray:
 
 
 def _filled(column: Any) -> FloatArray:
-    return np.asarray(column.fill_null(math.nan).to_numpy(), dtype=np.float64)
+    filled = column.fill_null(math.nan).to_numpy(zero_copy_only=False)
+    return np.asarray(filled, dtype=np.float64)
 
 
 def _number(cell: str | None) -> float | None:
@@ -168,17 +170,20 @@ def _listed(name: str) -> str:
     return f"[{json.dumps(name, ensure_ascii=False)}]"
 
 
-def table_of_columns(ids: tuple[str, ...], columns: Mapping[str, Column]) -> Table:
+def table_of_columns(
+    ids: tuple[str, ...], names: tuple[str, ...], columns: Sequence[Column]
+) -> Table:
     """Return columns as a table without labels."""
     cells = np.empty((len(ids), len(columns)))
-    for number, column in enumerate(columns.values()):
+    for number, column in enumerate(columns):
         cells[:, number] = column.cells
-    kinds = tuple(column.kind for column in columns.values())
+    kinds = tuple(column.kind for column in columns)
+    each = zip(names, columns, strict=True)
     return Table(
         ids,
-        tuple(columns),
+        names,
         stored_densely(cells),
         None,
         kinds=kinds if set(kinds) - {"number"} else (),
-        levels={n: own.levels for n, own in columns.items() if own.kind == "category"},
+        levels={name: own.levels for name, own in each if own.kind == "category"},
     )

@@ -217,12 +217,10 @@ def _from_arrow(
         path.name, [columns.id, *([label] if label else []), *features], names
     )
     _check_names(path, features)
-    read = {
-        name: read_column(path.name, name, by_name[name], columns) for name in features
-    }
+    read = [read_column(path.name, name, by_name[name], columns) for name in features]
     ids = tuple(id_text(value) for value in by_name[columns.id].to_pylist())
     return replace(
-        table_of_columns(ids, read),
+        table_of_columns(ids, features, read),
         labels=tuple(map(label_text, by_name[label].to_pylist())) if label else None,
         notes=tuple(notes),
     )

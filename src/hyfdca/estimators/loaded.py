@@ -79,13 +79,13 @@ def _table(model: Model, X: Any) -> Table:
         arrow = pa.table(_in_order(model, X))
         # The index of a frame, if it is more than a range, comes last.
         each = zip(inputs.columns, arrow.columns, strict=False)
-        read = {name: read_column("X", name, own, reading) for name, own in each}
+        read = [read_column("X", name, own, reading) for name, own in each]
     except (pa.ArrowInvalid, pa.ArrowTypeError):
         raise ValueError(
             "X has columns with cells of several types; make each of one type."
         ) from None
     ids = tuple(map(str, range(arrow.num_rows)))
-    return table_of_columns(ids, read)
+    return table_of_columns(ids, inputs.columns, read)
 
 
 def _in_order(model: Model, X: Any) -> Any:
