@@ -67,6 +67,7 @@ def loaded_margins(model: Model, X: Any) -> FloatArray:
 def _table(model: Model, X: Any) -> Table:
     """Return a frame as a table of the model's columns."""
     inputs = model.inputs
+    inputs.check_named()
     if not len(getattr(X, "columns", ())):
         raise ValueError(
             "The model has categories or dates; pass X as a data frame with the "
