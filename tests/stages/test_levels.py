@@ -154,8 +154,8 @@ def test_two_columns_of_one_level_do_not_link():
     meeting = LevelMeeting([table])
     meeting.run()
     reply = meeting.wires[0].up[0]
-    words = np.frombuffer(reply[-32:], "<u8")
-    assert len(set(words.tolist())) == 4
+    words = np.frombuffer(reply[-64:], "<u8")  # of two levels each
+    assert len(set(words.tolist())) == 8
 
 
 @pytest.mark.parametrize(
@@ -180,6 +180,6 @@ def test_choices(counts, kept, reference, has_other):
 
 def test_too_many_levels(monkeypatch):
     """A sentence says what to leave out."""
-    monkeypatch.setattr("hyfdca.stages.levels.messages.MOST_LEVELS", 6)
-    with pytest.raises(AlignmentError, match="have 7 levels together, more than 6"):
+    monkeypatch.setattr("hyfdca.stages.levels.messages.MOST_LEVELS", 8)
+    with pytest.raises(AlignmentError, match="have 9 levels together, more than 8"):
         LevelMeeting(TABLES).run()

@@ -29,12 +29,12 @@ def changed(**changes):
 
 
 def first_token_twice(reply):
-    return changed(tokens=bytes(reply.tokens[:16]) * 4)(reply)
+    return changed(tokens=bytes(reply.tokens[:16]) * 5)(reply)
 
 
 def in_the_other_column(reply):
     """Return the tokens of both columns, as if they were of other ones."""
-    return changed(n_levels=numbers(3, 2))(reply)
+    return changed(n_levels=numbers(4, 3))(reply)
 
 
 def named(names, reference="b", has_other=True):
@@ -89,6 +89,9 @@ def test_tokens_of_another_column():
 
 # Servers that break the protocol
 
+# Of a blank cell and four wards, one after the other, then of a blank cell and a floor
+PLACES = numbers(0, 1, 2, 3, 4, 0, 1)
+
 
 def client_after(*phases):
     """Return the handlers of a client after some phases of a good server."""
@@ -96,8 +99,8 @@ def client_after(*phases):
     handlers = meeting.clients[0].handlers
     good = {
         "level tokens": Message(),
-        "level union": m.UnionNotice(numbers(5, 1), numbers(0, 1, 2, 3, 0)),
-        "arrange": Arrangements("none", "none", "none", None, numbers(*[0] * 6)),
+        "level union": m.UnionNotice(numbers(6, 2), PLACES),
+        "arrange": Arrangements("none", "none", "none", None, numbers(*[0] * 8)),
         "level counts": GridRequest(GridSpec(0, 40)),
     }
     for phase in phases:
@@ -116,22 +119,22 @@ def counts(*values):
 
 
 BAD_REQUESTS = {
-    "fewer sizes": (UNION, "level union", m.UnionNotice(numbers(5), numbers(*[0] * 5))),
-    "fewer places": (UNION, "level union", m.UnionNotice(numbers(5, 1), numbers(0))),
+    "fewer sizes": (UNION, "level union", m.UnionNotice(numbers(6), PLACES)),
+    "fewer places": (UNION, "level union", m.UnionNotice(numbers(6, 2), numbers(0))),
     "same place": (
         UNION,
         "level union",
-        m.UnionNotice(numbers(5, 1), numbers(0, 0, 1, 2, 0)),
+        m.UnionNotice(numbers(6, 2), numbers(0, 0, 1, 2, 3, 0, 1)),
     ),
     "place beyond": (
         UNION,
         "level union",
-        m.UnionNotice(numbers(4, 1), numbers(0, 1, 2, 4, 0)),
+        m.UnionNotice(numbers(4, 2), PLACES),
     ),
     "too many": (
         UNION,
         "level union",
-        m.UnionNotice(numbers(2**22 - 1, 2**22 - 1), numbers(0, 1, 2, 3, 0)),
+        m.UnionNotice(numbers(2**22 - 1, 2**22 - 1), PLACES),
     ),
     "arranged first": (
         UNION,
@@ -142,16 +145,16 @@ BAD_REQUESTS = {
     "other scheme": (
         (*UNION, "level union"),
         "arrange",
-        Arrangements("bfv", "bfv", "bfv", None, numbers(*[0] * 6)),
+        Arrangements("bfv", "bfv", "bfv", None, numbers(*[0] * 8)),
     ),
     "too fine": (COUNTS, "level counts", GridRequest(GridSpec(60, 61))),
-    "fewer counts": (KEEP, "keep levels", counts(9, 9, 9, 9, 9)),
-    "below one's own": (KEEP, "keep levels", counts(9, 9, 9, 9, 9, 7)),
+    "fewer counts": (KEEP, "keep levels", counts(9, 9, 9, 9, 9, 9, 9)),
+    "below one's own": (KEEP, "keep levels", counts(9, 9, 9, 9, 9, 9, 7, 7)),
     "no counts": (KEEP, "keep levels", m.CountsNotice([])),
     "fractions": (
         KEEP,
         "keep levels",
-        m.CountsNotice([Sealed(1, np.full(6, 99, "<i8").tobytes())]),
+        m.CountsNotice([Sealed(1, np.full(8, 99, "<i8").tobytes())]),
     ),
     "named first": (KEEP, "level names", Message()),
 }
@@ -171,8 +174,8 @@ def test_bad_requests(case):
 def test_good_requests():
     """The same client answers requests that do fit."""
     client, handlers = client_after(*KEEP)
-    handlers["keep levels"](counts(9, 9, 9, 9, 9, 8))
-    assert client.expansion.widths.tolist() == [4, 0]
+    handlers["keep levels"](counts(9, 9, 9, 9, 9, 9, 8, 8))
+    assert client.expansion.widths.tolist() == [5, 1]
 
 
 def test_names_are_not_given_against_the_study():

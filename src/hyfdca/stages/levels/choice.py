@@ -37,14 +37,10 @@ class Choice:
         return len(self.kept) + self.has_other
 
     @property
-    def others(self) -> int:
-        """The place of all levels that are rare or not in the study."""
-        return len(self.kept) if self.has_other else NOWHERE
-
-    @property
     def places(self) -> IntArray:
         """The place of each level among the features, or ``NOWHERE``."""
-        places = np.full(self.n_levels, self.others, np.int64)
+        others = len(self.kept) if self.has_other else NOWHERE
+        places = np.full(self.n_levels, others, np.int64)
         places[self.kept] = np.arange(len(self.kept))
         if self.reference is not None:
             places[self.reference] = NOWHERE

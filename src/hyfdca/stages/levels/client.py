@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
 import numpy as np
-import scipy.sparse as sp
 
 from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.crypto.keys.pseudonyms import AlignmentKeys, level_pseudonyms
@@ -36,10 +36,12 @@ class _Category:
     ----------
     column : int
         Its place among the client's columns.
-    codes : array (levels that occur,)
-        In the order in which they are shown; 0 is a blank cell.
-    counts : array (levels that occur,)
-        How many rows have each, of those whose cell the client counts.
+    levels : tuple of str
+        By code; the first is "", a blank cell, whether there is one or not.
+    codes : array (levels,)
+        In the order in which they are shown.
+    counts : array (levels,)
+        How many rows have each, of those whose cell the client counts; in that order.
     """
 
     column: int
@@ -50,8 +52,8 @@ class _Category:
 
     @property
     def shown(self) -> list[str]:
-        """The names of the levels that occur; "" is a blank cell."""
-        return _names(self.levels, self.codes)
+        """The names of the levels, in the order in which they are shown."""
+        return [self.levels[code] for code in self.codes.tolist()]
 
 
 class LevelsClient:
@@ -103,10 +105,8 @@ class LevelsClient:
         each = zip(self._categories, self._chosen, self._own_places, strict=True)
         for own, choice, shown in each:
             widths[own.column] = choice.width
-            # A level that is in no row here, such as one of rows set aside, is rare.
-            of_code = np.full(len(own.levels) + 1, choice.others)
-            of_code[own.codes] = choice.places[shown]
-            places[own.column] = of_code
+            places[own.column] = np.empty(len(own.levels), np.int64)
+            places[own.column][own.codes] = choice.places[shown]
         return Expansion(widths, places)
 
     @property
@@ -193,37 +193,23 @@ def _column_levels(own: _Category, choice: Choice, places: IntArray) -> m.Column
     return m.ColumnLevels(names, reference, choice.has_other)
 
 
-def _names(levels: tuple[str, ...], codes: IntArray) -> list[str]:
-    return [levels[code - 1] if code else "" for code in codes.tolist()]
-
-
 def _categories(table: AlignedTable, salt: bytes) -> list[_Category]:
-    """Return the categories of a table, with the levels that occur in it."""
+    """Return the categories of a table, with all levels that it may have."""
     owned, found = table.own.of(table.cells), []
     for column in table.categories:
         name = table.features[column]
-        levels = table.levels[name]
-        held, counted = (
-            np.bincount(_codes(cells, column), minlength=len(levels) + 1)
-            for cells in (table.cells, owned)
-        )
-        codes = _in_order(salt, name, levels, np.flatnonzero(held))
-        found.append(_Category(column, name, levels, codes, counted[codes]))
+        levels = ("", *table.levels[name])
+        codes = np.nan_to_num(owned.data[owned.indices == column]).astype(np.int64)
+        counts = np.bincount(codes, minlength=len(levels))
+        order = _order(salt, name, levels)
+        found.append(_Category(column, name, levels, order, counts[order]))
     return found
 
 
-def _codes(cells: sp.csr_array, column: int) -> IntArray:
-    """Return the codes of a column's stored cells; 0 for a blank one."""
-    own = cells.data[cells.indices == column]
-    return np.asarray(np.nan_to_num(own).astype(np.int64))
-
-
-def _in_order(
-    salt: bytes, column: str, levels: tuple[str, ...], codes: IntArray
-) -> IntArray:
-    """Return codes in an order that only the salt explains."""
+def _order(salt: bytes, column: str, levels: Sequence[str]) -> IntArray:
+    """Return an order of levels that only the salt explains."""
     digests = [
         blake2b(f"{column}\0{level}".encode(errors="surrogatepass"), key=salt).digest()
-        for level in _names(levels, codes)
+        for level in levels
     ]
-    return codes[sorted(range(len(codes)), key=digests.__getitem__)]
+    return np.array(sorted(range(len(levels)), key=digests.__getitem__), np.int64)
