@@ -247,6 +247,16 @@ def test_hidden_names_are_not_in_the_model(tmp_path):
     assert "'ward' has 5 features; the names of its levels are not released" in shown
 
 
+def test_no_feature_is_left(tmp_path):
+    """A study all of whose columns say nothing is refused."""
+    own = {"min_level_count": "1000"}
+    study = MixedStudy(settings=own)
+    study.tables = {"north": study.tables["north"][["id", "ward", "y"]]}
+    own["categorical"] = "[]"
+    with pytest.raises(StudyError, match="All columns are categories with a single"):
+        trained(study, tmp_path)
+
+
 # Refusals and notes
 
 

@@ -48,7 +48,7 @@ class Levels:
         Raises
         ------
         AlignmentError
-            If two have the same name.
+            If two have the same name, or there are none.
         """
         if not self.entries:
             return self.columns
@@ -72,6 +72,11 @@ class Levels:
                         f"feature {name!r}; rename one of them, or leave one out with "
                         "ignore."
                     )
+        if not names:
+            raise AlignmentError(
+                "All columns are categories with a single level that is not rare, or "
+                "none; lower min_level_count, or add columns."
+            )
         return tuple(names)
 
     def scaling(self, of_numbers: Scaling) -> Scaling:
