@@ -340,8 +340,8 @@ def test_what_is_shown(tmp_path):
     """Every column that is not of numbers is mentioned, with what is done with it."""
     outcome = trained(MixedStudy(settings={"tol": "1e-2"}), tmp_path)
     notes = outcome.summary().notes
-    assert "Columns that are date, as days since 2000-01-01: 'admitted'." in notes
-    assert "Columns that are true or false, as 1 or 0: 'smoker'." in notes
+    assert "Dates become days since 2000-01-01: 'admitted'." in notes
+    assert "True and false become 1 and 0: 'smoker'." in notes
     [ward] = [note for note in notes if "'ward'" in note]
     assert ward.startswith("The category 'ward' has 5 features: ")
     assert ward.endswith(", compared with 'ICU'.")

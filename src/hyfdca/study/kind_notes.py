@@ -17,7 +17,7 @@ def kind_word(kind: Kind, origin: datetime.date) -> str:
         "number": "number",
         "boolean": "true or false, as 1 or 0",
         "date": f"date, as days since {origin}",
-        "category": "category, as one feature per level",
+        "category": "category, one feature per level",
         "blank": "blank",
     }
     return words[kind]
@@ -25,11 +25,11 @@ def kind_word(kind: Kind, origin: datetime.date) -> str:
 
 def kind_notes(levels: Levels, origin: datetime.date) -> tuple[str, ...]:
     """Return a sentence about each kind of column, and each category."""
-    notes = [
-        f"Columns that are {kind_word(kind, origin)}: {listed(names)}."
-        for kind in ("boolean", "date")
-        if (names := levels.columns.named(kind))
-    ]
+    notes = []
+    if booleans := levels.columns.named("boolean"):
+        notes.append(f"True and false become 1 and 0: {listed(booleans)}.")
+    if dates := levels.columns.named("date"):
+        notes.append(f"Dates become days since {origin}: {listed(dates)}.")
     widths = levels.widths[levels.columns.is_category].tolist()
     each = zip(levels.entries.items(), widths, strict=True)
     return (*notes, *(_category(name, entry, width) for (name, entry), width in each))

@@ -77,7 +77,8 @@ def agreed_kinds(
 
 def check_categorical(categorical: Sequence[str], features: Sequence[str]) -> None:
     """Refuse a category of the study that is nobody's column."""
-    unknown = [name for name in categorical if name not in set(features)]
+    known = set(features) if categorical else set()
+    unknown = [name for name in categorical if name not in known]
     if unknown:
         raise AlignmentError(
             f"The study's categorical names {unknown[0]!r}, which is a feature of no "

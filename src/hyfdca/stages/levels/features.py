@@ -38,8 +38,10 @@ class Levels:
     @property
     def numbers(self) -> Axis:
         """The columns that are numbers, which are scaled."""
-        is_number = ~self.columns.is_category
-        return self.columns.layout.features.expanded(is_number.astype(np.int64))
+        columns = self.columns.layout.features
+        if not self.entries:
+            return columns
+        return columns.expanded((~self.columns.is_category).astype(np.int64))
 
     @cached_property
     def alignment(self) -> Alignment:
