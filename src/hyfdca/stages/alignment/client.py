@@ -94,24 +94,22 @@ class AlignmentClient:
         table = self._table
         rows = unpack_order(notice.rows, len(table.ids))
         columns = unpack_order(notice.columns, len(table.features))
-        row_groups, n_row_groups = _groups(notice.row_groups, len(rows))
-        column_groups, n_column_groups = _groups(notice.column_groups, len(columns))
-        owns = unpack_bits(notice.owns, (n_row_groups, n_column_groups))
-        counts_rows = unpack_bits(notice.counts_rows, (n_row_groups,))
+        own = _own_cells(notice, (len(rows), len(columns)))
+        counts_rows = unpack_bits(notice.counts_rows, own.owns.shape[:1])
         if table.labels is None and counts_rows.any():
             raise RemoteProtocolError("a client without labels is to count losses")
         if notice.counts_bias and not counts_rows.any():
             raise RemoteProtocolError("a client without the bias is to count it")
-        counts_columns = unpack_bits(notice.counts_columns, (n_column_groups,))
+        counts_columns = unpack_bits(notice.counts_columns, own.owns.shape[1:])
         labels = self._encoded(notice.classes)
         features = tuple(table.features[column] for column in columns.tolist())
         self._aligned = AlignedTable(
             features=features,
             cells=table.cells[rows][:, columns],
             labels=None if labels is None else labels[rows],
-            own=OwnCells(row_groups, column_groups, owns),
-            counts_sample=counts_rows[row_groups],
-            counts_feature=counts_columns[column_groups],
+            own=own,
+            counts_sample=counts_rows[own.row_groups],
+            counts_feature=counts_columns[own.column_groups],
             counts_bias=notice.counts_bias,
             classes=tuple(notice.classes),
             n_samples=notice.n_samples,
@@ -143,6 +141,14 @@ class AlignmentClient:
         is_wanted = unpack_bits(request.rows, (own.owns.shape[0], len(columns)))
         tokens = row_tokens(self.aligned, columns, pseudonyms, self._keys)
         return m.CellTokens(pack_tokens(tokens[is_wanted[own.row_groups].T]))
+
+
+def _own_cells(notice: m.PlacementNotice, shape: tuple[int, int]) -> OwnCells:
+    """Return which cells of a table of that shape the client counts."""
+    row_groups, n_row_groups = _groups(notice.row_groups, shape[0])
+    column_groups, n_column_groups = _groups(notice.column_groups, shape[1])
+    owns = unpack_bits(notice.owns, (n_row_groups, n_column_groups))
+    return OwnCells(row_groups, column_groups, owns)
 
 
 def _groups(payload: memoryview, size: int) -> tuple[IntArray, int]:

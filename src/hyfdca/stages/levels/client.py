@@ -74,13 +74,9 @@ class LevelsClient:
         settings: m.LevelSettings,
         sealers: Sealers,
     ) -> None:
-        self._n_columns, self._keys, self._settings = (
-            len(table.features),
-            keys,
-            settings,
-        )
+        self._keys, self._settings, self._sealers = keys, settings, sealers
+        self._n_columns = len(table.features)
         self._categories = _categories(table, salt)
-        self._sealers = sealers
         self._sizes = np.empty(0, np.int64)  # levels of each category in the study
         self._places = np.empty(0, np.int64)  # of the own levels, one after the other
         self._sealing: Sealing | None = None
@@ -118,8 +114,11 @@ class LevelsClient:
     @property
     def _own_places(self) -> list[IntArray]:
         """The places of the own levels, by category."""
+        return self._by_category(self._places)
+
+    def _by_category(self, places: IntArray) -> list[IntArray]:
         ends = np.cumsum([len(own.codes) for own in self._categories])
-        return np.split(self._places, ends[:-1])
+        return np.split(places, ends[:-1])
 
     def _tokens(self, _: Message) -> m.LevelTokens:
         tokens = [
@@ -135,8 +134,7 @@ class LevelsClient:
         if sizes.sum() >= m.MOST_LEVELS:
             raise RemoteProtocolError("there are too many levels")
         places = unpack_places(notice.places, n_own, m.MOST_LEVELS)
-        ends = np.cumsum([len(own.codes) for own in self._categories])
-        for size, own in zip(sizes, np.split(places, ends[:-1]), strict=True):
+        for size, own in zip(sizes, self._by_category(places), strict=True):
             if len(np.unique(own)) < len(own) or own.max(initial=-1) >= size:
                 raise RemoteProtocolError("levels have no place, or the same")
         self._sizes, self._places = sizes, places

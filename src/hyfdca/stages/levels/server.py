@@ -23,8 +23,8 @@ under any key, and the order means nothing to the server.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -113,15 +113,13 @@ class LevelsServer:
         requests = dict.fromkeys(self._holders, Message())
         replies = yield from self._session.ask("level tokens", requests, m.LevelTokens)
         shown = {c: self._checked(c, reply) for c, reply in replies.items()}
-        every = [shown[client] for client in self._holders]
-        union = _matched(every, self._categories.n_items)
+        union = _matched(shown, self._categories.n_items)
         if union.sizes.sum() >= m.MOST_LEVELS:
             raise AlignmentError(
                 f"The categories have {union.sizes.sum():,} levels together, more than "
                 f"{m.MOST_LEVELS:,}; leave out columns of free text with ignore."
             )
-        places = [union.places[number] for number in range(len(self._holders))]
-        return replace(union, places=dict(zip(self._holders, places, strict=True)))
+        return union
 
     def _checked(
         self, client: int, reply: m.LevelTokens
@@ -176,9 +174,8 @@ class LevelsServer:
     def _entries(self, widths: IntArray) -> Conversation[list[CategoryEntry]]:
         """Return the levels of all categories, by name if the study releases names."""
         if not self._settings.releases_names:
-            return [CategoryEntry(levels=None, reference=None, has_other=False)] * len(
-                widths
-            )
+            hidden = CategoryEntry(levels=None, reference=None, has_other=False)
+            return [hidden for _ in widths]
         requests = dict.fromkeys(self._holders, Message())
         replies = yield from self._session.ask("level names", requests, m.LevelNames)
         found: list[list[m.ColumnLevels]] = [[] for _ in widths]
@@ -191,26 +188,22 @@ class LevelsServer:
         return [_entry(told, width) for told, width in each]
 
 
-def _matched(shown: Sequence[tuple[IntArray, TokenArray]], n_categories: int) -> _Union:
-    """Match tokens of levels; places are by place in ``shown``."""
-    matched = match([tokens for _, tokens in shown])
+def _matched(
+    shown: Mapping[int, tuple[IntArray, TokenArray]], n_categories: int
+) -> _Union:
+    """Match the tokens of clients' levels; each comes with its category."""
+    matched = match([tokens for _, tokens in shown.values()])
+    each = list(zip(shown, matched.axis.items, matched.orders, strict=True))
     category = np.full(matched.axis.n_items, -1)
-    own = zip(shown, matched.axis.items, matched.orders, strict=True)
-    for client, ((categories, _), items, order) in enumerate(own):
-        told = categories[order]
+    for client, items, order in each:
+        told = shown[client][0][order]
         _check_same(client, (category[items] < 0) | (category[items] == told))
         category[items] = told
     sizes = np.bincount(category, minlength=n_categories)
     place = np.empty(len(category), np.int64)
     place[np.argsort(category, kind="stable")] = np.arange(len(category))
     place -= (np.cumsum(sizes) - sizes)[category]
-    places = {}
-    for client, (items, order) in enumerate(
-        zip(matched.axis.items, matched.orders, strict=True)
-    ):
-        places[client] = np.empty(len(items), np.int64)
-        places[client][order] = place[items]
-    return _Union(sizes, places)
+    return _Union(sizes, {c: place[items][np.argsort(o)] for c, items, o in each})
 
 
 def _entry(told: Sequence[m.ColumnLevels], width: int) -> CategoryEntry:
