@@ -43,7 +43,7 @@ bench: $(READY)  ## Benchmarks; hyfdca data says where the paper's data sets are
 	$(BIN)/python -m benchmarks
 
 bench-rounds: $(READY)  ## Rounds, participation and wall time of the bundle method
-	$(BIN)/python -m benchmarks rounds losses participation wall
+	$(BIN)/python -m benchmarks rounds intercept losses participation wall
 
 bench-crypto: $(READY)  ## What encryption costs, number by number, a round, a training
 	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[bench]'

@@ -19,7 +19,7 @@ from hyfdca.errors import StudyError
 from hyfdca.runtime.machine import keep_memory
 
 NAMES = ("convergence", "reference", "round", "simulator", "memory", "alignment")
-OF_ROUNDS = ("rounds", "losses", "participation", "wall", "figure")
+OF_ROUNDS = ("rounds", "intercept", "losses", "participation", "wall", "figure")
 OF_ENCRYPTION = ("encryption", "alignment")
 OF_NETWORK = ("flare", "hosting")
 OF_CODE = ("trace",)

@@ -121,6 +121,7 @@ def training(  # noqa: PLR0913
     participation: Callable[[int], Participation] = complete,
     max_rounds: int = 150,
     encryption: Encryption | None = None,
+    free_intercept: bool = False,
 ) -> Runner:
     """Return a run to a certified 0.1 %, by default of the bundle method."""
     partition = problem.split(table)
@@ -133,6 +134,7 @@ def training(  # noqa: PLR0913
         max_rounds=max_rounds,
         tolerance=1e-3,
         encryption=encryption or Encryption(),
+        free_intercept=free_intercept,
     )
     blocks = split_blocks(table.X, table.y, partition, layout)
     present = participation(partition.n_clients)

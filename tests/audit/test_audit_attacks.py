@@ -10,7 +10,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_figure")]
 
 STREAM = '"stream"'
 OPEN = '"open"'
-HINGE = {"loss": '"hinge"', "l2": "0.01"}
+FREE = {"loss": '"hinge"', "l2": "0.01"}
+HINGE = {**FREE, "penalise_intercept": "true"}
 DRAWN = {**PAPER, "local_fraction": "0.2", "max_rounds": "80"}
 ONE = {**PAPER, "local_steps": "1", "max_rounds": "80"}
 SERVER_ATTACKS = {
@@ -72,9 +73,13 @@ def test_without_a_bias_rows_are_found_but_for_a_factor(tmp_path):
     assert audit.attacks["share differences"].recovered < 0.1
 
 
-def test_open_planes_give_rows_away(tmp_path):
-    """With the hinge loss, slopes of planes that differ in one sample are the row."""
-    audit = audited(tmp_path, GRID, profile=OPEN, encryption=STREAM, **HINGE)
+@pytest.mark.parametrize("method", [HINGE, FREE], ids=["penalised", "free"])
+def test_open_planes_give_rows_away(method, tmp_path):
+    """With the hinge loss, slopes of planes that differ in one sample are the row.
+
+    Bias cells show which planes these are, or balances if the intercept is free.
+    """
+    audit = audited(tmp_path, GRID, profile=OPEN, encryption=STREAM, **method)
     assert audit.attacks["plane differences"].recovered > 0.2
     assert audit.is_clean
 

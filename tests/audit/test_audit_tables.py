@@ -19,11 +19,13 @@ from hyfdca.audit.values import VALUES
 from hyfdca.federation.evaluation import Evaluated
 from hyfdca.federation.messages import evaluation_phases
 from hyfdca.protocol.messages import BY_PHASE, Message
+from hyfdca.study.client import STAGES
 from hyfdca.study.file import load
 from hyfdca.study.local import prepare
 from tests.model.models import make_model, random_cells
 from tests.prediction.split_cases import Split
 from tests.support.consortia import make_files
+from tests.support.labelled_files import VISIBLE, blank
 from tests.support.small_runs import classification, make_training, partition_of
 
 pytestmark = pytest.mark.usefixtures("no_figure")
@@ -176,10 +178,13 @@ def test_every_handler_of_an_evaluation_has_a_phase():
 
 def test_every_handler_of_a_study_has_a_phase(tmp_path):
     """In every stage of a study an organisation answers only phases of tables."""
-    given = {"encryption": '"stream"', "small_vectors": '"same"'}
-    run = prepare(load(make_files(**given).write(tmp_path)), tmp_path)
+    given = {"encryption": '"stream"', "small_vectors": '"same"', **VISIBLE}
+    files = blank(make_files(**given), [0, 1], "north")
+    north = files.organisations["north"].table
+    north["ward"] = [f"ward {row % 3}" for row in range(len(north["id"]))]
+    run = prepare(load(files.write(tmp_path)), tmp_path)
     stages = run.members[0]._sessions
-    assert set(stages) == {"study", "keys", "alignment", "scaling", "training"}
+    assert set(stages) == set(STAGES)
     known = [entry for table in TABLES for entry in table.items()]
     for session in stages.values():
         assert set(session.handlers) <= set(session.phases)

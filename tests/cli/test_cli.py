@@ -16,6 +16,7 @@ from hyfdca.demo.in_process import demo_files
 from hyfdca.study.file import load
 from hyfdca.study.local import pooled_objective, prepare
 from tests.support.consortia import held, make_files
+from tests.support.labelled_files import add_column, blank
 
 KEYS = [
     "algorithm",
@@ -24,6 +25,8 @@ KEYS = [
     "sealed_with",
     "cells",
     "uncovered_cells",
+    "rows_without_label",
+    "rows_of_weight_zero",
     "rounds",
     "converged",
     "stop_reason",
@@ -79,6 +82,17 @@ def test_default_folder(tmp_path, monkeypatch, hyfdca):
     code, _, _ = hyfdca("train", "study.toml")
     assert code == 0
     assert (tmp_path / "study-out" / "result.json").exists()
+
+
+def test_rows_that_are_left_out_are_shown(tmp_path, hyfdca):
+    """Rows without a label, and rows of weight 0, each with their number."""
+    files = blank(make_files(encryption='"none"'), [3, 58])
+    add_column(files, "weight_column", "w", lambda row: float(row != 7))
+    path = files.write(tmp_path)
+    code, output, _ = hyfdca("train", path, "--out", tmp_path / "out")
+    assert code == 0
+    assert re.search(r"rows without a label, left out +│ +2 ", output)
+    assert re.search(r"rows of weight 0, left out +│ +1 ", output)
 
 
 def test_not_converging_is_a_warning(tmp_path, hyfdca):
@@ -187,7 +201,7 @@ def test_hospitals_share_patients_and_columns(tmp_path):
     for holding in partition.holdings:
         assert len(holding.samples) < partition.n_samples
         assert (partition.features.counts[holding.features] > 1).any()
-    assert pooled_objective(run).X.shape == (569, 31)
+    assert pooled_objective(run).X.shape == (569, 30)
 
 
 @pytest.mark.parametrize("group", ["keys", "study"])

@@ -13,6 +13,7 @@ from hyfdca.crypto.keys.identity import Identity
 from hyfdca.errors import StudyError
 from hyfdca.study.file import load, parse
 from tests.support.consortia import assert_one_sentence, extra, make_files
+from tests.support.labelled_files import add_column, blank
 
 
 def spoil(organisation, **cells):
@@ -33,6 +34,26 @@ def lose(organisation, column):
     return lambda files: files.organisations[organisation].table.pop(column)
 
 
+def rename(organisation, column, name):
+    def change(files):
+        table = files.organisations[organisation].table
+        table[name] = table.pop(column)
+
+    return change
+
+
+def lose_header(organisation):
+    """Return what has the first row stand where the names should be."""
+
+    def change(files):
+        table = files.organisations[organisation].table
+        files.organisations[organisation].table = {
+            str(cells[0]): cells[1:] for cells in table.values()
+        }
+
+    return change
+
+
 def empty(organisation):
     def change(files):
         for column in files.organisations[organisation].table.values():
@@ -46,9 +67,14 @@ def same_labels(files):
         organisation.table["y"] = ["ill"] * len(organisation.rows)
 
 
-def no_labels_in_the_south(files):
-    files.settings["labels_visible_to_holders"] = "true"
-    files.organisations["city"].extra = "label = false"
+def weighted(value, key="weight_column", **spoilt):
+    def change(files):
+        add_column(files, key, "w", value)
+        for name, cell in spoilt.items():
+            own = files.organisations[name]
+            own.table["w"] = [cell] * len(own.rows)
+
+    return change
 
 
 def spoil_ids(*names):
@@ -82,10 +108,76 @@ BAD = {
         "different labels .* 'north' and 'coast' in 1 rows",
     ),
     "duplicate IDs": (spoil("north", id="P001"), "'north': 1 rows .*repeat the ID"),
-    "no labelled holder": (
-        no_labels_in_the_south,
-        "10 of 60 rows have no organisation",
+    "no label anywhere": (
+        lambda f: blank(f, range(60)),
+        "None of the 60 rows has a label and a weight above 0 at any organisation",
     ),
+    "labels of others": (
+        lambda f: blank(f, [1, 2], "coast"),
+        "blank in 2 rows of 'coast' whose labels others have; set labels_visible_to",
+    ),
+    "weights disagree": (
+        weighted(lambda row: 1.0, coast=2.0),
+        "different labels or weights .* 'north' and 'coast' in 10 rows, 'city' and",
+    ),
+    "negative weight": (
+        weighted(lambda row: row - 3),
+        "'north': 3 rows of north.csv have a weight that is negative .*'w'; weights",
+    ),
+    "blank weight": (
+        weighted(lambda row: 1.0, city=""),
+        "'city': 40 rows of city.csv have a label but nothing in the weight_column 'w'",
+    ),
+    "weights of 0": (
+        weighted(lambda row: 1.0, coast=0),
+        "'coast': all 20 rows of coast.csv with a label have the weight 0",
+    ),
+    "infinite weight": (weighted(lambda row: "inf"), "negative or beyond 1e\\+100 in"),
+    "text weight": (
+        weighted(lambda row: "much"),
+        "'north': column 'w' of north.csv has 40 cells that are not numbers; correct",
+    ),
+    "no weight column": (
+        setting(weight_column='"w"'),
+        "'north': north.csv has no column 'w'",
+    ),
+    "blank offset": (
+        weighted(lambda row: 1.0, "offset_column", city=""),
+        "'city': 40 rows of city.csv have nothing in the offset_column 'w'",
+    ),
+    "infinite offset": (
+        weighted(lambda row: "-inf", "offset_column"),
+        "40 rows of north.csv have an offset beyond",
+    ),
+    "weights at some": (
+        extra("city", 'weight_column = "x3"'),
+        "'city' has a weight_column, but 'north' has labels and no weight_column",
+    ),
+    "offsets without a name": (
+        lambda f: [extra(n, 'offset_column = "x2"')(f) for n in f.organisations],
+        "offset_column, but .study. names none; add one there",
+    ),
+    "two roles": (
+        setting(weight_column='"y"'),
+        "'north' has the column 'y' as its label_column and as its weight_column",
+    ),
+    "label as a feature": (
+        extra("city", 'features = ["x3", "y"]'),
+        "features of organisation 'city' name 'y', which is its label_column",
+    ),
+    "class weight of numbers": (
+        setting(loss='"squared"', class_weight='"balanced"'),
+        "sets class_weight, but loss = .squared. is for numbers",
+    ),
+    "class weight of no class": (
+        setting(class_weight="{sick = 2.0}"),
+        "class_weight names 'sick', but the classes are 'ill' and 'well'",
+    ),
+    "wrong class weight": (
+        setting(class_weight='"equal"'),
+        "at study.class_weight: invalid enum value 'equal' .choose .balanced",
+    ),
+    "negative class weight": (setting(class_weight="{ill = -1}"), ">= 0"),
     "one class": (same_labels, "same label"),
     "no common ID": (other_ids, "No two of the 3 organisations .* share any of"),
     "one apart": (
@@ -96,7 +188,42 @@ BAD = {
         spoil("city", x2="7.0"),
         "different values .* 'north' and 'city' in 1 rows; .*disagreeing_cells",
     ),
-    "missing cell": (spoil("city", x3=""), "'city' has 1 missing cells in city.csv"),
+    "missing cell": (
+        spoil("city", x3=""),
+        "'city' has 1 missing cells in city.csv, .* column 'x3'; .*missing = \"mean\"",
+    ),
+    "blank ID": (
+        spoil("city", id=""),
+        "'city': 1 rows of city.csv have no ID in column 'id'; .*id_column",
+    ),
+    "another name": (
+        rename("city", "y", "Y "),
+        r"'city': city.csv has no column 'y' \(did you mean 'Y'\?\); .*label = false",
+    ),
+    "no names": (
+        lose_header("city"),
+        "'city': city.csv has no column 'id', 'y' .its first line seems to be no line",
+    ),
+    "feature twice": (
+        extra("city", 'features = ["x3", "x3"]'),
+        "'city': features for city.csv are named twice, such as 'x3'; .*key features",
+    ),
+    "all ignored": (
+        extra("city", 'ignore = ["x2", "x3", "x4"]'),
+        "'city': city.csv has no feature columns besides ID, label and what ignore",
+    ),
+    "no ID named": (
+        lambda f: f.settings.pop("id_column"),
+        "'north': the study names no id_column for north.csv; set it to",
+    ),
+    "no label named": (
+        lambda f: f.settings.pop("label_column"),
+        "the study names no label_column for north.csv; set it, or write label = false",
+    ),
+    "other encoding": (
+        setting(encoding='"utf-16"'),
+        "'north': north.csv is not in the encoding utf-16; set encoding .*\"cp1252\"",
+    ),
     "text cell": (spoil("city", x3="P001"), "'city': column 'x3' of city.csv has 1 c"),
     "infinite cell": (spoil("city", x3="inf"), "1 numbers that are infinite.*'x3'"),
     "no label column": (
@@ -107,7 +234,7 @@ BAD = {
     "no feature": (extra("city", 'features = ["x9"]'), "'city': .* no column 'x9'"),
     "unknown key": (
         setting(colour='"red"'),
-        r"at study: unknown key `colour` \(the keys are allow_unshared, .*uncovered\)",
+        r"at study: unknown key `colour` \(the keys are allow_unshared, .*_column\)",
     ),
     "misspelt key": (
         setting(max_round="3"),

@@ -53,7 +53,8 @@ def test_each_equals_its_own_training(every):
     for curve in trained:
         name = curve.contender.label
         path = folder / f"{name}.toml"
-        path.write_text(f'{text}\n[algorithm]\nname = "{name}"\n')
+        own = text.replace("[study]", "[study]\npenalise_intercept = true")
+        path.write_text(f'{own}\n[algorithm]\nname = "{name}"\n')
         outcome = train(prepare(load(path), folder), lambda *_: None)
         start, *rows = rows_of(comparison, name)
         assert start["round"] == 0
@@ -120,7 +121,7 @@ def test_simulated_time(tmp_path):
 
 def test_relative_loss(tmp_path):
     """It is what P exceeds the optimum of the pooled training rows by."""
-    files = plain_files(tol="1e-5", max_rounds="150")
+    files = plain_files(tol="1e-5", max_rounds="150", penalise_intercept="true")
     comparison = compared(files, tmp_path, "bundle,hyfdca,fedavg")
     X = np.where(held(), pooled_table(), np.nan)
     X = np.nan_to_num((X - np.nanmean(X, axis=0)) / np.nanstd(X, axis=0))
@@ -141,7 +142,7 @@ def test_relative_loss(tmp_path):
 
 def test_another_way_to_the_optimum(tmp_path, monkeypatch):
     """Where coordinate ascent is too slow, the bundle method finds the optimum."""
-    path = plain_files().write(tmp_path)
+    path = plain_files(penalise_intercept="true").write(tmp_path)
     run = prepare(load(path), tmp_path)
     usual = optima.pooled_optimum(run)
     monkeypatch.setattr(central, "_EPOCHS", 2)

@@ -20,6 +20,7 @@ from tests.support.consortia import (
     pooled_table,
     scores,
 )
+from tests.support.labelled_files import add_column, blank, offset
 from tests.support.mixed_tables import MixedStudy
 
 
@@ -50,6 +51,35 @@ def test_the_rows_that_are_set_aside(tmp_path):
     assert {row for table in other.held_out for row in table.ids} == drawn
     _, other = split_of(plain_files(seed="1"), tmp_path)
     assert {row for table in other.held_out for row in table.ids} != drawn
+
+
+def test_only_labelled_rows_are_set_aside(tmp_path):
+    """Rows that nobody has a label of, or of weight 0, are none to validate with."""
+    files = plain_files(labels_visible_to_holders="true")
+    blank(blank(files, range(20, 40), "north"), range(5))
+    add_column(files, "weight_column", "w", lambda row: float(row != 50))
+    add_column(files, "offset_column", "o", offset)
+    file, split = split_of(files, tmp_path, 0.5)
+    drawn = sorted(int(i[1:]) for i in {i for t in split.held_out for i in t.ids})
+    assert len(drawn) == split.n_held_out == (N_ROWS - 6) / 2
+    assert not {*range(5), 50} & {*drawn}
+    assert {*range(20, 40)} & {*drawn}
+    for table in (*split.training, *split.held_out):
+        rows = [int(i[1:]) for i in table.ids]
+        assert table.offsets.tolist() == [offset(row) for row in rows]
+        assert table.weights.tolist() == [float(row != 50) for row in rows]
+    run = prepare_tables(file, split.training)
+    validation = validation_of(run, split.held_out)
+    assert list(validation.labels) == [
+        "ill" if scores()[r] > 0 else "well" for r in drawn
+    ]
+    assert validation.offsets[:, 0].tolist() == [offset(row) for row in drawn]
+    is_positive = np.array([offset(row) > 0 for row in drawn])
+    wanted = np.array(
+        [label == run.consortium.classes[1] for label in validation.labels]
+    )
+    zeros = np.zeros((validation.X.shape[1], 1))
+    assert validation.score(zeros) == np.mean(is_positive == wanted)
 
 
 def test_nothing_is_set_aside(tmp_path):
@@ -167,7 +197,8 @@ def test_accuracy():
 
 def test_r_squared(tmp_path):
     """Regression is scored by R²; a certified model has that of the optimum."""
-    files = plain_files(labels=scores().tolist(), loss='"half_squared"', tol="1e-8")
+    given = {"loss": '"half_squared"', "tol": "1e-8", "penalise_intercept": "true"}
+    files = plain_files(labels=scores().tolist(), **given)
     comparison = compared(files, tmp_path, "lbfgs", holdout=0.25, rounds=100)
     assert comparison.metric == "R2"
     file, split = split_of(files, tmp_path)

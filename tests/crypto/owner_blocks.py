@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+from typing import Any
+
+import numpy as np
+
+from hyfdca.arrays import IntArray
 from hyfdca.holdings.axis import Axis
+from tests.support.seen_vectors import Vector
 
 
 def owners_of(axis: Axis, client: int) -> list[tuple[int, ...]]:
@@ -39,3 +46,35 @@ def blocks_of(
             if {row for row, _ in block.values()} & set(rows):
                 blocks.append(block)
     return blocks
+
+
+def check_packed(
+    cipher: Any,
+    vector: Vector,
+    owners: list[tuple[int, ...]],
+    groups: IntArray,
+    plain: list[int],
+) -> None:
+    """Open the blocks that a client got and look at every slot."""
+    rows = vector.rows
+    numbers_of_groups = dict(zip(owners, groups.tolist(), strict=True))
+    if vector.is_apart:
+        owners, rows = [owners[row] for row in rows], list(range(len(rows)))
+    n_slots = cipher.n_slots
+    blocks = blocks_of(owners, rows, vector.width, n_slots, numbers_of_groups)
+    payload = bytes(vector.sealed.payload)
+    n_bits = len(blocks) // 8 + 1
+    is_there = np.unpackbits(np.frombuffer(payload[:n_bits], np.uint8))
+    content = np.frombuffer(payload[n_bits:], np.uint8)
+    there = [block for block, bit in zip(blocks, is_there, strict=False) if bit]
+    # The bit after them says how many blocks there could be.
+    assert is_there[len(blocks) :].tolist() == [1] + [0] * (7 - len(blocks) % 8)
+    opened = cipher.open(content.reshape(len(there), cipher.block_bytes))
+    numbers = dict.fromkeys(itertools.product(rows, range(vector.width)), 0)
+    for block, slots in zip(there, opened.tolist(), strict=True):
+        for slot, number in enumerate(slots):
+            if slot not in block:
+                assert number == 0, "a slot of no sample or feature of this client"
+            elif block[slot] in numbers:
+                numbers[block[slot]] = number
+    assert list(numbers.values()) == plain

@@ -107,7 +107,9 @@ def test_lines_of_different_lengths(tmp_path):
     """The sentence says how the file was read, and which settings there are."""
     path = tmp_path / "table.csv"
     path.write_text("patient,x,outcome\n1,2,ill\n2,3\n")
-    with pytest.raises(TableError, match=r"commas between cells.*set delimiter, dec"):
+    with pytest.raises(
+        TableError, match=r"commas between cells.*set delimiter .*, decimal .* or enc"
+    ):
         read(path)
 
 

@@ -111,7 +111,6 @@ BAD_FILES = {
     "infinite": ("a.csv", "id,u,y\na,inf,1\n", "1 numbers that are infinite.*'u'"),
     "no ID": ("a.csv", "id,u,y\n,1,1\n", "1 rows of a.csv have no ID"),
     "ID twice": ("a.csv", "id,u,y\na,1,1\na ,2,1\n", "1 rows of a.csv repeat"),
-    "no label": ("a.csv", "id,u,y\na,1,\n", "1 rows of a.csv have no label"),
     "libsvm": ("a.libsvm", "1 0:secret\n", "not a LIBSVM file"),
     "npz": ("a.npz", "secret", "not an NPZ file"),
     "parquet": ("a.parquet", "secret", "not a Parquet file"),

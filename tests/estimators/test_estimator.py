@@ -47,7 +47,8 @@ def test_hinge_agrees_with_linear_svc(cancer):
     C = 1.0 / (0.01 * len(y))
     svc = LinearSVC(loss="hinge", C=C, fit_intercept=False, tol=1e-8, max_iter=10**6)
     expected = svc.fit(biased(X), y).coef_.T
-    learnt = HyFDCAClassifier(l2=0.01, random_state=0).fit(X, y)
+    learnt = HyFDCAClassifier(l2=0.01, penalise_intercept=True, random_state=0)
+    learnt.fit(X, y)
     assert_same_primal(learnt, X, np.where(y, 1.0, -1.0), expected, l2=0.01)
     assert np.mean(learnt.predict(X) == svc.predict(biased(X))) > 0.99
 
@@ -58,7 +59,9 @@ def test_logistic_agrees_with_logistic_regression(cancer):
     pooled = LogisticRegression(
         C=1.0 / (1e-3 * len(y)), fit_intercept=False, tol=1e-10, max_iter=10**5
     ).fit(biased(X), y)
-    learnt = HyFDCAClassifier(loss="logistic", tol=1e-6, random_state=0).fit(X, y)
+    learnt = HyFDCAClassifier(
+        loss="logistic", tol=1e-6, penalise_intercept=True, random_state=0
+    ).fit(X, y)
     assert_same_primal(learnt, X, np.where(y, 1.0, -1.0), pooled.coef_.T)
     difference = learnt.predict_proba(X) - pooled.predict_proba(biased(X))
     assert np.abs(difference).max() < 0.01
@@ -69,7 +72,7 @@ def test_squared_agrees_with_ridge():
     X, y = load_diabetes(return_X_y=True)
     X, y = StandardScaler().fit_transform(X), (y - y.mean()) / y.std()
     pooled = Ridge(alpha=0.1 * len(y), fit_intercept=False).fit(biased(X), y)
-    learnt = HyFDCARegressor(l2=0.1, random_state=0).fit(X, y)
+    learnt = HyFDCARegressor(l2=0.1, penalise_intercept=True, random_state=0).fit(X, y)
     assert learnt.stop_reason_ == "tolerance"
     expected = pooled.coef_.reshape(-1, 1)
     assert_same_primal(learnt, X, y, expected, l2=0.1)
@@ -151,10 +154,11 @@ def test_many_classes_are_learnt_in_one_run():
     for number, name in enumerate(together.classes_):
         alone = HyFDCAClassifier(l2=0.05, tol=1e-5, random_state=0).fit(X, y == name)
         objective = Objective(
-            sp.csr_array(biased(X)),
+            sp.csr_array(X),
             np.where(y == name, 1.0, -1.0)[:, None],
             make_loss("hinge"),
             0.05,
+            free_intercept=True,
         )
         weights = np.append(together.coef_[number], together.intercept_[number])
         primal = objective.primal(weights[:, None])
@@ -205,7 +209,9 @@ def test_intercept_is_penalised_less_with_a_larger_scaling():
     random = np.random.Generator(np.random.PCG64(0))
     X, y = random.standard_normal((80, 3)), random.standard_normal(80) + 5.0
     small, large = (
-        HyFDCARegressor(l2=0.1, intercept_scaling=s, random_state=0).fit(X, y)
+        HyFDCARegressor(
+            l2=0.1, penalise_intercept=True, intercept_scaling=s, random_state=0
+        ).fit(X, y)
         for s in (1.0, 3.0)
     )
     without = HyFDCARegressor(l2=0.1, fit_intercept=False, random_state=0).fit(X, y)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import struct
 
 import numpy as np
@@ -17,7 +16,7 @@ from hyfdca.holdings.participation import cyclic
 from hyfdca.holdings.partition import from_holdings
 from hyfdca.maths.seeds import stream
 from hyfdca.protocol import messages as m
-from tests.crypto.owner_blocks import blocks_of, owners_of
+from tests.crypto.owner_blocks import check_packed, owners_of
 from tests.protocol.wires import Said, listen
 from tests.support.holding_strategies import overlapping_holdings
 from tests.support.sealed_runs import ENCRYPTIONS, keys_of
@@ -42,32 +41,6 @@ METHODS = {
     "search": {"step": "line_search", "local_fraction": 0.5},
     "bundle": {"algorithm": "bundle"},
 }
-
-
-def _check_packed(cipher, vector, owners, groups, plain):
-    """Open the blocks that a client got and look at every slot."""
-    rows = vector.rows
-    numbers_of_groups = dict(zip(owners, groups.tolist(), strict=True))
-    if vector.is_apart:
-        owners, rows = [owners[row] for row in rows], list(range(len(rows)))
-    n_slots = cipher.n_slots
-    blocks = blocks_of(owners, rows, vector.width, n_slots, numbers_of_groups)
-    payload = bytes(vector.sealed.payload)
-    n_bits = len(blocks) // 8 + 1
-    is_there = np.unpackbits(np.frombuffer(payload[:n_bits], np.uint8))
-    content = np.frombuffer(payload[n_bits:], np.uint8)
-    there = [block for block, bit in zip(blocks, is_there, strict=False) if bit]
-    # The bit after them says how many blocks there could be.
-    assert is_there[len(blocks) :].tolist() == [1] + [0] * (7 - len(blocks) % 8)
-    opened = cipher.open(content.reshape(len(there), cipher.block_bytes))
-    numbers = dict.fromkeys(itertools.product(rows, range(vector.width)), 0)
-    for block, slots in zip(there, opened.tolist(), strict=True):
-        for slot, number in enumerate(slots):
-            if slot not in block:
-                assert number == 0, "a slot of no sample or feature of this client"
-            elif block[slot] in numbers:
-                numbers[block[slot]] = number
-    assert list(numbers.values()) == plain
 
 
 def _check_stream(run, vector, owners, plain, items, client):
@@ -110,7 +83,7 @@ def _check_vector(run, said, vector, plain):
         is_samples = vector.kind == "samples"
         groups = vectors.sample_groups if is_samples else vectors.feature_groups
         own_groups = groups[axis.items[said.client]]
-        _check_packed(cipher, vector, owners, own_groups, expected)
+        check_packed(cipher, vector, owners, own_groups, expected)
         return
     own = sealing._samples if vector.kind == "samples" else sealing._features
     rows = np.array(vector.rows, np.int64)

@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hyfdca.holdings.axis import Axis
+from hyfdca.holdings.axis import Axis, shared_counts
 from hyfdca.holdings.block import append_bias
 from hyfdca.holdings.layout import layout_of
 from hyfdca.holdings.partition import (
@@ -200,3 +200,11 @@ def test_splits_are_told_apart(name, kinds, bias):
         "grid": layout.is_grid,
     }
     assert {kind for kind, is_so in found.items() if is_so} == kinds
+
+
+@given(st.lists(st.sets(st.integers(0, 9)), min_size=1, max_size=4))
+def test_shared_counts_are_those_of_sets(held):
+    """How many items two clients share is the size of the intersection."""
+    axis = Axis(10, tuple(np.array(sorted(own), dtype=np.int64) for own in held))
+    expected = [[len(one & other) for other in held] for one in held]
+    assert shared_counts(axis).tolist() == expected

@@ -97,6 +97,20 @@ def test_constant_columns(installed, hyfdca):
     assert re.search(r"│ x1 +│ number +│ +-[\d.]+ │ +[\d.]+ │ +0 │", output)
 
 
+def test_blank_labels(installed, hyfdca):
+    """Rows without a label of one's own are counted, and are no class."""
+
+    def change(rows):
+        for row in rows[1:4]:
+            row[-1] = ""
+
+    assert "without a label" not in check(hyfdca, installed)
+    edit(change)(installed)
+    output = check(hyfdca, installed)
+    assert re.search(r"without a label of one's own +│ 3 ", output)
+    assert re.search(r" labels +│ '(ill|well)' \d+, '(ill|well)' \d+ ", output)
+
+
 def test_names_are_shown_as_they_are(installed, hyfdca):
     """A column name is not markup."""
 
@@ -199,7 +213,7 @@ def test_sparse_tables_cannot_be_centred(installed, hyfdca, tmp_path):
         installed.root,
         *("check", "--kit", installed.kit("north"), "--data", path),
     )
-    assert 'use scale = "maxabs"' in errors
+    assert 'set scale = "maxabs" or "none"' in errors
 
 
 def renew(parties, days):

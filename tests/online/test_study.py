@@ -32,6 +32,7 @@ from hyfdca.study.outcome import Outcome, train
 from tests.flare.flare_kits import NAMES, Site, four_organisations, numbers, site
 from tests.flare.flare_parties import Command
 from tests.support.consortia import Organisation, assert_one_sentence
+from tests.support.labelled_files import add_column, blank, weight
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("online 1")]
 
@@ -102,8 +103,13 @@ def alone() -> Iterator[list[str]]:
 def study(
     small_tls: None, alone: list[str], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Study]:
-    """Start a study whose vectors are in BFV, with no network but this machine's."""
+    """Start a study whose vectors are in BFV, with no network but this machine's.
+
+    It has weights, and a label that one organisation lacks and one that all lack.
+    """
     files = four_organisations(small_vectors='"same"', tol="1e-2")
+    add_column(files, "weight_column", "w", weight, "island")
+    blank(blank(files, range(20, 25), "north"), [58], "city", "coast")
     files.organisations["city"].extra = 'data = "city.parquet"'
     for name in ("north", "city"):
         add_text_and_dates(files.organisations[name])
@@ -236,6 +242,12 @@ def test_vectors_were_sealed_as_the_study_says(study: Study) -> None:
     """With BFV, not with a scheme whose messages are smaller."""
     sealed_with = study.ended.result("result.json")["sealed_with"].values()
     assert all(scheme.startswith("bfv") for scheme in sealed_with)
+
+
+def test_rows_without_a_label_are_counted(study: Study) -> None:
+    """As in one process."""
+    for result in (study.ended.result("result.json"), study.expected.result()):
+        assert result["rows_without_label"] == 1
 
 
 def test_no_kit_has_a_number_of_a_table(study: Study) -> None:

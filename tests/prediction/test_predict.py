@@ -103,6 +103,28 @@ def test_tables_with_numbered_columns(tmp_path):
         assert other.ids == named.ids
 
 
+def test_offsets(tmp_path):
+    """The model's offset_column is added to margins; without it, users read so."""
+    values, data = random_cells(3), tmp_path / "full.csv"
+    model = model_at(tmp_path, "three")
+    frame_of(values, base=[1.5, -2.0, 0.25]).to_csv(data, index=False)
+    plain, _ = predicted(model, data)
+    assert plain.note == ""
+    model = model_at(tmp_path, "three", offset_column="base")
+    found, table = predicted(model, data)
+    expected = plain.margins + np.array([[1.5], [-2.0], [0.25]])
+    np.testing.assert_array_equal(found.margins, expected)
+    assert table["margin_blue"].tolist() == expected[:, 2].tolist()
+    assert found.note == ""
+    frame_of(values).to_csv(data, index=False)
+    without, _ = predicted(model, data)
+    np.testing.assert_array_equal(without.margins, plain.margins)
+    assert "no offset_column 'base': offsets are taken as 0" in without.note
+    frame_of(values, base=[1.5, None, 0.25]).to_csv(data, index=False)
+    with pytest.raises(StudyError, match=r"1 rows of .* have nothing in the off"):
+        predicted(model, data)
+
+
 def test_scores(tmp_path):
     """Labels are compared as text; all but a positive label are the first class."""
     values, data = random_cells(4), tmp_path / "full.csv"

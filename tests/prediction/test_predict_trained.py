@@ -122,7 +122,8 @@ def test_predictions_are_those_of_pooling(tmp_path, loss):
     P is λ-strongly convex: weights are within √(2 gap / λ) of the optimum's.
     """
     l2, labels = 0.05, ["well" if s > 0 else "ill" for s in scores()]
-    files = vertical_files(labels, loss=f'"{loss}"', tol="1e-6")
+    given = {"loss": f'"{loss}"', "tol": "1e-6", "penalise_intercept": "true"}
+    files = vertical_files(labels, **given)
     outcome = train_file(files.write(tmp_path), tmp_path / "out", lambda *_: None)
     pooled_frame(labels).to_csv(tmp_path / "full.csv", index=False)
     predictions, _ = predicted(tmp_path / "out" / "model.json", tmp_path / "full.csv")

@@ -75,6 +75,20 @@ def test_margins_are_those_of_the_pooled_table(kind, scale):
     assert errors.max() <= tolerance(split) < 1e-12
 
 
+def test_the_asker_adds_offsets():
+    """They are its own, in the order of its table, and nobody else needs them."""
+    model = make_model("two", "logistic", offset_column="base")
+    split = Split(model, random_cells(9), HOLDINGS)
+    offsets = np.array([0.5, -1.5, 2.0, 0.25, 1.0])
+    scores, table = split.scores("north"), split.tables[0]
+    plain = predictions_of(model, table, scores).predictions
+    assert "offsets are taken as 0" in plain.note
+    found = predictions_of(model, replace(table, offsets=offsets), scores).predictions
+    assert found.note == ""
+    rows = [table.ids.index(row) for row in found.ids]
+    np.testing.assert_array_equal(found.margins, plain.margins + offsets[rows, None])
+
+
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_encrypted_equals_unencrypted(kind, scheme):

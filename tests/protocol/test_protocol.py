@@ -35,6 +35,7 @@ from hyfdca.protocol.sessions import decode, frame, unframe
 from hyfdca.stages import scaling
 from hyfdca.stages.alignment import messages as alignment
 from hyfdca.stages.keys import messages as keys
+from hyfdca.stages.labels import messages as labels
 from hyfdca.stages.levels import messages as levels
 from hyfdca.study import messages as study
 
@@ -54,6 +55,7 @@ KINDS = [
         *sorted(ALGORITHM_MODULES, key=str),
         scaling,
         alignment,
+        labels,
         levels,
         keys,
         study,

@@ -102,6 +102,7 @@ class Wire:
     """
 
     session: ClientSession
+    phases: list[str] = field(default_factory=list)
     up: list[bytes] = field(default_factory=list)
     down: list[bytes] = field(default_factory=list)
     tamper: dict[str, tuple[Any, Callable[[Any], Any]]] = field(default_factory=dict)
@@ -113,6 +114,7 @@ class Wire:
             kind, change = self.tamper[phase]
             number, body = unframe(reply, TOKEN)
             reply = frame(TOKEN, number, change(decode(body, kind)))
+        self.phases.append(phase)
         self.up.append(bytes(reply))
         self.down.append(bytes(payload))
         return reply

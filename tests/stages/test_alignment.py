@@ -94,9 +94,9 @@ def test_clients_know_their_own_place(consortium):
         assert own.n_samples == N_SAMPLES
         if held.has_labels:
             expected = [1.0 if row % 2 else -1.0 for row in rows]
-            assert own.labels[:, 0].tolist() == expected
+            assert own.targets.encoded[:, 0].tolist() == expected
         else:
-            assert own.labels is None
+            assert own.targets is None
         labelled = [k for k, other in enumerate(consortium) if other.has_labels]
         counting = [
             min(k for k in labelled if row in consortium[k].rows) for row in rows
@@ -162,7 +162,8 @@ def test_regression():
     table = replace(make_table([0, 1], [0, 1]), labels=("1.5", "-2"))
     meeting = Meeting([table], AlignmentSettings("regression"))
     assert meeting.run().classes == ()
-    np.testing.assert_array_equal(meeting.clients[0].aligned.labels, [[1.5], [-2.0]])
+    found = meeting.clients[0].aligned.targets.encoded
+    np.testing.assert_array_equal(found, [[1.5], [-2.0]])
 
 
 @pytest.mark.parametrize(
@@ -185,7 +186,7 @@ def test_classes(labels, positive, classes):
     meeting = Meeting(tables, settings)
     assert meeting.run().classes == classes
     for client, own in zip(meeting.clients, labels, strict=True):
-        found = client.aligned.labels
+        found = client.aligned.targets.encoded
         if len(classes) == 2:
             expected = [[1.0 if label == classes[1] else -1.0] for label in own]
         else:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from hyfdca.data.targets import TargetSettings
 from hyfdca.stages.alignment.checks import AlignmentError
 from hyfdca.stages.alignment.messages import (
     MOST_CLASSES,
@@ -72,12 +74,66 @@ def test_many_disagreements_are_cut_short():
     assert "'org5' in 4 rows, 'org0' and 'org3' in 3 rows, 2 more;" in sentence
 
 
-def test_samples_without_a_label():
-    """Rows that nobody has a label of are counted, by organisation."""
-    tables = [make_table([0, 1], [0]), make_table(ALL, [1], has_labels=False)]
+def test_no_label_anywhere():
+    """A study needs rows with labels, and every organisation some of them."""
+    without = make_table(ALL, [1], has_labels=False)
+    assert "None of the 4 rows has a label" in refused([without, without])
+    blank = relabelled(make_table(ALL, [0]), "", "", "", "")
+    assert "None of the 4 rows has a label" in refused([blank, without])
+    apart = replace(make_table([5, 6], [0, 1]), labels=("", ""))
+    sentence = refused([make_table(ALL, [0, 1]), apart])
+    assert "None of the 2 rows of organisation 'org1' has a label" in sentence
+    weightless = replace(make_table(ALL, [0]), weights=np.zeros(4))
+    weighted = replace(CLASSIFICATION, targets=TargetSettings(has_weights=True))
+    assert "a weight above 0" in refused([weightless], weighted)
+
+
+def test_labels_that_holders_may_not_learn():
+    """Blank labels that others have need the consent of the study."""
+    tables = [make_table(ALL, [0]), relabelled(make_table(ALL, [1]), "", "", "")]
+    tables.append(relabelled(make_table(ALL, [2]), ""))
     sentence = refused(tables)
-    assert sentence.startswith("2 of 4 rows have no organisation with a label (2 of")
-    assert "'org1'" in sentence
+    assert "blank in 3 rows of 'org1' and 1 rows of 'org2'" in sentence
+    assert "labels_visible_to_holders = true" in sentence
+
+
+@pytest.mark.parametrize("column", ["weights", "offsets"])
+def test_weights_and_offsets_that_disagree(column):
+    """Holders agree on everything that belongs to a label; 0.0 and -0.0 are one."""
+    numbers = np.array([1.0, 2.0, 0.5, 1.5])
+    settings = replace(
+        CLASSIFICATION, targets=TargetSettings(**{f"has_{column}": True})
+    )
+    tables = [replace(make_table(ALL, [k]), **{column: numbers}) for k in (0, 1)]
+    Meeting(tables, settings).run()
+    tables[1] = replace(tables[1], **{column: np.array([1.0, 2.0, 0.25, 3.0])})
+    sentence = refused(tables, settings)
+    assert f"different labels or {column} for rows that they share" in sentence
+    assert "'org0' and 'org1' in 2 rows; correct them" in sentence
+    zeros = [replace(make_table(ALL, [0]), offsets=np.full(4, z)) for z in (0.0, -0.0)]
+    offsets = TargetSettings(has_offsets=True)
+    Meeting(zeros, replace(CLASSIFICATION, targets=offsets)).run()
+
+
+def test_a_weight_of_0_is_no_blank_label():
+    """A row that one holder leaves out and another trains on is a disagreement."""
+    settings = replace(CLASSIFICATION, targets=TargetSettings(has_weights=True))
+    tables = [
+        replace(make_table(ALL, [k]), weights=np.array([w, 1.0, 1.0, 1.0]))
+        for k, w in enumerate((0.0, 2.0))
+    ]
+    assert "'org0' and 'org1' in 1 rows" in refused(tables, settings)
+
+
+def test_class_weights_of_no_class():
+    """The class_weight names classes of the study, and leaves some weight."""
+    for given, message in (
+        ({"healthy": 2.0, "ill": 1.0}, "names 'ill', but the classes are 'healthy'"),
+        ({"healthy": 0.0, "unwell": 0.0}, "class_weight of every class is 0"),
+    ):
+        targets = TargetSettings(class_weight=given)
+        settings = replace(CLASSIFICATION, targets=targets)
+        assert message in refused([make_table(ALL, [0])], settings)
 
 
 def test_no_common_id():
@@ -170,6 +226,27 @@ def test_labels_that_are_fractions():
         AlignmentSettings("classification", "2.5"),
     ):
         assert Meeting([table], settings).run().classes
+
+
+def test_labels_beside_blank_ones():
+    """Blanks hide neither fractions nor too many classes, nor are they any."""
+    rows = list(range(24))
+    table = relabelled(make_table(ALL, [0]), "", "2.5", "", "3")
+    assert "has 1 rows whose label is a fraction" in refused([table])
+    table = relabelled(make_table(rows, [0]), "", "", "", *map(str, range(21)))
+    assert "has 21 classes, more than 20" in refused([table])
+    table = relabelled(make_table(rows, [0]), "", "", "", "", *map(str, range(20)))
+    assert len(Meeting([table]).run().classes) == 20
+    table = relabelled(make_table(ALL, [0]), "", "no number", "1")
+    assert "has 2 rows with a label that is no number" in refused([table], REGRESSION)
+
+
+def test_labels_of_weight_0():
+    """A row that is left out makes no class, whatever its label."""
+    table = relabelled(make_table(ALL, [0]), "0.5", "2", "3", "3")
+    table = replace(table, weights=np.array([0.0, 1.0, 1.0, 1.0]))
+    settings = replace(CLASSIFICATION, targets=TargetSettings(has_weights=True))
+    assert Meeting([table], settings).run().classes == ("2", "3")
 
 
 @pytest.mark.parametrize("other", ["fconc1", "f conc1"])

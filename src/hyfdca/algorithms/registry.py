@@ -93,6 +93,14 @@ def _unknown_setting(name: str, setting: str) -> str:
     return f"algorithm {name!r} has no setting {setting!r}; it has: {known}."
 
 
+def can_free_intercept(algorithm: Algorithm | None) -> bool:
+    """Return whether an intercept may go without penalty; None leaves it open.
+
+    All algorithms that may be chosen then can.
+    """
+    return algorithm is None or algorithm.frees_intercept
+
+
 def choose_algorithm(
     wanted: Algorithm | None, federation: Federation, tolerance: float
 ) -> Choice:

@@ -66,6 +66,10 @@ class Evidence:
     slopes: dict[tuple[int, int], dict[Plane, FloatArray]] = field(
         default_factory=lambda: defaultdict(dict)
     )
+    # Σ α_i of the planes, where the server sees it: a bias cell for each sample
+    balances: dict[tuple[int, int], dict[Plane, float]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )
 
     def __post_init__(self) -> None:
         """Start where all duals and weights are zero."""
@@ -211,6 +215,7 @@ class Evidence:
         width = len(request.places) * self.facts.n_outputs
         if isinstance(request, b.PlanesRequest):
             width += len(request.candidates) * self.facts.n_outputs
+        balances = self._balances(reply, (len(places), width))
         for which, (place, slope) in enumerate(zip(places, reply.slopes, strict=True)):
             columns = forced([slope], (self.facts.n_features(client), width))
             bucket = int(self._buckets[client][place])
@@ -222,6 +227,30 @@ class Evidence:
             if columns is not None:
                 for column, values in enumerate(columns.T):
                     self.slopes[client, bucket][number, column] = values
+                    if balances is not None:
+                        own = float(balances[which, column])
+                        self.balances[client, bucket][number, column] = own
+
+    def _balances(self, reply: Any, shape: tuple[int, int]) -> FloatArray | None:
+        """Read Σ α_i of new planes, which follow their offsets if there are any."""
+        if not self.facts.free_intercept:
+            return None
+        both = forced([reply.offsets], (shape[0], 2 * shape[1]))
+        n_samples = self.facts.layout.samples.n_items
+        return None if both is None else both[:, shape[1] :] * n_samples
+
+    def changed(
+        self, client: int, bucket: int, one: Plane, other: Plane
+    ) -> float | None:
+        """Return how much of bias cells two planes differ by, as far as that shows."""
+        balances = self.balances.get((client, bucket), {})
+        if one in balances and other in balances:
+            return balances[one] - balances[other]
+        place, bias = self.facts.bias_place(client), self.facts.bias
+        if place is None or bias is None:
+            return None
+        planes = self.slopes[client, bucket]
+        return float((planes[one] - planes[other])[place]) / bias
 
     def _take_gram(self, client: int, request: Any, reply: Any) -> None:
         """Store sums of slopes as the client does, to compute the weights later."""

@@ -19,12 +19,15 @@ class Facts:
     ----------
     bias : float or None
         The value of every cell of the last feature, if that is the bias.
+    free_intercept : bool
+        Whether planes have balances instead.
     """
 
     layout: Layout
     n_outputs: int
     l2_scale: float
     bias: float | None
+    free_intercept: bool = False
 
     def n_samples(self, client: int) -> int:
         """Return how many samples a client holds."""

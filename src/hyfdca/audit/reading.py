@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from hyfdca.audit.fields import fields_of, phases_named, value_of
-from hyfdca.audit.values import VALUES
+from hyfdca.audit.values import SEALED_BYTES, VALUES
 from hyfdca.audit.views import Record
 from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.messages import Message, Sealed
@@ -69,7 +69,7 @@ def sights(said: Heard) -> Iterator[Sight]:
 
 
 def _sight(value: str, content: Any) -> Sight:
-    if VALUES[value].vector in (None, "envelope"):
+    if VALUES[value].vector in (None, *SEALED_BYTES):
         return Sight(value, [], len(msgspec.msgpack.encode(content)))
     vectors = list(_vectors([content]))
     return Sight(value, vectors, sum(len(vector.payload) for vector in vectors))

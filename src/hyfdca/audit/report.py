@@ -28,7 +28,7 @@ from hyfdca.audit.views import (
 )
 from hyfdca.errors import StudyError
 from hyfdca.study.file import StudyFile, load
-from hyfdca.study.local import LocalRun, prepare
+from hyfdca.study.local import LocalRun, local_plan, prepare
 
 # Attacks that the trust model admits: in the open profile the server has every share.
 _ADMITTED = {"open": {"share differences", "plane differences"}, "sealed": set[str]()}
@@ -160,7 +160,11 @@ def _truth_run(header: Header, path: Path) -> LocalRun:
             f"The study file {path} is not the one that was recorded; give the "
             "recorded one with --study."
         )
-    plain = msgspec.structs.replace(file.study, encryption="none")
+    # Without its algorithm: what that needs of the intercept must be said.
+    is_free = local_plan(file).training.free_intercept
+    plain = msgspec.structs.replace(
+        file.study, encryption="none", penalise_intercept=not is_free
+    )
     return prepare(StudyFile(plain, file.clients), path.parent)
 
 
@@ -191,12 +195,14 @@ def _audit(folder: Path, header: Header, run: LocalRun) -> Audit:
 
 def facts_of(run: LocalRun) -> Facts:
     """Return what the server of a study knows anyway."""
-    training, study = run.training, run.study
+    training = run.training
+    is_free = training.settings.free_intercept
     return Facts(
         training.federation.layout,
         run.labels().shape[1],
         training.settings.l2_strength * training.federation.layout.samples.n_items,
-        study.intercept_scaling if study.fit_intercept else None,
+        None if is_free else run.intercept_value,
+        is_free,
     )
 
 

@@ -114,20 +114,17 @@ def plane_differences(evidence: Evidence, truth: Truth) -> AttackScore:
     """Take the difference of two slopes whose planes differ in one sample.
 
     With the hinge loss duals are 0 or the label, so the bias entries of such slopes
-    differ by exactly one bias cell. The server cannot tell which row it is; here the
-    truth identifies it if the difference is parallel to a row.
+    differ by exactly one bias cell, or the balances of such planes by 1. The server
+    cannot tell which row it is; here the truth identifies it if the difference is
+    parallel to a row.
     """
     guesses = {client: np.full(table.shape, np.nan) for client, table in truth.items()}
     n_pairs = 0
-    facts = evidence.facts
-    for (client, bucket), planes in evidence.slopes.items():
-        place = facts.bias_place(client)
-        if place is None:
-            continue
+    for (client, bucket), planes in list(evidence.slopes.items()):
         names = list(planes)[:_MOST_PLANES]
         for one, other in combinations(names, 2):
-            factor = (planes[one] - planes[other])[place] / facts.bias
-            if abs(abs(factor) - 1.0) > _ONE:
+            factor = evidence.changed(client, bucket, one, other)
+            if factor is None or abs(abs(factor) - 1.0) > _ONE:
                 continue
             n_pairs += 1
             for holder in truth:

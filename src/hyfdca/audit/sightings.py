@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from hyfdca.audit.payloads import Seals
 from hyfdca.audit.reading import Heard, Sight, sights
-from hyfdca.audit.values import VALUES, Form, Vector
+from hyfdca.audit.values import SEALED_BYTES, VALUES, Form, Vector
 from hyfdca.federation.messages import Arrangements
 from hyfdca.federation.problem import Profile
 
@@ -63,8 +63,8 @@ class Sightings:
 
     def _note(self, said: Heard, sight: Sight) -> None:
         vector = VALUES[sight.value].vector
-        if vector is None or vector == "envelope":
-            schemes = {"hpke"} if vector else set()
+        if vector is None or vector in SEALED_BYTES:
+            schemes = {SEALED_BYTES[vector]} if vector else set()
             self._count(said, sight, "sealed" if vector else "open", schemes)
             return
         scheme = self._scheme(said, vector)

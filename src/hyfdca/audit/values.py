@@ -13,8 +13,13 @@ from hyfdca.federation.problem import Profile
 
 # Kinds of sealed vectors. Most are named as ``arrange`` names their schemes. Buckets
 # (totals per bucket) are readable by the server in the open profile, statistics never.
-Vector = Literal["samples", "features", "totals", "buckets", "statistics", "envelope"]
+Vector = Literal[
+    "samples", "features", "totals", "buckets", "statistics", "envelope", "note"
+]
 Form = Literal["sealed", "open"]
+
+# What clients seal without a scheme of the study, and how.
+SEALED_BYTES: dict[str | None, str] = {"envelope": "hpke", "note": "aes-gcm"}
 
 _READABLE_IN_OPEN = ("features", "buckets")
 
@@ -64,6 +69,14 @@ VALUES: dict[str, Value] = {
     # By sample
     "row norms": Value("squared lengths of rows", "samples", _OWN),
     "margins": Value("margins, and parts of them", "samples", f"{_OWN}, with labels"),
+    "labels": Value(
+        "labels that holders lack, with weights and offsets",
+        "samples",
+        f"{_OWN}, with labels",
+    ),
+    "sample weights": Value(
+        "weights of samples, for holders without labels", "samples", _OWN
+    ),
     "duals": Value("duals", "samples", _OWN),
     "dual changes": Value("changes of duals", "samples", _OWN),
     "probe margins": Value("margins of random weights", "samples", _OWN),
@@ -83,8 +96,12 @@ VALUES: dict[str, Value] = {
     "released levels": Value("names of levels", None, "the model", "the model"),
     # Totals
     "losses": Value("sum of a client's losses", "totals", "nobody else's"),
+    "client weights": Value("sums of a client's weights", "totals", "nobody else's"),
+    "weight totals": Value(
+        "sums of all weights, by class", "totals", "all clients with labels"
+    ),
     "products": Value("inner products of feature sums", "totals", "nobody else's"),
-    "offsets": Value("offsets of planes, by bucket", "buckets", "nobody else's"),
+    "offsets": Value("offsets and balances of planes", "buckets", "nobody else's"),
     "grand totals": Value("totals of all clients", "totals", "the one that opens them"),
     "P and D": Value("P and D, or a length", None, "the one that opens them"),
     "step totals": Value(
@@ -92,7 +109,9 @@ VALUES: dict[str, Value] = {
     ),
     "search totals": Value("P along a search", None, "the one that opens them"),
     "Gram and offsets": Value(
-        "offsets by bucket, products of slopes", None, "the one that opens them"
+        "offsets and balances by bucket, products of slopes",
+        None,
+        "the one that opens them",
     ),
     # Sent by the server, or public
     "schemes": Value("how vectors are sealed", None, _RECEIVER),
@@ -102,11 +121,14 @@ VALUES: dict[str, Value] = {
     "positions": Value("which samples are drawn or sent", None, _OWN),
     "grids": Value("grids of numbers", None, _RECEIVER),
     "factors": Value("factors of steps", None, _OWN),
+    "intercepts": Value("intercepts of trial points", None, _RECEIVER),
     "steps": Value("steps and where planes touch", None, _RECEIVER),
     "plane weights": Value("weights of planes", None, _RECEIVER),
     "plane lengths": Value("lengths of slopes", None, _RECEIVER),
     "random start": Value("random weights to start from", None, _FEATURES),
-    "bounds": Value("bounds on rows, as powers of two", None, "nobody else's"),
+    "bounds": Value(
+        "bounds on rows and weights, as powers of two", None, "nobody else's"
+    ),
     "numbers": Value("counters and flags", None, _RECEIVER),
     "algorithm": Value("which algorithm runs", None, "all clients"),
     "study": Value("hash of the study file", None, "all clients", "all clients"),
@@ -114,11 +136,17 @@ VALUES: dict[str, Value] = {
     "model": Value("the released model", None, "all clients"),
     # Alignment
     "pseudonyms": Value("keyed pseudonyms of IDs", None, "nobody else's"),
+    "form pseudonyms": Value(
+        "keyed pseudonyms of IDs in simpler forms, by no row", None, "nobody else's"
+    ),
     "feature names": Value("names of features, or pseudonyms", None, "nobody else's"),
     "feature kinds": Value("which columns are categories or dates", None, _FEATURES),
     "class names": Value("names of classes", None, "all clients", "all clients"),
-    "label tokens": Value("keyed tokens of ID and label", None, "nobody else's"),
+    "label tokens": Value(
+        "keyed tokens of ID and label, or that there is none", None, "nobody else's"
+    ),
     "cell tokens": Value("keyed tokens of cells held twice", None, "nobody else's"),
+    "cell hints": Value("how to round cells held twice", "note", _OWN),
     "level tokens": Value("keyed tokens of levels", None, "nobody else's"),
     "level numbers": Value("numbers of levels by column", None, _FEATURES),
     "placement": Value("who counts which rows and columns", None, _OWN),

@@ -10,9 +10,11 @@ from rich.table import Table
 
 from hyfdca.arrays import BoolArray, IntArray
 from hyfdca.data.tables import listed
+from hyfdca.holdings.axis import Axis, shared_counts
 from hyfdca.holdings.coverage import Coverage
 
 _MOST_ROWS, _MOST_COLUMNS = 8, 6  # groups that are shown, the largest
+_MOST_PAIRS = 3  # of organisations that share few rows, the fewest
 
 
 def coverage_map(coverage: Coverage, names: Sequence[str]) -> Table:
@@ -49,6 +51,25 @@ def column_lists(
         who = ", ".join(names[k] for k in holders)
         lines.append(f"{len(own):,} columns of {who}: {listed(own)}")
     return lines
+
+
+def few_shared(samples: Axis, names: Sequence[str]) -> list[str]:
+    """Return lines about organisations that share less than half of their rows.
+
+    Where no two organisations share any row, that is the kind of the study.
+    """
+    shared = shared_counts(samples)
+    fewer = np.minimum.outer(np.diag(shared), np.diag(shared))
+    if not np.triu(shared, 1).any():
+        return []
+    pairs = np.argwhere(np.triu(2 * shared < fewer, 1)).tolist()
+    pairs.sort(key=lambda pair: shared[*pair] / fewer[*pair])
+    lines = [
+        f"{names[a]} and {names[b]} share {shared[a, b]:,} of {fewer[a, b]:,} rows."
+        for a, b in pairs[:_MOST_PAIRS]
+    ]
+    n_left = len(pairs) - len(lines)
+    return [*lines, f"{n_left} more pairs share less than half."] if n_left else lines
 
 
 def _largest(sizes: IntArray, most: int) -> IntArray:

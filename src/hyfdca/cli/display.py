@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, Self
 
@@ -11,7 +12,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from hyfdca.cli.coverage_display import column_lists, coverage_map
+from hyfdca.cli.coverage_display import column_lists, coverage_map, few_shared
 from hyfdca.study.local import Consortium, Run
 from hyfdca.study.outcome import Summary
 from hyfdca.training.runner import RoundReport
@@ -125,7 +126,8 @@ def show(console: Console, summary: Summary) -> None:
     coverage, names = summary.consortium.coverage, summary.consortium.names
     if coverage.is_held.size > 1:
         console.print(coverage_map(coverage, names))
-    for line in column_lists(coverage, names, summary.consortium.columns.features):
+    lines = column_lists(coverage, names, summary.consortium.columns.features)
+    for line in [*few_shared(summary.consortium.columns.layout.samples, names), *lines]:
         console.print(line, markup=False)
     for note in summary.notes:
         console.print(note, soft_wrap=True, markup=False)
@@ -136,17 +138,8 @@ def results_table(name: str, result: dict[str, Any]) -> Table:
     table = Table(title=escape(name), title_justify="left", show_header=False)
     table.add_column(style="bold")
     table.add_column(justify="right")
-    if result["relative_loss"] is not None:
-        above = f"{result['relative_loss']:.3%}"
-        table.add_row("loss above the pooled optimum", above)
-    table.add_row("certified relative gap", f"{result['relative_gap']:.2e}")
-    if result["accuracy"] is not None:
-        table.add_row("accuracy on the training rows", f"{result['accuracy']:.1%}")
-    if result["r_squared"] is not None:
-        table.add_row("R² on the training rows", f"{result['r_squared']:.4f}")
-    if result["mean_absolute_error"] is not None:
-        error = f"{result['mean_absolute_error']:.4g}"
-        table.add_row("mean absolute error, training rows", error)
+    for what, value in (*_fit(result), *_left_out(result)):
+        table.add_row(what, value)
     table.add_row("loss P(w)", f"{result['primal']:.6g}")
     algorithm = f"{result['algorithm']} ({result['algorithm_reason']})"
     table.add_row("algorithm", escape(algorithm))
@@ -164,6 +157,28 @@ def results_table(name: str, result: dict[str, Any]) -> Table:
     if "warning" in result:
         table.caption, table.caption_style = escape(result["warning"]), "bold yellow"
     return table
+
+
+def _fit(result: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield how good the model is, as far as that is known."""
+    if result["relative_loss"] is not None:
+        yield "loss above the pooled optimum", f"{result['relative_loss']:.3%}"
+    yield "certified relative gap", f"{result['relative_gap']:.2e}"
+    if result["accuracy"] is not None:
+        yield "accuracy on the training rows", f"{result['accuracy']:.1%}"
+    if result["r_squared"] is not None:
+        yield "R² on the training rows", f"{result['r_squared']:.4f}"
+    if result["mean_absolute_error"] is not None:
+        error = f"{result['mean_absolute_error']:.4g}"
+        yield "mean absolute error, training rows", error
+
+
+def _left_out(result: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield how many rows were not trained on, and why."""
+    if n_rows := result["rows_without_label"]:
+        yield "rows without a label, left out", f"{n_rows:,}"
+    if n_rows := result["rows_of_weight_zero"]:
+        yield "rows of weight 0, left out", f"{n_rows:,}"
 
 
 def _holders(consortium: Consortium) -> Table:

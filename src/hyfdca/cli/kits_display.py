@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hyfdca.kits.checking import Checked, FeatureFacts
+from hyfdca.kits.checking import Checked, CheckedTable, FeatureFacts
 from hyfdca.kits.installing import Installed
 from hyfdca.kits.provisioning import Provisioned
 
@@ -41,6 +43,7 @@ def _rows(checked: Checked) -> list[tuple[str, str]]:
         ("rows", f"{own.n_rows}, each with its own ID"),
         ("features", str(len(own.features))),
         ("labels", own.labels),
+        *_left_out(own),
         ("missing cells", str(own.n_missing)),
         ("constant columns", _named([f.name for f in own.features if f.is_constant])),
         ("certificate", f"valid from {first} to {last}"),
@@ -48,6 +51,14 @@ def _rows(checked: Checked) -> list[tuple[str, str]]:
         ("root's fingerprint", checked.root_fingerprint),
         ("own key's fingerprint", checked.key_fingerprint),
     ]
+
+
+def _left_out(own: CheckedTable) -> Iterator[tuple[str, str]]:
+    """Yield how many rows the organisation trains on only with others, or not."""
+    if own.n_without_label:
+        yield "rows without a label of one's own", str(own.n_without_label)
+    if own.n_without_weight:
+        yield "rows of weight 0, left out", str(own.n_without_weight)
 
 
 def _features(features: tuple[FeatureFacts, ...]) -> Table:

@@ -20,6 +20,7 @@ from hyfdca.cli.exit_codes import BAD_INPUT, INTERRUPTED, NOT_CLEAN, exit_code
 from hyfdca.cli.panels import BETWEEN_MACHINES, LOOK, ONE_MACHINE
 from hyfdca.cli.predict import predict
 from hyfdca.cli.reproduce import reproduce
+from hyfdca.cli.study_new import new_study
 from hyfdca.cli.tune import tune
 from hyfdca.errors import StudyError
 
@@ -36,7 +37,7 @@ app = typer.Typer(
 bench = typer.Typer(help="Run benchmarks on this machine.", no_args_is_help=True)
 app.add_typer(bench, name="bench", rich_help_panel=LOOK)
 keys_app = typer.Typer(help="An organisation's own keys.", no_args_is_help=True)
-study_app = typer.Typer(help="Inspect a study file.", no_args_is_help=True)
+study_app = typer.Typer(help="Draft or inspect a study file.", no_args_is_help=True)
 app.add_typer(keys_app, name="keys", rich_help_panel=BETWEEN_MACHINES)
 app.add_typer(study_app, name="study", rich_help_panel=BETWEEN_MACHINES)
 kits.add_commands(app)
@@ -216,6 +217,9 @@ def show_keys(
 def _show_public(identity: Identity) -> None:
     typer.echo(f'public_key = "{identity.public.text}"')
     typer.echo(f"Fingerprint: {identity.public.fingerprint}")
+
+
+study_app.command("new")(new_study)
 
 
 @study_app.command("fingerprint")

@@ -24,7 +24,9 @@ _MOST_CLASSES = 10  # whose counts are shown
 
 def predict_here(console: Console, files: PredictionFiles) -> None:
     """Predict rows with all features, and show a summary."""
-    console.print(_summary(predict_file(files)))
+    predictions = predict_file(files)
+    console.print(_summary(predictions))
+    _show_note(console, predictions)
 
 
 def predict_with_others(console: Console, kit: Path, data: Path, out: Path) -> None:
@@ -50,6 +52,12 @@ def _show_split(console: Console, made: SplitPredictions) -> None:
     if made.n_filled:
         table.add_row("filled cells that nobody holds", f"{made.n_filled:,}")
     console.print(table)
+    _show_note(console, made.predictions)
+
+
+def _show_note(console: Console, predictions: Predictions) -> None:
+    if predictions.note:
+        console.print(predictions.note, soft_wrap=True, markup=False)
 
 
 def _summary(predictions: Predictions) -> Table:

@@ -69,9 +69,15 @@ class ComparisonSettings:
     seed: int | None = None
 
     def applied_to(self, file: StudyFile) -> StudyFile:
-        """Return the study file with the settings that replace its own."""
+        """Return the study file with the settings that replace its own.
+
+        All algorithms solve one problem, so the intercept is penalised, as most of them
+        need it, unless the study says otherwise.
+        """
         changes = {"max_rounds": self.rounds, "seed": self.seed}
         given = {name: value for name, value in changes.items() if value is not None}
+        if file.study.penalise_intercept is None:
+            given["penalise_intercept"] = True
         return msgspec.structs.replace(
             file, study=msgspec.structs.replace(file.study, **given)
         )

@@ -6,9 +6,9 @@ puts these rows together in the clear; no organisation of a real study could.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import compress
 
 import numpy as np
@@ -17,6 +17,7 @@ import scipy.sparse as sp
 from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.data.labels import as_classes, chosen_classes, encode_numbers, r_squared
 from hyfdca.data.tables import Table
+from hyfdca.data.target_columns import is_known
 from hyfdca.errors import StudyError
 from hyfdca.holdings.axis import Axis
 from hyfdca.holdings.block import append_bias, pooled_cells
@@ -49,7 +50,7 @@ def set_aside(file: StudyFile, tables: Sequence[Table], share: float) -> SplitTa
     StudyError
         If an organisation would have no row left.
     """
-    labelled = sorted({i for t in tables if t.labels is not None for i in t.ids})
+    labelled = sorted({row for table in tables for row in _known_ids(table)})
     drawn: frozenset[str] = frozenset()
     if share > 0.0:
         order = stream(file.study.seed, "holdout").permutation(len(labelled))
@@ -71,13 +72,12 @@ def set_aside(file: StudyFile, tables: Sequence[Table], share: float) -> SplitTa
 def _rows_of(table: Table, ids: AbstractSet[str], *, is_in: bool) -> Table:
     """Return the rows whose ID is, or is not, among some."""
     wanted = [(row in ids) is is_in for row in table.ids]
-    labels = table.labels
-    return replace(
-        table,
-        ids=tuple(compress(table.ids, wanted)),
-        cells=table.cells[np.flatnonzero(wanted)],
-        labels=None if labels is None else tuple(compress(labels, wanted)),
-    )
+    return table.of_rows(np.flatnonzero(wanted))
+
+
+def _known_ids(table: Table) -> Iterator[str]:
+    """Yield the IDs of rows with a label and a weight above 0."""
+    return compress(table.ids, is_known(table))
 
 
 @dataclass(frozen=True, repr=False)
@@ -91,12 +91,15 @@ class Validation:
     labels : tuple of str
     classes : tuple of str
         Empty for regression.
+    offsets : array (n_rows, 1)
+        Added to the margins.
     """
 
     X: sp.csr_array
     labels: tuple[str, ...]
     classes: tuple[str, ...]
     positive: str | None
+    offsets: FloatArray | float = 0.0
 
     @property
     def metric(self) -> str:
@@ -110,7 +113,7 @@ class Validation:
         equal.
         """
         with np.errstate(over="ignore", invalid="ignore"):  # of a diverged model
-            margins = np.asarray(self.X @ weights)
+            margins = np.asarray(self.X @ weights) + self.offsets
         if not self.classes:
             return r_squared(encode_numbers(self.labels)[0][:, 0], margins[:, 0])
         predicted = np.array(self.classes, dtype=object)[chosen_classes(margins)]
@@ -145,10 +148,11 @@ def validation_of(run: LocalRun, held_out: Sequence[Table]) -> Validation | None
     parts = [member.expansion.features(own) for member, own in each]
     features = run.consortium.alignment.layout.features
     X = run.scaling.apply(pooled_cells(parts, samples, features))
-    if study.fit_intercept:
-        X = append_bias(X, np.ones(len(ids), dtype=bool), study.intercept_scaling)
-    labels = _labels(held_out, row_of)
-    return Validation(X, labels, run.consortium.classes, study.positive_text)
+    if run.intercept_value is not None:
+        X = append_bias(X, np.ones(len(ids), dtype=bool), run.intercept_value)
+    labels, offsets = _targets(held_out, row_of)
+    classes = run.consortium.classes
+    return Validation(X, labels, classes, study.positive_text, offsets)
 
 
 def _places(names: Sequence[str], place_of: dict[str, int]) -> IntArray:
@@ -160,11 +164,16 @@ def _in_order(cells: sp.csr_array, rows: IntArray, columns: IntArray) -> sp.csr_
     return sp.csr_array(cells[np.argsort(rows)][:, np.argsort(columns)])
 
 
-def _labels(tables: Sequence[Table], row_of: dict[str, int]) -> tuple[str, ...]:
-    """Return the label of each row, from its lowest-ranked holder with labels."""
-    found = [""] * len(row_of)
+def _targets(
+    tables: Sequence[Table], row_of: dict[str, int]
+) -> tuple[tuple[str, ...], FloatArray]:
+    """Return each row's label and offset, from the lowest-ranked that has its label."""
+    labels, offsets = [""] * len(row_of), np.zeros((len(row_of), 1))
     for table in reversed(tables):
-        if table.labels is not None:
-            for row, label in zip(table.ids, table.labels, strict=True):
-                found[row_of[row]] = label
-    return tuple(found)
+        for place in np.flatnonzero(is_known(table)).tolist():
+            row = row_of[table.ids[place]]
+            if table.labels is not None:
+                labels[row] = table.labels[place]
+            if table.offsets is not None:
+                offsets[row] = table.offsets[place]
+    return tuple(labels), offsets

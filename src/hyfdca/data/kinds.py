@@ -56,13 +56,36 @@ class Column:
     levels: tuple[str, ...] = ()
 
 
-def read_column(file: str, name: str, column: Any, columns: Columns) -> Column:
+_OR_SETTINGS = (
+    ", set categorical = [{0}] in the study file if they are names of categories, or "
+    "leave the column out with ignore = [{0}]"
+)
+
+
+def read_numbers(file: str, name: str, column: Any) -> FloatArray:
+    """Return an Arrow column that must be of numbers, such as weights.
+
+    Raises
+    ------
+    TableError
+    """
+    own = read_column(file, name, column, Columns(), remedy="")
+    if own.kind == "date":
+        raise _refusal(file, name, int(np.sum(~np.isnan(own.cells))), "")
+    return own.cells
+
+
+def read_column(
+    file: str, name: str, column: Any, columns: Columns, remedy: str = _OR_SETTINGS
+) -> Column:
     """Return an Arrow column as floats.
 
     Parameters
     ----------
     file : str
         For messages.
+    remedy : str
+        What else than correcting cells helps, with a place for the name.
 
     Raises
     ------
@@ -82,11 +105,12 @@ def read_column(file: str, name: str, column: Any, columns: Columns) -> Column:
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
         return Column("date", _days(column, columns.date_origin))
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return _text(file, name, column, columns)
+        return _text(file, name, column, columns, remedy)
     try:
         cells = _filled(column.cast(pa.float64()))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        raise _refusal(file, name, len(column) - column.null_count) from None
+        n_cells = len(column) - column.null_count
+        raise _refusal(file, name, n_cells, remedy) from None
     return Column("boolean" if pa.types.is_boolean(kind) else "number", cells)
 
 
@@ -103,7 +127,7 @@ def level_text(value: object) -> str:
     return "" if value is None else normalised(value)
 
 
-def _text(file: str, name: str, column: Any, columns: Columns) -> Column:
+def _text(file: str, name: str, column: Any, columns: Columns, remedy: str) -> Column:
     """Return text as numbers if it is numbers, or as a category if none of it is.
 
     A column of both is rather one of numbers with mistakes.
@@ -115,18 +139,24 @@ def _text(file: str, name: str, column: Any, columns: Columns) -> Column:
     n_blank = sum(number is not None and math.isnan(number) for number in numbers)
     if columns.text_is_category and n_text + n_blank == len(numbers):
         return _category(file, name, column)
-    raise _refusal(file, name, n_text)
+    raise _refusal(file, name, n_text, remedy)
 
 
 def _category(file: str, name: str, column: Any) -> Column:
-    found = column.dictionary_encode()
+    try:
+        found = column.dictionary_encode()
+    except pa.ArrowNotImplementedError:  # lists and structures
+        raise TableError(
+            f"column {name!r} of {file} is of the type {column.type}, which has no "
+            "levels; save it as text"
+        ) from None
     texts = [level_text(value) for value in found.dictionary.to_pylist()]
     levels = tuple(sorted(set(texts) - {""}))
     if len(levels) > MOST_LEVELS:
         raise TableError(
             f"column {name!r} of {file} has {len(levels):,} different texts, more than "
             f"a category may have ({MOST_LEVELS:,}); leave it out with ignore = "
-            f"{_listed(name)}"
+            f"[{json.dumps(name, ensure_ascii=False)}]"
         )
     codes = {text: code for code, text in enumerate(levels, start=1)}
     # The last one is for cells without a value, whose index is null.
@@ -158,16 +188,12 @@ def _number(cell: str | None) -> float | None:
         return None
 
 
-def _refusal(file: str, name: str, n_cells: int) -> TableError:
+def _refusal(file: str, name: str, n_cells: int, remedy: str) -> TableError:
+    quoted = json.dumps(name, ensure_ascii=False)
     return TableError(
         f"column {name!r} of {file} has {n_cells} cells that are not numbers; correct "
-        f"them, set categorical = {_listed(name)} in the study file if they are names "
-        f"of categories, or leave the column out with ignore = {_listed(name)}"
+        f"them{remedy.format(quoted)}"
     )
-
-
-def _listed(name: str) -> str:
-    return f"[{json.dumps(name, ensure_ascii=False)}]"
 
 
 def table_of_columns(

@@ -56,15 +56,28 @@ def common_classes(own: Iterable[ClassNames], positive: str | None) -> tuple[str
     return (*others, *(name for name in found if name == positive))
 
 
-def encode_classes(
+def n_outputs(classes: Sequence[str]) -> int:
+    """Return the number of weight columns: one per class if over two, else one."""
+    return len(classes) if len(classes) > 2 else 1
+
+
+def class_numbers(
     labels: Sequence[str], classes: Sequence[str], positive: str | None
-) -> FloatArray:
-    """Return 1 for a label's own class and -1 for others, (n, 1) or (n, classes)."""
-    targets = classes if len(classes) > 2 else classes[1:]
+) -> IntArray:
+    """Return the place of each label among the classes; -1 if it is none of them.
+
+    With a positive label, the second class, all other labels are the first.
+    """
     if positive is not None:
-        targets = (positive,)
-    own = np.array(labels, dtype=object)
-    return np.column_stack([np.where(own == name, 1.0, -1.0) for name in targets])
+        return np.fromiter((x == positive for x in labels), np.int64, len(labels))
+    place = {name: number for number, name in enumerate(classes)}
+    return np.fromiter((place.get(x, -1) for x in labels), np.int64, len(labels))
+
+
+def signs_of(numbers: IntArray, n_classes: int) -> FloatArray:
+    """Return 1 for a label's own class and -1 for others, (n, 1) or (n, classes)."""
+    targets = range(n_classes) if n_classes > 2 else range(1, n_classes)
+    return np.column_stack([np.where(numbers == c, 1.0, -1.0) for c in targets])
 
 
 def encode_numbers(labels: Sequence[str]) -> tuple[FloatArray, int]:

@@ -12,9 +12,9 @@ import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +24,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from hyfdca.data.csv_form import find_form, form_note, form_words
-from hyfdca.data.kinds import read_column, table_of_columns
+from hyfdca.data.kinds import read_column, read_numbers, table_of_columns
 from hyfdca.data.tables import (
     Columns,
     Table,
@@ -36,6 +36,9 @@ from hyfdca.data.tables import (
     normalised,
     stored_densely,
 )
+from hyfdca.data.target_columns import check_offsets, check_weights
+
+T = TypeVar("T")
 
 _LARGEST = 1e100  # squares of larger numbers soon overflow
 _PANDAS_INDEX = re.compile(r"__index_level_\d+__|Unnamed: \d+|")
@@ -52,22 +55,27 @@ def read_table(path: Path, columns: Columns) -> Table:
     if reader is None:
         known = ", ".join(_READERS)
         raise TableError(f"cannot read {path.name}; use a file that ends in {known}")
+    _check_file(path)
+    table = _openable(path, lambda: reader(path, columns))
+    _check_ids(path, table.ids, columns.id or "ids")
+    _check_cells(path, table)
+    check_weights(path.name, columns.weight or "", table)
+    check_offsets(path.name, columns.offset or "", table, not columns.label_needed)
+    return table
+
+
+def _check_file(path: Path) -> None:
     if not path.is_file():
         raise TableError(f"the file {path} does not exist; correct its path")
     if path.stat().st_size == 0:
         raise TableError(f"the file {path.name} is empty; give a file with a table")
+
+
+def _openable(path: Path, read: Callable[[], T]) -> T:
     try:
-        table = reader(path, columns)
+        return read()
     except OSError:
         raise TableError(f"cannot open {path.name}; check its permissions") from None
-    _check_ids(path, table.ids)
-    _check_cells(path, table)
-    if columns.label_needed and table.labels is not None and "" in table.labels:
-        raise TableError(
-            f"{table.labels.count('')} rows of {path.name} have no label; fill the "
-            "label column or leave these rows out"
-        )
-    return table
 
 
 def has_named_columns(path: Path) -> bool:
@@ -75,33 +83,41 @@ def has_named_columns(path: Path) -> bool:
     return _READERS.get(_ending(path)) in (read_csv, read_parquet)
 
 
-def _check_ids(path: Path, ids: Sequence[str]) -> None:
+def _check_ids(path: Path, ids: Sequence[str], name: str) -> None:
     if not ids:
         raise TableError(f"the file {path.name} has no rows; add some")
     if "" in ids:
         raise TableError(
-            f"{ids.count('')} rows of {path.name} have no ID; give each row one"
+            f"{ids.count('')} rows of {path.name} have no ID in column {name!r}; give "
+            "each row one, or correct id_column"
         )
     n_repeated = len(ids) - len(set(ids))
     if n_repeated:
         raise TableError(
-            f"{n_repeated} rows of {path.name} repeat the ID of another row; keep one "
-            "row per ID"
+            f"{n_repeated} rows of {path.name} repeat the ID of another row in column "
+            f"{name!r}; keep one row per ID, or correct id_column"
         )
 
 
 def _check_cells(path: Path, table: Table) -> None:
     if not table.features:
-        raise TableError(f"{path.name} has no feature columns; add some")
-    if len(set(table.features)) < len(table.features):
-        raise TableError(f"features for {path.name} are named twice; name each once")
+        raise TableError(
+            f"{path.name} has no feature columns besides ID, label and what ignore "
+            "leaves out; add some"
+        )
+    twice = [name for name, count in Counter(table.features).items() if count > 1]
+    if twice:
+        raise TableError(
+            f"features for {path.name} are named twice, such as {twice[0]!r}; name "
+            "each once in the key features"
+        )
     too_large = np.abs(table.cells.data) > _LARGEST
     if too_large.any():
         columns = np.unique(table.cells.indices[too_large])
         raise TableError(
             f"{path.name} has {too_large.sum()} numbers that are infinite or beyond "
             f"{_LARGEST}, the first in column {table.features[columns[0]]!r}; correct "
-            "them"
+            "them, or leave such columns out with ignore"
         )
 
 
@@ -110,18 +126,58 @@ def _ending(path: Path) -> str:
     return ([s.lower() for s in suffixes] or [""])[-1]
 
 
+@dataclass(frozen=True)
+class NamedColumns:
+    """What a file with named columns contains.
+
+    Parameters
+    ----------
+    content : pyarrow.Table
+    index : set of str
+        Columns in which pandas wrote its index.
+    notes : tuple of str
+        How the file was read, where that was found by looking.
+    """
+
+    content: Any
+    index: set[str]
+    notes: tuple[str, ...] = ()
+
+
+def open_columns(path: Path, columns: Columns) -> NamedColumns:
+    """Read a file whose columns have names; the ID and the label of a CSV as text.
+
+    Raises
+    ------
+    TableError
+    """
+    _check_file(path)
+    opener = _open_csv if _ending(path) == ".csv" else _open_parquet
+    return _openable(path, lambda: opener(path, columns))
+
+
 def read_csv(path: Path, columns: Columns) -> Table:
     """Return the table of a CSV file."""
+    return _from_arrow(path, _open_csv(path, columns), columns)
+
+
+def read_parquet(path: Path, columns: Columns) -> Table:
+    """Return the table of a Parquet file."""
+    return _from_arrow(path, _open_parquet(path, columns), columns)
+
+
+def _open_csv(path: Path, columns: Columns) -> NamedColumns:
     try:
-        return _read_csv(path, columns)
+        return _parsed_csv(path, columns)
     except UnicodeError:
         raise TableError(
-            f"{path.name} is not in the encoding {columns.csv.encoding}; without the "
-            "key encoding in the study file it is found by looking"
+            f"{path.name} is not in the encoding {columns.csv.encoding}; set encoding "
+            'in the study file to that of the file, such as "utf-8" or "cp1252", or '
+            "leave the key out to have it found by looking"
         ) from None
 
 
-def _read_csv(path: Path, columns: Columns) -> Table:
+def _parsed_csv(path: Path, columns: Columns) -> NamedColumns:
     form = find_form(path, columns.csv)
     reading = pa.csv.ReadOptions(encoding=form.encoding)
     parsing = pa.csv.ParseOptions(delimiter=form.delimiter)
@@ -141,20 +197,22 @@ def _read_csv(path: Path, columns: Columns) -> Table:
         raise TableError(
             f"{path.name} is not a CSV table with {form_words(form)}; save it with one "
             "line of column names and one cell per column in every row, or set "
-            "delimiter, decimal or encoding in the study file"
+            'delimiter (one character), decimal ("." or ",") or encoding (such as '
+            '"utf-8") in the study file'
         ) from None
     found = form_note(form, columns.csv)
-    notes = [f"The file {path.name} is read {found}."] if found else []
-    return _from_arrow(path, table, columns, _csv_index(names), notes)
+    notes = (f"The file {path.name} is read {found}.",) if found else ()
+    return NamedColumns(table, _csv_index(names), notes)
 
 
-def read_parquet(path: Path, columns: Columns) -> Table:
-    """Return the table of a Parquet file."""
+def _open_parquet(path: Path, _: Columns) -> NamedColumns:
     try:
         table = pa.parquet.read_table(path)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowKeyError):
-        raise TableError(f"{path.name} is not a Parquet file; save it again") from None
-    return _from_arrow(path, table, columns, _parquet_index(table.schema), [])
+        raise TableError(
+            f"{path.name} is not a Parquet file, or is damaged; save it again"
+        ) from None
+    return NamedColumns(table, _parquet_index(table.schema))
 
 
 def _csv_index(names: Sequence[str]) -> set[str]:
@@ -176,53 +234,76 @@ def _parquet_index(schema: Any) -> set[str]:
     return names | {n for n in schema.names if n and _PANDAS_INDEX.fullmatch(n)}
 
 
-def _from_arrow(
-    path: Path, table: Any, columns: Columns, index: set[str], notes: list[str]
-) -> Table:
-    """Return a table of named columns.
-
-    Parameters
-    ----------
-    index : set of str
-        Columns that pandas wrote; left out unless the study names them.
-    """
-    named = {columns.id, columns.label, *(columns.features or ())}
+def without_index(path: Path, named: NamedColumns, columns: Columns) -> NamedColumns:
+    """Leave out columns that pandas wrote, unless the study names them."""
+    wanted = {*columns.with_roles, *(columns.features or ())}
     written = [
-        n for n in table.column_names if n in index and normalised(n) not in named
+        name
+        for name in named.content.column_names
+        if name in named.index and normalised(name) not in wanted
     ]
-    if written:
-        table = table.drop_columns(written)
-        shown = ", ".join(map(repr, written))
-        said = (
-            f"Column {shown} of {path.name} is left out: pandas wrote its index there."
-        )
-        notes = [*notes, said]
-    names = [normalised(name) for name in table.column_names]
+    if not written:
+        return named
+    shown = ", ".join(map(repr, written))
+    note = f"Column {shown} of {path.name} is left out: pandas wrote its index there."
+    content = named.content.drop_columns(written)
+    return NamedColumns(content, named.index, (*named.notes, note))
+
+
+def columns_by_name(path: Path, content: Any) -> dict[str, Any]:
+    """Return the columns of a table by their normalised names.
+
+    Raises
+    ------
+    TableError
+        If a name occurs twice.
+    """
+    names = [normalised(name) for name in content.column_names]
     repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:
         raise TableError(
             f"{path.name} has {len(repeated)} column names more than once, such as "
             f"{repeated[0]!r}; rename them"
         )
-    by_name = dict(zip(names, table.columns, strict=True))
+    return dict(zip(names, content.columns, strict=True))
+
+
+def _from_arrow(path: Path, named: NamedColumns, columns: Columns) -> Table:
+    """Return a table of named columns."""
+    kept = without_index(path, named, columns)
+    by_name = columns_by_name(path, kept.content)
+    names = list(by_name)
     if columns.id is None:
-        raise TableError(f"the study names no id_column for {path.name}; name it")
+        raise TableError(
+            f"the study names no id_column for {path.name}; set it to the column with "
+            "the IDs of rows"
+        )
     label = columns.label if columns.has_label else None
     if not columns.label_needed and label not in by_name:
         label = None
     elif columns.has_label and label is None:
-        raise TableError(f"the study names no label_column for {path.name}; name it")
-    features = columns.chosen(names)
-    check_columns(
-        path.name, [columns.id, *([label] if label else []), *features], names
-    )
+        raise TableError(
+            f"the study names no label_column for {path.name}; set it, or write label "
+            "= false below the organisation's name if it has no labels"
+        )
+    features, beside = columns.chosen(names), columns.beside_labels(by_name)
+    needed = [name for name in (label, *beside) if name is not None]
+    check_columns(path.name, [columns.id, *needed, *features], names)
     _check_names(path, features)
     read = [read_column(path.name, name, by_name[name], columns) for name in features]
-    ids = tuple(id_text(value) for value in by_name[columns.id].to_pylist())
+    weights, offsets = (
+        None if name is None else read_numbers(path.name, name, by_name[name])
+        for name in beside
+    )
+    ids = tuple(map(id_text, _texts(path, columns.id, by_name[columns.id])))
     return replace(
         table_of_columns(ids, features, read),
-        labels=tuple(map(label_text, by_name[label].to_pylist())) if label else None,
-        notes=tuple(notes),
+        labels=tuple(map(label_text, _texts(path, label, by_name[label])))
+        if label
+        else None,
+        notes=kept.notes,
+        weights=weights,
+        offsets=offsets,
     )
 
 
@@ -242,6 +323,23 @@ def _check_names(path: Path, features: Sequence[str]) -> None:
                 "blanks alone; rename one of them, or leave one out with ignore = "
                 f"[{json.dumps(name, ensure_ascii=False)}]"
             )
+
+
+def _texts(path: Path, name: str, column: Any) -> list[object]:
+    """Return the cells of a column of IDs or labels; bytes become text."""
+    kind = column.type
+    try:
+        if pa.types.is_nested(kind):
+            raise pa.ArrowInvalid
+        if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+            column = column.cast(pa.string())
+    except pa.ArrowInvalid:
+        raise TableError(
+            f"column {name!r} of {path.name} is of the type {kind}, which is neither "
+            "text nor numbers; save it as text"
+        ) from None
+    values: list[object] = column.to_pylist()
+    return values
 
 
 _MOST_FEATURES = 20_000_000
@@ -345,18 +443,33 @@ def _numbered(
         cells,
         texts if columns.has_label else None,
     )
-    named = set(columns.categorical).intersection(table.features)
-    if named:
+    return _with_roles(path, table, columns)
+
+
+def _with_roles(path: Path, table: Table, columns: Columns) -> Table:
+    """Return a table of numbered columns with the columns that the study names."""
+    if named := set(columns.categorical).intersection(table.features):
         raise TableError(
             f"categorical names {min(named)!r}, but columns of {path.name} are "
             "numbers; save it as CSV or Parquet"
         )
-    if columns.features is None:
-        return table
+    others = (*columns.with_roles, *columns.ignored)
+    if columns.features is None and not any(
+        map(_NUMBERED.fullmatch, filter(None, others))
+    ):
+        return table  # with millions of names it is worth not looking at each
     features = columns.chosen(table.features)
-    check_columns(path.name, features, table.features)
-    chosen = [int(name[1:]) for name in features]
-    return replace(table, features=features, cells=cells[:, chosen])
+    beside = columns.beside_labels(table.features)
+    needed = [name for name in beside if name is not None]
+    check_columns(path.name, [*needed, *features], table.features)
+    weights, offsets = (
+        None if name is None else table.cells[:, [int(name[1:])]].toarray()[:, 0]
+        for name in beside
+    )
+    if len(features) < len(table.features) or columns.features is not None:
+        chosen = [int(name[1:]) for name in features]
+        table = replace(table, features=features, cells=table.cells[:, chosen])
+    return replace(table, weights=weights, offsets=offsets)
 
 
 _READERS: dict[str, Callable[[Path, Columns], Table]] = {

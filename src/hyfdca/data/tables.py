@@ -6,15 +6,16 @@ import datetime
 import hashlib
 import math
 import unicodedata
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from typing import Literal, get_args
 
 import msgspec
 import numpy as np
 import scipy.sparse as sp
 
-from hyfdca.arrays import FloatArray
+from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.data.csv_form import CsvForm
 
 Kind = Literal["number", "boolean", "date", "category", "blank"]  # of a column
@@ -31,11 +32,14 @@ class TableError(ValueError):
 class MissingColumnsError(TableError):
     """A table that lacks columns; the caller may add what they are for."""
 
-    def __init__(self, file: str, missing: Sequence[str]) -> None:
+    def __init__(
+        self, file: str, missing: Sequence[str], known: Sequence[str] = ()
+    ) -> None:
         self.columns = tuple(missing)
         self.what = f"{file} has no column {listed(missing)}"
         super().__init__(
-            f"{self.what}; correct the names in the study file or in the table"
+            f"{self.what}{_header_hint(missing, known)}; correct the names in the "
+            "study file or in the table"
         )
 
 
@@ -64,6 +68,8 @@ class Columns:
         Columns that are left out; a table need not have them.
     csv : CsvForm
         How a CSV file is written.
+    weight, offset : str or None
+        Read with the labels, never features.
     categorical : tuple of str
         Columns that are categories whatever their cells are; a table need not have
         them.
@@ -83,14 +89,35 @@ class Columns:
     rows_by_order: bool = True
     ignored: tuple[str, ...] = ()
     csv: CsvForm = field(default_factory=CsvForm)
+    weight: str | None = None
+    offset: str | None = None
     categorical: tuple[str, ...] = ()
     text_is_category: bool = False
     date_origin: datetime.date = DATE_ORIGIN
 
+    @property
+    def with_roles(self) -> set[str | None]:
+        """Columns that are something else than features."""
+        return {self.id, self.label, self.weight, self.offset}
+
+    def beside_labels(self, names: Container[str]) -> tuple[str | None, str | None]:
+        """Return the columns of weights and offsets to read of such a table.
+
+        Where labels need not be there, neither need these.
+        """
+        if not self.has_label:
+            return None, None
+        needed = self.label_needed
+        weight, offset = (
+            name if needed or (name is not None and name in names) else None
+            for name in (self.weight, self.offset)
+        )
+        return weight, offset
+
     def chosen(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return the features to read of a table with columns of these names."""
         if self.features is None:
-            left_out = {self.id, self.label, *self.ignored}
+            left_out = {*self.with_roles, *self.ignored}
             return tuple(name for name in names if name not in left_out)
         if self.features_needed:
             return self.features
@@ -111,7 +138,9 @@ class Table:
     cells : CSR array (rows, features)
         NaN means missing. A dense table stores its zeros too.
     labels : tuple of str or None
-        As text, numbers in their shortest form.
+        As text, numbers in their shortest form; "" where a row has none.
+    weights, offsets : arrays (rows,) or None
+        Finite, weights not negative; what they are in rows without a label is open.
     notes : tuple of str
         What its owner should know of how it was read; not part of the data.
     kinds : tuple of str
@@ -125,6 +154,8 @@ class Table:
     cells: sp.csr_array = field(repr=False)
     labels: tuple[str, ...] | None = field(repr=False)
     notes: tuple[str, ...] = ()
+    weights: FloatArray | None = field(repr=False, default=None)
+    offsets: FloatArray | None = field(repr=False, default=None)
     kinds: tuple[Kind, ...] = ()
     levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
 
@@ -132,10 +163,32 @@ class Table:
         """Return the kind of a column."""
         return self.kinds[column] if self.kinds else "number"
 
+    def of_rows(self, rows: IntArray) -> Table:
+        """Return some of the rows, in the given order."""
+        labels, weights, offsets = self.labels, self.weights, self.offsets
+        return replace(
+            self,
+            ids=tuple(self.ids[row] for row in rows.tolist()),
+            cells=sp.csr_array(self.cells[rows]),
+            labels=None if labels is None else tuple(labels[row] for row in rows),
+            weights=None if weights is None else weights[rows],
+            offsets=None if offsets is None else offsets[rows],
+        )
+
+    def without_targets(self) -> Table:
+        """Return the table without labels, weights and offsets."""
+        return replace(self, labels=None, weights=None, offsets=None)
+
     @property
     def n_missing(self) -> int:
         """How many cells are missing."""
         return int(np.isnan(self.cells.data).sum())
+
+    @property
+    def first_missing(self) -> str | None:
+        """The first column with a missing cell."""
+        columns = self.cells.indices[np.isnan(self.cells.data)]
+        return self.features[columns.min()] if len(columns) else None
 
     @property
     def digest(self) -> bytes:
@@ -145,6 +198,9 @@ class Table:
         hasher = hashlib.sha256(names)
         for part in (self.cells.indptr, self.cells.indices, self.cells.data):
             hasher.update(np.ascontiguousarray(part).data)
+        for name, column in (("weights", self.weights), ("offsets", self.offsets)):
+            if column is not None:
+                hasher.update(name.encode() + column.tobytes())
         return hasher.digest()
 
     @property
@@ -207,4 +263,26 @@ def check_columns(file: str, wanted: Sequence[str], names: Sequence[str]) -> Non
     known = set(names)
     missing = [name for name in wanted if name not in known]
     if missing:
-        raise MissingColumnsError(file, missing)
+        raise MissingColumnsError(file, missing, names)
+
+
+def _header_hint(missing: Sequence[str], known: Sequence[str]) -> str:
+    """Return a similar name, or that there seem to be none; never other names.
+
+    Without a line of names, the first row would be quoted.
+    """
+    bare = {bare_name(name): name for name in known}
+    close = get_close_matches(bare_name(missing[0]), bare, n=1, cutoff=0.8)
+    if close:
+        return f" (did you mean {bare[close[0]]!r}?)"
+    if any(_is_number(name) for name in known):
+        return " (its first line seems to be no line of names)"
+    return ""
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

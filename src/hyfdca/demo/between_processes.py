@@ -129,10 +129,10 @@ def _compared(folder: Path, kit: ServerKit) -> Summary:
 
 
 def _weights(model: bytes, run: LocalRun) -> FloatArray:
-    """Return a model's weights in the order of a run, with the bias last."""
+    """Return a model's weights in the order of a run, with the intercept last."""
     file = msgspec.json.decode(model, type=ModelFile)
     rows = [file.weights[feature] for feature in run.consortium.features]
-    if run.study.fit_intercept:
-        scaling = run.study.intercept_scaling
-        rows.append(tuple(bias / scaling for bias in file.intercept))
+    if run.intercept_value is not None:
+        value = run.intercept_value
+        rows.append(tuple(intercept / value for intercept in file.intercept))
     return np.array(rows)

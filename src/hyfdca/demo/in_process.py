@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 
 from hyfdca.arrays import IntArray
-from hyfdca.maths.objective import reference_optimum
 from hyfdca.maths.seeds import stream
 from hyfdca.study.file import load
 from hyfdca.study.local import LocalRun, pooled_objective, prepare
 from hyfdca.study.outcome import Outcome, Watcher, check_folder, train, write_files
+from hyfdca.training.central import central_optimum
 
 _SEED = 2024
 _REFERENCE_GAP = 1e-9  # far below the demonstration's own tolerance
@@ -89,7 +89,7 @@ def demo_files() -> dict[str, bytes]:
 
 def pooled_optimum(run: LocalRun) -> float:
     """Return the loss that training on all tables in one place would reach."""
-    return reference_optimum(pooled_objective(run), _REFERENCE_GAP).primal
+    return central_optimum(pooled_objective(run), _REFERENCE_GAP).primal
 
 
 def _table(data: dict[str, np.ndarray], patients: IntArray, columns: range) -> bytes:

@@ -16,11 +16,20 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_is_fitted,
+    validate_data,
+)
 
 from hyfdca.algorithms.hyfdca.hyfdca import Hyfdca
 from hyfdca.algorithms.hyfdca.settings import Step, Variant
-from hyfdca.algorithms.registry import ALGORITHMS, AUTO, make_algorithm
+from hyfdca.algorithms.registry import (
+    ALGORITHMS,
+    AUTO,
+    can_free_intercept,
+    make_algorithm,
+)
 from hyfdca.arrays import FloatArray
 from hyfdca.crypto.schemes.registry import Encryption, Precision, SchemeName
 from hyfdca.estimators.loaded import loaded_margins, raw_coefficients, settings_of
@@ -34,6 +43,7 @@ from hyfdca.maths.losses import Loss, make_loss
 from hyfdca.maths.objective import Measurement
 from hyfdca.model.file import StopReason
 from hyfdca.model.model import Model, read_model
+from hyfdca.model.scaling import TargetScaling
 from hyfdca.training.in_process import train_in_process
 from hyfdca.training.settings import TrainingSettings
 from hyfdca.training.stopping import advice_for
@@ -62,6 +72,7 @@ class FederatedLinearModel(BaseEstimator):
     encryption: SchemeName
     precision: Precision
     fit_intercept: bool
+    penalise_intercept: bool | None
     intercept_scaling: float
     max_rounds: int
     max_iter: int | None
@@ -125,28 +136,36 @@ class FederatedLinearModel(BaseEstimator):
         self.n_iter_ = training.rounds
 
     def _train(
-        self, X: Any, labels: FloatArray, sample_weights: FloatArray | None = None
+        self,
+        X: Any,
+        labels: FloatArray,
+        sample_weights: FloatArray | None = None,
+        target: TargetScaling | None = None,
     ) -> None:
-        """Split the data over clients, train, and set the fitted attributes."""
+        """Split the data over clients, train, and set the fitted attributes.
+
+        Labels are scaled already where a target's scaling is given.
+        """
         settings = self._settings()
         table = sp.csr_array(X)
-        largest = max(
-            np.abs(table.data).max(initial=0.0), np.abs(labels).max(initial=0.0)
-        )
-        if largest > LARGEST:
-            raise ValueError(f"A value of {largest:.1g} is too large; scale the data.")
+        check_sizes(table.data, labels)
         partition = self._partition(table.shape, settings.seed)
-        layout = layout_of(partition, bias=self.fit_intercept)
-        bias = float(self.intercept_scaling) if self.fit_intercept else None
+        has_bias = self.fit_intercept and not settings.free_intercept
+        layout = layout_of(partition, bias=has_bias)
+        bias = float(self.intercept_scaling) if has_bias else None
         blocks = split_blocks(table, labels, partition, layout, bias, sample_weights)
         participation = self._participation(partition.n_clients, settings.seed)
         runner = train_in_process(settings, layout, blocks, participation).runner
         weights = runner.finish()
+        if bias is not None:
+            weights[-1] *= bias
+        if target is not None:
+            weights = target.undone(weights, has_intercept=self.fit_intercept)
         self.model_ = None
         self.coef_ = np.ascontiguousarray(weights[: table.shape[1]].T)
-        self.intercept_ = np.zeros(labels.shape[1])
-        if self.fit_intercept:
-            self.intercept_ = weights[-1] * self.intercept_scaling
+        self.intercept_ = (
+            weights[-1] if self.fit_intercept else np.zeros(len(weights.T))
+        )
         self.certificate_ = runner.measurement
         self.algorithm_ = runner.algorithm.algorithm.name
         self.algorithm_reason_ = runner.algorithm.reason
@@ -154,6 +173,16 @@ class FederatedLinearModel(BaseEstimator):
         self.stop_reason_ = runner.stop_reason
         self.n_iter_ = len(runner.history)
         self._warn_unless_converged()
+
+    def _own_weights(self, X: Any, given: Any) -> FloatArray | None:
+        """Return the weights of samples, with mean 1; None if all count the same."""
+        if given is None:
+            return None
+        weights = _check_sample_weight(
+            given, X, dtype=np.float64, ensure_non_negative=True
+        )
+        check_sizes(weights)
+        return np.asarray(weights / weights.mean()).reshape(-1, 1)
 
     def _settings(self) -> TrainingSettings:
         _check_choice("encryption", self.encryption, get_args(SchemeName))
@@ -178,10 +207,11 @@ class FederatedLinearModel(BaseEstimator):
         _check_count("measure_every", self.measure_every)
         if self.stall_rounds is not None:
             _check_count("stall_rounds", self.stall_rounds)
+        algorithm = self._algorithm()
         return TrainingSettings(
             loss=self._loss(),
             l2_strength=float(self.l2),
-            algorithm=self._algorithm(),
+            algorithm=algorithm,
             profile=self.profile,
             max_rounds=max_rounds,
             tolerance=float(self.tol),
@@ -190,7 +220,19 @@ class FederatedLinearModel(BaseEstimator):
             stall_rounds=self.stall_rounds,
             encryption=Encryption(self.encryption, self.precision),
             seed=int(check_random_state(self.random_state).randint(2**31)),
+            free_intercept=self._frees_intercept(algorithm),
         )
+
+    def _frees_intercept(self, algorithm: Algorithm | None) -> bool:
+        """Return whether the intercept has no penalty.
+
+        Where it is not said, an intercept_scaling makes sense only with a penalty.
+        """
+        if not self.fit_intercept:
+            return False
+        if self.penalise_intercept is not None:
+            return not self.penalise_intercept
+        return self.intercept_scaling == 1.0 and can_free_intercept(algorithm)
 
     def _algorithm(self) -> Algorithm | None:
         """Return the algorithm with its settings, collected from all keywords.
@@ -322,10 +364,14 @@ PARAMETERS = """
     precision : {"full", "compact"}
         Bits of sums on the fixed-point grid, 58 or 42; BFV is faster with fewer.
     fit_intercept : bool
-        Add a constant feature; its weight is penalised like the others.
+        Whether the model has an intercept.
+    penalise_intercept : bool, optional
+        Whether the intercept is penalised, as the weight of a constant feature. By
+        default it is not, as in LogisticRegression and Ridge, but for algorithms that
+        need the penalty, the paper's among them.
     intercept_scaling : float
-        The value of that feature: the larger it is, the less the intercept is
-        penalised.
+        The value of that constant feature: the larger it is, the less a penalised
+        intercept is penalised.
     max_rounds : int
         The maximum number of rounds.
     max_iter : int, optional
@@ -367,6 +413,13 @@ def _mapping(name: str, given: Any) -> dict[str, Any]:
     if given is not None and not isinstance(given, Mapping):
         raise ValueError(f"{name} must be a mapping, got {given!r}.")
     return dict(given or {})
+
+
+def check_sizes(*arrays: FloatArray) -> None:
+    """Refuse numbers whose squares would not be finite."""
+    largest = max(np.abs(own).max(initial=0.0) for own in arrays)
+    if largest > LARGEST:
+        raise ValueError(f"A value of {largest:.1g} is too large; scale the data.")
 
 
 def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:

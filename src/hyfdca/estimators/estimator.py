@@ -17,12 +17,18 @@ from hyfdca.algorithms.hyfdca.settings import Step, Variant
 from hyfdca.arrays import FloatArray
 from hyfdca.crypto.schemes.registry import Precision, SchemeName
 from hyfdca.data.labels import chosen_classes, class_probabilities
-from hyfdca.estimators.base import LARGEST, PARAMETERS, FederatedLinearModel
+from hyfdca.estimators.base import (
+    LARGEST,
+    PARAMETERS,
+    FederatedLinearModel,
+    check_sizes,
+)
 from hyfdca.federation.algorithm import Algorithm
 from hyfdca.federation.problem import Profile
 from hyfdca.holdings.participation import Participation
 from hyfdca.holdings.partition import Partition
 from hyfdca.model.model import Model
+from hyfdca.model.scaling import TargetScaling, target_scaling
 
 
 def _has_probabilities(estimator: HyFDCAClassifier) -> bool:
@@ -60,6 +66,7 @@ class HyFDCAClassifier(ClassifierMixin, FederatedLinearModel):  # noqa: D101
         encryption: SchemeName = "none",
         precision: Precision = "full",
         fit_intercept: bool = True,
+        penalise_intercept: bool | None = None,
         intercept_scaling: float = 1.0,
         class_weight: Mapping[Any, float] | Literal["balanced"] | None = None,
         max_rounds: int = 1000,
@@ -72,8 +79,11 @@ class HyFDCAClassifier(ClassifierMixin, FederatedLinearModel):  # noqa: D101
     ) -> None:
         self._store(locals())
 
-    def fit(self, X: Any, y: Any) -> Self:
-        """Train on (samples, features) and their classes."""
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Train on (samples, features), their classes and, if given, weights.
+
+        A sample counts as often as its weight says; one of weight 0 is left out.
+        """
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64)
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
@@ -85,7 +95,8 @@ class HyFDCAClassifier(ClassifierMixin, FederatedLinearModel):  # noqa: D101
             )
         positive = range(n_classes) if n_classes > 2 else [1]
         labels = np.column_stack([np.where(codes == c, 1.0, -1.0) for c in positive])
-        self._train(X, labels, self._sample_weights(y, codes, labels))
+        own = self._own_weights(X, sample_weight)
+        self._train(X, labels, self._sample_weights(y, codes, labels, own))
         return self
 
     def _take(self, model: Model) -> None:
@@ -93,7 +104,11 @@ class HyFDCAClassifier(ClassifierMixin, FederatedLinearModel):  # noqa: D101
         self.classes_ = np.array(model.classes, dtype=object)
 
     def _sample_weights(
-        self, y: NDArray[Any], codes: NDArray[np.int64], labels: FloatArray
+        self,
+        y: NDArray[Any],
+        codes: NDArray[np.int64],
+        labels: FloatArray,
+        own: FloatArray | None,
     ) -> FloatArray | None:
         """Return each sample's weight in each output; None if all are 1.
 
@@ -101,13 +116,21 @@ class HyFDCAClassifier(ClassifierMixin, FederatedLinearModel):  # noqa: D101
         one-vs-rest, as if it were repeated in the data.
         """
         if self.class_weight is None:
-            return None
-        weight = compute_class_weight(self.class_weight, classes=self.classes_, y=y)
+            return None if own is None else np.tile(own, labels.shape[1])
+        weight = compute_class_weight(
+            self.class_weight,
+            classes=self.classes_,
+            y=y,
+            sample_weight=None if own is None else own[:, 0],
+        )
         if not np.all((weight >= 0) & (weight <= LARGEST)):
             raise ValueError(
                 f"class_weight must be from 0 to {LARGEST:g}, got {self.class_weight}."
             )
-        return np.repeat(weight[codes][:, None], labels.shape[1], axis=1)
+        of_sample = weight[codes][:, None]
+        if own is not None:
+            of_sample = of_sample * own
+        return np.tile(of_sample, labels.shape[1])
 
     def decision_function(self, X: ArrayLike) -> FloatArray:
         """Return the margins of each sample: one, or one per class if over two."""
@@ -127,10 +150,15 @@ class HyFDCAClassifier(ClassifierMixin, FederatedLinearModel):  # noqa: D101
 
 class HyFDCARegressor(RegressorMixin, FederatedLinearModel):  # noqa: D101
     __doc__ = f"""A linear regression trained on data split by rows and columns.
+
+    Targets are scaled to mean 0 and deviation 1 for training, unless ``scale_target``
+    is False. ``loss_parameter`` and the certificate are in these units; ``coef_``,
+    ``intercept_`` and predictions are in those of the targets.
     {PARAMETERS}
     """
 
     _task = "regression"
+    scale_target: bool
 
     def __init__(
         self,
@@ -151,7 +179,9 @@ class HyFDCARegressor(RegressorMixin, FederatedLinearModel):  # noqa: D101
         encryption: SchemeName = "none",
         precision: Precision = "full",
         fit_intercept: bool = True,
+        penalise_intercept: bool | None = None,
         intercept_scaling: float = 1.0,
+        scale_target: bool = True,
         max_rounds: int = 1000,
         max_iter: int | None = None,
         tol: float = 1e-3,
@@ -162,14 +192,34 @@ class HyFDCARegressor(RegressorMixin, FederatedLinearModel):  # noqa: D101
     ) -> None:
         self._store(locals())
 
-    def fit(self, X: Any, y: Any) -> Self:
-        """Train on (samples, features) and their targets."""
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Train on (samples, features), their targets and, if given, weights.
+
+        A sample counts as often as its weight says; one of weight 0 is left out.
+        """
         X, y = validate_data(
             self, X, y, accept_sparse="csr", dtype=np.float64, y_numeric=True
         )
-        self._train(X, np.asarray(y, dtype=np.float64).reshape(-1, 1))
+        targets = np.asarray(y, dtype=np.float64).reshape(-1, 1)
+        weights = self._own_weights(X, sample_weight)
+        target = self._target_scaling(targets, weights) if self.scale_target else None
+        scaled = targets if target is None else target.apply(targets)
+        self._train(X, scaled, weights, target)
         self.coef_, self.intercept_ = self.coef_[0], self.intercept_[0]
         return self
+
+    def _target_scaling(
+        self, targets: FloatArray, weights: FloatArray | None
+    ) -> TargetScaling:
+        """Return what brings targets to deviation 1, and to mean 0 if that is free."""
+        check_sizes(targets)
+        # An intercept that is to have a penalty has it for the mean too.
+        is_free = not self.penalise_intercept and self.intercept_scaling == 1.0
+        is_centred = self.fit_intercept and is_free
+        mean = float(np.average(targets, weights=weights))
+        distances = targets - mean if is_centred else targets
+        mean_square = float(np.average(distances**2, weights=weights))
+        return target_scaling(mean, mean_square, is_centred)
 
     def _take(self, model: Model) -> None:
         super()._take(model)

@@ -23,6 +23,7 @@ def settings_of(model: Model) -> dict[str, Any]:
         "loss_parameter": model.file.loss_parameter,
         "l2": model.file.l2,
         "fit_intercept": model.file.training.fit_intercept,
+        "penalise_intercept": model.file.training.penalise_intercept,
         "intercept_scaling": model.file.training.intercept_scaling,
     }
 

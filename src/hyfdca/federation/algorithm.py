@@ -19,6 +19,7 @@ import numpy as np
 
 from hyfdca.arrays import FloatArray
 from hyfdca.federation.client import Party
+from hyfdca.federation.problem import Problem
 from hyfdca.federation.server import Federation
 from hyfdca.holdings.layout import Layout
 from hyfdca.maths.objective import Measurement
@@ -101,6 +102,9 @@ class Algorithm(ABC):
 
     name: ClassVar[str]
     phases: ClassVar[Phases]
+    # Whether it can leave the intercept without penalty, and add offsets to margins
+    frees_intercept: ClassVar[bool] = False
+    takes_offsets: ClassVar[bool] = False
     # What to do where it diverges
     advice: ClassVar[str] = "scale the features, use a larger l2 or algorithm='bundle'"
 
@@ -130,6 +134,7 @@ class Algorithm(ABC):
             With one plain sentence.
         """
         needs = self.needs
+        self._check_margins(federation.problem)
         if needs.smooth_loss:
             self.check_smooth(federation)
         if not _is_split(federation.layout, needs.split):
@@ -146,6 +151,20 @@ class Algorithm(ABC):
             raise ValueError(
                 f"algorithm={self.name!r} needs labels at every client; use "
                 "algorithm='bundle'."
+            )
+
+    def _check_margins(self, problem: Problem) -> None:
+        """Refuse an intercept or offsets that the method has no place for."""
+        if problem.free_intercept and not self.frees_intercept:
+            raise ValueError(
+                f"algorithm={self.name!r} needs a penalised intercept; set "
+                "penalise_intercept to true, or leave it out, or use "
+                "algorithm='bundle'."
+            )
+        if problem.has_offsets and not self.takes_offsets:
+            raise ValueError(
+                f"algorithm={self.name!r} takes no offsets; use algorithm='bundle', "
+                "'lbfgs' or 'hyfdca'."
             )
 
     def check_smooth(self, federation: Federation, where: str = "") -> None:

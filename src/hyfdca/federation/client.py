@@ -24,7 +24,7 @@ from hyfdca.protocol.codec import (
     pack_reals,
     unpack_counts,
 )
-from hyfdca.protocol.messages import Message
+from hyfdca.protocol.messages import Message, Sums
 from hyfdca.protocol.sessions import Handlers
 
 _MOST_TOTALS = 100_000_000  # numbers
@@ -102,7 +102,7 @@ class Party:
         """
         loss_at_zero = slope = 0.0
         if self.block.labels is not None and self.n_held:
-            zero = np.zeros_like(self.block.labels)
+            zero = self.at_start(self.n_held)
             losses = self.weighted(self.problem.loss.value(zero, self.block.labels))
             loss_at_zero = float(losses[self.block.counts_sample].sum())
             slope = float(
@@ -149,6 +149,32 @@ class Party:
             self.sealing.opened_totals(totals, shape).ravel() for totals, shape in pairs
         ]
         return m.Opened(pack_reals(np.concatenate(opened)))
+
+    # Margins
+
+    def margins(self, sums: Sums, rows: Rows = EVERYWHERE) -> FloatArray:
+        """Return the margins of some rows, offsets included, from sums of their parts.
+
+        A free intercept is the caller's to add.
+        """
+        return self.with_offsets(self.sealing.opened_samples(sums, rows), rows)
+
+    def with_offsets(self, margins: FloatArray, rows: Rows = EVERYWHERE) -> FloatArray:
+        """Return x_i·w + o_i of some rows."""
+        offsets = self.block.offsets
+        return margins if offsets is None else margins + offsets[rows]
+
+    def at_start(self, n_rows: int) -> FloatArray:
+        """Return the margins at w = 0, of all rows or of none."""
+        return self.with_offsets(
+            np.zeros((n_rows, self.problem.n_outputs)), slice(n_rows)
+        )
+
+    def conjugates(self, duals: FloatArray, rows: Rows | BoolArray) -> FloatArray:
+        """Return l_i*(-α_i) of some rows; with an offset o, that of l(z + o)."""
+        own = self.problem.loss.conjugate(duals, self.labels[rows])
+        offsets = self.block.offsets
+        return own if offsets is None else own + duals * offsets[rows]
 
     # The block
 

@@ -239,7 +239,7 @@ class Evaluated:
     def _touch(self, request: m.TouchRequest) -> Message:
         """Form α on the grid of duals; return what it adds up to."""
         party = self._party
-        margins = party.sealing.opened_samples(request.margins)
+        margins = party.margins(request.margins)
         counted = party.block.counts_sample
         try:
             duals = self._holder.bound_duals(margins)
@@ -314,7 +314,7 @@ def loss_totals(
     labels = party.labels[counted]
     error = party.sample_holders[counted, None] * step / 2
     above, below = (loss.value(margins + sign * error, labels) for sign in (1, -1))
-    conjugates = loss.conjugate(duals[counted], labels)
+    conjugates = party.conjugates(duals[counted], counted)
     both = [np.maximum(above, below), conjugates]
     sums_of = [party.weighted(values, counted).sum(axis=0) for values in both]
     return np.stack(sums_of) / party.problem.n_samples

@@ -26,6 +26,11 @@ class Problem:
         Columns of duals and weights: 1, or the number of classes of one-vs-rest.
     profile : {"sealed", "open"}
         Whether the server sees the weights and each client's share of them.
+    free_intercept : bool
+        Whether an intercept that costs no penalty is added to all margins. Otherwise an
+        intercept is the weight of a constant feature.
+    has_offsets : bool
+        Whether label holders add offsets of their own to the margins.
     """
 
     loss: Loss
@@ -33,6 +38,8 @@ class Problem:
     n_samples: int
     n_outputs: int = 1
     profile: Profile = "sealed"
+    free_intercept: bool = False
+    has_offsets: bool = False
     l2_scale: float = field(init=False)  # λN
 
     def __post_init__(self) -> None:

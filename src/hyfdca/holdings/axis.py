@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import scipy.sparse as sp
 
 from hyfdca.arrays import IntArray
 
@@ -110,6 +111,15 @@ def spans(starts: IntArray, sizes: IntArray) -> IntArray:
     before = np.cumsum(sizes) - sizes
     numbers: IntArray = np.arange(sizes.sum()) + np.repeat(starts - before, sizes)
     return numbers
+
+
+def shared_counts(axis: Axis) -> IntArray:
+    """Return how many items each two clients have in common, (clients, clients)."""
+    starts = np.concatenate([[0], np.cumsum([len(items) for items in axis.items])])
+    every = np.concatenate([*axis.items, np.empty(0, np.int64)])
+    shape = (len(axis.items), axis.n_items)
+    held = sp.csr_array((np.ones(len(every), np.int64), every, starts), shape=shape)
+    return np.asarray((held @ held.T).toarray(), dtype=np.int64)
 
 
 def renumbered(numbers: IntArray) -> IntArray:

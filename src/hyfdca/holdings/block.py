@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.sparse as sp
@@ -61,6 +61,18 @@ def split_blocks(
             )
         )
     return blocks
+
+
+def with_offsets(
+    blocks: Sequence[Block], layout: Layout, offsets: FloatArray
+) -> list[Block]:
+    """Return blocks in which label holders have the offsets of their samples."""
+    return [
+        replace(block, offsets=offsets[items] if has_labels else None)
+        for block, items, has_labels in zip(
+            blocks, layout.samples.items, layout.labelled, strict=True
+        )
+    ]
 
 
 def pooled_cells(

@@ -12,6 +12,7 @@ from cryptography import x509
 
 from hyfdca.data.labels import Task, encode_numbers
 from hyfdca.data.tables import Table
+from hyfdca.data.target_columns import is_labelled, is_left_out, known_labels
 from hyfdca.errors import StudyError
 from hyfdca.kits import tls
 from hyfdca.kits.kit import ClientKit, read_certificate, read_client_kit
@@ -62,6 +63,8 @@ class CheckedTable:
     n_missing: int
     features: tuple[FeatureFacts, ...]
     notes: tuple[str, ...] = ()
+    n_without_label: int = 0  # of its own; 0 if it has no labels at all
+    n_without_weight: int = 0  # but with a label
 
 
 @dataclass(frozen=True)
@@ -130,7 +133,7 @@ def check_certificate(own: ClientKit) -> x509.Certificate:
 
 
 def _table(own: ClientKit, data: Path) -> CheckedTable:
-    study, settings = own.file.study, alignment_settings(own.file.study)
+    study, settings = own.file.study, alignment_settings(own.file)
     table = table_of(study, own.client, data)
     refused = own_refusal(table, settings)
     if refused is not None:
@@ -146,16 +149,19 @@ def _table(own: ClientKit, data: Path) -> CheckedTable:
         table.n_missing,
         _features(table, study.date_origin),
         table.notes,
+        0 if table.labels is None else int(np.sum(~is_labelled(table))),
+        int(np.sum(is_left_out(table))),
     )
 
 
 def _labels(table: Table, task: Task) -> str:
-    if table.labels is None:
+    labels = known_labels(table)
+    if not labels:
         return "none"
     if task == "regression":
-        values = encode_numbers(table.labels)[0]
+        values = encode_numbers(labels)[0]
         return f"{values.min():g} to {values.max():g}"
-    most = Counter(table.labels).most_common()
+    most = Counter(labels).most_common()
     shown = ", ".join(f"{name!r} {count}" for name, count in most[:5])
     return shown + (f" and {len(most) - 5} more classes" if len(most) > 5 else "")
 

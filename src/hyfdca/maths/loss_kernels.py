@@ -96,6 +96,41 @@ def _add_conjugates(duals, labels, weights, buckets, constants, out):  # type: i
                 totals[:] = np.inf
 
 
+def add_weighted_duals(
+    duals: FloatArray,
+    factors: FloatArray,
+    buckets: NDArray[Any],
+    totals: FloatArray,
+) -> None:
+    """Add f_i α_i to its bucket in ``totals``, (buckets, planes · outputs).
+
+    What floating-point additions lose is added up too: duals of both signs cancel, and
+    the sum is compared with zero.
+    """
+    lost = np.zeros_like(totals)
+    _add_weighted_duals(duals, factors, buckets, totals, lost)
+    totals += lost
+
+
+@_compiled
+def _add_weighted_duals(duals, factors, buckets, out, lost):  # type: ignore[no-untyped-def]
+    n_outputs = factors.shape[1]
+    for i in range(duals.shape[0]):
+        totals, losses = out[buckets[i]], lost[buckets[i]]
+        for c in range(n_outputs):
+            factor = factors[i, c]
+            if factor == 0.0:
+                continue
+            for k in range(c, duals.shape[1], n_outputs):
+                term = factor * duals[i, k]
+                total = totals[k] + term
+                if abs(totals[k]) >= abs(term):  # Neumaier's summation
+                    losses[k] += (totals[k] - total) + term
+                else:
+                    losses[k] += (term - total) + totals[k]
+                totals[k] = total
+
+
 def sums_along(
     loss: Loss,
     start: FloatArray,

@@ -1,11 +1,14 @@
 """The problem of the paper on one machine and all the data: P, D, gap, reference.
 
-    P(w) = λ/2 ||w||² + 1/N Σ v_i l_i(x_i·w)
-    D(a) = -λ/2 ||w(a)||² - 1/N Σ v_i l_i*(-a_i),   w(a) = 1/(λN) Σ v_i a_i x_i
+    P(w) = λ/2 ||w||² + 1/N Σ v_i l_i(x_i·w + o_i)
+    D(a) = -λ/2 ||w(a)||² - 1/N Σ v_i (l_i*(-a_i) + a_i o_i)
+    w(a) = 1/(λN) Σ v_i a_i x_i
 
-The weights ``v`` of the samples are 1 but where classes are weighted; duals are kept
-per unit of weight, so their domain is the loss's own. Several outputs (one-vs-rest
-classes) are columns; P and D sum over them.
+The weights ``v`` of the samples are 1 but where samples or classes are weighted; duals
+are kept per unit of weight, so their domain is the loss's own. Offsets ``o`` are 0 but
+where they are given. Several outputs (one-vs-rest classes) are columns; P and D sum
+over them. With a free intercept, one without penalty, it is the last row of the
+weights; D is then a bound only for duals with Σ v_i a_i = 0.
 """
 
 from __future__ import annotations
@@ -66,7 +69,8 @@ class Objective:
     loss : Loss
     l2_strength : float
         The paper's λ.
-    sample_weights : array (n_samples, n_outputs), optional
+    sample_weights, offsets : array (n_samples, n_outputs), optional
+    free_intercept : bool
     """
 
     X: sp.csr_array
@@ -74,6 +78,8 @@ class Objective:
     loss: Loss
     l2_strength: float
     sample_weights: FloatArray | None = None
+    offsets: FloatArray | None = None
+    free_intercept: bool = False
 
     @property
     def l2_scale(self) -> float:
@@ -82,20 +88,24 @@ class Objective:
 
     def of_rows(self, rows: NDArray[np.int64]) -> Objective:
         """Return the same problem with its samples in another order."""
-        weights = self.sample_weights
+        weights, offsets = self.sample_weights, self.offsets
         return replace(
             self,
             X=self.X[rows],
             labels=self.labels[rows],
             sample_weights=None if weights is None else weights[rows],
+            offsets=None if offsets is None else offsets[rows],
         )
 
     def margins(self, weights: FloatArray) -> FloatArray:
-        """Return X w, (n_samples, n_outputs)."""
-        return np.asarray(self.X @ weights)
+        """Return X w with intercept and offsets, (n_samples, n_outputs)."""
+        margins = np.asarray(self.X @ weights[: self.X.shape[1]])
+        if self.free_intercept:
+            margins = margins + weights[-1]
+        return margins if self.offsets is None else margins + self.offsets
 
     def weights_from(self, duals: FloatArray) -> FloatArray:
-        """Return w(a), (n_features, n_outputs)."""
+        """Return w(a), (n_features, n_outputs), without a free intercept."""
         return np.asarray(self.X.T @ self.weighted(duals)) / self.l2_scale
 
     def primal(self, weights: FloatArray) -> float:
@@ -107,6 +117,8 @@ class Objective:
         """Return D(a), minus infinity outside the domain; ``weights`` is w(a)."""
         weights = self.weights_from(duals) if weights is None else weights
         conjugates = self.loss.conjugate(duals, self.labels)
+        if self.offsets is not None:
+            conjugates = conjugates + duals * self.offsets
         return -self._regulariser(weights) - self._mean(conjugates)
 
     def gap(self, duals: FloatArray) -> float:
@@ -127,7 +139,8 @@ class Objective:
         return float(self.weighted(values).sum() / self.labels.shape[0])
 
     def _regulariser(self, weights: FloatArray) -> float:
-        return 0.5 * self.l2_strength * float(np.vdot(weights, weights))
+        own = weights[: self.X.shape[1]]
+        return 0.5 * self.l2_strength * float(np.vdot(own, own))
 
 
 @dataclass(frozen=True)
@@ -154,7 +167,8 @@ def reference_optimum(
 ) -> Optimum:
     """Solve by stochastic dual coordinate ascent until the relative gap is small.
 
-    Not reaching ``tolerance`` within ``max_epochs`` shows in the gap returned.
+    It takes neither offsets nor a free intercept. Not reaching ``tolerance`` within
+    ``max_epochs`` shows in the gap returned.
     """
     n_samples, n_outputs = objective.labels.shape
     random = stream(seed, "reference")

@@ -1,7 +1,8 @@
 """The file ``model.json``: one description serves for writing and reading.
 
 The margin of a row x is Σ_f weights[f] (x[f] - offsets[f]) / scales[f] plus the
-intercept, with fillings[f] in place of a missing x[f]; one number per output. There
+intercept, with fillings[f] in place of a missing x[f], plus the row's offset if the
+study has an offset_column; one number per output. There
 is one output for regression and for two classes (positive margins mean the second),
 otherwise one per class. Numbers are written in their shortest form and read back bit
 for bit.
@@ -72,6 +73,7 @@ class TrainingEntry(_Strict, frozen=True):
     stop_reason: StopReason
     fit_intercept: bool
     intercept_scaling: float
+    penalise_intercept: bool = True  # models without this entry have it
 
 
 class CertificateEntry(_Strict, frozen=True):
@@ -88,7 +90,7 @@ class ModelFile(_Strict, frozen=True):
 
     Parameters
     ----------
-    id_column, label_column : str or None
+    id_column, label_column, offset_column : str or None
         Names used in the study; tables to predict may use others.
     positive_label : str or None
         If given, every other label belongs to the first class.
@@ -116,6 +118,7 @@ class ModelFile(_Strict, frozen=True):
     scaling: ScalingEntry
     training: TrainingEntry
     certificate: CertificateEntry
+    offset_column: str | None = None
     categories: dict[str, CategoryEntry] = {}
     dates: tuple[str, ...] = ()
     date_origin: datetime.date = DATE_ORIGIN

@@ -1,4 +1,4 @@
-"""How the cells of a model's features are scaled and filled."""
+"""How the cells of a model's features, and its target, are scaled and filled."""
 
 from __future__ import annotations
 
@@ -34,3 +34,41 @@ class Scaling:
         table = sp.csr_array((scaled, column, cells.indptr), shape=cells.shape)
         table.eliminate_zeros()
         return table
+
+
+@dataclass(frozen=True)
+class TargetScaling:
+    """Maps each target y of a regression to (y - centre) / scale for training."""
+
+    centre: float = 0.0
+    scale: float = 1.0
+
+    def apply(self, targets: FloatArray) -> FloatArray:
+        """Return targets as a model is trained on them."""
+        return (targets - self.centre) / self.scale
+
+    def undone(self, weights: FloatArray, has_intercept: bool) -> FloatArray:
+        """Return weights that predict y itself, from weights of what was trained.
+
+        The last row is the intercept, if there is one; without, nothing was centred.
+        """
+        own = weights * self.scale
+        if has_intercept:
+            own[-1] += self.centre
+        return own
+
+
+def target_scaling(mean: float, mean_square: float, is_centred: bool) -> TargetScaling:
+    """Return the scaling by which targets have deviation 1, and mean 0 if centred.
+
+    Parameters
+    ----------
+    mean : float
+    mean_square : float
+        Of distances to the mean if ``is_centred``, else of the targets themselves.
+    """
+    scale = float(np.sqrt(mean_square))
+    centre = mean if is_centred else 0.0
+    # Where only rounding differs from the mean, there is nothing to scale by.
+    noise = float(np.finfo(np.float64).eps) * 8 * abs(mean)
+    return TargetScaling(centre, scale if scale > noise else 1.0)

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
@@ -301,8 +301,7 @@ def _rows_among(table: Table, own: TokenArray, asked: TokenArray) -> Table:
     """Return the rows of a table whose pseudonyms were asked for."""
     wanted = set(map(tuple, asked.tolist()))
     rows = [row for row, name in enumerate(map(tuple, own.tolist())) if name in wanted]
-    cells = sp.csr_array(table.cells[np.array(rows, np.int64)])
-    return replace(table, ids=tuple(table.ids[row] for row in rows), cells=cells)
+    return table.of_rows(np.array(rows, np.int64))
 
 
 _SLACK = 1e-9  # covers the rounding of norms

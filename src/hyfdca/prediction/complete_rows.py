@@ -84,6 +84,8 @@ class Predictions:
     margins : array (n_rows, n_outputs)
     labels : tuple of str or None
         "" for rows without a label.
+    note : str
+        What users should know of them; may be empty.
     n_unknown : int
         Rows with a level that the model does not name.
     """
@@ -92,6 +94,7 @@ class Predictions:
     ids: tuple[str, ...] = field(repr=False)
     margins: FloatArray = field(repr=False)
     labels: tuple[str, ...] | None = field(repr=False, default=None)
+    note: str = ""
     n_unknown: int = 0
 
     @cached_property
@@ -169,10 +172,23 @@ def predict_file(files: PredictionFiles) -> Predictions:
         margins = model.margins(table)
     except ModelError as error:
         raise StudyError(f"In {files.data.name} {error}") from None
-    n_unknown = model.inputs.n_unknown(table)
-    predictions = Predictions(model, table.ids, margins, table.labels, n_unknown)
+    predictions = predictions_for(model, table, margins)
     write_predictions(predictions, files.out)
     return predictions
+
+
+def predictions_for(model: Model, table: Table, margins: FloatArray) -> Predictions:
+    """Return predictions of a table's rows from their margins without offsets."""
+    column, offsets, note = model.file.offset_column, table.offsets, ""
+    if offsets is not None:
+        margins = margins + offsets[:, None]
+    elif column is not None:
+        note = (
+            f"The table has no offset_column {column!r}: offsets are taken as 0, but "
+            "the model was trained with them."
+        )
+    unknown = model.inputs.n_unknown(table)
+    return Predictions(model, table.ids, margins, table.labels, note, unknown)
 
 
 def write_predictions(predictions: Predictions, out: Path) -> None:
@@ -213,13 +229,13 @@ def _read(files: PredictionFiles, model: Model) -> Table:
             f"The model does not name the ID column of {files.data.name}; name it with "
             "--id-column."
         )
-    label_column = files.label_column or model.file.label_column
     columns = Columns(
-        id=None if id_column is None else normalised(id_column),
-        label=None if label_column is None else normalised(label_column),
+        id=_name(id_column),
+        label=_name(files.label_column or model.file.label_column),
         features=model.inputs.columns,
         label_needed=False,
         absent_are_zero=True,
+        offset=_name(model.file.offset_column),
         categorical=tuple(model.inputs.categories),
         date_origin=model.file.date_origin,
     )
@@ -229,6 +245,10 @@ def _read(files: PredictionFiles, model: Model) -> Table:
         raise StudyError(_missing_columns(error, columns)) from None
     except TableError as error:
         raise StudyError(f"Cannot predict: {error}.") from None
+
+
+def _name(column: str | None) -> str | None:
+    return None if column is None else normalised(column)
 
 
 def _with_label(files: PredictionFiles, table: Table) -> Table:

@@ -107,7 +107,8 @@ class RefusedNotice(Message, frozen=True):
 # A prediction may be refused at any of its phases; the next one then begins.
 _ANSWERED = (
     *("introduce", "request", "consider", "refused"),
-    *("rows", "placement", "cells", "arrange", "part bound", "parts", "scores"),
+    *("rows", "placement", "cells", "hints"),
+    *("arrange", "part bound", "parts", "scores"),
 )
 
 PHASES: Phases = {

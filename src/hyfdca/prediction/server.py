@@ -58,6 +58,7 @@ def prediction_alignment(settings: AlignmentSettings) -> AlignmentSettings:
         "regression",
         allow_unshared=True,
         disagreeing_cells=settings.disagreeing_cells,
+        cell_tolerance=settings.cell_tolerance,
         hide_feature_names=settings.hide_feature_names,
         needs_labels=False,
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +25,7 @@ from hyfdca.prediction.client import (
     PredictionStage,
     SplitScores,
 )
-from hyfdca.prediction.complete_rows import Predictions
+from hyfdca.prediction.complete_rows import Predictions, predictions_for
 from hyfdca.prediction.policy import PredictionLog, PredictionTerms, declined_sentence
 from hyfdca.prediction.server import (
     Answered,
@@ -37,6 +37,7 @@ from hyfdca.runtime.store import Store, StoreError
 from hyfdca.study.client import StudyClient
 from hyfdca.study.file import Client, StudyFile
 from hyfdca.study.plan import Plan, alignment_settings
+from hyfdca.study.roles import roles_of
 
 
 def model_digest(model: Model) -> bytes:
@@ -76,14 +77,14 @@ def table_to_predict(
     """
     own = None if client.features is None else set(map(normalised, client.features))
     features = tuple(f for f in model.inputs.columns if own is None or f in own)
-    id_column = client.id_column or file.study.id_column
-    label_column = client.label_column or file.study.label_column
+    roles = roles_of(file.study, client)
     columns = Columns(
-        id=None if id_column is None else normalised(id_column),
-        label=None if label_column is None else normalised(label_column),
+        id=roles.id,
+        label=roles.label,
         features=features,
         features_needed=False,
         label_needed=False,
+        offset=roles.offset,
         categorical=tuple(model.inputs.categories),
         date_origin=model.file.date_origin,
     )
@@ -107,12 +108,12 @@ def brought(
 ) -> Bringing:
     """Return what an organisation provides for predictions of a study."""
     return Bringing(
-        replace(table, labels=None),
+        table.without_targets(),
         model,
         model_digest(model),
         terms_of(file),
         log,
-        prediction_alignment(alignment_settings(file.study)),
+        prediction_alignment(alignment_settings(file)),
         asks,
     )
 
@@ -201,12 +202,5 @@ def predictions_of(model: Model, table: Table, scores: SplitScores) -> SplitPred
             f"{n_absent.min()} features, and the model fills none; have the "
             "organisations that hold these rows provide them."
         )
-    labels = table.labels
-    predictions = Predictions(
-        model,
-        tuple(table.ids[row] for row in rows),
-        scores.margins[rows],
-        None if labels is None else tuple(labels[row] for row in rows),
-        model.inputs.n_unknown(table),
-    )
+    predictions = predictions_for(model, table.of_rows(rows), scores.margins[rows])
     return SplitPredictions(predictions, len(n_absent) - len(rows), n_filled)

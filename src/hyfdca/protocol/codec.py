@@ -108,10 +108,19 @@ def unpack_bits(payload: memoryview, shape: tuple[int, ...]) -> NDArray[np.bool_
 
 def unpack_order(payload: memoryview, size: int) -> NDArray[np.int64]:
     """Return an order of ``size`` things: each place once."""
-    order = unpack_places(payload, size, size)
-    if np.any(np.bincount(order, minlength=size) != 1):
+    order = unpack_choice(payload, size)
+    return _sized(order, size)
+
+
+def unpack_choice(payload: memoryview, size: int) -> NDArray[np.int64]:
+    """Return some of ``size`` things in an order: each place at most once."""
+    n_chosen = len(payload) // _INDEX.itemsize
+    if n_chosen > size:
+        raise RemoteProtocolError(f"{n_chosen} of {size} things cannot be chosen")
+    chosen = unpack_places(payload, n_chosen, size)
+    if np.any(np.bincount(chosen, minlength=size) > 1):
         raise RemoteProtocolError("an order names a place twice")
-    return order
+    return chosen
 
 
 def _array(payload: memoryview, dtype: np.dtype[Any]) -> NDArray[Any]:

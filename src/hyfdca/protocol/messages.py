@@ -29,6 +29,7 @@ BY_PHASE = Seen("by phase")
 
 # Exponents beyond these stand for no real data and would overflow a float.
 NonNegative = Annotated[float, msgspec.Meta(ge=0.0, le=1e300)]  # and no NaN
+Finite = Annotated[float, msgspec.Meta(ge=-1e300, le=1e300)]
 Bound = Annotated[float, msgspec.Meta(ge=0.0, le=1e150)]  # of which squares are taken
 Number = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]

@@ -1,9 +1,9 @@
 """An organisation's side of a study, from its keys to its part of every round.
 
-A study has the stages keys, alignment, levels (if a column is a category), scaling and
-training. Each is a separate conversation. A stage begins with its first request and
-builds on the result of the previous one. The stage *study* concerns the study as a
-whole:
+A study has the stages keys, alignment, labels, levels, scaling and training. Each is a
+separate conversation; labels and levels are left out if there is nothing to do. A stage
+begins with its first request and builds on the result of the previous one. The stage
+*study* concerns the study as a whole:
 
 | phase   | down                           | up                                       |
 |---------|--------------------------------|------------------------------------------|
@@ -31,6 +31,7 @@ from hyfdca.crypto.keys.identity import Identity
 from hyfdca.crypto.keys.roster import Roster
 from hyfdca.crypto.schemes.registry import Workforce
 from hyfdca.data.expansion import Expansion, expansion_of_numbers
+from hyfdca.data.labels import n_outputs
 from hyfdca.data.tables import Table
 from hyfdca.federation.algorithm import ClientHalf
 from hyfdca.federation.client import Party
@@ -48,18 +49,20 @@ from hyfdca.stages.alignment.aligned_table import AlignedTable
 from hyfdca.stages.alignment.client import AlignmentClient
 from hyfdca.stages.keys import messages as key_messages
 from hyfdca.stages.keys.client import HeldKeys, KeyHolder
+from hyfdca.stages.labels import messages as label_messages
+from hyfdca.stages.labels.client import LabelClient, WeightClient, label_client
 from hyfdca.stages.levels.client import LevelsClient
 from hyfdca.stages.levels.messages import PHASES as LEVEL_PHASES
 from hyfdca.stages.scaling import PHASES as SCALING_PHASES
 from hyfdca.stages.scaling import ScalingClient
 from hyfdca.study import messages as m
 from hyfdca.study.identity import hash_text
-from hyfdca.study.plan import PROTOCOL, Plan, n_outputs
+from hyfdca.study.plan import PROTOCOL, Plan
 
 T = TypeVar("T")
 
 STUDY_TOKEN = b"hyfdca:1"  # of the stage that detects a different study
-STAGES = ("study", "keys", "alignment", "levels", "scaling", "training")
+STAGES = ("study", "keys", "alignment", "labels", "levels", "scaling", "training")
 
 _KEYS, _PREPARATION = "keys", "preparation"
 
@@ -156,6 +159,7 @@ class StudyClient:
         """Reset to the state before the first stage."""
         self._sessions = {"study": self._sessions["study"]}
         self._alignment: AlignmentClient | None = None
+        self._labels: LabelClient | WeightClient | None = None
         self._levels: LevelsClient | None = None
         self._numbers: Cells | None = None
         self._scaling: ScalingClient | None = None
@@ -193,6 +197,7 @@ class StudyClient:
             begin: dict[str, tuple[Phases, Callable[[], Handlers]]] = {
                 "keys": (key_messages.PHASES, lambda: self._key_holder.handlers),
                 "alignment": (alignment_messages.PHASES, self._begin_alignment),
+                "labels": (label_messages.PHASES, self._begin_labels),
                 "levels": (LEVEL_PHASES, self._begin_levels),
                 "scaling": (SCALING_PHASES, self._begin_scaling),
                 # The algorithm's own phases follow once the server has named it.
@@ -241,6 +246,16 @@ class StudyClient:
             raise RemoteProtocolError("this stage comes after the alignment")
         return self._alignment.aligned
 
+    def _begin_labels(self) -> Handlers:
+        if self._block is not None:
+            raise RemoteProtocolError("labels come before training")
+        self._labels = self._new_labels()
+        return self._labels.handlers
+
+    def _new_labels(self) -> LabelClient | WeightClient:
+        targets = self._plan.alignment.targets
+        return label_client(self.aligned, targets, self.secrecy.sealers())
+
     def _begin_levels(self) -> Handlers:
         aligned, secrecy = self.aligned, self.secrecy
         if not aligned.categories:
@@ -281,7 +296,10 @@ class StudyClient:
             raise RemoteProtocolError("this stage comes after the scaling")
         if self._block is None:
             scaled = self._scaling.scaling.apply(self._numbers.stored)
-            self._block = self.aligned.block(scaled, self.expansion, self._plan.bias)
+            # Where nothing is lacking, the server does not begin the stage of labels.
+            losses = (self._labels or self._new_labels()).losses
+            features = self.aligned.features_of(scaled, self.expansion)
+            self._block = self.aligned.block(features, self._plan.bias, losses)
         return self._block
 
     def _start(self, notice: m.StartNotice) -> None:

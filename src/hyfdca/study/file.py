@@ -50,13 +50,20 @@ from hyfdca.federation.algorithm import Algorithm
 from hyfdca.federation.problem import Profile
 from hyfdca.maths.losses import make_loss
 from hyfdca.model.scaling import Missing, Scale
-from hyfdca.stages.alignment.messages import MOST_CLASSES, DisagreeingCells, Uncovered
+from hyfdca.stages.alignment.messages import (
+    MOST_CLASSES,
+    DisagreeingCells,
+    SimilarIds,
+    Uncovered,
+)
 from hyfdca.study.alternatives import alternatives
 from hyfdca.study.identity import public_identities
+from hyfdca.study.roles import check_roles
 
 _LARGEST = 1e100  # squares and inverses of settings must stay finite
 Positive = Annotated[float, msgspec.Meta(ge=1.0 / _LARGEST, le=_LARGEST)]
 Fraction = Annotated[float, msgspec.Meta(gt=0, le=1)]
+ClassWeight = Annotated[float, msgspec.Meta(ge=0, le=_LARGEST)]
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
 KeyEpoch = Annotated[int, msgspec.Meta(ge=1, le=2**32)]
 # Of a host or of the server: used in certificates, settings and commands.
@@ -117,6 +124,7 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     release_level_names: bool = True
     date_origin: datetime.date = DATE_ORIGIN
     fit_intercept: bool = True
+    penalise_intercept: bool | None = None  # by default where the algorithm needs it
     intercept_scaling: Positive = 1.0
     max_rounds: AtLeastOne = 1000
     tol: Annotated[float, msgspec.Meta(ge=0, le=_LARGEST)] = 1e-3
@@ -127,6 +135,9 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     rows: Literal["by ID", "by order"] = "by ID"  # of tables without IDs
     id_column: str | None = None
     label_column: str | None = None
+    weight_column: str | None = None  # beside labels, like the next
+    offset_column: str | None = None
+    class_weight: Literal["balanced"] | dict[str, ClassWeight] | None = None
     encoding: str | None = None  # of CSV files; what is not given is found by looking
     delimiter: Character | None = None
     decimal: Decimal | None = None
@@ -134,7 +145,9 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     max_classes: Annotated[int, msgspec.Meta(ge=2, le=MOST_CLASSES)] | None = None
     labels_visible_to_holders: bool = False
     allow_unshared: bool = False
+    similar_ids: SimilarIds = "refuse"
     disagreeing_cells: DisagreeingCells = "refuse"
+    cell_tolerance: Annotated[float, msgspec.Meta(ge=0, le=0.1)] = 1e-6
     key_epoch: KeyEpoch = 1  # raise it to have new keys made
     # For studies between machines
     quorum: Literal["all"] | AtLeastOne = "all"  # organisations a round needs
@@ -163,6 +176,8 @@ class Client(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     ignore: list[str] = []  # columns that are no features
     id_column: str | None = None
     label_column: str | None = None
+    weight_column: str | None = None
+    offset_column: str | None = None
     encoding: str | None = None
     delimiter: Character | None = None
     decimal: Decimal | None = None
@@ -254,6 +269,7 @@ def parse(content: bytes, path: Path) -> StudyFile:
             )
     public_identities({client.name: client.public_key for client in file.clients})
     as_study_error(lambda: make_loss(file.study.loss, file.study.loss_parameter))
+    check_roles(file)
     as_study_error(file.chosen_algorithm)
     return file
 
@@ -292,7 +308,7 @@ def _check_quorum(path: Path, file: StudyFile) -> None:
     if quorum != "all" and quorum > n_clients:
         raise StudyError(
             f"The study file {path} sets a quorum of {quorum} but has {n_clients} "
-            "organisations; lower the quorum."
+            f'organisations; set quorum = "all", or at most {n_clients}.'
         )
 
 

@@ -123,6 +123,14 @@ class Run:
     training: Runner
     notes: tuple[str, ...] = field(default=(), kw_only=True)
 
+    @property
+    def intercept_value(self) -> float | None:
+        """What the last row of weights, the intercept's, is multiplied by; or None."""
+        if not self.study.fit_intercept:
+            return None
+        is_free = self.training.settings.free_intercept
+        return 1.0 if is_free else self.study.intercept_scaling
+
     def scores(self, weights: FloatArray) -> TrainingScores:
         """Return how a model fits the training rows, as far as that is known here."""
         del weights
@@ -141,24 +149,50 @@ class LocalRun(Run):
         return [member.block for member in self.members]
 
     def margins(self, weights: FloatArray) -> FloatArray:
-        """Return x·w of every sample, summed over its holders' parts."""
+        """Return x·w plus the offset of every sample, summed over its holders."""
         layout = self.training.federation.layout
         total = np.zeros((layout.samples.n_items, weights.shape[1]))
         for client, block in enumerate(self.blocks):
             part = block.X @ weights[layout.features.items[client]]
             total[layout.samples.items[client]] += part
-        return total
+        if self.training.settings.free_intercept:
+            total += weights[-1]
+        offsets = self.offsets()
+        return total if offsets is None else total + offsets
 
     def labels(self) -> FloatArray:
         """Return the labels of all samples, (n_samples, n_outputs)."""
+        labels = self._by_sample([block.labels for block in self.blocks], 0.0)
+        assert labels is not None  # noqa: S101  # somebody has labels
+        return labels
+
+    def sample_weights(self) -> FloatArray | None:
+        """Return the weights of all samples, (n_samples, n_outputs); None for 1."""
+        return self._by_sample([block.sample_weights for block in self.blocks], 1.0)
+
+    def offsets(self) -> FloatArray | None:
+        """Return the offsets of all samples, (n_samples, n_outputs); None for 0."""
+        return self._by_sample([block.offsets for block in self.blocks], 0.0)
+
+    def _by_sample(
+        self, held: Sequence[FloatArray | None], usual: float
+    ) -> FloatArray | None:
+        """Put what organisations have of their samples together; None if nothing.
+
+        Parameters
+        ----------
+        usual : float
+            What stands for None at those that have nothing.
+        """
         samples = self.training.federation.layout.samples
-        held = [member.aligned.labels for member in self.members]
-        width = next(own.shape[1] for own in held if own is not None)
-        labels = np.zeros((samples.n_items, width))
+        widths = [own.shape[1] for own in held if own is not None]
+        if not widths:
+            return None
+        values = np.full((samples.n_items, widths[0]), usual)
         for items, own in zip(samples.items, held, strict=True):
             if own is not None:
-                labels[items] = own
-        return labels
+                values[items] = own
+        return values
 
     def scores(self, weights: FloatArray) -> TrainingScores:
         """Return how a model fits the training rows.
@@ -178,13 +212,22 @@ class LocalRun(Run):
 def pooled_objective(run: LocalRun) -> Objective:
     """Return the problem of all organisations' scaled tables in one place.
 
-    A cell that nobody holds is zero, which is the mean; the bias is a normal column.
+    A cell that nobody holds is zero, which is the mean; a penalised intercept is a
+    normal column.
     """
     layout, settings = run.training.federation.layout, run.training.settings
     cells = [block.X for block in run.blocks]
     pooled = pooled_cells(cells, layout.samples, layout.features)
     pooled.eliminate_zeros()
-    return Objective(pooled, run.labels(), settings.loss, settings.l2_strength)
+    return Objective(
+        pooled,
+        run.labels(),
+        settings.loss,
+        settings.l2_strength,
+        run.sample_weights(),
+        offsets=run.offsets(),
+        free_intercept=settings.free_intercept,
+    )
 
 
 def prepare(file: StudyFile, folder: Path) -> LocalRun:

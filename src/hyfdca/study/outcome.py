@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 
 from hyfdca.arrays import FloatArray
 from hyfdca.errors import StudyError
@@ -47,7 +46,7 @@ class Outcome:
     Parameters
     ----------
     weights : array (n_features, n_outputs)
-        The bias, if there is one, comes last.
+        The intercept, if there is one, comes last.
     seconds : float
         From the first exchange of training to the last, measuring included.
     pooled_primal : float or None
@@ -99,12 +98,14 @@ class Outcome:
     def result(self) -> dict[str, Any]:
         """Return the contents of ``result.json``; with a ``warning`` if not converged.
 
+        ``rows_without_label`` and ``rows_of_weight_zero`` were left out of the study.
         ``pooled_primal`` and ``relative_loss`` are null except in a demonstration.
         ``accuracy``, of classes, and ``r_squared`` and ``mean_absolute_error``, of
         numbers, are over the training rows, and null between machines.
         """
         study, traffic, ending = self.run.study, self.traffic(), self.ending
         coverage = self.run.consortium.coverage
+        alignment = self.run.consortium.alignment
         result = {
             "algorithm": self.run.training.algorithm.algorithm.name,
             "algorithm_reason": self.run.training.algorithm.reason,
@@ -112,6 +113,8 @@ class Outcome:
             "sealed_with": self.run.training.sealed_with(),
             "cells": coverage.n_cells,
             "uncovered_cells": coverage.n_uncovered,
+            "rows_without_label": alignment.n_without_label,
+            "rows_of_weight_zero": alignment.n_without_weight,
             "rounds": self.n_rounds,
             "converged": ending.is_converged,
             "stop_reason": ending.stop_reason,
@@ -155,8 +158,7 @@ class Outcome:
         run, study = self.run, self.run.study
         features, scaling = run.consortium.features, run.scaling
         weights = map(tuple, self.weights[: len(features)].tolist())
-        bias = self.weights[-1] * study.intercept_scaling
-        none = np.zeros_like(bias)
+        intercept = self.weights[-1] * (run.intercept_value or 0.0)
         return ModelFile(
             format_version=FORMAT_VERSION,
             study=study.name,
@@ -165,10 +167,11 @@ class Outcome:
             l2=study.l2,
             id_column=study.id_column,
             label_column=study.label_column,
+            offset_column=study.offset_column,
             positive_label=study.positive_text,
             classes=run.consortium.classes,
             weights=dict(zip(features, weights, strict=True)),
-            intercept=tuple((bias if study.fit_intercept else none).tolist()),
+            intercept=tuple(intercept.tolist()),
             scaling=ScalingEntry(
                 scale=study.scale,
                 missing=study.missing,
@@ -196,6 +199,7 @@ class Outcome:
             rounds=self.n_rounds,
             stop_reason=ending.stop_reason,
             fit_intercept=study.fit_intercept,
+            penalise_intercept=not training.settings.free_intercept,
             intercept_scaling=study.intercept_scaling,
         )
 

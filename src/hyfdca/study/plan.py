@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from hyfdca.algorithms.registry import can_free_intercept
 from hyfdca.crypto.schemes.registry import Encryption
 from hyfdca.data.tables import normalised
 from hyfdca.errors import as_study_error
+from hyfdca.federation.algorithm import Algorithm
 from hyfdca.holdings.participation import (
     Participation,
     bernoulli,
@@ -20,10 +22,11 @@ from hyfdca.protocol.sessions import TOKEN_BYTES
 from hyfdca.stages.alignment.messages import AlignmentSettings
 from hyfdca.stages.levels.messages import LevelSettings
 from hyfdca.study.file import Bernoulli, Cyclic, Study, StudyFile
+from hyfdca.study.roles import target_settings
 from hyfdca.training.settings import TrainingSettings
 
 # Version of the messages between organisations; increment it whenever they change.
-PROTOCOL = 3
+PROTOCOL = 4
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ class Plan:
     names : tuple of str
         The organisations, by rank.
     bias : float or None
-        The value of the bias feature; None without an intercept.
+        The value of the bias feature; None without an intercept, or with a free one.
     participation : Participation
         Who is drawn for which round. It is complete only if no round may proceed
         without an organisation.
@@ -68,11 +71,6 @@ class Plan:
         return self.study_hash[:TOKEN_BYTES]
 
 
-def n_outputs(classes: tuple[str, ...]) -> int:
-    """Return the number of weight columns: one per class if over two, else one."""
-    return len(classes) if len(classes) > 2 else 1
-
-
 def plan_of(file: StudyFile, study_hash: bytes) -> Plan:
     """Return the plan that both sides of a study follow.
 
@@ -87,17 +85,19 @@ def _plan(file: StudyFile, study_hash: bytes) -> Plan:
     study = file.study
     loss = make_loss(study.loss, study.loss_parameter)
     names = tuple(client.name for client in file.clients)
+    training = _settings(file, loss)
+    has_bias = study.fit_intercept and not training.free_intercept
     return Plan(
         study_hash=study_hash,
         names=names,
         epoch=study.key_epoch,
         encryption=study.encryption_settings(),
-        alignment=alignment_settings(study),
+        alignment=alignment_settings(file),
         levels=LevelSettings(study.min_level_count, study.release_level_names),
         scale=study.scale,
         missing=study.missing,
-        bias=study.intercept_scaling if study.fit_intercept else None,
-        training=_settings(file, loss),
+        bias=study.intercept_scaling if has_bias else None,
+        training=training,
         participation=_participation(study, names),
         quorum=len(names) if study.quorum == "all" else study.quorum,
         phase_timeout=study.phase_timeout,
@@ -105,15 +105,19 @@ def _plan(file: StudyFile, study_hash: bytes) -> Plan:
     )
 
 
-def alignment_settings(study: Study) -> AlignmentSettings:
+def alignment_settings(file: StudyFile) -> AlignmentSettings:
     """Return the study's settings for aligning tables."""
+    study = file.study
     return AlignmentSettings(
         make_loss(study.loss, study.loss_parameter).task,
         study.positive_text,
         allow_unshared=study.allow_unshared,
         disagreeing_cells=study.disagreeing_cells,
+        cell_tolerance=study.cell_tolerance,
+        similar_ids=study.similar_ids,
         uncovered=study.uncovered,
         max_classes=study.max_classes,
+        targets=target_settings(file),
         categorical=tuple(map(normalised, study.categorical)),
     )
 
@@ -144,11 +148,11 @@ def _drawn(study: Study, names: Sequence[str]) -> Participation:
 
 
 def _settings(file: StudyFile, loss: Loss) -> TrainingSettings:
-    study = file.study
+    study, algorithm = file.study, file.chosen_algorithm()
     return TrainingSettings(
         loss=loss,
         l2_strength=study.l2,
-        algorithm=file.chosen_algorithm(),
+        algorithm=algorithm,
         profile=study.profile,
         max_rounds=study.max_rounds,
         tolerance=study.tol,
@@ -157,4 +161,19 @@ def _settings(file: StudyFile, loss: Loss) -> TrainingSettings:
         stall_rounds=study.stall_rounds,
         encryption=study.encryption_settings(),
         seed=study.seed,
+        free_intercept=_frees_intercept(study, algorithm),
+        has_offsets=target_settings(file).has_offsets,
     )
+
+
+def _frees_intercept(study: Study, algorithm: Algorithm | None) -> bool:
+    """Return whether the intercept has no penalty.
+
+    Where the study does not say, it has none if the algorithm allows, and if there is
+    no intercept_scaling, which makes sense only with a penalty.
+    """
+    if not study.fit_intercept:
+        return False
+    if study.penalise_intercept is not None:
+        return not study.penalise_intercept
+    return study.intercept_scaling == 1.0 and can_free_intercept(algorithm)

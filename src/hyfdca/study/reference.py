@@ -80,8 +80,11 @@ _STUDY = {
     "them features are named `ward=#1`, and the model cannot predict.",
     "date_origin": "Dates become days since this date.",
     "fit_intercept": "Whether the model has an intercept.",
-    "intercept_scaling": "The constant feature whose weight is the intercept; the "
-    "larger, the less it is regularised.",
+    "penalise_intercept": "Whether the intercept is penalised, as the weight of a "
+    "constant feature; if not given, only where the algorithm needs that (`hyfdca` and "
+    "its rivals) or `intercept_scaling` is given.",
+    "intercept_scaling": "The value of that constant feature: the larger, the less a "
+    "penalised intercept is penalised.",
     "max_rounds": "Training ends after this many rounds.",
     "tol": "Training ends when the certified relative gap is at most this.",
     "measure_every": "Rounds from one certificate to the next.",
@@ -93,6 +96,12 @@ _STUDY = {
     "id_column": "The column with the IDs of rows, unless an organisation names its "
     "own.",
     "label_column": "The column with the labels, unless an organisation names its own.",
+    "weight_column": "The column that says how often a row counts, unless an "
+    "organisation names its own; read where labels are. A row of weight 0 is left out.",
+    "offset_column": "The column of numbers that are added to the margins of rows, "
+    "unless an organisation names its own; read where labels are.",
+    "class_weight": "How often a row counts by its class, such as `{malignant = 2.0, "
+    "benign = 1.0}`; with `balanced`, rare classes count as much as frequent ones.",
     "encoding": "Of CSV files, such as `utf-8` or `cp1252`; found by looking if it is "
     "not given.",
     "delimiter": "Between the cells of CSV files; found by looking if not given.",
@@ -100,11 +109,16 @@ _STUDY = {
     "positive_label": "The label of class 1; all others are class 0.",
     "max_classes": "More classes are refused; if it is not given, more than 20, and "
     "labels that are fractions.",
-    "labels_visible_to_holders": "Lets organisations without labels take part; they "
-    "learn the labels of rows that they share.",
+    "labels_visible_to_holders": "Lets organisations take part that have no labels, or "
+    "blank ones where others have them; they learn the labels of rows that they share.",
     "allow_unshared": "Lets organisations take part that share no row with others.",
+    "similar_ids": "If many more rows of two organisations would match if their IDs "
+    "were written alike (leading zeros, `.0`, capitals, blanks, punctuation): refuse, "
+    "or take them as different rows.",
     "disagreeing_cells": "If two organisations have different values of a cell: "
     "refuse, or take that of the one listed first.",
+    "cell_tolerance": "Values of a cell at two organisations are the same if their "
+    "relative difference is at most this; the one listed first counts.",
     "key_epoch": "Raise it to have new keys made.",
     "quorum": "How many organisations a round needs (between machines).",
     "phase_timeout": "Seconds that an answer may take (between machines).",
@@ -119,6 +133,8 @@ _CLIENT = {
     "ignore": "Columns that are no features.",
     "id_column": "Its own name for that column.",
     "label_column": "Its own name for that column.",
+    "weight_column": "Its own name for that column.",
+    "offset_column": "Its own name for that column.",
     "encoding": "Of its own CSV file.",
     "delimiter": "Of its own CSV file.",
     "decimal": "Of its own CSV file.",

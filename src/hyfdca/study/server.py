@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from hyfdca.algorithms.registry import Choice
 from hyfdca.crypto.schemes.registry import Adders, new_group_secret
+from hyfdca.data.labels import n_outputs
 from hyfdca.federation.server import Federation
 from hyfdca.holdings.layout import with_bias
 from hyfdca.model.scaling import Scaling
@@ -17,13 +18,15 @@ from hyfdca.stages.alignment import messages as alignment_messages
 from hyfdca.stages.alignment.server import Alignment, AlignmentServer
 from hyfdca.stages.keys import messages as key_messages
 from hyfdca.stages.keys.server import agree_again
+from hyfdca.stages.labels import messages as label_messages
+from hyfdca.stages.labels.server import LabelServer
 from hyfdca.stages.levels.features import Levels, levels_of_numbers
 from hyfdca.stages.levels.messages import PHASES as LEVEL_PHASES
 from hyfdca.stages.levels.server import LevelsServer
 from hyfdca.stages.scaling import PHASES as SCALING_PHASES
 from hyfdca.stages.scaling import ScalingServer
 from hyfdca.study import messages as m
-from hyfdca.study.plan import Plan, n_outputs
+from hyfdca.study.plan import Plan
 
 T = TypeVar("T")
 
@@ -80,7 +83,9 @@ class StudyServer:
             If the tables cannot be aligned.
         """
         adders = self.agree(holders)
-        levels = self.agree_levels(self.align(), adders)
+        columns = self.align()
+        self.share_labels(columns, adders)
+        levels = self.agree_levels(columns, adders)
         scaling = self.scale(levels, adders)
         federation = self._federation(levels.alignment, adders)
         choice = self._plan.training.choose(federation)
@@ -100,6 +105,13 @@ class StudyServer:
         self._session.enter(alignment_messages.PHASES)
         server = AlignmentServer(plan.names, plan.alignment, self._session)
         return self._run("alignment", server.run())
+
+    def share_labels(self, alignment: Alignment, adders: Adders) -> None:
+        """Have members with labels learn what they lack of them and of weights."""
+        self._session.enter(label_messages.PHASES)
+        targets = self._plan.alignment.targets
+        server = LabelServer(alignment, targets, adders, self._session)
+        self._run("labels", server.run())
 
     def agree_levels(self, columns: Alignment, adders: Adders) -> Levels:
         """Have the holders of categories agree on their levels, if there are any."""

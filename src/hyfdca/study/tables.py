@@ -15,6 +15,7 @@ from hyfdca.data.tables import (
 )
 from hyfdca.errors import StudyError
 from hyfdca.study.file import Client, Study
+from hyfdca.study.roles import roles_of
 
 
 def table_of(study: Study, client: Client, path: Path) -> Table:
@@ -24,9 +25,10 @@ def table_of(study: Study, client: Client, path: Path) -> Table:
     ------
     StudyError
     """
+    roles = roles_of(study, client)
     columns = Columns(
-        id=_name(client.id_column or study.id_column),
-        label=_name(client.label_column or study.label_column),
+        id=roles.id,
+        label=roles.label,
         features=tuple(map(normalised, client.features)) if client.features else None,
         has_label=client.label,
         rows_by_order=study.rows == "by order",
@@ -36,6 +38,8 @@ def table_of(study: Study, client: Client, path: Path) -> Table:
             client.delimiter or study.delimiter,
             client.decimal or study.decimal,
         ),
+        weight=roles.weight,
+        offset=roles.offset,
         categorical=tuple(map(normalised, study.categorical)),
         text_is_category=True,
         date_origin=study.date_origin,
@@ -48,12 +52,14 @@ def table_of(study: Study, client: Client, path: Path) -> Table:
     if study.missing == "refuse" and table.n_missing:
         raise StudyError(
             f"Organisation {client.name!r} has {table.n_missing} missing cells in "
-            f'{path.name}; fill them or set missing = "mean".'
+            f"{path.name}, the first in column {table.first_missing!r}; fill them or "
+            'set missing = "mean" (the default is "refuse").'
         )
     if study.scale == "standard" and not table.is_dense:
         raise StudyError(
             f"Organisation {client.name!r} has a sparse table, which scale = "
-            '"standard" would make dense by centring features; use scale = "maxabs".'
+            '"standard" would make dense by centring features; set scale = "maxabs" or '
+            '"none".'
         )
     return table
 
@@ -73,7 +79,3 @@ def data_of(client: Client) -> str:
             "of its table, or let it take part from its own machine."
         )
     return client.data
-
-
-def _name(column: str | None) -> str | None:
-    return None if column is None else normalised(column)

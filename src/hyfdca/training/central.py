@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from hyfdca.algorithms.bundle.bundle import Bundle
 from hyfdca.arrays import FloatArray
-from hyfdca.holdings.block import split_blocks
+from hyfdca.holdings.block import split_blocks, with_offsets
 from hyfdca.holdings.layout import layout_of
 from hyfdca.holdings.participation import complete
 from hyfdca.holdings.partition import horizontal
@@ -69,8 +69,18 @@ def by_bundle(problem: Objective, gap: float) -> CentralOptimum:
         profile="open",
         max_rounds=_ROUNDS,
         tolerance=gap,
+        free_intercept=problem.free_intercept,
+        has_offsets=problem.offsets is not None,
     )
-    blocks = split_blocks(problem.X, problem.labels, partition, layout)
+    blocks = split_blocks(
+        problem.X,
+        problem.labels,
+        partition,
+        layout,
+        sample_weights=problem.sample_weights,
+    )
+    if problem.offsets is not None:
+        blocks = with_offsets(blocks, layout, problem.offsets)
     runner = train_in_process(settings, layout, blocks, complete(1)).runner
     weights = runner.finish()
     measured = runner.measurement
@@ -80,7 +90,7 @@ def by_bundle(problem: Objective, gap: float) -> CentralOptimum:
 
 
 def central_optimum(
-    problem: Objective, gap: float, solvers: Iterable[Solver] = (by_ascent, by_bundle)
+    problem: Objective, gap: float, solvers: Iterable[Solver] | None = None
 ) -> CentralOptimum:
     """Solve a problem by the first solver that gets to the relative gap.
 
@@ -88,8 +98,15 @@ def central_optimum(
     same.
     """
     tried = []
-    for solve in solvers:
+    for solve in _solvers(problem) if solvers is None else solvers:
         tried.append(solve(problem, gap))
         if tried[-1].relative_gap <= gap:
             break
     return min(tried, key=lambda found: found.relative_gap)
+
+
+def _solvers(problem: Objective) -> tuple[Solver, ...]:
+    """Return the solvers to try; ascent has no place for intercepts and offsets."""
+    if problem.free_intercept or problem.offsets is not None:
+        return (by_bundle,)
+    return (by_ascent, by_bundle)

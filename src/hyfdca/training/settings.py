@@ -34,10 +34,20 @@ class TrainingSettings:
     stall_rounds: int | None = None
     encryption: Encryption = field(default_factory=Encryption)
     seed: int = 0
+    free_intercept: bool = False
+    has_offsets: bool = False
 
     def problem(self, n_samples: int, n_outputs: int) -> Problem:
         """Return what both halves of an algorithm know."""
-        return Problem(self.loss, self.l2_strength, n_samples, n_outputs, self.profile)
+        return Problem(
+            self.loss,
+            self.l2_strength,
+            n_samples,
+            n_outputs,
+            self.profile,
+            self.free_intercept,
+            self.has_offsets,
+        )
 
     def choose(self, federation: Federation) -> Choice:
         """Return the algorithm for this federation, and why it is that one."""

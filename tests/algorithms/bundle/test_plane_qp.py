@@ -8,9 +8,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import LinearConstraint, minimize
 
-from hyfdca.algorithms.bundle.plane_qp import solve_plane_qp
+from hyfdca.algorithms.bundle.plane_qp import (
+    Balances,
+    PlaneProgramme,
+    solve_plane_qp,
+)
 from hyfdca.maths.seeds import stream
 from tests.support.thoroughness import examples
+
+
+def solved(offsets, buckets, tolerance, *, factor=None, gram=None, start=None):
+    """Return the weights of the best mixture, by slopes or by their Gram matrix."""
+    slopes = factor if gram is None else gram
+    programme = PlaneProgramme(offsets, buckets, slopes, gram is not None)
+    return solve_plane_qp(programme, tolerance, start).weights
 
 
 def value_of(weights, offsets, factor):
@@ -33,8 +44,8 @@ def assert_feasible(weights, buckets):
 
 def both_forms(offsets, buckets, tolerance, factor):
     return (
-        solve_plane_qp(offsets, buckets, tolerance, factor=factor),
-        solve_plane_qp(offsets, buckets, tolerance, gram=factor @ factor.T),
+        solved(offsets, buckets, tolerance, factor=factor),
+        solved(offsets, buckets, tolerance, gram=factor @ factor.T),
     )
 
 
@@ -85,10 +96,9 @@ def test_separable_buckets(seed):
         rows = slice(5 * bucket, 5 * bucket + 5)
         together[rows, 2 * bucket : 2 * bucket + 2] = factor[bucket]
     buckets = np.repeat(np.arange(3), 5)
-    joint = solve_plane_qp(offsets.ravel(), buckets, 1e-10, factor=together)
+    joint = solved(offsets.ravel(), buckets, 1e-10, factor=together)
     alone = [
-        solve_plane_qp(offsets[b], np.zeros(5, int), 1e-10, factor=factor[b])
-        for b in range(3)
+        solved(offsets[b], np.zeros(5, int), 1e-10, factor=factor[b]) for b in range(3)
     ]
     assert value_of(joint, offsets.ravel(), together) == pytest.approx(
         sum(value_of(alone[b], offsets[b], factor[b]) for b in range(3)), abs=1e-9
@@ -177,7 +187,7 @@ def test_noisy_gram(tolerance, seed):
     gram = factor @ factor.T
     noise = rng.normal(size=gram.shape)
     noise *= 1e-15 * np.linalg.norm(gram, 2) / np.linalg.norm(noise, 2)
-    weights = solve_plane_qp(offsets, buckets, tolerance, gram=gram + noise + noise.T)
+    weights = solved(offsets, buckets, tolerance, gram=gram + noise + noise.T)
     assert_feasible(weights, buckets)
     # Rounding of gradients of size 1e7.
     assert gap_of(weights, offsets, buckets, factor) <= max(tolerance, 1e-6)
@@ -185,7 +195,7 @@ def test_noisy_gram(tolerance, seed):
 
 def test_lone_planes():
     """A bucket of one plane gives it all the weight."""
-    weights = solve_plane_qp(np.arange(3.0), np.arange(3), 0.0, factor=np.ones((3, 2)))
+    weights = solved(np.arange(3.0), np.arange(3), 0.0, factor=np.ones((3, 2)))
     assert weights.tolist() == [1.0, 1.0, 1.0]
 
 
@@ -196,9 +206,9 @@ def test_start_saves_time_alone(form, guess, seed):
     rng = stream(seed, "start")
     offsets, buckets, factor = many_planes(rng, 8, 75, 300)
     slopes = {form: factor if form == "factor" else factor @ factor.T}
-    plain = solve_plane_qp(offsets, buckets, 1e-8, **slopes)
+    plain = solved(offsets, buckets, 1e-8, **slopes)
     start = {"solution": plain, "zeros": 0.0 * plain, "anything": rng.random(600)}
-    weights = solve_plane_qp(offsets, buckets, 1e-8, **slopes, start=start[guess])
+    weights = solved(offsets, buckets, 1e-8, **slopes, start=start[guess])
     for result in (plain, weights):
         assert_feasible(result, buckets)
         assert gap_of(result, offsets, buckets, factor) <= 1e-8
@@ -210,7 +220,7 @@ def test_start_saves_time_alone(form, guess, seed):
 def test_large_programme_out_of_reach(seed):
     """Where few planes at a time do not reach the tolerance, all are taken."""
     offsets, buckets, factor = many_planes(stream(seed, "reach"), 8, 75, 300)
-    weights = solve_plane_qp(offsets, buckets, 0.0, factor=factor)
+    weights = solved(offsets, buckets, 0.0, factor=factor)
     assert_feasible(weights, buckets)
     rounding = 1e-9 * np.abs(offsets).max()
     assert gap_of(weights, offsets, buckets, factor) <= rounding
@@ -219,14 +229,59 @@ def test_large_programme_out_of_reach(seed):
 def test_same_input_same_bits(seed):
     """Two solves of one programme agree to the last bit."""
     offsets, buckets, factor = many_planes(stream(seed, "bits"), 5, 12, 9)
-    first, second = (
-        solve_plane_qp(offsets, buckets, 1e-9, factor=factor) for _ in range(2)
-    )
+    first, second = (solved(offsets, buckets, 1e-9, factor=factor) for _ in range(2))
     assert np.array_equal(first, second)
 
 
-def test_either_factor_or_gram():
-    """Exactly one form of the slopes is given."""
-    for slopes in ({}, {"factor": np.eye(2), "gram": np.eye(2)}):
-        with pytest.raises(ValueError, match="either a factor or a Gram matrix"):
-            solve_plane_qp(np.zeros(2), np.zeros(2, int), 0.1, **slopes)
+# With an intercept
+
+
+def master_gap(mixture, offsets, buckets, factor, balances):
+    """Return P - D of the master programme at a mixture: how far off it is at most."""
+    weights, values = mixture.weights, balances.values
+    point = weights @ factor
+    heights = offsets - factor @ point - mixture.intercept * values
+    highest = np.full(buckets.max() + 1, -np.inf)
+    np.maximum.at(highest, buckets, heights)
+    primal = 0.5 * point @ point + highest.sum()
+    lost = balances.reach * abs(values @ weights)
+    return primal - (value_of(weights, offsets, factor) - lost)
+
+
+@pytest.mark.parametrize("is_gram", [False, True])
+@pytest.mark.parametrize("reach", [0.1, 3.0, 1e3])
+@settings(max_examples=examples(20))
+@given(n_planes=st.integers(4, 30), number=st.integers(0, 10**6))
+def test_intercept_within_reach(reach, is_gram, n_planes, number):
+    """Weights and intercept are optimal by the master programme's own duality."""
+    rng = stream(number, "intercept")
+    offsets, buckets, factor = random_programme(rng, n_planes, 3, 4)
+    balances = Balances(rng.normal(size=n_planes) * (rng.random(n_planes) < 0.8), reach)
+    slopes = factor @ factor.T if is_gram else factor
+    programme = PlaneProgramme(offsets, buckets, slopes, is_gram, balances)
+    mixture = solve_plane_qp(programme, 1e-8)
+    assert_feasible(mixture.weights, buckets)
+    assert abs(mixture.intercept) <= reach
+    assert master_gap(mixture, offsets, buckets, factor, balances) <= 2e-8
+
+
+def test_large_programme_with_intercept(seed):
+    """Few planes at a time find the same intercept as all at once."""
+    rng = stream(seed, "large intercept")
+    offsets, buckets, factor = many_planes(rng, 8, 75, 300)
+    balances = Balances(rng.normal(size=len(offsets)), 50.0)
+    programme = PlaneProgramme(offsets, buckets, factor, False, balances)
+    mixture = solve_plane_qp(programme, 1e-8)
+    assert_feasible(mixture.weights, buckets)
+    assert master_gap(mixture, offsets, buckets, factor, balances) <= 2e-8
+
+
+def test_lone_planes_with_intercept():
+    """One plane falls with the intercept, which goes to the end of its reach."""
+    balances = Balances(np.array([2.0]), 5.0)
+    programme = PlaneProgramme(
+        np.ones(1), np.zeros(1, int), np.zeros((1, 1)), False, balances
+    )
+    mixture = solve_plane_qp(programme, 1e-9)
+    assert mixture.weights.tolist() == [1.0]
+    assert mixture.intercept == pytest.approx(5.0, abs=1e-6)

@@ -40,8 +40,8 @@ class VisitedBuckets:
     def __init__(self, client: BundleClient) -> None:
         self._client, self._party = client, client.party
         n_rows = 0 if client.party.block.labels is None else client.party.n_held
-        shape = (n_rows, client.party.problem.n_outputs)
-        self._before, self._now = np.zeros(shape), np.zeros(shape)
+        self._before = client.party.at_start(n_rows)
+        self._now = client.party.at_start(n_rows)
         self._numbers: dict[int, int] = {}  # of the visits these belong to
         self._rows: dict[int, IntArray] = {}
 
@@ -90,11 +90,14 @@ class VisitedBuckets:
         buckets = self._buckets(request.buckets)
         if not len(buckets) == len(request.numbers) == len(request.margins):
             raise RemoteProtocolError("buckets, visits and margins do not match")
+        intercepts = self._intercepts(request.intercepts, len(buckets))
         # All are opened before any is noted: a refused request changes nothing.
-        opened = [
-            party.sealing.opened_apart(sums, self._rows_of(bucket))
-            for bucket, sums in zip(buckets, request.margins, strict=True)
-        ]
+        opened = []
+        given = zip(buckets, request.margins, intercepts, strict=True)
+        for bucket, summed, own in given:
+            rows = self._rows_of(bucket)
+            margins = party.sealing.opened_apart(summed, rows)
+            opened.append(party.with_offsets(margins, rows) + own)
         for visit in zip(buckets, request.numbers, opened, strict=True):
             self._take_margins(*visit)
         sums = self._client.plane_sums(len(buckets), len(request.places))
@@ -113,6 +116,16 @@ class VisitedBuckets:
             )
         except GridOverflowError:
             return TooLarge()
+
+    def _intercepts(self, payload: memoryview | None, n_buckets: int) -> FloatArray:
+        """Return the intercepts of buckets' points, zero where the study has none."""
+        problem = self._party.problem
+        shape = (n_buckets, problem.n_outputs)
+        if problem.free_intercept != (payload is not None):
+            raise RemoteProtocolError("points come with intercepts or without")
+        if payload is None:
+            return np.zeros(shape)
+        return unpack_reals(payload, n_buckets * problem.n_outputs).reshape(shape)
 
     def _new_duals(self, rows: IntArray, request: b.VisitPlanesRequest) -> FloatArray:
         """Return the duals of planes that touch at the margins now and beyond."""

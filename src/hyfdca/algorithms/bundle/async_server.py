@@ -33,7 +33,7 @@ from hyfdca.algorithms.bundle.bucket_states import (
     BucketState,
     Owed,
 )
-from hyfdca.algorithms.bundle.collecting import forwarded_duals
+from hyfdca.algorithms.bundle.collecting import forwarded_duals, offsets_width
 from hyfdca.algorithms.bundle.planes import by_plane
 from hyfdca.algorithms.bundle.server import (
     BundleServer,
@@ -73,8 +73,12 @@ class AsyncBundleServer(BundleServer):
 
     def __init__(self, federation: Federation, settings: BundleSettings) -> None:
         super().__init__(federation, settings)
-        n_features = federation.layout.features.n_items
-        self.point = np.zeros((n_features, federation.problem.n_outputs))
+        problem = federation.problem
+        self._n_features = federation.layout.features.n_items
+        # The last row is the intercept, if that is free.
+        n_rows = self._n_features + problem.free_intercept
+        self.point = np.zeros((n_rows, problem.n_outputs))
+        self._tried = self.point
         self._losses: dict[int, FloatArray] = {}  # by bucket, at its last point
 
     def state(self) -> AsyncBundleServerState:  # type: ignore[override]
@@ -131,6 +135,7 @@ class AsyncBundleServer(BundleServer):
             vectors.of_some_samples(samples, axis, n_outputs),
             vectors.by_feature(width),
             vectors.of_some_samples(samples, axis, width) if forwards else None,
+            offsets_width(self.federation, width),
         )
 
     def round(self, participants: Sequence[int]) -> Conversation[None]:
@@ -147,13 +152,25 @@ class AsyncBundleServer(BundleServer):
 
     def step(self) -> Conversation[None]:
         """Measure P along the way to the point, and go where it is lowest."""
-        self.record_step((yield from self.search(self.point)))
+        self._tried = self.point  # which moves on while measuring waits for clients
+        self.record_step((yield from self.search(self.point[: self._n_features])))
+
+    @property
+    def trial_intercepts(self) -> FloatArray:
+        """The intercepts of the point that is being measured."""
+        return self._intercepts_of(self._tried)
+
+    def _intercepts_of(self, point: FloatArray | None) -> FloatArray:
+        """Return the intercepts of a point, zero where they are not free."""
+        if point is None:
+            return np.zeros(self.federation.problem.n_outputs)
+        return np.asarray(point[self._n_features :].sum(axis=0))
 
     # The point
 
     def tolerances(self) -> FloatArray:
         """Return how well to solve: P is guessed, since measuring it takes long."""
-        penalties = self._squared_norms(self.point) / 2
+        penalties = self._squared_norms(self.point[: self._n_features]) / 2
         guesses = penalties + sum(self._losses.values(), np.zeros_like(penalties))
         is_known = len(self._losses) == len(self.states)
         primals = np.minimum(guesses, self.primals) if is_known else self.primals
@@ -165,6 +182,8 @@ class AsyncBundleServer(BundleServer):
         target = self.weights()
         assert target is not None  # noqa: S101  # the open profile shows it
         self.note_bound(target)
+        if self.federation.problem.free_intercept:
+            target = np.vstack([target, self.model.intercepts])
         self.point = self.point + _SHARE_OF_WAY * share * (target - self.point)
         self.model.forget()
 
@@ -183,7 +202,9 @@ class AsyncBundleServer(BundleServer):
             present, lambda s, c: s.point is not None and c not in s.given
         )
         points = [s.point for s in self.states if s.point is not None]
-        squares = [self._squared_norms(point).max() for point in points]
+        squares = [
+            self._squared_norms(point[: self._n_features]).max() for point in points
+        ]
         federation.fit_margins(grid, np.array([*squares, 0.0]))
         replies = yield from federation.gather(
             "visit",
@@ -255,7 +276,8 @@ class AsyncBundleServer(BundleServer):
         for client, reply in replies.items():
             buckets = wanted[client]
             self._check_length(client, reply.slopes, buckets)
-            shape = (len(buckets), len(VISIT_PLACES) * federation.problem.n_outputs)
+            width = len(VISIT_PLACES) * federation.problem.n_outputs
+            shape = (len(buckets), offsets_width(federation, width))
             conjugates = read_sum([reply.offsets], shape)
             for place, bucket in enumerate(buckets):
                 state = self._on_one_grid(bucket)
@@ -310,7 +332,7 @@ class AsyncBundleServer(BundleServer):
 
     def _planes_request(self, client: int, buckets: list[int]) -> b.VisitPlanesRequest:
         federation = self.federation
-        numbers, margins = [], []
+        numbers, margins, intercepts = [], [], []
         for bucket in buckets:
             state = self.states[bucket]
             assert state.owed is not None  # noqa: S101  # it is about to be asked for
@@ -318,6 +340,7 @@ class AsyncBundleServer(BundleServer):
             collected = state.owed.margins
             place = state.holders.index(client)
             margins.append(collected.take(place, None))
+            intercepts.append(self._intercepts_of(state.owed.point))
         return b.VisitPlanesRequest(
             self._places(client, buckets),
             numbers,
@@ -327,6 +350,9 @@ class AsyncBundleServer(BundleServer):
             self.grids.offsets.spec,
             federation.grids.duals.spec,
             bool(federation.unlabelled),
+            pack_reals(np.array(intercepts))
+            if federation.problem.free_intercept
+            else None,
         )
 
     def _add_planes(self, bucket: int, owed: Owed) -> None:
@@ -335,11 +361,19 @@ class AsyncBundleServer(BundleServer):
         n_outputs, n_planes = federation.problem.n_outputs, len(VISIT_PLACES)
         shape = (federation.layout.features.n_items, n_planes * n_outputs)
         slopes = by_plane(read_sum(owed.slopes.take_all(), shape), n_outputs)
-        offsets = -owed.conjugates.reshape(n_planes, n_outputs)
+        totals = owed.conjugates.reshape(-1, n_planes, n_outputs)
+        offsets, balances = -totals[0], totals[1:]  # the latter if they are needed
         # The first plane touches the bucket's loss at its point.
-        along = 0.0 if owed.point is None else (slopes[0] * owed.point).sum(axis=0)
-        self._losses[bucket] = offsets[0] - along / federation.problem.n_samples
-        model.add(np.full(n_planes, bucket), offsets, model.remember(slopes))
+        self._losses[bucket] = offsets[0]
+        if owed.point is not None:
+            point, intercepts = np.split(owed.point, [self._n_features])
+            along = (slopes[0] * point).sum(axis=0) / federation.problem.n_samples
+            self._losses[bucket] = offsets[0] - along
+            for own in balances:
+                self._losses[bucket] = self._losses[bucket] - own[0] * intercepts[0]
+        self.planes.note_rounding()
+        update = model.remember(slopes)
+        model.add(np.full(n_planes, bucket), offsets, update, *balances)
 
     # Who is asked what
 

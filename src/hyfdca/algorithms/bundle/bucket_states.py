@@ -33,7 +33,7 @@ class Owed:
     point: FloatArray | None  # None is w = 0
     margins: RunningSum  # empty at w = 0, where all margins are 0
     slopes: RunningSum
-    conjugates: FloatArray
+    conjugates: FloatArray  # with a free intercept, balances after them
     forwarded: RunningSum | None
     duals_grid: GridSpec  # on which all holders round the same duals
     given: set[int] = field(default_factory=set)
@@ -72,6 +72,7 @@ class BucketLayouts:
     margins: VectorLayout
     slopes: VectorLayout
     forwarded: VectorLayout | None  # None where all holders have labels
+    offsets_width: int
 
 
 @dataclass(frozen=True)
@@ -162,7 +163,7 @@ class Bucket:
             point,
             margins,
             RunningSum(slopes),
-            np.zeros((1, slopes.width)),
+            np.zeros((1, self.layouts.offsets_width)),
             None if forwarded is None else RunningSum(forwarded),
             duals_grid,
         )

@@ -44,6 +44,8 @@ class Lbfgs(Algorithm):
     """L-BFGS on the primal, for smooth losses, on the exchanges of the bundle."""
 
     name: ClassVar[str] = "lbfgs"
+    frees_intercept: ClassVar[bool] = True
+    takes_offsets: ClassVar[bool] = True
     phases: ClassVar[Phases] = PHASES
 
     @property

@@ -21,7 +21,12 @@ from hyfdca.federation.messages import Released
 from hyfdca.federation.sealing import Rows, above
 from hyfdca.federation.sums import EVERYWHERE
 from hyfdca.maths.kernels import add_bucket_combinations
-from hyfdca.maths.loss_kernels import add_conjugates, sums_along, touching_duals
+from hyfdca.maths.loss_kernels import (
+    add_conjugates,
+    add_weighted_duals,
+    sums_along,
+    touching_duals,
+)
 from hyfdca.protocol.codec import (
     RemoteProtocolError,
     pack_reals,
@@ -45,6 +50,7 @@ class BundleClientState:
     margins: FloatArray
     best_weights: FloatArray
     weights: FloatArray
+    intercepts: FloatArray
     best_step: float
     step: float
     moved: int
@@ -56,7 +62,8 @@ class BundleClientState:
 class BundleClient:
     """State: margins and weights at the best point and at the trial point.
 
-    Margins are those of its samples, if it has labels; weights those of its features.
+    Margins are those of its samples, if it has labels, with offsets and intercept;
+    weights those of its features; intercepts those of the trial point.
     """
 
     def __init__(self, party: Party) -> None:
@@ -64,9 +71,11 @@ class BundleClient:
         self._labels = party.block.labels
         n_outputs = party.problem.n_outputs
         n_margins = 0 if party.block.labels is None else party.n_held
-        by_sample, by_feature = (n_margins, n_outputs), (party.n_features, n_outputs)
-        self.best_margins, self.margins = np.zeros(by_sample), np.zeros(by_sample)
+        by_feature = (party.n_features, n_outputs)
+        self.best_margins = party.at_start(n_margins)
+        self.margins = party.at_start(n_margins)
         self.best_weights, self.weights = np.zeros(by_feature), np.zeros(by_feature)
+        self._intercepts = np.zeros(n_outputs)
         self._best_step = self._step = 0.0  # widths of the grids of the margins' sums
         self._moved = 0
         self._slopes = Slopes(*by_feature)
@@ -104,6 +113,7 @@ class BundleClient:
             self.margins,
             self.best_weights,
             self.weights,
+            self._intercepts,
             self._best_step,
             self._step,
             self._moved,
@@ -116,6 +126,7 @@ class BundleClient:
         """Take a state."""
         self.best_margins, self.margins = state.best_margins, state.margins
         self.best_weights, self.weights = state.best_weights, state.weights
+        self._intercepts = state.intercepts
         self._best_step, self._step = state.best_step, state.step
         self._moved, self._delivered = state.moved, dict(state.delivered)
         self._slopes.restore(state.slopes)
@@ -268,8 +279,9 @@ class BundleClient:
             )
             combined = self._slopes.combine(given.reshape(n_planes, problem.n_outputs))
             weights = combined / problem.l2_scale
+        intercepts = self.unpacked_intercepts(request.intercepts)
         self._apply_step(request.move)
-        self.weights = weights
+        self.weights, self._intercepts = weights, intercepts
         return self._sealing.sample_part(
             self.party.products(EVERYWHERE, weights), request.grid
         )
@@ -283,7 +295,7 @@ class BundleClient:
         along = self.best_weights[counted] + steps[:, None, None] * change[counted]
         totals = 0.5 * problem.l2_strength * (along**2).sum(axis=1)
         if self.party.block.labels is not None:
-            self.margins = self._sealing.opened_samples(request.margins)
+            self.margins = self.party.margins(request.margins) + self._intercepts
             self._step = grid_step(request.margins)
             totals += self._losses_along(steps, self.party.block.labels)
         # A step where P does not fit is never taken: P(0) fits.
@@ -291,6 +303,13 @@ class BundleClient:
         return self._sealing.total_part(
             np.minimum(above(totals), largest), request.grid, "up"
         )
+
+    def unpacked_intercepts(self, given: tuple[float, ...]) -> FloatArray:
+        """Return the intercepts of a point, zero where the study has none."""
+        problem = self.party.problem
+        if len(given) != (problem.n_outputs if problem.free_intercept else 0):
+            raise RemoteProtocolError("there must be an intercept for each output")
+        return np.array(given) if given else np.zeros(problem.n_outputs)
 
     def _losses_along(self, steps: FloatArray, labels: FloatArray) -> FloatArray:
         """Return mean losses of the samples counted here, at worst, by step."""
@@ -336,6 +355,7 @@ class PlaneSums:
         self.width = n_planes * client.party.problem.n_outputs
         self._slopes = np.zeros((n_buckets, client.party.n_features, self.width))
         self._conjugates = np.zeros((n_buckets, self.width))
+        self._balances = np.zeros((n_buckets, self.width))
 
     def add(
         self,
@@ -356,6 +376,11 @@ class PlaneSums:
             add_conjugates(
                 loss, duals, labels[rows], counted, buckets, self._conjugates
             )
+            if party.block.offsets is not None:  # l(z + o) has l*(-α) + α o
+                weighed = counted * party.block.offsets[rows]
+                add_weighted_duals(duals, weighed, buckets, self._conjugates)
+            if party.problem.free_intercept:
+                add_weighted_duals(duals, counted, buckets, self._balances)
 
     def _weighed(self, rows: Rows, duals: FloatArray) -> FloatArray:
         """Return the duals of planes times the weights of samples."""
@@ -370,9 +395,14 @@ class PlaneSums:
         return [seal(slope, grid) for slope in self._slopes]
 
     def offsets(self, grid: GridSpec) -> Sealed:
-        """Return 1/N Σ v_i l_i*(-α_i) over the samples counted, by bucket, above."""
-        sealing = self._party.sealing
-        means = above(self._conjugates) / self._party.problem.n_samples
+        """Return 1/N Σ v_i l_i*(-α_i) over the samples counted, by bucket, above.
+
+        With a free intercept, the balances 1/N Σ v_i α_i come after them.
+        """
+        sealing, problem = self._party.sealing, self._party.problem
+        means = above(self._conjugates) / problem.n_samples
+        if problem.free_intercept:
+            means = np.hstack([means, self._balances / problem.n_samples])
         return sealing.sealed_by_bucket(means, grid, self._client.bucket_arrangement)
 
     def forwarded(self, rows: Rows, duals: FloatArray, grid: GridSpec) -> Sealed:

@@ -92,8 +92,9 @@ class PlaneCollection:
         """How offsets by bucket and slopes by feature are stored."""
         vectors, buckets = self.federation.vectors, self.buckets
         width = self.n_planes * self.federation.problem.n_outputs
+        of_offsets = offsets_width(self.federation, width)
         return (
-            vectors.by_bucket(buckets.of_client, buckets.n_buckets, width),
+            vectors.by_bucket(buckets.of_client, buckets.n_buckets, of_offsets),
             vectors.by_feature(width),
         )
 
@@ -102,14 +103,24 @@ class PlaneCollection:
         federation = self.federation
         slopes, offsets = yield from self._slopes_and_offsets(move)
         buckets = np.repeat(np.arange(self.buckets.n_buckets), self.n_planes)
-        shape = (self.buckets.n_buckets, self.n_planes * federation.problem.n_outputs)
+        width = self.n_planes * federation.problem.n_outputs
+        shape = (self.buckets.n_buckets, offsets_width(federation, width))
         if federation.problem.profile == "open":
-            conjugates = read_sum(offsets, shape)
+            totals = read_sum(offsets, shape)
             update = self._read_slopes(slopes)
         else:
-            conjugates, update = yield from self._gather_gram(slopes, offsets, shape)
-        n_outputs = federation.problem.n_outputs
-        self.model.add(buckets, -conjugates.reshape(len(buckets), n_outputs), update)
+            totals, update = yield from self._gather_gram(slopes, offsets, shape)
+        halves = np.split(totals, range(width, shape[1], width), axis=1)
+        conjugates, *balances = (
+            half.reshape(len(buckets), federation.problem.n_outputs) for half in halves
+        )
+        self.note_rounding()
+        self.model.add(buckets, -conjugates, update, *balances)
+
+    def note_rounding(self) -> None:
+        """Note how far off new balances may be: each client rounds up on the grid."""
+        n_clients = self.federation.grid_maker.n_clients
+        self.model.note_balances(n_clients * self.grids.offsets.step)
 
     def _slopes_and_offsets(
         self, move: b.Move
@@ -248,6 +259,11 @@ class PlaneCollection:
         gram = scaled.reshape(n_new, -1, n_outputs) * lengths[:, None]
         error = n_clients * grid.step / 2
         return conjugates, GramUpdate(gram, error, longest or 1.0)
+
+
+def offsets_width(federation: Federation, width: int) -> int:
+    """Return how many numbers offsets have per bucket: balances may follow them."""
+    return 2 * width if federation.problem.free_intercept else width
 
 
 def forwarded_duals(client: int, reply: b.Planes, n_vectors: int) -> list[Sealed]:

@@ -6,6 +6,10 @@ loss, the gradient of P is λ/(λN) (Σ β_s σ_s - σ_t), and inner products co
 Gram matrix. In the sealed profile the server sees neither points nor gradients.
 
 The certificate is that of the newest plane, α = -l'(z): P - D = ||∇P||² / (2λ).
+
+A free intercept is a further coefficient, the first, whose length is measured in units
+of the loss's smoothness. The newest plane alone is then no good bound, because Σ α_i is
+not zero: the certificate is that of the best mixture of planes.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
+from scipy.linalg import block_diag
 
 from hyfdca.algorithms.bundle.buckets import Buckets, buckets_of
 from hyfdca.algorithms.bundle.collecting import PlaneCollection
@@ -85,10 +90,12 @@ class LbfgsServer(BundleServer):
 
     def __init__(self, federation: Federation, settings: BundleSettings) -> None:
         super().__init__(federation, settings)
-        n_outputs = federation.problem.n_outputs
-        self._paths = [Path() for _ in range(n_outputs)]
-        self._points = np.zeros((1, n_outputs))  # β of the best point
-        self._directions = np.zeros((1, n_outputs))
+        problem = federation.problem
+        self._n_first = int(problem.free_intercept)
+        self._paths = [Path() for _ in range(problem.n_outputs)]
+        # β of the best point, after its intercept if that is free
+        self._points = np.zeros((self._n_first + 1, problem.n_outputs))
+        self._directions = np.zeros_like(self._points)
 
     def state(self) -> LbfgsServerState:  # type: ignore[override]
         """Return what a checkpoint keeps."""
@@ -120,21 +127,40 @@ class LbfgsServer(BundleServer):
         )
 
     def choose_point(self) -> FloatArray | None:
-        """Take the bound of the newest plane; find a direction from its gradient."""
-        model = self.model
+        """Take the bound of the planes; find a direction from the newest's gradient."""
+        model, n_first = self.model, self._n_first
         newest = np.zeros_like(model.weights)
         newest[-1] = 1.0
-        model.weights = newest
+        if n_first:
+            model.solve(self.tolerances())
+        else:
+            model.weights = newest
         self.note_bound(self.weights())
         self._points = np.pad(self._points, ((0, 1), (0, 0)))
         self._directions = np.zeros_like(self._points)
+        # In units of λ: then the first direction is the plane's own best point.
+        gradients = self._points.copy()
+        gradients[n_first:] -= newest
+        gradients[:n_first] = -model.balances[-1] / self._stiffness
         for output, path in enumerate(self._paths):
-            # In units of λ: then the first direction is the plane's own best point.
-            gradient = self._points[:, output] - newest[:, output]
-            path.note(self._points[:, output], gradient)
-            self._directions[:, output] = path.direction(model.gram[:, :, output])
-        model.weights = self._points + self._directions
+            path.note(self._points[:, output], gradients[:, output])
+            self._directions[:, output] = path.direction(self._lengths(output))
+        trial = self._points + self._directions
+        model.weights = trial[n_first:]
+        model.intercepts = trial[:n_first].sum(axis=0)
         return self.weights()
+
+    @property
+    def _stiffness(self) -> float:
+        """How fast the slope in the intercept changes at most."""
+        return self.federation.problem.loss.smoothness
+
+    def _lengths(self, output: int) -> FloatArray:
+        """Return inner products of all that points are combined of."""
+        gram = self.model.gram[:, :, output]
+        if not self._n_first:
+            return gram
+        return np.asarray(block_diag(np.array([[self._stiffness]]), gram))
 
     def apply_step(self, steps: FloatArray) -> None:
         """Go that far; where nothing was gained, forget and try a shorter way."""

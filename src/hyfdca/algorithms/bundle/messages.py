@@ -10,6 +10,7 @@ from hyfdca.federation.messages import SET_UP, Released, opening, summing
 from hyfdca.protocol.messages import (
     Counter,
     Duals,
+    Finite,
     Flag,
     Margins,
     Message,
@@ -31,6 +32,10 @@ _Numbers = Annotated[memoryview, Seen("numbers")]  # uint32
 _Buckets = Annotated[memoryview, Seen("bucket numbers")]  # uint32
 _PlaneWeights = Annotated[memoryview | None, Seen("plane weights")]  # float64
 _Slopes = Annotated[list[Sealed], Seen("slopes")]
+# Of a point, by output; none where the intercept is not free
+_Intercepts = Annotated[
+    tuple[Finite, ...], msgspec.Meta(max_length=4096), Seen("intercepts")
+]
 
 
 class BucketsNotice(Message, frozen=True):
@@ -85,6 +90,7 @@ class Planes(Message, tag="planes", frozen=True):
     """A client's part of new planes: one slope per bucket, offsets and duals."""
 
     slopes: _Slopes
+    # with a free intercept, the balances of the planes after their offsets
     offsets: Annotated[Sealed, Seen("offsets")]
     # per bucket, or one vector for all samples
     duals: Annotated[list[Sealed] | None, Seen("duals")] = None
@@ -121,6 +127,7 @@ class TrialRequest(Message, frozen=True):
     weights: Annotated[memoryview | None, Seen("trial weights")]  # float64
     plane_weights: _PlaneWeights  # of the planes remembered
     grid: OnGrid
+    intercepts: _Intercepts = ()
 
 
 class SearchRequest(Message, frozen=True):
@@ -152,6 +159,8 @@ class VisitPlanesRequest(Message, frozen=True):
     offsets_grid: OnGrid
     duals_grid: OnGrid
     forwards: Flag
+    # float64: buckets, outputs; of the points that the margins belong to
+    intercepts: Annotated[memoryview | None, Seen("intercepts")] = None
 
 
 class ForwardedVisit(Message, frozen=True):

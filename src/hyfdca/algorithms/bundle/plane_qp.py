@@ -5,11 +5,19 @@ of its master programme chooses how much of each plane to take::
 
     max  offsets . b - |factor' b|^2 / 2    over b >= 0, sum of b in each bucket = 1
 
+Where the planes have one direction in common that costs nothing, the intercept, in
+which each has the slope of its balance and which is kept within a reach, the value is
+lower by reach |balances . b|. The intercept is what that constraint costs.
+
 Theory of operation. A primal-dual interior point method with Mehrotra's predictor and
 corrector keeps b and the slacks of the planes positive. Every step leaves the sums of b
 as they are: it is a step of all planes but one per bucket, the pivot, which takes what
 is left. So the multipliers of the sums never appear, and a step costs one Cholesky
 factor, of the size of the dimensions or of the planes, whichever are fewer.
+
+With an intercept there are two more variables, the sides: how much of balances . b is
+above zero and how much below. They and b change so that the equation stays true; its
+multiplier is found from one more solution with the same factor.
 
 Most planes have no weight in the end. A large programme is therefore solved over few
 planes at a time, and the gradient tells which of the others would improve it.
@@ -46,27 +54,81 @@ Newton = Callable[[FloatArray], FloatArray]
 
 
 @dataclass(frozen=True)
-class _Programme:
-    """Planes in any order; ``slopes`` by row, or their products where ``is_gram``."""
+class Balances:
+    """The slopes of the planes in the intercept, and how far that may go.
+
+    Parameters
+    ----------
+    values : array (n_planes,)
+    reach : float
+        The intercept is between -reach and reach.
+    """
+
+    values: FloatArray
+    reach: float
+
+
+@dataclass(frozen=True)
+class PlaneMixture:
+    """The weights of the planes in a mixture, and the intercept that goes with it."""
+
+    weights: FloatArray
+    intercept: float = 0.0
+
+
+@dataclass(frozen=True)
+class PlaneProgramme:
+    """What to maximise, over planes in any order.
+
+    Parameters
+    ----------
+    offsets : array (n_planes,)
+    buckets : int array (n_planes,)
+        The bucket of each plane, from 0; every bucket has a plane.
+    slopes : array (n_planes, n_dimensions), or (n_planes, n_planes)
+        The slopes of the planes or, where ``is_gram``, their inner products: cheaper
+        where there are more dimensions than planes.
+    balances : Balances, optional
+        Without it there is no intercept.
+    """
 
     offsets: FloatArray
     buckets: IntArray
     slopes: FloatArray
-    is_gram: bool
+    is_gram: bool = False
+    balances: Balances | None = None
 
-    def gradient(self, weights: FloatArray) -> FloatArray:
+    def gradient(self, mixture: PlaneMixture) -> FloatArray:
         """Return how fast the value grows with the weight of each plane."""
-        mixture = weights if self.is_gram else weights @ self.slopes
-        return self.offsets - self.slopes @ mixture
+        weights = mixture.weights
+        combined = weights if self.is_gram else weights @ self.slopes
+        gradient: FloatArray = self.offsets - self.slopes @ combined
+        if self.balances is None:
+            return gradient
+        return gradient - mixture.intercept * self.balances.values
 
-    def over(self, planes: IntArray) -> _Programme:
+    def imbalance_cost(self, mixture: PlaneMixture) -> float:
+        """Return how much more the value loses to the reach than to the intercept."""
+        if self.balances is None:
+            return 0.0
+        balance = float(self.balances.values @ mixture.weights)
+        return self.balances.reach * abs(balance) - mixture.intercept * balance
+
+    def over(self, planes: IntArray) -> PlaneProgramme:
         """Return the programme of some planes, in the cheaper form."""
         slopes, is_gram = self.slopes[planes], self.is_gram
         if is_gram:
             slopes = slopes[:, planes]
         elif len(planes) < _GRAM_PREFERENCE * slopes.shape[1]:
             slopes, is_gram = slopes @ slopes.T, True
-        return _Programme(self.offsets[planes], self.buckets[planes], slopes, is_gram)
+        own = self.balances
+        return PlaneProgramme(
+            self.offsets[planes],
+            self.buckets[planes],
+            slopes,
+            is_gram,
+            None if own is None else Balances(own.values[planes], own.reach),
+        )
 
     @cached_property
     def starts(self) -> IntArray:
@@ -84,58 +146,41 @@ class _Programme:
 
 
 def solve_plane_qp(
-    offsets: FloatArray,
-    buckets: IntArray,
-    tolerance: float,
-    *,
-    factor: FloatArray | None = None,
-    gram: FloatArray | None = None,
-    start: FloatArray | None = None,
-) -> FloatArray:
-    """Return the weights of the planes in the best mixture.
+    programme: PlaneProgramme, tolerance: float, start: FloatArray | None = None
+) -> PlaneMixture:
+    """Return the best mixture of the planes.
 
     Parameters
     ----------
-    offsets : array (n_planes,)
-    buckets : int array (n_planes,)
-        The bucket of each plane, from 0; every bucket has a plane.
     tolerance : float
         How far from the optimal value the weights may be. Where rounding does not
         allow it (often 1e-9 of the largest product of slopes), the best are returned.
-    factor : array (n_planes, n_dimensions), optional
-        The slopes of the planes.
-    gram : array (n_planes, n_planes), optional
-        ``factor @ factor.T``: cheaper where there are more dimensions than planes.
-        Exactly one of the two is given.
     start : array (n_planes,), optional
         The weights of the last solve, zero for new planes: saves time alone.
 
     Returns
     -------
-    weights : array (n_planes,)
-        Not negative, with sum one in each bucket.
+    mixture : PlaneMixture
+        Its weights are not negative, with sum one in each bucket.
     """
-    slopes = factor if gram is None else gram
-    if slopes is None or (factor is not None and gram is not None):
-        raise ValueError("a master programme has either a factor or a Gram matrix")
-    programme = _Programme(offsets, buckets, slopes, gram is not None)
-    if min(slopes.shape) > _LARGE:
-        weights = np.zeros(len(offsets)) if start is None else start
-        found = _solve_by_few(programme, weights, tolerance)
+    n_planes = len(programme.offsets)
+    if min(programme.slopes.shape) > _LARGE:
+        weights = np.zeros(n_planes) if start is None else start
+        found = _solve_by_few(programme, PlaneMixture(weights), tolerance)
         if found is not None:
             return found
-    return _solve_over(programme, np.arange(len(offsets)), tolerance)
+    return _solve_over(programme, np.arange(n_planes), tolerance)
 
 
 def _solve_by_few(
-    programme: _Programme, weights: FloatArray, tolerance: float
-) -> FloatArray | None:
+    programme: PlaneProgramme, mixture: PlaneMixture, tolerance: float
+) -> PlaneMixture | None:
     """Solve over few planes at a time; None where that does not get there."""
-    gradient = programme.gradient(weights)
+    gradient = programme.gradient(mixture)
     last: NDArray[np.bool_] | None = None
     for trip in range(_MAX_TRIPS):
         # Later ever less is left out, or a plane of little weight may come and go.
-        kept = weights > _SMALL_WEIGHT * 0.25 ** max(trip - 5, 0)
+        kept = mixture.weights > _SMALL_WEIGHT * 0.25 ** max(trip - 5, 0)
         kept[_newcomers(programme.buckets, gradient, kept)] = True
         if kept.mean() > 0.5:
             return None
@@ -143,10 +188,12 @@ def _solve_by_few(
             continue
         last = kept
         # Half of the tolerance is for the planes left out.
-        weights = _solve_over(programme, np.flatnonzero(kept), 0.5 * tolerance)
-        gradient = programme.gradient(weights)
-        if weights @ (_highest(programme.buckets, gradient) - gradient) <= tolerance:
-            return weights
+        mixture = _solve_over(programme, np.flatnonzero(kept), 0.5 * tolerance)
+        gradient = programme.gradient(mixture)
+        distance = _highest(programme.buckets, gradient) - gradient
+        missing = mixture.weights @ distance + programme.imbalance_cost(mixture)
+        if missing <= tolerance:
+            return mixture
     return None
 
 
@@ -169,36 +216,110 @@ def _highest(buckets: IntArray, values: FloatArray) -> FloatArray:
     return highest[buckets]
 
 
-def _solve_over(whole: _Programme, planes: IntArray, tolerance: float) -> FloatArray:
-    """Return the weights of all planes when those not named have none."""
+def _solve_over(
+    whole: PlaneProgramme, planes: IntArray, tolerance: float
+) -> PlaneMixture:
+    """Return the mixture of all planes when those not named have no weight."""
     planes = planes[np.argsort(whole.buckets[planes], kind="stable")]
     weights = np.zeros(len(whole.offsets))
     with np.errstate(all="ignore"):  # a step that is not finite ends the solve
-        weights[planes] = _interior_point(whole.over(planes), tolerance)
-    return weights
+        found = _interior_point(whole.over(planes), tolerance)
+    weights[planes] = found.weights
+    return PlaneMixture(weights, found.intercept)
 
 
-def _interior_point(programme: _Programme, tolerance: float) -> FloatArray:
+def _interior_point(programme: PlaneProgramme, tolerance: float) -> PlaneMixture:
     """Solve a programme whose planes are sorted by bucket."""
     buckets, starts = programme.buckets, programme.starts
     newton_of = _gram_newton if programme.is_gram else _factor_newton
-    weights = best = 1.0 / np.bincount(buckets)[buckets]
+    weights = 1.0 / np.bincount(buckets)[buckets]
+    best = PlaneMixture(weights)
+    sides = None if programme.balances is None else _Sides(programme.balances, weights)
     slacks: FloatArray | None = None
     best_gap, best_step = np.inf, 0
     for step in range(_MAX_STEPS):
         weights = weights / np.add.reduceat(weights, starts)[buckets]
-        gradient = programme.gradient(weights)
+        mixture = PlaneMixture(weights, 0.0 if sides is None else sides.intercept)
+        gradient = programme.gradient(mixture)
         distance = np.maximum.reduceat(gradient, starts)[buckets] - gradient
-        gap = float(weights @ distance)
+        gap = float(weights @ distance) + programme.imbalance_cost(mixture)
         if gap < best_gap:
-            best, best_gap, best_step = weights, gap, step
+            best, best_gap, best_step = mixture, gap, step
         if not gap > max(tolerance, 0.0) or step > best_step + _PATIENCE:
             break
         if slacks is None:
-            slacks = distance + _FIRST_SLACK * distance.mean()
+            slacks = distance + _FIRST_SLACK * (distance.mean() or 1.0)
         newton = newton_of(programme, weights / slacks)
-        weights, slacks = _advance(weights, slacks, gradient, newton)
+        if sides is None:
+            weights, slacks = _advance(weights, slacks, gradient, newton)
+        else:
+            weights, slacks = sides.advance(weights, slacks, gradient, newton)
     return best
+
+
+class _Sides:
+    """The two variables that an intercept adds, with their slacks.
+
+    Of balances . b they are what is above zero and what is below; their slacks are how
+    far the intercept is from either end of its reach.
+    """
+
+    def __init__(self, balances: Balances, weights: FloatArray) -> None:
+        self._balances, self._reach = balances.values, balances.reach
+        size = float(np.abs(balances.values).mean()) or 1.0
+        self._amounts = np.full(2, size)
+        self._keep_equation(weights)
+        self._slacks = np.full(2, balances.reach)
+
+    @property
+    def intercept(self) -> float:
+        """The intercept, from its distances to the ends of the reach."""
+        above, below = self._slacks.tolist()
+        middle: float = (below - above) / 2
+        return min(max(middle, -self._reach), self._reach)
+
+    def _keep_equation(self, weights: FloatArray) -> None:
+        """Let the amounts differ by balances . b again, which rounding may change."""
+        above, below = self._amounts.tolist()
+        off = float(self._balances @ weights) - (above - below)
+        self._amounts = np.array([above + max(off, 0.0), below + max(-off, 0.0)])
+
+    def advance(
+        self,
+        weights: FloatArray,
+        slacks: FloatArray,
+        gradient: FloatArray,
+        newton: Newton,
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return weights and slacks of the planes after one step, sides included."""
+        self._keep_equation(weights)
+        both = np.append(weights, self._amounts)
+        both_slacks = np.append(slacks, self._slacks)
+        force = np.append(gradient, self._gradient())
+        solve = self._newton(newton, self._amounts / self._slacks)
+        both, both_slacks = _advance(both, both_slacks, force, solve)
+        self._amounts, self._slacks = both[-2:], both_slacks[-2:]
+        return both[:-2], both_slacks[:-2]
+
+    def _gradient(self) -> FloatArray:
+        """Return how fast the value grows with each side, at the present intercept."""
+        intercept = self.intercept
+        return np.array([intercept - self._reach, -intercept - self._reach])
+
+    def _newton(self, newton: Newton, mobility: FloatArray) -> Newton:
+        """Return the solver for planes and sides, in which the equation stays true."""
+        balances = self._balances
+        by_balance = newton(balances)
+        stiffness = float(mobility.sum() + balances @ by_balance)
+        signs = np.array([1.0, -1.0])
+
+        def solve(force: FloatArray) -> FloatArray:
+            change, sides = newton(force[:-2]), mobility * force[-2:]
+            multiplier = float(balances @ change - signs @ sides) / stiffness
+            change = change - multiplier * by_balance
+            return np.append(change, sides + multiplier * signs * mobility)
+
+        return solve
 
 
 def _advance(
@@ -226,7 +347,7 @@ def _length(values: FloatArray, change: FloatArray, share: float) -> float:
     return 1.0 if speed <= share else share / speed
 
 
-def _factor_newton(programme: _Programme, mobility: FloatArray) -> Newton:
+def _factor_newton(programme: PlaneProgramme, mobility: FloatArray) -> Newton:
     """Solve with a matrix of the dimensions: I + slopes' mobility slopes, centred."""
     buckets, starts, factor = programme.buckets, programme.starts, programme.slopes
     pivots = programme.pivots(mobility)
@@ -249,7 +370,7 @@ def _factor_newton(programme: _Programme, mobility: FloatArray) -> Newton:
     return solve
 
 
-def _gram_newton(programme: _Programme, mobility: FloatArray) -> Newton:
+def _gram_newton(programme: PlaneProgramme, mobility: FloatArray) -> Newton:
     """Solve with a matrix of the planes, each taken as its difference to the pivot."""
     gram, pivots = programme.slopes.copy(), programme.pivots(mobility)
     noise = len(gram) * _NOISE * np.max(np.diag(gram))
@@ -262,6 +383,8 @@ def _gram_newton(programme: _Programme, mobility: FloatArray) -> Newton:
 
     def solve(force: FloatArray) -> FloatArray:
         change = np.zeros(len(force))
+        if not len(others):  # no bucket has a choice; only an intercept has
+            return change
         change[others], _ = dpotrs(lower, force[others] - force[rivals], lower=1)
         change[pivots] = -np.add.reduceat(change, programme.starts)
         return change

@@ -8,6 +8,10 @@ to 1 in each bucket,
     D(b) = Σ b_s c_s - λ/2 ||w(b)||²,    w(b) = 1/(λN) Σ b_s σ_s,
 
 is a lower bound on the optimum, and the largest of them is a small programme.
+
+An intercept without penalty has no square in D. Kept within a reach B, it takes
+B |Σ b_s τ_s| instead, where the balance τ = 1/N Σ α_i of a plane is its slope in the
+intercept.
 """
 
 from __future__ import annotations
@@ -18,13 +22,19 @@ from dataclasses import dataclass, field, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from hyfdca.algorithms.bundle.plane_qp import solve_plane_qp
+from hyfdca.algorithms.bundle.plane_qp import (
+    Balances,
+    PlaneProgramme,
+    solve_plane_qp,
+)
 from hyfdca.arrays import BoolArray, FloatArray, IntArray
 from hyfdca.federation.problem import SLACK
 from hyfdca.maths.kernels import add_weighted
 
 _NO_WEIGHT = 1e-4  # an interior point leaves some weight everywhere
 _MAX_AGE = 8  # solves that a plane may go without weight
+_ROOM = 4.0  # times an intercept, which its reach has at least
+_ADDING_ERROR = 1e-15  # of the terms of a sum over planes
 
 Array3 = NDArray[np.float64]  # planes by features (or planes) by outputs
 
@@ -131,6 +141,10 @@ class ModelState:
     offsets: FloatArray
     gram: FloatArray
     weights: FloatArray
+    balances: FloatArray
+    intercepts: FloatArray
+    reach: FloatArray
+    balance_error: float
 
 
 @dataclass
@@ -145,6 +159,8 @@ class CuttingModel:
         In the open profile; without them holders sum the Gram entries.
     max_planes : int
         Planes kept per bucket; beyond it the lightest are forgotten.
+    first_reach : float or None
+        How far from zero a free intercept may be at first; None if there is none.
     """
 
     n_buckets: int
@@ -153,6 +169,7 @@ class CuttingModel:
     slopes: Slopes | None
     keeps_gram: bool
     max_planes: int = 128
+    first_reach: float | None = None
     numbers: IntArray = field(init=False)
     buckets: IntArray = field(init=False)
     ages: FloatArray = field(init=False)
@@ -161,6 +178,9 @@ class CuttingModel:
     offsets: FloatArray = field(init=False)
     gram: Array3 = field(init=False)
     weights: FloatArray = field(init=False)
+    balances: FloatArray = field(init=False)
+    intercepts: FloatArray = field(init=False)  # of the weights, by output
+    reach: FloatArray = field(init=False)
 
     def __post_init__(self) -> None:
         """Start with the planes of α = 0, which cost nothing: l >= 0."""
@@ -174,6 +194,10 @@ class CuttingModel:
         self.coarsest_step = 0.0
         self.offsets = np.zeros((n, self.n_outputs))
         self.weights = np.ones((n, self.n_outputs))
+        self.balances = np.zeros((n, self.n_outputs))
+        self.intercepts = np.zeros(self.n_outputs)
+        self.reach = np.full(self.n_outputs, self.first_reach or 0.0)
+        self.balance_error = 0.0
         self.gram = np.zeros((n, n, self.n_outputs)) if self.keeps_gram else _NONE
 
     def state(self) -> ModelState:
@@ -198,8 +222,12 @@ class CuttingModel:
         buckets: IntArray,
         offsets: FloatArray,
         update: GramUpdate | None,
+        balances: FloatArray | None = None,
     ) -> None:
-        """Add planes, with their Gram entries where these are kept."""
+        """Add planes, with their Gram entries where these are kept.
+
+        Balances are those of a study with a free intercept.
+        """
         n_new, n_old = len(buckets), len(self.numbers)
         new = np.arange(self.next_number, self.next_number + n_new)
         self.numbers = np.append(self.numbers, new)
@@ -207,7 +235,11 @@ class CuttingModel:
         self.buckets = np.append(self.buckets, buckets)
         self.ages = np.append(self.ages, np.zeros(n_new))
         self.offsets = np.concatenate([self.offsets, offsets])
-        self.weights = np.concatenate([self.weights, np.zeros((n_new, self.n_outputs))])
+        none = np.zeros((n_new, self.n_outputs))
+        self.weights = np.concatenate([self.weights, none])
+        self.balances = np.concatenate(
+            [self.balances, none if balances is None else balances]
+        )
         if update is None:
             return
         gram = update.gram
@@ -229,23 +261,44 @@ class CuttingModel:
         Planes without weight get older by ``age``, 1 where every bucket has new ones.
         """
         for output, tolerance in enumerate(tolerances.tolist()):
-            self.weights[:, output] = solve_plane_qp(
-                self.offsets[:, output],
-                self.buckets,
-                tolerance,
-                **self._quadratic(output),
-                start=self.weights[:, output],
-            )
+            start = self.weights[:, output]
+            found = solve_plane_qp(self._programme(output), tolerance, start)
+            self.weights[:, output] = found.weights
+            self.intercepts[output] = found.intercept
         heaviest = self.weights.max(axis=1)
         self.ages = np.where(heaviest > _NO_WEIGHT, 0.0, self.ages + age)
 
-    def _quadratic(self, output: int) -> dict[str, FloatArray]:
+    def _balances_of(self, output: int) -> Balances | None:
+        if self.first_reach is None:
+            return None
+        return Balances(self.balances[:, output], float(self.reach[output]))
+
+    def widen(self, intercepts: FloatArray) -> BoolArray:
+        """Keep the reach well beyond these intercepts; return where it has changed.
+
+        Where it has, earlier bounds no longer hold.
+        """
+        is_near = np.abs(intercepts) > self.reach / _ROOM
+        self.reach = np.where(is_near, _ROOM**2 * np.abs(intercepts), self.reach)
+        return is_near
+
+    def _programme(self, output: int) -> PlaneProgramme:
+        return PlaneProgramme(
+            self.offsets[:, output],
+            self.buckets,
+            self._quadratic(output),
+            self.keeps_gram,
+            self._balances_of(output),
+        )
+
+    def _quadratic(self, output: int) -> FloatArray:
+        """Return the Gram matrix, or the slopes in units of its root."""
         if self.keeps_gram:
-            return {"gram": self.gram[:, :, output]}
+            return self.gram[:, :, output]
         assert self.slopes is not None  # noqa: S101  # for the type checker
         slopes = self.slopes.matrix()[:, :, output]
         zero = np.zeros((self.n_buckets, slopes.shape[1]))
-        return {"factor": np.concatenate([zero, slopes]) / math.sqrt(self.scale)}
+        return np.concatenate([zero, slopes]) / math.sqrt(self.scale)
 
     def forget(self) -> None:
         """Drop planes without weight for long, and the lightest of full buckets."""
@@ -259,7 +312,7 @@ class CuttingModel:
         self._keep(kept)
 
     def _keep(self, kept: BoolArray) -> None:
-        for name in ("numbers", "buckets", "ages", "offsets", "weights"):
+        for name in ("numbers", "buckets", "ages", "offsets", "weights", "balances"):
             setattr(self, name, getattr(self, name)[kept])
         if self.keeps_gram:
             self.gram = self.gram[kept][:, kept]
@@ -280,6 +333,10 @@ class CuttingModel:
         """The lengths of the sloped planes, in units of √(λN²); never zero."""
         own = np.einsum("ssc->sc", self.gram).max(axis=1)[self.n_buckets :]
         return np.where(own > 0, np.sqrt(np.maximum(own, 0.0)), 1.0)
+
+    def note_balances(self, error: float) -> None:
+        """Note how far off the balances of new planes may be, for the bound."""
+        self.balance_error = max(self.balance_error, error)
 
     def note_step(self, fraction_bits: int) -> None:
         """Note the grid of a slope, for the bound."""
@@ -307,7 +364,17 @@ class CuttingModel:
         linear = (self.weights * self.offsets).sum(axis=0)
         size = np.abs(self.weights * self.offsets).sum(axis=0) + lengths**2
         bounds: FloatArray = linear - lengths**2 / 2 - SLACK * size
-        return bounds
+        return bounds - self._imbalance_costs()
+
+    def _imbalance_costs(self) -> FloatArray:
+        """Return what an intercept within its reach takes from D, rounded up."""
+        if self.first_reach is None:
+            return np.zeros(self.n_outputs)
+        imbalances = np.abs((self.weights * self.balances).sum(axis=0))
+        sizes = (self.weights * np.abs(self.balances)).sum(axis=0)
+        # The weights of each bucket add up to 1.
+        rounding = self.n_buckets * self.balance_error + _ADDING_ERROR * sizes
+        return np.asarray(self.reach * (imbalances + rounding))
 
 
 def by_plane(columns: FloatArray, n_outputs: int) -> FloatArray:

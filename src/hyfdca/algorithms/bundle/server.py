@@ -20,7 +20,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import msgspec
 import numpy as np
@@ -67,6 +67,7 @@ _INNER, _SHARP_INNER = 0.1, 0.01
 _MANY_BUCKETS = 100
 _GAIN, _SHARPEST = 0.9, 1e-8
 _FACTOR_PLANES = 16  # planes per bucket from which on slopes beat their Gram matrix
+_FIRST_REACH = 4.0  # of a free intercept
 _MEMORY = 400_000_000  # numbers: of all slopes kept, 3.2 GB
 
 
@@ -90,6 +91,9 @@ class BundleSettings(Algorithm):
         rounds and make the server's programme slow.
     """
 
+    frees_intercept: ClassVar[bool] = True
+    takes_offsets: ClassVar[bool] = True
+
     min_contributors: _AtLeastOne = 3
     sub_groups: _AtLeastOne = 1
     min_group_size: _AtLeastOne = 20
@@ -111,6 +115,7 @@ class BundleServerState:
     model: ModelState
     primals: FloatArray
     bounds: FloatArray
+    intercepts: FloatArray
     move: b.Move
     n_measured: int
     last_gap: float
@@ -129,6 +134,7 @@ class BundleServer:
         n_outputs = federation.problem.n_outputs
         self.primals = np.full(n_outputs, np.inf)
         self.bounds = np.zeros(n_outputs)
+        self.intercepts = np.zeros(n_outputs)
         self._move = b.Move(0, [0.0] * n_outputs)
         self._steps: Conversation[None] | None = None
         self._n_measured = 0
@@ -148,6 +154,7 @@ class BundleServer:
             self.model.state(),
             self.primals,
             self.bounds,
+            self.intercepts,
             self._move,
             self._n_measured,
             self._last_gap,
@@ -161,6 +168,7 @@ class BundleServer:
         self.model.restore(state.model)
         self.round_number, self._steps = state.round_number, None
         self.primals, self.bounds = state.primals, state.bounds
+        self.intercepts = state.intercepts
         self._move, self._n_measured = state.move, state.n_measured
         self._last_gap, self._sharpness = state.last_gap, state.sharpness
 
@@ -201,7 +209,16 @@ class BundleServer:
             Slopes(n_features, problem.n_outputs) if is_open else None,
             keeps_gram=self.keeps_gram(),
             max_planes=self._affordable(n_buckets, 128),
+            first_reach=self._first_reach() if problem.free_intercept else None,
         )
+
+    def _first_reach(self) -> float:
+        """Return how far from zero a free intercept may be at first.
+
+        Margins are in units of 1, or of the labels; a wide reach makes first points
+        wild, and a narrow one is widened as the intercept approaches it.
+        """
+        return _FIRST_REACH * (1.0 + self.federation.bounds.loss_at_zero)
 
     def keeps_gram(self) -> bool:
         """Return whether the Gram matrix is needed, or smaller than the slopes."""
@@ -289,8 +306,17 @@ class BundleServer:
         self.model.forget()
 
     def record_step(self, steps: FloatArray) -> None:
-        """Note the step, which goes to clients with the next request."""
+        """Note the step, which goes to clients with the next request.
+
+        Where it takes an intercept near the end of its reach, that is widened.
+        """
         self._n_measured += 1
+        self.intercepts = self.intercepts + steps * (
+            self.trial_intercepts - self.intercepts
+        )
+        # A bound for a narrow reach says nothing of intercepts beyond it.
+        is_wider = self.model.widen(self.intercepts)
+        self.bounds = np.where(is_wider, 0.0, self.bounds)
         self._move = b.Move(self._n_measured, steps.tolist())
 
     def measure(self) -> Conversation[Measurement]:
@@ -299,8 +325,16 @@ class BundleServer:
         return Measurement(float(self.primals.sum()), float(self.bounds.sum()))
 
     def release(self) -> Conversation[FloatArray]:
-        """Return the weights of the best point."""
-        return self.federation.release(b.MovedRelease(self._move))
+        """Return the weights of the best point; last its intercept, if it is free."""
+        weights = yield from self.federation.release(b.MovedRelease(self._move))
+        if not self.federation.problem.free_intercept:
+            return weights
+        return np.vstack([weights, self.intercepts])
+
+    @property
+    def trial_intercepts(self) -> FloatArray:
+        """The intercepts of the trial point."""
+        return self.model.intercepts
 
     # A new point
 
@@ -328,11 +362,14 @@ class BundleServer:
         features = federation.layout.features
         sloped = pack_reals(model.weights[self.buckets.n_buckets :])
 
+        is_free = federation.problem.free_intercept
+        intercepts = tuple(self.trial_intercepts.tolist()) if is_free else ()
+
         def request(client: int) -> b.TrialRequest:
             if weights is None:
-                return b.TrialRequest(self._move, None, sloped, grid.spec)
+                return b.TrialRequest(self._move, None, sloped, grid.spec, intercepts)
             own = pack_reals(weights[features.items[client]])
-            return b.TrialRequest(self._move, own, None, grid.spec)
+            return b.TrialRequest(self._move, own, None, grid.spec, intercepts)
 
         margins = yield from federation.gather_sum(
             "trial", [grid], request, federation.sample_sum()

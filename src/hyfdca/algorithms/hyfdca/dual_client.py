@@ -214,7 +214,7 @@ class DualClient:
         party, problem = self._party, self._party.problem
         counted = party.block.counts_sample
         rows = EVERYWHERE if counted.all() else np.flatnonzero(counted)
-        margins = self._sealing.opened_samples(request.margins, rows)
+        margins = party.margins(request.margins, rows)
         if request.is_current:
             self._measuring = self._present()
         point = self._measuring

@@ -310,10 +310,11 @@ class HyfdcaClient:
     def _margins_of(self, rows: Rows, request: m.StepRequest) -> FloatArray:
         """Return x_i·w: summed over holders, or computed by a sample's only holder."""
         if request.margins is not None:
-            return self._party.sealing.opened_samples(request.margins, rows)
+            return self._party.margins(request.margins, rows)
         if request.weights is not None:
             self.dual.take_weights(request.weights)
-        return self._party.products(rows, self.dual.weights)
+        products = self._party.products(rows, self.dual.weights)
+        return self._party.with_offsets(products, rows)
 
     def _divisors(self, rows: Rows, request: m.StepRequest) -> IntArray:
         if request.is_alone:
@@ -328,6 +329,7 @@ class Hyfdca(HyfdcaSettings):
     """The paper's method; its settings are documented at ``HyfdcaSettings``."""
 
     name: ClassVar[str] = "hyfdca"
+    takes_offsets: ClassVar[bool] = True
     phases: ClassVar[Phases] = m.PHASES
 
     def server(self, federation: Federation) -> ServerHalf:

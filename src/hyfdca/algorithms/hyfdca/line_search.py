@@ -272,7 +272,7 @@ class LineSearchClient:
         party, sealing = self._party, self._sealing
         rows = sealing.unpack_rows(request.drawn)
         labels, duals = party.labels[rows], self.dual.duals[rows]
-        margins = sealing.opened_samples(request.margins, rows)
+        margins = party.margins(request.margins, rows)
         change = party.problem.loss.dual_step(
             duals, margins, labels, party.curvatures[rows]
         )
@@ -304,10 +304,9 @@ class LineSearchClient:
             if isinstance(self._rows, slice)
             else self._rows[counted]
         )
-        labels, duals = party.labels[rows], self.dual.duals[rows]
-        change, loss = self._direction[counted], party.problem.loss
+        duals, change = self.dual.duals[rows], self._direction[counted]
         totals = [
-            party.weighted(loss.conjugate(duals + step * change, labels), rows).sum(
+            party.weighted(party.conjugates(duals + step * change, rows), rows).sum(
                 axis=0
             )
             for step in steps

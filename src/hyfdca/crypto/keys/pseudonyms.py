@@ -9,7 +9,8 @@ all messages have that one length, for which CBC-MAC is a PRF.
 
 | token of | first block   | second block                              |
 |----------|---------------|-------------------------------------------|
-| label    | row pseudonym | 16-byte digest of the label's text        |
+| label    | row pseudonym | 16-byte digest of the label's text, with  |
+|          |               | the weight and the offset if there are    |
 | cell     | row pseudonym | 8-byte digest of the name, float64 bits   |
 | start    | row pseudonym | 8-byte digest of the name, bits of no cell |
 
@@ -33,6 +34,11 @@ KEY_BYTES = 32
 PSEUDONYM_BYTES = 16
 TOKEN_BYTES = 8
 
+# Instead of a token: a row without a label, and one that the weight 0 leaves out.
+NO_LABEL = np.uint64(0)
+NO_WEIGHT = np.uint64(1)
+_RESERVED = np.uint64(2)
+
 _CHUNK = 4096
 _WORD = np.dtype("<u8")
 _SAMPLE = b"hyfdca sample id"  # what is hashed, kept apart by ``person``
@@ -40,6 +46,7 @@ _FEATURE = b"hyfdca feature"
 _LABEL = b"hyfdca label"
 _NAME = b"hyfdca cell name"
 _LEVEL = b"hyfdca level"
+_FORM = b"hyfdca id form"  # and the number of the form
 _MISSING = np.uint64(0x7FF8_0000_0000_0000)  # one NaN for all
 _NO_CELL = np.uint64(0xFFFF_FFFF_FFFF_FFFF)  # bits that no cell has: NaN is the above
 
@@ -65,6 +72,19 @@ def sample_pseudonyms(ids: Sequence[str], keys: AlignmentKeys) -> TokenArray:
     return _digests(ids, PSEUDONYM_BYTES, _SAMPLE, keys.samples).reshape(-1, 2)
 
 
+def form_pseudonyms(
+    texts: Iterable[str], number: int, keys: AlignmentKeys
+) -> TokenArray:
+    """Return pseudonyms of IDs in another form, (n, 2): each once, in random order.
+
+    Forms of different numbers have unrelated pseudonyms. They are sorted, which is
+    random under a keyed hash, so that they do not show which row they are of.
+    """
+    person = _FORM + b"%02d" % number
+    words = _digests(set(texts), PSEUDONYM_BYTES, person, keys.samples).reshape(-1, 2)
+    return words[np.lexsort(words.T)]
+
+
 def feature_pseudonyms(names: Sequence[str], keys: AlignmentKeys) -> TokenArray:
     """Return the pseudonyms of normalised feature names, (n, 2)."""
     return _digests(names, PSEUDONYM_BYTES, _FEATURE, keys.samples).reshape(-1, 2)
@@ -87,11 +107,18 @@ def name_digests(names: Sequence[str]) -> TokenArray:
 def label_tokens(
     pseudonyms: TokenArray, labels: Sequence[str], keys: AlignmentKeys
 ) -> TokenArray:
-    """Return a token of each (row, label), (n,)."""
+    """Return a token of each (row, label), (n,); none is ``NO_LABEL`` or ``NO_WEIGHT``.
+
+    Parameters
+    ----------
+    labels : sequence of str
+        The text of whatever belongs to a row beside its cells.
+    """
     place = {label: number for number, label in enumerate(dict.fromkeys(labels))}
     digests = _digests(place, PSEUDONYM_BYTES, _LABEL).reshape(-1, 2)
     own = np.fromiter(map(place.__getitem__, labels), np.int64, len(labels))
-    return _prf(keys.labels, pseudonyms, digests[own])
+    tokens = _prf(keys.labels, pseudonyms, digests[own])
+    return np.where(tokens > NO_WEIGHT, tokens, tokens + _RESERVED)
 
 
 def feature_words(names: Sequence[str]) -> TokenArray:

@@ -19,6 +19,7 @@ from hyfdca.crypto.keys.pseudonyms import (
     start_tokens,
 )
 from hyfdca.data.expansion import Expansion
+from hyfdca.data.targets import SampleLosses, Targets
 from hyfdca.holdings.block import Block, append_bias
 from hyfdca.holdings.ownership import OwnCells
 
@@ -33,7 +34,8 @@ class AlignedTable:
     ----------
     cells : CSR array (samples held, features held)
         Those that others count are still in it.
-    labels : array (samples held, n_outputs) or None
+    targets : Targets or None
+        Some may not be known yet; None without labels.
     counts_sample, counts_feature : arrays of bool
         The samples and features this client is designated for.
     counts_bias : bool
@@ -47,7 +49,7 @@ class AlignedTable:
 
     features: tuple[str, ...]
     cells: sp.csr_array
-    labels: FloatArray | None
+    targets: Targets | None
     own: OwnCells
     counts_sample: BoolArray
     counts_feature: BoolArray
@@ -75,10 +77,10 @@ class AlignedTable:
             words[own] = levels[values[own].astype(np.int64) - 1]
         return words
 
-    def block(
-        self, scaled: sp.csr_array, expansion: Expansion, bias: float | None
-    ) -> Block:
-        """Return what the client trains on: its owned features, and the bias.
+    def features_of(
+        self, scaled: sp.csr_array, expansion: Expansion
+    ) -> tuple[sp.csr_array, BoolArray]:
+        """Return the client's owned features, and which of them it counts.
 
         Parameters
         ----------
@@ -88,11 +90,21 @@ class AlignedTable:
         X = scaled
         if expansion.places:
             X = expansion.join(scaled, self.own.of(self.cells))
-        counted = np.repeat(self.counts_feature, expansion.widths)
+        return X, np.repeat(self.counts_feature, expansion.widths)
+
+    def block(
+        self,
+        features: tuple[sp.csr_array, BoolArray],
+        bias: float | None,
+        losses: SampleLosses,
+    ) -> Block:
+        """Return what the client trains on: its owned features, and the bias."""
+        X, counted = features
         if bias is not None and self.counts_sample.any():
             X = append_bias(X, self.counts_sample, bias)
             counted = np.append(counted, self.counts_bias)
-        return Block(X, self.labels, self.counts_sample, counted)
+        counts = (self.counts_sample, counted)
+        return Block(X, losses.labels, *counts, losses.weights, losses.offsets)
 
 
 def row_tokens(

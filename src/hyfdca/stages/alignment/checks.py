@@ -8,19 +8,22 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
+from hyfdca.arrays import BoolArray, IntArray
 from hyfdca.data.tables import bare_name
 from hyfdca.holdings.coverage import Coverage
 from hyfdca.holdings.layout import Layout
 from hyfdca.stages.alignment.comparison import Disagreements
+from hyfdca.stages.alignment.label_rows import Blanks
 from hyfdca.stages.alignment.messages import LONGEST_NAME, AlignmentSettings, Refused
+from hyfdca.stages.alignment.similar_ids import SimilarIds
 
 _MOST_NAMED = 3  # organisations, or pairs of them, in one sentence
 
 _REFUSALS = {
-    "repeated": "{count} rows that repeat the ID of another row; keep one row an ID",
+    "repeated": "{count} rows that repeat the ID of another row; keep one row per ID",
     "no numbers": (
-        "{count} rows with a label that is no number; correct the label column or "
-        "choose a loss for classes"
+        "{count} rows with a label that is no number; correct them, name another "
+        'label_column, or choose a loss for classes such as "logistic"'
     ),
     "classes": (
         "{count} classes, more than {limit}; choose a loss for numbers such as "
@@ -63,17 +66,45 @@ def check_names(names: Sequence[str], features: Sequence[Sequence[str]]) -> None
                 )
 
 
-def check_labelled(names: Sequence[str], layout: Layout) -> None:
-    """Refuse samples that no client has the label of."""
-    is_without = layout.sample_designees < 0
-    if not is_without.any():
+def check_labelled(
+    names: Sequence[str], rows: Sequence[IntArray], is_labelled: BoolArray
+) -> None:
+    """Refuse clients none of whose rows has a label at any client.
+
+    Parameters
+    ----------
+    rows : sequence of arrays
+        Each client's rows, before any is left out.
+    """
+    if not is_labelled.any():
+        raise AlignmentError(
+            f"None of the {len(is_labelled)} rows has a label and a weight above 0 at "
+            "any organisation; fill the label_column where label is not false."
+        )
+    for name, own in zip(names, rows, strict=True):
+        if len(own) and not is_labelled[own].any():
+            raise AlignmentError(
+                f"None of the {len(own)} rows of organisation {name!r} has a label and "
+                "a weight above 0 at any organisation; make its IDs like those of the "
+                "others, fill its label_column or leave it out of the study."
+            )
+
+
+def check_labels_visible(
+    names: Sequence[str], blanks: Blanks, settings: AlignmentSettings
+) -> None:
+    """Refuse labels that a client lacks and others have, unless it may learn them."""
+    if settings.targets.labels_visible or not blanks:
         return
-    held = (int(is_without[items].sum()) for items in layout.samples.items)
-    parts = [f"{n} of {name!r}" for name, n in zip(names, held, strict=True) if n]
+    parts = [
+        f"{len(own)} rows of {name!r}"
+        for name, own in zip(names, blanks.lacking, strict=True)
+        if len(own)
+    ]
     raise AlignmentError(
-        f"{is_without.sum()} of {len(is_without)} rows have no organisation with a "
-        f"label ({_listed(parts)}); leave these rows out or give some holder their "
-        "labels."
+        f"The label_column is blank in {_listed(parts)} whose labels others have; set "
+        "labels_visible_to_holders = true if all organisations agree that holders of "
+        "a row learn its label, or fill these labels."
     )
 
 
@@ -110,7 +141,10 @@ def check_shared(names: Sequence[str], layout: Layout) -> None:
         return
     members, n_lacking = min(lacking, key=lambda own: len(own[0]))  # the odd ones out
     n_features = layout.features.n_items
-    remedy = "make their IDs alike or set allow_unshared = true"
+    remedy = (
+        "correct their IDs or id_column, or set allow_unshared = true (the default is "
+        "false) if they have no rows in common"
+    )
     if all(len(own) == 1 for own in together):
         every = [repr(name) for name in names]
         raise AlignmentError(
@@ -129,22 +163,45 @@ def check_shared(names: Sequence[str], layout: Layout) -> None:
     raise AlignmentError(f"Organisations {who} share none of their {what}; {remedy}.")
 
 
-def check_agreed_labels(names: Sequence[str], counts: Disagreements) -> None:
-    """Refuse labels that differ."""
+def check_similar_ids(names: Sequence[str], found: SimilarIds | None) -> None:
+    """Refuse two clients whose IDs would match if they were written alike."""
+    if found is None:
+        return
+    one, other = (names[client] for client in found.pair)
+    how = f"{_listed(found.reasons)} alone" if found.reasons else "how they are written"
+    more = f"{'about ' if found.is_estimate else ''}{found.n_similar} more"
+    raise AlignmentError(
+        f"Organisations {one!r} and {other!r} share {found.n_shared} of {found.n_rows} "
+        f"rows, and {more} have IDs that differ in {how}; write these IDs alike in "
+        'both tables, or set similar_ids = "allow" (the default is "refuse") if they '
+        "are of different rows."
+    )
+
+
+def check_agreed_labels(
+    names: Sequence[str], counts: Disagreements, settings: AlignmentSettings
+) -> None:
+    """Refuse labels, weights or offsets that differ."""
+    what = settings.targets.what
     if counts:
         raise AlignmentError(
-            f"Organisations have different labels for rows that they share: "
-            f"{_pairs(names, counts)}; agree on these labels."
+            f"Organisations have different {what} for rows that they share: "
+            f"{_pairs(names, counts)}; correct them, or write label = false below the "
+            f"name of an organisation whose {what.replace(' or ', ' and ')} are not to "
+            "count."
         )
 
 
-def check_agreed_cells(names: Sequence[str], counts: Disagreements) -> None:
-    """Refuse cells that differ."""
+def check_agreed_cells(
+    names: Sequence[str], counts: Disagreements, tolerance: float
+) -> None:
+    """Refuse cells that differ by more than a tolerance."""
     if counts:
         raise AlignmentError(
             f"Organisations have different values in cells that they share: "
-            f"{_pairs(names, counts)}; correct them, or set disagreeing_cells = "
-            '"first" to take those of the organisation that the study names first.'
+            f"{_pairs(names, counts)}; correct them, raise cell_tolerance (relative, "
+            f'now {tolerance:g}), or set disagreeing_cells = "first" to take those '
+            "of the organisation that the study names first."
         )
 
 
@@ -161,12 +218,31 @@ def check_classes(
         )
     if positive is not None and positive not in classes:
         raise AlignmentError(
-            f"No row has the positive_label {positive!r}; correct it in the study file."
+            f"No row has the positive_label {positive!r}; set positive_label to a "
+            "label that the tables have, or leave it out."
         )
+    _check_class_weight(classes, settings)
     if len(classes) < 2:
         raise AlignmentError(
             f"All {n_samples} rows have the same label; give the classifier rows of "
             "two classes at least."
+        )
+
+
+def _check_class_weight(classes: Sequence[str], settings: AlignmentSettings) -> None:
+    """Refuse weights of classes that there are not, or that leave no class."""
+    weights = settings.targets.class_weight
+    if weights is None or weights == "balanced":
+        return
+    strangers = sorted(set(weights) - set(classes))
+    if strangers:
+        raise AlignmentError(
+            f"The class_weight names {strangers[0]!r}, but the classes are "
+            f"{_listed([repr(name) for name in classes])}; correct the study file."
+        )
+    if not any(weights.get(name, 1.0) for name in classes):
+        raise AlignmentError(
+            "The class_weight of every class is 0; give some class a weight above 0."
         )
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from itertools import chain
 
 import numpy as np
 
-from hyfdca.arrays import FloatArray, IntArray, TokenArray
+from hyfdca.arrays import BoolArray, IntArray, TokenArray
 from hyfdca.crypto.keys.pseudonyms import (
+    NO_LABEL,
+    NO_WEIGHT,
     AlignmentKeys,
     feature_pseudonyms,
     label_tokens,
@@ -16,16 +19,25 @@ from hyfdca.crypto.keys.pseudonyms import (
 from hyfdca.data.labels import (
     ClassNames,
     class_names,
-    encode_classes,
     encode_numbers,
     is_fraction,
 )
 from hyfdca.data.tables import Table
+from hyfdca.data.target_columns import (
+    is_known,
+    is_labelled,
+    is_left_out,
+    known_labels,
+    target_texts,
+    targets_of,
+)
+from hyfdca.data.targets import Targets
 from hyfdca.holdings.ownership import OwnCells
 from hyfdca.protocol.codec import (
     RemoteProtocolError,
     pack_tokens,
     unpack_bits,
+    unpack_choice,
     unpack_indices,
     unpack_order,
     unpack_places,
@@ -34,8 +46,10 @@ from hyfdca.protocol.messages import Message
 from hyfdca.protocol.sessions import Handlers
 from hyfdca.stages.alignment import messages as m
 from hyfdca.stages.alignment.aligned_table import AlignedTable, row_tokens
+from hyfdca.stages.alignment.hints import RoundedCells
 from hyfdca.stages.alignment.kinds import pack_kinds
 from hyfdca.stages.alignment.matching import n_repeated
+from hyfdca.stages.alignment.similar_ids import answer_id_forms
 
 
 class AlignmentClient:
@@ -53,7 +67,13 @@ class AlignmentClient:
     @property
     def handlers(self) -> Handlers:
         """What the client does in each phase."""
-        return {"rows": self._rows, "placement": self._place, "cells": self._cells}
+        return {
+            "rows": self._rows,
+            "id forms": self._id_forms,
+            "placement": self._place,
+            "cells": self._cells,
+            "hints": self._hints,
+        }
 
     @property
     def aligned(self) -> AlignedTable:
@@ -77,7 +97,7 @@ class AlignmentClient:
         if self._settings.hide_feature_names:
             names, hidden = [], pack_tokens(feature_pseudonyms(names, keys))
         if table.labels is not None:
-            tokens = pack_tokens(label_tokens(pseudonyms, table.labels, keys))
+            tokens = pack_tokens(_shown_tokens(table, pseudonyms, keys))
         return m.Rows(
             pack_tokens(pseudonyms),
             names,
@@ -88,11 +108,16 @@ class AlignmentClient:
             pack_kinds(table.kinds),
         )
 
+    def _id_forms(self, request: m.IdFormsRequest) -> m.IdForms:
+        if self._settings.similar_ids != "refuse":
+            raise RemoteProtocolError("the study does not compare similar IDs")
+        return answer_id_forms(self._table.ids, request, self._keys)
+
     def _place(self, notice: m.PlacementNotice) -> None:
         if self._pseudonyms is None or self._aligned is not None:
             raise RemoteProtocolError("a placement comes before the rows, or twice")
         table = self._table
-        rows = unpack_order(notice.rows, len(table.ids))
+        rows = self._placed(notice.rows)
         columns = unpack_order(notice.columns, len(table.features))
         own = _own_cells(notice, (len(rows), len(columns)))
         counts_rows = unpack_bits(notice.counts_rows, own.owns.shape[:1])
@@ -101,12 +126,12 @@ class AlignmentClient:
         if notice.counts_bias and not counts_rows.any():
             raise RemoteProtocolError("a client without the bias is to count it")
         counts_columns = unpack_bits(notice.counts_columns, own.owns.shape[1:])
-        labels = self._encoded(notice.classes)
+        targets = self._targets(notice.classes)
         features = tuple(table.features[column] for column in columns.tolist())
         self._aligned = AlignedTable(
             features=features,
             cells=table.cells[rows][:, columns],
-            labels=None if labels is None else labels[rows],
+            targets=None if targets is None else targets.of_rows(rows),
             own=own,
             counts_sample=counts_rows[own.row_groups],
             counts_feature=counts_columns[own.column_groups],
@@ -117,9 +142,21 @@ class AlignmentClient:
         )
         self._pseudonyms, self.order = self._pseudonyms[rows], rows
 
-    def _encoded(self, classes: list[str]) -> FloatArray | None:
-        """Return this client's labels as numbers, if the classes can be theirs."""
-        positive, labels = self._settings.positive, self._table.labels
+    def _placed(self, payload: memoryview) -> IntArray:
+        """Return the rows that have a place, if only rows without a label have none."""
+        table = self._table
+        if not self._settings.needs_labels:
+            return unpack_order(payload, len(table.ids))
+        rows = unpack_choice(payload, len(table.ids))
+        is_absent = np.ones(len(table.ids), dtype=bool)
+        is_absent[rows] = False
+        if np.any(is_absent & is_known(table)) or np.any(is_left_out(table)[rows]):
+            raise RemoteProtocolError("other rows are left out than those to leave out")
+        return rows
+
+    def _targets(self, classes: list[str]) -> Targets | None:
+        """Return this client's targets, if the classes can be theirs."""
+        positive, table = self._settings.positive, self._table
         if self._settings.task == "regression":
             is_possible = not classes
         elif positive is None:
@@ -128,19 +165,49 @@ class AlignmentClient:
             is_possible = len(classes) == 2 and classes[1] == positive
         if not is_possible or len(set(classes)) < len(classes):
             raise RemoteProtocolError("these cannot be the classes of the study")
-        if labels is None:
+        if table.labels is None:
             return None
-        if not classes:
-            return encode_numbers(labels)[0]
-        return encode_classes(labels, classes, positive)
+        return targets_of(table, classes, positive, self._settings.targets)
 
     def _cells(self, request: m.CellsRequest) -> m.CellTokens:
-        own, pseudonyms = self.aligned.own, self._pseudonyms
-        assert pseudonyms is not None  # noqa: S101  # they come before the placement
-        columns = unpack_indices(request.columns, own.owns.shape[1])
-        is_wanted = unpack_bits(request.rows, (own.owns.shape[0], len(columns)))
-        tokens = row_tokens(self.aligned, columns, pseudonyms, self._keys)
+        table, own = self.aligned, self.aligned.own
+        columns, is_wanted = _rectangles(request, own)
+        if request.hints is not None:
+            is_others = is_wanted & ~own.owns[:, columns]
+            table = self._rounded.table(*_listed(is_others, columns), request.hints)
+        tokens = row_tokens(table, columns, self._placed_pseudonyms, self._keys)
         return m.CellTokens(pack_tokens(tokens[is_wanted[own.row_groups].T]))
+
+    def _hints(self, request: m.HintsRequest) -> m.Hints:
+        columns, is_wanted = _rectangles(request, self.aligned.own)
+        return m.Hints(self._rounded.hints(*_listed(is_wanted, columns)))
+
+    @property
+    def _placed_pseudonyms(self) -> TokenArray:
+        assert self._pseudonyms is not None  # noqa: S101  # before the placement
+        return self._pseudonyms
+
+    @cached_property
+    def _rounded(self) -> RoundedCells:
+        tolerance = self._settings.cell_tolerance
+        if not tolerance:
+            raise RemoteProtocolError("the study does not round cells")
+        table, pseudonyms = self.aligned, self._placed_pseudonyms
+        return RoundedCells(table, pseudonyms, self._keys.cells, tolerance)
+
+
+def _rectangles(
+    request: m.CellsRequest | m.HintsRequest, own: OwnCells
+) -> tuple[IntArray, BoolArray]:
+    """Return the column groups of a request, and which row groups of each it means."""
+    columns = unpack_indices(request.columns, own.owns.shape[1])
+    return columns, unpack_bits(request.rows, (own.owns.shape[0], len(columns)))
+
+
+def _listed(is_wanted: BoolArray, columns: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the row and column groups of rectangles, by column group."""
+    places, row_groups = np.nonzero(is_wanted.T)
+    return row_groups, columns[places]
 
 
 def _own_cells(notice: m.PlacementNotice, shape: tuple[int, int]) -> OwnCells:
@@ -181,10 +248,20 @@ def _levels(
     return {name: table.levels.get(name, ()) for name in features if name in named}
 
 
+def _shown_tokens(
+    table: Table, pseudonyms: TokenArray, keys: AlignmentKeys
+) -> TokenArray:
+    """Return a token of each row's label, weight and offset, or why it has none."""
+    tokens = label_tokens(pseudonyms, target_texts(table), keys)
+    tokens[is_left_out(table)] = NO_WEIGHT
+    tokens[~is_labelled(table)] = NO_LABEL
+    return tokens
+
+
 def _classes_of(table: Table, settings: m.AlignmentSettings) -> ClassNames:
     if settings.task == "regression" or table.labels is None:
         return ClassNames(())
-    return class_names(table.labels, settings.positive)
+    return class_names(known_labels(table), settings.positive)
 
 
 def own_refusal(table: Table, settings: m.AlignmentSettings) -> m.Refused | None:
@@ -205,9 +282,9 @@ def _refusal(
         return m.Refused("classes", len(classes.names))
     is_open = settings.max_classes is None and settings.positive is None
     if is_open and any(map(is_fraction, classes.names)):
-        n_rows = sum(map(is_fraction, table.labels or ()))
+        n_rows = sum(map(is_fraction, known_labels(table)))
         return m.Refused("fractions", n_rows)
-    if settings.task == "regression" and table.labels is not None:
-        n_bad = encode_numbers(table.labels)[1]
+    if settings.task == "regression":
+        n_bad = encode_numbers(known_labels(table))[1]
         return m.Refused("no numbers", n_bad) if n_bad else None
     return None

@@ -9,6 +9,7 @@ from operator import itemgetter
 import numpy as np
 
 from hyfdca.arrays import IntArray, TokenArray
+from hyfdca.crypto.keys.pseudonyms import NO_LABEL
 from hyfdca.holdings.layout import Layout
 from hyfdca.holdings.ownership import CellHolders
 from hyfdca.protocol.codec import (
@@ -19,6 +20,8 @@ from hyfdca.protocol.codec import (
 )
 from hyfdca.protocol.sessions import Conversation, ServerSession
 from hyfdca.stages.alignment import messages as m
+from hyfdca.stages.alignment.hint_exchange import ask_hints
+from hyfdca.stages.alignment.label_rows import LabelRows
 
 Disagreements = dict[tuple[int, int], int]  # rows, by pairs of clients
 
@@ -51,28 +54,42 @@ class TokenComparison:
         return {divmod(pair, self._n_clients): count for pair, count in each}
 
 
-def compare_labels(
-    layout: Layout, tokens: Sequence[TokenArray | None]
-) -> Disagreements:
-    """Compare tokens of (ID, label), by client in the order of its samples."""
+def compare_labels(layout: Layout, rows: LabelRows) -> Disagreements:
+    """Compare tokens of (ID, label) where clients have one."""
     comparison = TokenComparison(layout)
-    for client, own in enumerate(tokens):
-        if own is not None:
-            samples = layout.samples.items[client]
-            comparison.add(client, samples, layout.sample_designees[samples], own)
+    for client, tokens in enumerate(rows.tokens):
+        if tokens is not None:
+            is_said = tokens != NO_LABEL
+            samples = layout.samples.items[client][is_said]
+            comparison.add(client, samples, rows.owners[samples], tokens[is_said])
     return comparison.counts()
 
 
 def compare_cells(
-    layout: Layout, holders: Sequence[CellHolders], session: ServerSession
+    layout: Layout,
+    holders: Sequence[CellHolders],
+    session: ServerSession,
+    *,
+    is_rounded: bool = False,
 ) -> Conversation[Disagreements]:
-    """Ask for tokens of the cells that several clients hold, and compare them."""
+    """Ask for tokens of the cells that several clients hold, and compare them.
+
+    Parameters
+    ----------
+    is_rounded : bool
+        Whether clients round their cells first, on grids that the owners choose.
+    """
     comparison = TokenComparison(layout)
     for columns in _batches(holders):
         places = {k: _places(own, columns) for k, own in enumerate(holders)}
+        hints: dict[int, list[memoryview]] = {}
+        if is_rounded:
+            hints = yield from ask_hints(layout, holders, places, session)
         requests = {
             k: m.CellsRequest(
-                pack_indices(own), pack_bits(holders[k].is_shared[:, own])
+                pack_indices(own),
+                pack_bits(holders[k].is_shared[:, own]),
+                hints[k] if is_rounded else None,
             )
             for k, own in places.items()
             if len(own)

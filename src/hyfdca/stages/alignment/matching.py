@@ -9,7 +9,7 @@ import numpy as np
 
 from hyfdca.arrays import BoolArray, IntArray, TokenArray
 from hyfdca.holdings.axis import Axis
-from hyfdca.protocol.codec import RemoteProtocolError
+from hyfdca.protocol.codec import RemoteProtocolError, unpack_tokens
 
 _MOST = 2**32  # what positions on the wire can count
 
@@ -30,6 +30,16 @@ class Matched:
     axis: Axis
     orders: tuple[IntArray, ...]
 
+    def restricted(self, is_kept: BoolArray) -> Matched:
+        """Return the same without some things, as if nobody had them."""
+        if is_kept.all():
+            return self
+        numbers = np.cumsum(is_kept) - 1
+        each = list(zip(self.axis.items, self.orders, strict=True))
+        items = tuple(numbers[own[is_kept[own]]] for own, _ in each)
+        orders = tuple(order[is_kept[own]] for own, order in each)
+        return Matched(Axis(int(is_kept.sum()), items), orders)
+
 
 def match(pseudonyms: Sequence[TokenArray]) -> Matched:
     """Match pseudonyms, one array (things held, 2) per client.
@@ -49,6 +59,14 @@ def match(pseudonyms: Sequence[TokenArray]) -> Matched:
     orders = tuple(np.argsort(own, kind="stable") for own in each)
     items = tuple(own[order] for own, order in zip(each, orders, strict=True))
     return Matched(Axis(int(numbers.max(initial=-1)) + 1, items), orders)
+
+
+def unpack_pseudonyms(payload: memoryview) -> TokenArray:
+    """Return pseudonyms of two words each, (n, 2)."""
+    tokens = unpack_tokens(payload)
+    if len(tokens) % 2:
+        raise RemoteProtocolError("a pseudonym is cut off")
+    return tokens.reshape(-1, 2)
 
 
 def n_repeated(pseudonyms: TokenArray) -> int:

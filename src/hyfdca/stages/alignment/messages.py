@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 import msgspec
 
+from hyfdca.data.id_forms import ID_FORMS, IdForm
 from hyfdca.data.labels import Task
+from hyfdca.data.targets import TargetSettings
 from hyfdca.protocol.messages import Message, Number, Seen
 from hyfdca.protocol.phases import START, Phase, Phases
 
@@ -19,6 +21,7 @@ Name = Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_NAME)]
 ClassList = Annotated[list[Name], msgspec.Meta(max_length=MOST_CLASSES)]
 Uncovered = Literal["refuse", "mean", "zero"]
 DisagreeingCells = Literal["refuse", "first"]
+SimilarIds = Literal["refuse", "allow"]
 
 
 @dataclass(frozen=True)
@@ -37,14 +40,21 @@ class AlignmentSettings:
     disagreeing_cells : {"refuse", "first"}
         What to do if organisations have different values of a cell: stop, or count
         that of the lowest-ranked one, as for every cell held twice, without comparing.
+    cell_tolerance : float
+        Values of a cell whose relative difference is at most this are not different.
+    similar_ids : {"refuse", "allow"}
+        What to do if many more rows of two organisations would match if their IDs were
+        written alike: stop, or take them as different rows without looking.
     uncovered : {"refuse", "mean", "zero"}
         What to do about cells that no organisation holds: stop, or take them as the
         mean of their column or as zero, whichever the scaling makes of nothing.
     needs_labels : bool
-        Refuse rows that no organisation has the label of.
+        Leave rows out that no organisation has the label of.
     max_classes : int or None
         Refuse more; by default more than 20, and any that is a fraction: such labels
         are rather the numbers of a regression.
+    targets : TargetSettings
+        What belongs to a label, and who may learn it.
     categorical : tuple of str
         Columns that the study names as categories; each must be a column of somebody.
     """
@@ -54,9 +64,12 @@ class AlignmentSettings:
     hide_feature_names: bool = False
     allow_unshared: bool = False
     disagreeing_cells: DisagreeingCells = "refuse"
+    cell_tolerance: float = 0.0
+    similar_ids: SimilarIds = "allow"
     uncovered: Uncovered = "zero"
     needs_labels: bool = True
     max_classes: int | None = None
+    targets: TargetSettings = field(default_factory=TargetSettings)
     categorical: tuple[str, ...] = ()
 
     @property
@@ -75,7 +88,7 @@ class Rows(Message, tag="rows", frozen=True):
     ]  # uint64, two per column, instead of names
     label_tokens: Annotated[
         memoryview | None, Seen("label tokens")
-    ]  # uint64, one per row; none without labels
+    ]  # uint64, one per row, NO_LABEL and NO_WEIGHT among them; none without labels
     classes: Annotated[ClassList, Seen("class names")]
     has_rest: Annotated[bool, Seen("numbers")]  # of classes, beside the positive one
     kinds: Annotated[memoryview | None, Seen("feature kinds")] = (
@@ -93,6 +106,23 @@ class Refused(Message, tag="refused", frozen=True):
     count: Annotated[Number, Seen("numbers")]
 
 
+class IdFormsRequest(Message, frozen=True):
+    """Ask for pseudonyms of the IDs in simpler forms, of about one in ``every`` ID."""
+
+    every: Annotated[int, msgspec.Meta(ge=1, le=2**16), Seen("numbers")]
+    forms: Annotated[
+        list[IdForm], msgspec.Meta(max_length=len(ID_FORMS)), Seen("numbers")
+    ]
+
+
+class IdForms(Message, frozen=True):
+    """Pseudonyms of a client's IDs in each form asked for, none twice."""
+
+    pseudonyms: Annotated[
+        list[memoryview], Seen("form pseudonyms")
+    ]  # uint64, two per ID, sorted: their order shows nothing of the rows'
+
+
 class PlacementNotice(Message, frozen=True):
     """Where a client's rows and columns are in the study; no answer.
 
@@ -102,7 +132,7 @@ class PlacementNotice(Message, frozen=True):
     n_samples: Annotated[Number, Seen("numbers")]
     rows: Annotated[
         memoryview, Seen("placement")
-    ]  # uint32: the client's rows, in the study's order
+    ]  # uint32: the client's rows in the study's order, without those left out
     columns: Annotated[memoryview, Seen("placement")]  # uint32
     row_groups: Annotated[
         memoryview, Seen("group numbers")
@@ -126,15 +156,39 @@ class PlacementNotice(Message, frozen=True):
     )
 
 
-class CellsRequest(Message, frozen=True):
-    """Ask for tokens of cells held twice: column groups, and the row groups of each."""
+# Groups of cells: column groups, by the client's own numbers, and row groups of each.
+ColumnGroups = Annotated[memoryview, Seen("group numbers")]  # uint32, ascending
+RowGroups = Annotated[
+    memoryview, Seen("group numbers")
+]  # bits, row groups by these column groups
 
-    columns: Annotated[
-        memoryview, Seen("group numbers")
-    ]  # uint32, the client's numbers, ascending
-    rows: Annotated[
-        memoryview, Seen("group numbers")
-    ]  # bits, row groups by these column groups
+
+class CellsRequest(Message, frozen=True):
+    """Ask for tokens of cells held twice.
+
+    With hints, tokens are of rounded cells. There is one hint for each group of cells
+    that the client does not own itself, by column group and then by row group.
+    """
+
+    columns: ColumnGroups
+    rows: RowGroups
+    hints: Annotated[list[memoryview] | None, Seen("cell hints")] = None
+
+
+class HintsRequest(Message, frozen=True):
+    """Ask a client for hints on how to round cells that it owns."""
+
+    columns: ColumnGroups
+    rows: RowGroups
+
+
+class Hints(Message, frozen=True):
+    """How to round cells, sealed for the other clients.
+
+    One hint for each group of cells asked for, by column group, then by row group.
+    """
+
+    hints: Annotated[list[memoryview], Seen("cell hints")]
 
 
 class CellTokens(Message, frozen=True):
@@ -147,6 +201,8 @@ class CellTokens(Message, frozen=True):
 
 PHASES: Phases = {
     "rows": Phase(Message, (Rows, Refused), (START,)),
-    "placement": Phase(PlacementNotice, after=("rows",)),
-    "cells": Phase(CellsRequest, (CellTokens,), ("placement", "cells")),
+    "id forms": Phase(IdFormsRequest, (IdForms,), ("rows", "id forms")),
+    "placement": Phase(PlacementNotice, after=("rows", "id forms")),
+    "cells": Phase(CellsRequest, (CellTokens,), ("placement", "cells", "hints")),
+    "hints": Phase(HintsRequest, (Hints,), ("cells",)),
 }

@@ -6,17 +6,23 @@ It comes before everything else, as a conversation of its own.
 |-----------|--------------------------------------|----------------------------------|
 | rows      | -                                    | pseudonyms of IDs, feature names |
 |           |                                      | (or pseudonyms of them) and      |
-|           |                                      | kinds, tokens of (ID, label),    |
-|           |                                      | class names                      |
+|           |                                      | kinds, tokens of (ID, label) or  |
+|           |                                      | "no label", class names          |
+| id forms  | forms, to clients that share few     | pseudonyms of IDs in these forms |
+|           | rows                                 |                                  |
 | placement | order of rows and columns, their     | -                                |
 |           | groups, what is counted, classes,    |                                  |
 |           | which columns are categories         |                                  |
 | cells     | groups that hold cells held twice    | tokens of the rows' cells there  |
+| hints     | such groups that the client owns, if | how to round its cells, sealed   |
+|           | tokens differ                        | for those that hold them too     |
 
-The server sees which pseudonyms and tokens are equal; it has no key. A client is told
-nothing of others but groups of its own rows and columns, numbered as it has them, and
-whether it counts them. As rows are numbered by their first holder, it could learn from
-the order of those it shares in which order that one has them in its table.
+The server sees which pseudonyms and tokens are equal, and who has no label of which
+row; it has no key. Rows without a label anywhere, or of weight 0, get no place. A
+client is told nothing of others but groups of its own rows and columns, numbered as it
+has them, and whether it counts them. As rows are numbered by their first holder, it
+could learn from the order of those it shares in which order that one has them in its
+table.
 """
 
 from __future__ import annotations
@@ -27,9 +33,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from hyfdca.arrays import BoolArray, ByteArray, IntArray, TokenArray
-from hyfdca.crypto.keys.pseudonyms import name_digests
+from hyfdca.crypto.keys.pseudonyms import NO_WEIGHT, name_digests
 from hyfdca.data.labels import ClassNames, common_classes
 from hyfdca.data.tables import KINDS, Kind
+from hyfdca.holdings.axis import Axis
 from hyfdca.holdings.coverage import coverage_of
 from hyfdca.holdings.layout import Layout
 from hyfdca.holdings.ownership import CellHolders, cell_holders
@@ -50,7 +57,9 @@ from hyfdca.stages.alignment.kinds import (
     check_categorical,
     unpack_kinds,
 )
-from hyfdca.stages.alignment.matching import Matched, match
+from hyfdca.stages.alignment.label_rows import Blanks, LabelRows
+from hyfdca.stages.alignment.matching import Matched, match, unpack_pseudonyms
+from hyfdca.stages.alignment.similar_ids import find_similar_ids
 
 _Orders = tuple[IntArray, IntArray]  # of a client's rows and columns
 
@@ -67,12 +76,19 @@ class Alignment:
         Empty for regression; negative and positive class where there are two.
     kinds : array (features,)
         The kind of each feature, as its place in ``KINDS``.
+    blanks : Blanks
+        Labels that some clients lack and others have.
+    n_without_label, n_without_weight : int
+        Rows that were left out: nobody has their label, or their weight is 0.
     """
 
     layout: Layout
     features: tuple[str, ...]
     classes: tuple[str, ...]
     kinds: ByteArray
+    blanks: Blanks
+    n_without_label: int = 0
+    n_without_weight: int = 0
 
     @property
     def is_category(self) -> BoolArray:
@@ -110,8 +126,11 @@ class AlignmentServer:
 
     def run(self) -> Conversation[Alignment]:
         """Align all tables; every client then knows its place."""
-        # What was shown is large and not needed once it is matched.
-        alignment, orders = self._matched((yield from self._ask_rows()))
+        shown = yield from self._ask_rows()
+        rows = match([own.pseudonyms for own in shown])
+        yield from self._compare_ids(rows.axis)
+        alignment, orders = self._matched(shown, rows)
+        del shown, rows  # large, and not needed once they are matched
         layout = alignment.layout
         holders = cell_holders(layout.samples, layout.features)
         notices = {
@@ -122,27 +141,69 @@ class AlignmentServer:
         yield from self._session.tell("placement", notices)
         del notices
         if self._settings.disagreeing_cells == "refuse":
-            counts = yield from compare_cells(layout, holders, self._session)
-            checks.check_agreed_cells(self._names, counts)
+            yield from self._compare_cells(layout, holders)
         return alignment
 
-    def _matched(self, shown: Sequence[_Shown]) -> tuple[Alignment, list[_Orders]]:
+    def _compare_ids(self, rows: Axis) -> Conversation[None]:
+        """Refuse IDs that differ only in how they are written."""
+        if self._settings.similar_ids == "refuse":
+            found = yield from find_similar_ids(rows, self._session)
+            checks.check_similar_ids(self._names, found)
+
+    def _compare_cells(
+        self, layout: Layout, holders: Sequence[CellHolders]
+    ) -> Conversation[None]:
+        """Refuse cells that differ, exactly or by more than the tolerance."""
+        counts = yield from compare_cells(layout, holders, self._session)
+        tolerance = self._settings.cell_tolerance
+        if counts and tolerance:
+            counts = yield from compare_cells(
+                layout, holders, self._session, is_rounded=True
+            )
+        checks.check_agreed_cells(self._names, counts, tolerance)
+
+    def _matched(
+        self, shown: Sequence[_Shown], rows: Matched
+    ) -> tuple[Alignment, list[_Orders]]:
         """Match what was shown; return each client's orders of rows and columns too."""
-        rows = match([own.pseudonyms for own in shown])
         columns = match([own.features for own in shown])
         if not self._settings.hide_feature_names:
             checks.check_names(self._names, [own.names for own in shown])
         labelled = tuple(own.label_tokens is not None for own in shown)
+        every = Layout(rows.axis, columns.axis, labelled)
+        if not self._settings.allow_unshared:
+            checks.check_shared(self._names, every)
+        labels = _label_rows(shown, rows)
+        if self._settings.needs_labels:
+            self._check_labels(every, labels)
+            rows = rows.restricted(labels.is_labelled)
         layout = Layout(rows.axis, columns.axis, labelled)
-        self._check(layout, shown, rows)
-        names = _names_of(shown, columns)
-        kinds = self._agreed_kinds(shown, columns, names)
+        alignment = self._alignment(layout, columns, shown, labels)
+        return alignment, list(zip(rows.orders, columns.orders, strict=True))
+
+    def _alignment(
+        self,
+        layout: Layout,
+        columns: Matched,
+        shown: Sequence[_Shown],
+        labels: LabelRows,
+    ) -> Alignment:
+        """Return what is known of the rows that remain, if they make a study."""
+        features = _names_of(shown, columns)
+        kinds = self._agreed_kinds(shown, columns, features)
         if self._settings.uncovered == "refuse":
             coverage = coverage_of(layout.samples, layout.features)
-            checks.check_covered(self._names, coverage, names)
-        classes = self._common_classes(layout, shown)
-        orders = list(zip(rows.orders, columns.orders, strict=True))
-        return Alignment(layout, names, classes, kinds), orders
+            checks.check_covered(self._names, coverage, features)
+        n_left_out = len(labels.owners) - layout.samples.n_items
+        return Alignment(
+            layout,
+            features,
+            self._common_classes(layout, shown),
+            kinds,
+            labels.blanks(),
+            n_left_out - labels.n_without_weight,
+            labels.n_without_weight,
+        )
 
     def _agreed_kinds(
         self, shown: Sequence[_Shown], columns: Matched, names: Sequence[str]
@@ -172,16 +233,13 @@ class AlignmentServer:
                 f"answer of client {client} to 'rows': {error}"
             ) from None
 
-    def _check(self, layout: Layout, shown: Sequence[_Shown], rows: Matched) -> None:
-        if not self._settings.allow_unshared:
-            checks.check_shared(self._names, layout)
-        if self._settings.needs_labels:
-            checks.check_labelled(self._names, layout)
-        tokens = [
-            None if own.label_tokens is None else own.label_tokens[order]
-            for own, order in zip(shown, rows.orders, strict=True)
-        ]
-        checks.check_agreed_labels(self._names, compare_labels(layout, tokens))
+    def _check_labels(self, every: Layout, labels: LabelRows) -> None:
+        """Check what all rows' labels are, and who may learn them."""
+        names, settings = self._names, self._settings
+        disagreements = compare_labels(every, labels)
+        checks.check_agreed_labels(names, disagreements, settings)
+        checks.check_labelled(names, every.samples.items, labels.is_labelled)
+        checks.check_labels_visible(names, labels.blanks(), settings)
 
     def _common_classes(
         self, layout: Layout, shown: Sequence[_Shown]
@@ -196,7 +254,7 @@ class AlignmentServer:
 
 def _shown(reply: m.Rows, settings: m.AlignmentSettings) -> _Shown:
     """Return what a client has shown, or raise ``RemoteProtocolError``."""
-    pseudonyms = _pairs(reply.pseudonyms)
+    pseudonyms = unpack_pseudonyms(reply.pseudonyms)
     labels = reply.label_tokens
     tokens = None if labels is None else unpack_tokens(labels, len(pseudonyms))
     is_hidden = reply.hidden_features is not None
@@ -205,18 +263,21 @@ def _shown(reply: m.Rows, settings: m.AlignmentSettings) -> _Shown:
     if reply.hidden_features is None:
         names, features = tuple(reply.features), name_digests(reply.features)
     else:
-        features = _pairs(reply.hidden_features)
+        features = unpack_pseudonyms(reply.hidden_features)
         names = tuple(f"{a:016x}{b:016x}" for a, b in features.tolist())
-    classes = _classes(reply, settings, bool(len(pseudonyms)) and labels is not None)
+    has_labels = tokens is not None and bool(np.any(tokens > NO_WEIGHT))
+    classes = _classes(reply, settings, has_labels)
     kinds = unpack_kinds(reply.kinds, len(names))
     return _Shown(pseudonyms, names, features, tokens, classes, kinds)
 
 
-def _pairs(payload: memoryview) -> TokenArray:
-    tokens = unpack_tokens(payload)
-    if len(tokens) % 2:
-        raise RemoteProtocolError("a pseudonym is cut off")
-    return tokens.reshape(-1, 2)
+def _label_rows(shown: Sequence[_Shown], rows: Matched) -> LabelRows:
+    """Return what the clients' tokens say of the rows."""
+    tokens = [
+        None if own.label_tokens is None else own.label_tokens[order]
+        for own, order in zip(shown, rows.orders, strict=True)
+    ]
+    return LabelRows(rows.axis, tokens)
 
 
 def _classes(

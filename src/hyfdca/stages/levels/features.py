@@ -55,11 +55,11 @@ class Levels:
         if not self.entries:
             return self.columns
         layout = self.columns.layout
-        return Alignment(
-            replace(layout, features=layout.features.expanded(self.widths)),
-            self._names(),
-            self.columns.classes,
-            np.repeat(self.columns.kinds, self.widths),
+        return replace(
+            self.columns,
+            layout=replace(layout, features=layout.features.expanded(self.widths)),
+            features=self._names(),
+            kinds=np.repeat(self.columns.kinds, self.widths),
         )
 
     def _names(self) -> tuple[str, ...]:

@@ -1,0 +1,60 @@
+"""The command that drafts a study file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hyfdca.errors import StudyError
+
+
+def new_study(
+    tables: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE...",
+            help="The organisations' tables: CSV, Parquet, LIBSVM or NPZ.",
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="The study file to write.")] = Path(
+        "study.toml"
+    ),
+    id_column: Annotated[
+        str | None, typer.Option("--id", help="The column with IDs; else guessed.")
+    ] = None,
+    label_column: Annotated[
+        str | None,
+        typer.Option("--label", help="The column with labels; else guessed."),
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace an existing file.")
+    ] = False,
+) -> None:
+    """Draft a study file from a look at tables, with the reason of every guess."""
+    from hyfdca.files import write_new, write_whole
+    from hyfdca.study.draft import draft_study
+
+    if out.exists() and not force:
+        raise _exists(out)
+    content = draft_study(tables, out, id_column, label_column).encode()
+    try:
+        if force:
+            write_whole(out, content)
+        else:
+            write_new(out, content)
+    except FileExistsError:
+        raise _exists(out) from None
+    except OSError as error:
+        raise StudyError(
+            f"Cannot write {out} ({error.strerror}); choose another file with --out."
+        ) from None
+    typer.echo(f"Written to {out}: look through its guesses, then hyfdca train {out}")
+
+
+def _exists(out: Path) -> StudyError:
+    return StudyError(
+        f"The file {out} exists already; choose another with --out, or replace it with "
+        "--force."
+    )

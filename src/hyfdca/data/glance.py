@@ -1,0 +1,204 @@
+"""A look at a table before anyone has said what its columns are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hyfdca.data.readers import (
+    columns_by_name,
+    has_named_columns,
+    open_columns,
+    read_table,
+    without_index,
+)
+from hyfdca.data.tables import (
+    Columns,
+    Table,
+    TableError,
+    bare_name,
+    id_text,
+    label_text,
+)
+
+_FEW_LEVELS = 20  # a text column with more, in most rows another, is no category
+
+
+@dataclass(frozen=True)
+class Glance:
+    """A table at a glance.
+
+    Parameters
+    ----------
+    columns : dict of str to pyarrow.ChunkedArray
+        Without those in which pandas wrote its index; empty if columns have no names.
+    numbered : Table or None
+        The table itself, if its columns have no names.
+    notes : tuple of str
+        What was found by looking at the file.
+    """
+
+    path: Path
+    columns: dict[str, Any] = field(repr=False)
+    numbered: Table | None = None
+    notes: tuple[str, ...] = ()
+    _read: dict[str, list[object]] = field(default_factory=dict, repr=False)
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows it has."""
+        if self.numbered is not None:
+            return len(self.numbered.ids)
+        return max((len(column) for column in self.columns.values()), default=0)
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether zeros are not stored."""
+        return self.numbered is not None and not self.numbered.is_dense
+
+    @cached_property
+    def has_ids(self) -> bool:
+        """Whether a table without named columns has IDs."""
+        return not _is_refused(self.path, Columns(has_label=False, rows_by_order=False))
+
+    @cached_property
+    def id_candidates(self) -> tuple[str, ...]:
+        """Columns of texts or whole numbers that differ in every row."""
+        return tuple(
+            name
+            for name, column in self.columns.items()
+            if name and _is_discrete(column.type) and self._is_unique(column)
+        )
+
+    def ids(self, name: str | None) -> frozenset[str]:
+        """Return the IDs of the rows, given the column that has them."""
+        if self.numbered is not None:
+            return frozenset(self.numbered.ids)
+        return frozenset(map(id_text, self._texts(name)))
+
+    def label_values(self, name: str | None) -> frozenset[str]:
+        """Return all labels, given the column that has them."""
+        if self.numbered is not None:
+            return frozenset(self.numbered.labels or ())
+        return frozenset(map(label_text, self._texts(name))) - {""}
+
+    def has_label(self, name: str | None) -> bool:
+        """Return whether the table has labels, in that column."""
+        if self.numbered is not None:
+            return self.numbered.labels is not None
+        return name in self.columns
+
+    def features(self, left_out: Iterable[str | None]) -> list[str]:
+        """Return all columns but some."""
+        if self.numbered is not None:
+            return list(self.numbered.features)
+        return [name for name in self.columns if name not in set(left_out)]
+
+    def n_blank(self, features: Iterable[str]) -> int:
+        """Return how many cells of these columns are blank."""
+        if self.numbered is not None:
+            return self.numbered.n_missing
+        return sum(_n_blank(self.columns[name]) for name in features)
+
+    def objection(self, name: str, id_column: str | None) -> str:
+        """Return why a column is no feature; "" if it may be one."""
+        column = self.columns[name]
+        if not name:
+            return "it has no name"
+        if self.is_row_number(name):
+            return "it numbers the rows"
+        if twin := self._twin(name):
+            return f"it differs from {twin!r} in capitals or blanks alone"
+        if _is_number(column.type):
+            return ""
+        n_different = pc.count_distinct(column).as_py()
+        if _is_text(column.type) and n_different > max(_FEW_LEVELS, len(column) / 2):
+            return "it is text that differs in most rows"
+        # Readers know best what else may be a feature.
+        alone = Columns(
+            id=id_column, features=(name,), has_label=False, text_is_category=True
+        )
+        return "its cells are not numbers" if _is_refused(self.path, alone) else ""
+
+    def _twin(self, name: str) -> str | None:
+        """Return an earlier column with hardly another name."""
+        before = takewhile(lambda other: other != name, self.columns)
+        alike = (other for other in before if bare_name(other) == bare_name(name))
+        return next(alike, None)
+
+    def is_row_number(self, name: str) -> bool:
+        """Return whether a column counts the rows, from 0 or 1."""
+        column = self.columns[name]
+        if not pa.types.is_integer(column.type) or column.null_count or not len(column):
+            return False
+        values = column.to_numpy()
+        is_steady = bool(np.all(np.diff(values) == 1))
+        return is_steady and int(values[0]) in (0, 1)
+
+    def _is_unique(self, column: Any) -> bool:
+        is_complete = column.null_count == 0 and len(column) > 0
+        return is_complete and pc.count_distinct(column).as_py() == len(column)
+
+    def _texts(self, name: str | None) -> list[object]:
+        """Return a column as the file has it: numbers in a CSV keep their zeros."""
+        name = str(name)
+        if name not in self._read:
+            content = open_columns(self.path, Columns(id=name)).content
+            self._read[name] = columns_by_name(self.path, content)[name].to_pylist()
+        return self._read[name]
+
+
+def glance_at(path: Path) -> Glance:
+    """Look at a table.
+
+    Raises
+    ------
+    TableError
+        If it cannot be read.
+    """
+    if not has_named_columns(path):
+        return Glance(path, {}, _numbered(path))
+    named = without_index(path, open_columns(path, Columns()), Columns())
+    return Glance(path, columns_by_name(path, named.content), notes=named.notes)
+
+
+def _numbered(path: Path) -> Table:
+    try:
+        return read_table(path, Columns(rows_by_order=True))
+    except TableError:  # it may have no labels
+        return read_table(path, Columns(has_label=False, rows_by_order=True))
+
+
+def _is_refused(path: Path, columns: Columns) -> bool:
+    try:
+        read_table(path, columns)
+    except TableError:
+        return True
+    return False
+
+
+def _n_blank(column: Any) -> int:
+    n_nan = 0
+    if pa.types.is_floating(column.type):
+        n_nan = pc.sum(pc.is_nan(column)).as_py() or 0
+    return int(column.null_count + n_nan)
+
+
+def _is_text(kind: Any) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _is_number(kind: Any) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
+def _is_discrete(kind: Any) -> bool:
+    return _is_text(kind) or bool(pa.types.is_integer(kind))

@@ -1,0 +1,80 @@
+"""The server passes hints on how to round cells from owners to the other holders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from hyfdca.arrays import BoolArray, IntArray
+from hyfdca.holdings.layout import Layout
+from hyfdca.holdings.ownership import CellHolders
+from hyfdca.protocol.codec import RemoteProtocolError, pack_bits, pack_indices
+from hyfdca.protocol.sessions import Conversation, ServerSession
+from hyfdca.stages.alignment import messages as m
+
+Rectangle = tuple[int, int]  # its first sample, and its column group on the axis
+
+
+def ask_hints(
+    layout: Layout,
+    holders: Sequence[CellHolders],
+    places: Mapping[int, IntArray],
+    session: ServerSession,
+) -> Conversation[dict[int, list[memoryview]]]:
+    """Return the hints for each client, in the order in which it lists its groups.
+
+    Parameters
+    ----------
+    places : mapping of int to array
+        The column groups of each client that are compared, by its own numbers.
+    """
+    owned = {
+        client: own.is_shared[:, columns] & (own.owners[:, columns] == client)
+        for client, columns in places.items()
+        for own in [holders[client]]
+    }
+    requests = {
+        client: m.HintsRequest(pack_indices(places[client]), pack_bits(is_owned))
+        for client, is_owned in owned.items()
+        if is_owned.any()
+    }
+    replies = yield from session.ask("hints", requests, m.Hints)
+    hints: dict[Rectangle, memoryview] = {}
+    names = _Rectangles(layout, holders, places)
+    for client, reply in replies.items():
+        asked = list(names.of(client, owned[client]))
+        if len(asked) != len(reply.hints):
+            raise RemoteProtocolError(f"client {client} left out hints of its cells")
+        hints.update(zip(asked, reply.hints, strict=True))
+    return {
+        client: [
+            hints[name]
+            for name in names.of(
+                client, holders[client].is_shared[:, columns] & ~owned[client]
+            )
+        ]
+        for client, columns in places.items()
+    }
+
+
+class _Rectangles:
+    """Names rectangles of cells in a way that is the same for all of their holders."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        holders: Sequence[CellHolders],
+        places: Mapping[int, IntArray],
+    ) -> None:
+        self._samples, self._holders, self._places = layout.samples, holders, places
+
+    def of(self, client: int, is_meant: BoolArray) -> Iterator[Rectangle]:
+        """Return a client's rectangles by column group, then by row group."""
+        own = self._holders[client]
+        # All holders of a row group have the same rows of it, in the same order.
+        first = np.unique(own.row_groups, return_index=True)[1]
+        samples = self._samples.items[client][first]
+        places, row_groups = np.nonzero(is_meant.T)
+        columns = own.columns[self._places[client][places]]
+        yield from zip(samples[row_groups].tolist(), columns.tolist(), strict=True)

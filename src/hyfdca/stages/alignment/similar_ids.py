@@ -1,0 +1,173 @@
+"""IDs that differ only in how they are written: counted before rows are placed.
+
+If two clients share fewer rows than they could, they are asked for pseudonyms of their
+IDs in a form without leading zeros, capitals, blanks and the like. If many more of
+these are equal, the tables were meant to meet and did not. Both clients are then asked
+for single forms, which gives the reason. The server sees how many IDs would match, but
+not of which rows they are. Of large tables all this is done with a sample of the IDs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hyfdca.arrays import IntArray
+from hyfdca.crypto.keys.pseudonyms import AlignmentKeys, form_pseudonyms
+from hyfdca.data.id_forms import ID_FORMS, IdForm, sampled
+from hyfdca.holdings.axis import Axis, shared_counts
+from hyfdca.protocol.codec import RemoteProtocolError, pack_tokens
+from hyfdca.protocol.sessions import Conversation, ServerSession
+from hyfdca.stages.alignment import messages as m
+from hyfdca.stages.alignment.matching import match, unpack_pseudonyms
+
+_MANY = 0.05  # of the rows of the smaller table: more matches than that are suspicious
+_ENOUGH = 1 << 14  # IDs of the smallest table that are compared
+_NUMBERS = {form: number for number, form in enumerate(ID_FORMS)}
+_PLAIN: IdForm = "as it is"
+_ANY: IdForm = "any"
+_SINGLE_FORMS: list[IdForm] = [form for form in ID_FORMS if form not in (_PLAIN, _ANY)]
+
+
+@dataclass(frozen=True)
+class SimilarIds:
+    """Two clients whose IDs would match if they were written alike.
+
+    Parameters
+    ----------
+    pair : tuple of int
+    n_rows : int
+        Of the smaller table.
+    n_shared : int
+        Rows that they share.
+    n_similar : int
+        Further rows that they would share; an estimate if ``is_estimate``.
+    reasons : tuple of str
+        The forms in which many IDs match; empty if it takes several of them at once.
+    """
+
+    pair: tuple[int, int]
+    n_rows: int
+    n_shared: int
+    n_similar: int
+    is_estimate: bool
+    reasons: tuple[IdForm, ...]
+
+
+def answer_id_forms(
+    ids: Sequence[str], request: m.IdFormsRequest, keys: AlignmentKeys
+) -> m.IdForms:
+    """Return a client's answer: its IDs in each form, as pseudonyms."""
+    chosen = list(sampled(ids, request.every))
+    return m.IdForms(
+        [
+            pack_tokens(form_pseudonyms(map(ID_FORMS[f], chosen), _NUMBERS[f], keys))
+            for f in request.forms
+        ]
+    )
+
+
+def find_similar_ids(
+    rows: Axis, session: ServerSession
+) -> Conversation[SimilarIds | None]:
+    """Return the pair of clients with the most similar IDs, if it has many."""
+    shared = shared_counts(rows)
+    suspects = _suspects(shared)
+    if not len(suspects):
+        return None
+    ask = _Asking(session, np.diag(shared), _every(np.diag(shared)[suspects]))
+    plain, simple = yield from ask.counts(suspects, [_PLAIN, _ANY])
+    places, n_similar = _most_similar(plain, simple)
+    if not n_similar:
+        return None
+    singles = yield from ask.counts(suspects[list(places)], _SINGLE_FORMS)
+    found = (int(count[0, 1] - plain[places]) for count in singles)
+    a, b = suspects[list(places)].tolist()
+    return SimilarIds(
+        pair=(a, b),
+        n_rows=min(len(rows.items[a]), len(rows.items[b])),
+        n_shared=int(shared[a, b]),
+        n_similar=n_similar * ask.every,
+        is_estimate=ask.every > 1,
+        reasons=_reasons(
+            dict(zip(_SINGLE_FORMS, found, strict=True)),
+            n_similar,
+            int(_many(np.diag(plain))[places]),
+        ),
+    )
+
+
+def _most_similar(plain: IntArray, simple: IntArray) -> tuple[tuple[int, int], int]:
+    """Return a pair of clients and how many more IDs match; 0 if no pair has many.
+
+    Parameters
+    ----------
+    plain, simple : arrays (clients, clients)
+        Matches of IDs as they are and in a simpler form.
+    """
+    similar = np.triu(simple - plain, 1)
+    similar[similar < _many(np.diag(plain))] = 0
+    first, second = divmod(int(similar.argmax()), len(similar))
+    return (first, second), int(similar[first, second])
+
+
+def _many(sizes: IntArray) -> IntArray:
+    """Return how many further matches of two tables are suspicious, by their sizes."""
+    share = np.ceil(_MANY * np.minimum.outer(sizes, sizes))
+    return np.asarray(np.maximum(share, 1), dtype=np.int64)
+
+
+def _suspects(shared: IntArray) -> IntArray:
+    """Return the clients that could share many more rows with another one."""
+    sizes = np.diag(shared)
+    is_open = shared + _many(sizes) <= np.minimum.outer(sizes, sizes)
+    np.fill_diagonal(is_open, val=False)
+    return np.flatnonzero(is_open.any(axis=0))
+
+
+def _every(sizes: IntArray) -> int:
+    """Return in how many IDs one is compared, a power of two."""
+    return 1 << max((int(sizes.min()) // _ENOUGH).bit_length() - 1, 0)
+
+
+def _reasons(found: dict[IdForm, int], n_similar: int, many: int) -> tuple[IdForm, ...]:
+    """Return the form that alone makes all similar IDs match, or those with many."""
+    complete = [form for form, count in found.items() if count >= n_similar]
+    return tuple(
+        complete[:1] or [form for form, count in found.items() if count >= many]
+    )
+
+
+@dataclass(frozen=True)
+class _Asking:
+    """Asks clients for forms of their IDs.
+
+    Parameters
+    ----------
+    sizes : array (clients,)
+        How many rows each client has.
+    every : int
+        In how many IDs one is compared.
+    """
+
+    session: ServerSession
+    sizes: IntArray
+    every: int
+
+    def counts(
+        self, clients: IntArray, forms: list[IdForm]
+    ) -> Conversation[list[IntArray]]:
+        """Return how many IDs match in each form, (clients, clients)."""
+        asked = dict.fromkeys(clients.tolist(), m.IdFormsRequest(self.every, forms))
+        replies = yield from self.session.ask("id forms", asked, m.IdForms)
+        for client, reply in replies.items():
+            if len(reply.pseudonyms) != len(forms):
+                raise RemoteProtocolError(f"client {client} left out a form of its IDs")
+            if any(len(own) > 16 * self.sizes[client] for own in reply.pseudonyms):
+                raise RemoteProtocolError(f"client {client} has more IDs than rows")
+        each = zip(*(reply.pseudonyms for reply in replies.values()), strict=True)
+        return [
+            shared_counts(match(list(map(unpack_pseudonyms, own))).axis) for own in each
+        ]

@@ -1,0 +1,1 @@
+"""Labels that some holders lack, and sums of weights over all rows."""

@@ -1,0 +1,180 @@
+"""Labels and weights, a client's half; ``server.py`` has the exchanges."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hyfdca.arrays import FloatArray
+from hyfdca.crypto.schemes.fixedpoint import power_above
+from hyfdca.crypto.schemes.registry import Sealers
+from hyfdca.data.labels import n_outputs
+from hyfdca.data.targets import SampleLosses, Targets, TargetSettings, class_weights
+from hyfdca.federation.messages import GridRequest
+from hyfdca.federation.sealing import Sealing
+from hyfdca.protocol.codec import RemoteProtocolError, unpack_indices
+from hyfdca.protocol.messages import Message, Part, TooLarge
+from hyfdca.protocol.sessions import Handlers
+from hyfdca.stages.alignment.aligned_table import AlignedTable
+from hyfdca.stages.labels import messages as m
+from hyfdca.stages.labels.transfer import given_part, taken_values
+
+
+def label_client(
+    aligned: AlignedTable, settings: TargetSettings, sealers: Sealers
+) -> LabelClient | WeightClient:
+    """Return a client's half, with or without labels."""
+    n_held = len(aligned.counts_sample)
+    sealing = Sealing("sealed", sealers, (n_held, 0), 1)
+    if aligned.targets is None:
+        return WeightClient(aligned, settings, sealing)
+    return LabelClient(aligned, aligned.targets, sealing)
+
+
+class LabelClient:
+    """Gives labels that others lack, takes those that it lacks, and weighs its rows."""
+
+    def __init__(
+        self, aligned: AlignedTable, targets: Targets, sealing: Sealing
+    ) -> None:
+        self._aligned, self._targets, self._sealing = aligned, targets, sealing
+        self._settings = targets.settings
+        self._n_totals = len(aligned.classes) if self._settings.is_balanced else 1
+        self._totals: FloatArray | None = None
+
+    @property
+    def handlers(self) -> Handlers:
+        """What the client does in each phase."""
+        return {
+            "arrange": self._sealing.arrange,
+            "give labels": self._give_labels,
+            "take labels": self._take_labels,
+            "weight bound": self._bound,
+            "weigh rows": self._weigh,
+            "weight totals": self._take_totals,
+            "give weights": self._give_weights,
+        }
+
+    @property
+    def losses(self) -> SampleLosses:
+        """What the losses of this client's samples are, once everything is known."""
+        targets = self._complete
+        width, offsets = n_outputs(self._aligned.classes), targets.offsets
+        return SampleLosses(
+            targets.encoded,
+            _by_output(self._weights(), width, usual=1.0),
+            None if offsets is None else _by_output(offsets, width, usual=0.0),
+        )
+
+    @property
+    def _complete(self) -> Targets:
+        if not self._targets.is_known.all():
+            raise RemoteProtocolError("labels that others have did not come")
+        return self._targets
+
+    def _weights(self) -> FloatArray:
+        """Return c s N / Σ s of each sample, with c the weight of its class."""
+        targets, settings, totals = self._complete, self._settings, self._totals
+        if settings.needs_totals and totals is None:
+            raise RemoteProtocolError("the total of all weights did not come")
+        weights = targets.weights
+        if weights is None or totals is None:
+            weights = np.ones(len(targets.values))
+        else:
+            weights = weights * (self._aligned.n_samples / totals.sum())
+        by_class = class_weights(settings.class_weight, self._aligned.classes, totals)
+        return weights if by_class is None else by_class[targets.classes] * weights
+
+    # Labels that some holders lack
+
+    def _give_labels(self, request: m.GiveRequest) -> Part:
+        return self._given(self._targets.values, request)
+
+    def _given(self, values: FloatArray, request: m.GiveRequest) -> Part:
+        """Return what is known of some rows, if the study lets their holders know."""
+        rows = unpack_indices(request.positions, len(values))
+        if not self._settings.labels_visible:
+            raise RemoteProtocolError("the study lets no other holder learn labels")
+        if not self._targets.is_known[rows].all():
+            raise RemoteProtocolError("a label is asked for that this client lacks")
+        return given_part(self._sealing, values[rows], rows)
+
+    def _take_labels(self, notice: m.LabelsNotice) -> None:
+        rows = np.flatnonzero(~self._targets.is_known)
+        n_columns = self._settings.n_columns
+        values = taken_values(self._sealing, notice.values, rows, n_columns)
+        try:
+            self._targets = self._targets.completed(rows, values)
+        except ValueError as error:
+            raise RemoteProtocolError(str(error)) from None
+
+    # Weights
+
+    def _counted(self) -> FloatArray:
+        """Return the sums of the weights that this client counts, by class."""
+        targets = self._complete.of_rows(np.flatnonzero(self._aligned.counts_sample))
+        is_balanced = self._settings.is_balanced
+        classes = targets.classes if is_balanced else np.zeros_like(targets.classes)
+        return np.bincount(classes, targets.weights, self._n_totals).astype(np.float64)
+
+    def _bound(self, _: Message) -> m.WeightBound:
+        return m.WeightBound(power_above(float(self._counted().sum())))
+
+    def _weigh(self, request: GridRequest) -> Part:
+        part = self._sealing.total_part(self._counted(), request.grid)
+        if isinstance(part, TooLarge):
+            raise RemoteProtocolError("the grid is too fine for these weights")
+        assert isinstance(part, Part)  # noqa: S101  # the only other answer
+        return part
+
+    def _take_totals(self, notice: m.TotalsNotice) -> None:
+        totals = self._sealing.opened_totals(notice.totals, (1, self._n_totals))[0]
+        if not np.all(totals > 0.0):
+            raise RemoteProtocolError("the rows of a class have no weight")
+        self._totals = totals
+
+    def _give_weights(self, request: m.GiveRequest) -> Part:
+        return self._given(self._weights()[:, None], request)
+
+
+class WeightClient:
+    """A client without labels: it needs the weights of its samples, if there are any.
+
+    A holder's share of the weights is Σ v_i α_i x_i, so duals alone do not suffice.
+    """
+
+    def __init__(
+        self, aligned: AlignedTable, settings: TargetSettings, sealing: Sealing
+    ) -> None:
+        self._aligned, self._settings, self._sealing = aligned, settings, sealing
+        n_held = len(aligned.counts_sample)
+        is_needed = settings.is_weighted and n_held > 0
+        self._weights = None if is_needed else np.ones(n_held)
+
+    @property
+    def handlers(self) -> Handlers:
+        """What the client does in each phase."""
+        return {"arrange": self._sealing.arrange, "take weights": self._take_weights}
+
+    @property
+    def losses(self) -> SampleLosses:
+        """What it knows of the losses of its samples: their weights."""
+        if self._weights is None:
+            raise RemoteProtocolError("the weights of its samples did not come")
+        width = n_outputs(self._aligned.classes)
+        return SampleLosses(None, _by_output(self._weights, width, usual=1.0))
+
+    def _take_weights(self, notice: m.WeightsNotice) -> None:
+        if not self._settings.is_weighted:
+            raise RemoteProtocolError("the study has no weights")
+        rows = np.arange(len(self._aligned.counts_sample))
+        weights = taken_values(self._sealing, notice.values, rows, 1)[:, 0]
+        if not np.all(np.isfinite(weights) & (weights >= 0.0)):
+            raise RemoteProtocolError("these cannot be weights of samples")
+        self._weights = weights
+
+
+def _by_output(values: FloatArray, width: int, usual: float) -> FloatArray | None:
+    """Return one number per sample for all its outputs; None if all are as usual."""
+    if np.all(values == usual):
+        return None
+    return np.repeat(values[:, None], width, axis=1)

@@ -1,0 +1,58 @@
+"""The messages about labels that some holders lack, and about weights."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from hyfdca.federation.messages import Arrangements, GridRequest
+from hyfdca.protocol.messages import Bound, Message, Part, Seen, Sums
+from hyfdca.protocol.phases import START, Phase, Phases
+
+
+class GiveRequest(Message, frozen=True):
+    """Ask a client for what other holders of some of its rows lack."""
+
+    positions: Annotated[memoryview, Seen("positions")]  # uint32, of its rows
+
+
+class LabelsNotice(Message, frozen=True):
+    """The labels, weights and offsets of all rows that a client lacks; no answer."""
+
+    values: Annotated[Sums, Seen("labels")]
+
+
+class WeightBound(Message, frozen=True):
+    """A power of two above the weights that a client counts, all together."""
+
+    total: Annotated[Bound, Seen("bounds")]
+
+
+class TotalsNotice(Message, frozen=True):
+    """Sums of weights over all rows, by class if classes are balanced; no answer."""
+
+    totals: Annotated[Sums, Seen("weight totals")]
+
+
+class WeightsNotice(Message, frozen=True):
+    """The weights of the samples of a client without labels; no answer."""
+
+    values: Annotated[Sums, Seen("sample weights")]
+
+
+_FILLING = ("arrange", "give labels", "take labels")
+
+# Each client takes part in what concerns it; without labels that is the last phase.
+PHASES: Phases = {
+    "arrange": Phase(Arrangements, after=(START,)),
+    "give labels": Phase(GiveRequest, (Part,), ("arrange",), "labels"),
+    "take labels": Phase(LabelsNotice, after=("arrange", "give labels")),
+    "weight bound": Phase(Message, (WeightBound,), _FILLING),
+    "weigh rows": Phase(
+        GridRequest, (Part,), (*_FILLING, "weight bound"), "client weights"
+    ),
+    "weight totals": Phase(TotalsNotice, after=("weigh rows",)),
+    "give weights": Phase(
+        GiveRequest, (Part,), (*_FILLING, "weight totals"), "sample weights"
+    ),
+    "take weights": Phase(WeightsNotice, after=("arrange",)),
+}

@@ -1,0 +1,168 @@
+"""Labels and weights, the server's half: it passes them on, and reads nothing.
+
+It comes after the alignment, and only if there is something to do: labels that some
+holders lack and others have, or weights.
+
+| phase         | who        | down                          | up                    |
+|---------------|------------|-------------------------------|-----------------------|
+| arrange       | all below  | schemes, owner groups of rows | -                     |
+| give labels   | labelled   | rows whose label others lack  | labels, weights and   |
+|               |            |                               | offsets of these rows |
+| take labels   | labelled   | those that the client lacks   | -                     |
+| weight bound  | labelled   | -                             | a power of two above  |
+|               |            |                               | its total             |
+| weigh rows    | labelled   | a grid                        | sums of weights, by   |
+|               |            |                               | class                 |
+| weight totals | labelled   | these sums over all clients   | -                     |
+| give weights  | labelled   | rows that clients without     | their weights         |
+|               |            | labels hold                   |                       |
+| take weights  | unlabelled | weights of all its rows       | -                     |
+
+What is given travels as a sum by sample to which exactly one holder contributes: the
+first that has the label, and for weights the one that is designated to count the loss.
+The bound is asked for only if the study has weights; of counts, the number of rows is
+one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from hyfdca.arrays import IntArray
+from hyfdca.crypto.schemes.arrangement import Arrangement, opaque_groups
+from hyfdca.crypto.schemes.fixedpoint import grid_for
+from hyfdca.crypto.schemes.registry import Adders, Use
+from hyfdca.data.targets import TargetSettings
+from hyfdca.federation.messages import Arrangements, GridRequest
+from hyfdca.federation.sums import RunningSum, layout_for, sum_of
+from hyfdca.holdings.axis import owner_groups
+from hyfdca.protocol.codec import pack_indices
+from hyfdca.protocol.messages import GridSpec, Message, Part
+from hyfdca.protocol.sessions import Conversation, ServerSession
+from hyfdca.stages.alignment.server import Alignment
+from hyfdca.stages.labels import messages as m
+from hyfdca.stages.labels.transfer import width_of
+
+
+class LabelServer:
+    """Has every client learn what it lacks of labels and weights."""
+
+    def __init__(
+        self,
+        alignment: Alignment,
+        settings: TargetSettings,
+        adders: Adders,
+        session: ServerSession,
+    ) -> None:
+        self._layout, self._blanks = alignment.layout, alignment.blanks
+        self._samples = alignment.layout.samples
+        self._settings, self._adders, self._session = settings, adders, session
+        labelled = np.array(self._layout.labelled)
+        self._labelled: list[int] = np.flatnonzero(labelled).tolist()
+        self._weightless = self._without_weights(np.flatnonzero(~labelled).tolist())
+        n_classes = len(alignment.classes)
+        self._n_totals = n_classes if settings.is_balanced else 1
+        self._groups = opaque_groups(
+            owner_groups(self._samples), adders.group_secret, "labelled samples"
+        )
+
+    def _without_weights(self, unlabelled: list[int]) -> list[int]:
+        """Return the clients that must be sent the weights of their samples."""
+        if not self._settings.is_weighted:
+            return []
+        return [client for client in unlabelled if len(self._samples.items[client])]
+
+    def run(self) -> Conversation[None]:
+        """Exchange what is needed; every client then knows its labels and weights."""
+        needs_totals = self._settings.needs_totals
+        if not (self._blanks or needs_totals or self._weightless):
+            return
+        self._pick()
+        everyone = sorted([*self._labelled, *self._weightless])
+        notices = {client: self._arrangements(client) for client in everyone}
+        yield from self._session.tell("arrange", notices)
+        if self._blanks:
+            yield from self._bring_labels()
+        if needs_totals:
+            yield from self._weigh()
+        if self._weightless:
+            yield from self._bring_weights()
+
+    def _pick(self) -> None:
+        """Choose the schemes."""
+        by_sample = Use(Arrangement(self._groups), width_of(self._settings.n_columns))
+        n_summands = len(self._labelled)
+        totals = Use(Arrangement.together(1), self._n_totals, n_summands=n_summands)
+        self._sample_scheme = self._adders.pick(by_sample)
+        self._total_scheme = self._adders.pick(totals)
+
+    def _arrangements(self, client: int) -> Arrangements:
+        groups = pack_indices(self._groups[self._samples.items[client]])
+        samples, totals = self._sample_scheme, self._total_scheme
+        return Arrangements(samples, totals, totals, groups, None)
+
+    def _bring_labels(self) -> Conversation[None]:
+        """Bring labels from the clients that have them to those that lack them."""
+        giving, lacking = self._blanks.giving, self._blanks.lacking
+        n_columns = self._settings.n_columns
+        given = yield from self._gather("give labels", giving, n_columns)
+        notices = {
+            client: m.LabelsNotice(given.take(client, lacking[client]))
+            for client in self._labelled
+            if len(lacking[client])
+        }
+        yield from self._session.tell("take labels", notices)
+
+    def _bring_weights(self) -> Conversation[None]:
+        """Bring the weights of samples to holders without labels."""
+        is_wanted = self._samples.counts_among(self._weightless) > 0
+        giving = [
+            np.flatnonzero(self._layout.counts_samples(client) & is_wanted[items])
+            for client, items in enumerate(self._samples.items)
+        ]
+        given = yield from self._gather("give weights", giving, 1)
+        notices = {
+            client: m.WeightsNotice(given.take(client, None))
+            for client in self._weightless
+        }
+        yield from self._session.tell("take weights", notices)
+
+    def _gather(
+        self, phase: str, giving: Sequence[IntArray], n_columns: int
+    ) -> Conversation[RunningSum]:
+        """Ask clients for some of their rows; return the sum over all holders."""
+        requests = {
+            client: m.GiveRequest(pack_indices(rows))
+            for client, rows in enumerate(giving)
+            if len(rows)
+        }
+        parts = yield from self._session.ask(phase, requests, Part)
+        adder = self._adders.named(self._sample_scheme)
+        width = width_of(n_columns)
+        given = RunningSum(layout_for(self._samples, self._groups, width, adder))
+        for client, part in parts.items():
+            given.add(client, part.vector, giving[client])
+        return given
+
+    def _weigh(self) -> Conversation[None]:
+        """Add up the weights of all rows."""
+        bound = float(self._samples.n_items)
+        everyone = dict.fromkeys(self._labelled, Message())
+        if self._settings.has_weights:
+            replies = yield from self._session.ask(
+                "weight bound", everyone, m.WeightBound
+            )
+            bound = max(reply.total for reply in replies.values())
+        n_summands, bits = len(self._labelled), self._adders.encryption.sum_bits
+        grid = grid_for(bound, n_summands, bits)
+        request = GridRequest(GridSpec(grid.fraction_bits, grid.limit_bits))
+        parts = yield from self._session.ask(
+            "weigh rows", dict.fromkeys(self._labelled, request), Part
+        )
+        vectors = [part.vector for part in parts.values()]
+        adder = self._adders.named(self._total_scheme)
+        totals = sum_of(vectors, self._n_totals, adder)
+        notices = dict.fromkeys(self._labelled, m.TotalsNotice(totals))
+        yield from self._session.tell("weight totals", notices)

@@ -1,0 +1,32 @@
+"""Tables that do not fit together, between processes: the server says why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.flare.flare_kits import site
+from tests.support.consortia import assert_one_sentence, make_files
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("online 2")]
+
+
+@pytest.mark.usefixtures("small_tls")
+def test_ids_that_lost_their_zeros(tmp_path: Path) -> None:
+    """One organisation's IDs lost leading zeros: refused with counts and the reason."""
+    files = make_files(encryption='"none"')
+    for name, organisation in files.organisations.items():
+        width = 1 if name == "city" else 4
+        organisation.table["id"] = [f"{row + 1:0{width}d}" for row in organisation.rows]
+    with site(tmp_path, files) as made:
+        server, clients = made.start()
+        assert server.ends(180) == 2, server.said
+        last = server.said.splitlines(keepends=True)[-1]
+        assert_one_sentence(last)
+        assert (
+            "Organisations 'north' and 'city' share 0 of 40 rows, and 20 more" in last
+        )
+        assert "IDs that differ in leading zeros alone" in last
+        assert not any("Traceback" in client.said for client in clients.values())
+        assert not (made.kit("server") / "out").exists()

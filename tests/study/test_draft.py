@@ -1,0 +1,256 @@
+"""Study files that hyfdca study new drafts: they train without further edits."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import dump_svmlight_file
+from sklearn.linear_model import LogisticRegression, Ridge
+
+from hyfdca.maths.seeds import stream
+from hyfdca.study.file import load
+from tests.support.consortia import assert_one_sentence
+
+pytestmark = pytest.mark.usefixtures("no_figure")
+
+N_ROWS = 60
+FEATURES = ["age", "dose", "weight", "pulse"]
+
+
+def pooled():
+    """Return the table that the organisations have parts of."""
+    random = stream(5, "drafts")
+    frame = pd.DataFrame(random.normal(size=(N_ROWS, 4)), columns=FEATURES)
+    score = frame @ [1.0, -2.0, 0.5, 0.0] + 0.3 * random.normal(size=N_ROWS)
+    frame.insert(0, "patient", [f"P{row:03d}" for row in range(N_ROWS)])
+    frame["outcome"] = np.where(score > 0, "ill", "well")
+    frame["cost"] = score
+    return frame
+
+
+def write(folder, frames):
+    """Write tables as CSV or Parquet, by the endings of their names."""
+    for name, frame in frames.items():
+        if name.endswith(".csv"):
+            frame.to_csv(folder / name, index=False)
+        else:
+            frame.to_parquet(folder / name)
+    return [folder / name for name in frames]
+
+
+def two_parts(label="outcome"):
+    """Return the left and the right half of the columns, labels on the left."""
+    frame = pooled()
+    left = frame[["patient", "age", "dose", label]]
+    return {"north.csv": left, "city.parquet": frame[["patient", "weight", "pulse"]]}
+
+
+def drafted(hyfdca, folder, paths, *options):
+    """Draft a study; return its text and what it says."""
+    out = folder / "study.toml"
+    code, output, errors = hyfdca("study", "new", *paths, "--out", out, *options)
+    assert (code, errors) == (0, "")
+    assert str(out) in output
+    return out.read_text(), load(out)
+
+
+def trained(hyfdca, folder):
+    """Train the drafted study; return its weights by feature."""
+    study = folder / "study.toml"
+    quick = '[study]\nencryption = "none"\ntol = 1e-9'
+    study.write_text(study.read_text().replace("[study]", quick))
+    code, _, errors = hyfdca("train", study, "--out", folder / "out")
+    assert (code, errors) == (0, "")
+    model = json.loads((folder / "out" / "model.json").read_text())
+    return {name: weight[0] for name, weight in model["weights"].items()}
+
+
+def standardised(frame):
+    return (frame - frame.mean()) / frame.std(ddof=0)
+
+
+def test_a_draft_trains_the_pooled_model(hyfdca, tmp_path):
+    """Split columns, labels at one organisation: the weights are scikit-learn's."""
+    text, file = drafted(hyfdca, tmp_path, write(tmp_path, two_parts()))
+    assert file.study.id_column == "patient"
+    assert file.study.label_column == "outcome"
+    assert file.study.loss == "logistic"
+    assert [client.name for client in file.clients] == ["north", "city"]
+    assert [client.label for client in file.clients] == [True, False]
+    assert file.study.labels_visible_to_holders
+    assert "# Some organisations have no labels." in text
+    weights = trained(hyfdca, tmp_path)
+    # The study's intercept is regularised: as the weight of a constant column is.
+    frame = pooled()
+    X = standardised(frame[FEATURES]).assign(constant=1.0)
+    oracle = LogisticRegression(
+        C=1 / (1e-3 * N_ROWS), fit_intercept=False, tol=1e-10, max_iter=10_000
+    ).fit(X, frame["outcome"])
+    expected = dict(zip(FEATURES, oracle.coef_[0], strict=False))
+    assert weights == pytest.approx(expected, rel=1e-3)
+
+
+def test_numbers_to_predict(hyfdca, tmp_path):
+    """A label with fractions is a regression, whose weights are those of Ridge."""
+    paths = write(tmp_path, two_parts("cost"))
+    _, file = drafted(hyfdca, tmp_path, paths, "--label", "cost")
+    assert file.study.loss == "squared"
+    weights = trained(hyfdca, tmp_path)
+    frame = pooled()
+    X = standardised(frame[FEATURES]).assign(constant=1.0)
+    oracle = Ridge(alpha=1e-3 * N_ROWS / 2, fit_intercept=False).fit(X, frame["cost"])
+    expected = dict(zip(FEATURES, oracle.coef_, strict=False))
+    assert weights == pytest.approx(expected, rel=1e-3, abs=1e-4)
+
+
+def test_stray_columns_are_ignored(hyfdca, tmp_path):
+    """Row numbers, remarks and pandas' index are no features, and the file says why."""
+    frames = two_parts()
+    frames["north.csv"] = frames["north.csv"].assign(
+        nr=range(1, N_ROWS + 1), remark=[f"seen on day {i}" for i in range(N_ROWS)]
+    )
+    frames["city.parquet"] = frames["city.parquet"].sample(frac=1, random_state=3)
+    text, file = drafted(hyfdca, tmp_path, write(tmp_path, frames))
+    assert file.clients[0].ignore == ["nr", "remark"]
+    assert "'nr', because it numbers the rows." in text
+    assert "'remark', because it is text that differs in most rows." in text
+    assert "pandas wrote its index there." in text
+    assert set(trained(hyfdca, tmp_path)) == set(FEATURES)
+
+
+def test_blank_cells_and_cells_of_nobody(hyfdca, tmp_path):
+    """Blank cells and cells that no table has get their settings."""
+    frame = pooled()
+    left = frame[["patient", "age", "dose", "outcome"]].copy()
+    left.loc[3, "age"] = np.nan
+    right = frame[["patient", "weight", "outcome"]].iloc[:45]
+    paths = write(tmp_path, {"a.csv": left, "b.csv": right})
+    text, file = drafted(hyfdca, tmp_path, paths)
+    assert file.study.missing == "mean"
+    assert file.study.uncovered == "mean"
+    assert "# 8.3% of all cells are in no table" in text  # 15 of 60 rows lack 1 of 3
+    trained(hyfdca, tmp_path)
+
+
+def test_ids_with_different_names(hyfdca, tmp_path):
+    """IDs that tables name differently are found by their values."""
+    frames = two_parts()
+    frames["city.parquet"] = frames["city.parquet"].rename(columns={"patient": "pid"})
+    _, file = drafted(hyfdca, tmp_path, write(tmp_path, frames))
+    assert file.study.id_column == "patient"
+    assert [client.id_column for client in file.clients] == [None, "pid"]
+    trained(hyfdca, tmp_path)
+
+
+def test_ids_keep_leading_zeros(hyfdca, tmp_path):
+    """IDs in a CSV are compared as they are written."""
+    frame = pooled().assign(patient=[f"{row:04d}" for row in range(N_ROWS)])
+    left = frame[["patient", "age", "outcome"]]
+    right = frame[["patient", "pulse", "outcome"]]
+    paths = write(tmp_path, {"a.csv": left, "b.csv": right})
+    text, _ = drafted(hyfdca, tmp_path, paths)
+    assert f"{N_ROWS} of its values are in two tables" in text
+    trained(hyfdca, tmp_path)
+
+
+def test_rows_without_ids(hyfdca, tmp_path):
+    """LIBSVM files of equally many rows are matched by order, with a warning."""
+    frame = pooled()
+    paths = [tmp_path / "a.libsvm", tmp_path / "b.libsvm"]
+    X = frame[FEATURES].to_numpy() * (stream(1, "zeros").random((N_ROWS, 4)) < 0.6)
+    for path in paths:
+        dump_svmlight_file(X, frame["outcome"] == "ill", str(path), zero_based=False)
+    text, file = drafted(hyfdca, tmp_path, paths)
+    assert (file.study.rows, file.study.scale) == ("by order", "maxabs")
+    assert "the same line is the same case" in text
+    trained(hyfdca, tmp_path)
+
+
+def test_rows_without_ids_of_different_tables(hyfdca, tmp_path):
+    """Tables of other numbers of rows are not matched by order."""
+    paths = [tmp_path / "a.npz", tmp_path / "b.npz"]
+    for path, n_rows in zip(paths, (10, 20), strict=True):
+        np.savez(path, X=np.eye(n_rows), y=np.arange(n_rows) % 2)
+    text, file = drafted(hyfdca, tmp_path, paths)
+    assert file.study.rows == "by ID"
+    assert "have no IDs" in text
+
+
+def test_paths_are_relative_to_the_file(hyfdca, tmp_path):
+    """The file may lie elsewhere; files of one name are two organisations."""
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    frames = two_parts()
+    one = write(tmp_path / "one", {"data.csv": frames["north.csv"]})
+    two = write(tmp_path / "two", {"data.parquet": frames["city.parquet"]})
+    _, file = drafted(hyfdca, tmp_path / "one", [*one, *two])
+    data = [client.data for client in file.clients]
+    assert data == ["data.csv", "../two/data.parquet"]
+    assert [client.name for client in file.clients] == ["data-1", "data-2"]
+    trained(hyfdca, tmp_path / "one")
+
+
+def test_existing_files_stay(hyfdca, tmp_path):
+    """A file is replaced only with --force."""
+    paths, out = write(tmp_path, two_parts()), tmp_path / "study.toml"
+    out.write_text("mine")
+    code, _, errors = hyfdca("study", "new", *paths, "--out", out)
+    assert code == 2
+    assert_one_sentence(errors)
+    assert "--force" in errors
+    assert out.read_text() == "mine"
+    drafted(hyfdca, tmp_path, paths, "--force")
+
+
+def without(frames, column, **more):
+    """Return tables without a column, and with others."""
+    return {
+        name: own.drop(columns=column, errors="ignore").assign(**more)
+        for name, own in frames.items()
+    }
+
+
+BAD = {
+    "no such file": (lambda _: {}, ["missing.csv"], "does not exist"),
+    "no such label": (dict, ["--label", "nothing"], "'nothing' that --label names"),
+    "no such ID": (dict, ["--id", "age"], "city.parquet has no column 'age'"),
+    "no IDs": (lambda own: without(own, "patient"), [], "No column of north.csv looks"),
+    "no label": (lambda own: without(own, "outcome"), [], "name it with --label"),
+    "two labels": (
+        lambda own: without(own, "outcome", u=[0, 1] * 30, v=[0, 1, 1] * 20),
+        [],
+        "'u', 'v' have two values each; name it with --label",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_refusals(hyfdca, tmp_path, case):
+    """What cannot be guessed or read is one sentence, and nothing is written."""
+    change, more, message = BAD[case]
+    paths, out = write(tmp_path, change(two_parts())), tmp_path / "study.toml"
+    code, _, errors = hyfdca("study", "new", *paths, *more, "--out", out)
+    assert code == 2
+    assert_one_sentence(errors)
+    assert message in errors
+    assert not out.exists()
+
+
+def test_a_label_by_its_two_values(hyfdca, tmp_path):
+    """Without a usual name, the only column with two values is the label."""
+    frames = two_parts()
+    frames["north.csv"] = frames["north.csv"].rename(columns={"outcome": "z"})
+    _, file = drafted(hyfdca, tmp_path, write(tmp_path, frames))
+    assert file.study.label_column == "z"
+
+
+def test_names_that_would_end_a_comment(hyfdca, tmp_path):
+    """Names with line breaks and quotes do no harm to the file."""
+    frames = two_parts()
+    odd = 'a "b"\nc'
+    frames["city.parquet"] = frames["city.parquet"].assign(**{odd: range(N_ROWS)})
+    _, file = drafted(hyfdca, tmp_path, write(tmp_path, frames))
+    assert file.clients[1].ignore == [odd]
