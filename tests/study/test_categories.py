@@ -257,6 +257,36 @@ def test_no_feature_is_left(tmp_path):
         trained(study, tmp_path)
 
 
+def test_categories_beside_rounded_cells(tmp_path):
+    """Where numbers held twice agree only roughly, levels are still compared by name.
+
+    Coast has the levels of other rows, and so other codes.
+    """
+    study = MixedStudy()
+    frame = study.frame.set_index("id")
+    for name in ("city", "coast"):
+        own = study.tables[name]
+        for column in ("age", "ward"):
+            own[column] = frame.loc[own["id"], column].to_numpy()
+    study.tables["coast"]["age"] *= 1 + 1e-9
+    outcome = trained(study, tmp_path)
+    assert_is_pooled(outcome, mixed_frame())
+    is_first = study.tables["coast"].index == 0
+    study.tables["coast"]["ward"] = study.tables["coast"]["ward"].mask(is_first, "hall")
+    with pytest.raises(StudyError, match="'north' and 'coast' in 1 rows"):
+        trained(study, tmp_path)
+
+
+def test_rows_without_a_label(tmp_path):
+    """Rows that are left out have no level."""
+    frame = mixed_frame()
+    frame.loc[frame["ward"] == "harbour", "y"] = None
+    settings = {"tol": "1e-3", "labels_visible_to_holders": "true"}
+    outcome = trained(MixedStudy(frame, settings), tmp_path)
+    assert "ward=harbour" not in outcome.run.consortium.features
+    assert outcome.result()["rows_without_label"] == 20
+
+
 # Refusals and notes
 
 

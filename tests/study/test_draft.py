@@ -106,6 +106,18 @@ def test_numbers_to_predict(hyfdca, tmp_path):
     assert weights == pytest.approx(expected, rel=1e-3, abs=1e-4)
 
 
+def test_text_with_few_levels_is_a_feature(hyfdca, tmp_path):
+    """It is a category, as dates are numbers; the draft leaves neither out."""
+    frames = two_parts()
+    frames["north.csv"] = frames["north.csv"].assign(
+        ward=["ICU", "emergency", "ICU"] * (N_ROWS // 3), day="2025-11-17"
+    )
+    _, file = drafted(hyfdca, tmp_path, write(tmp_path, frames))
+    assert file.clients[0].ignore == []
+    features = {*FEATURES, "ward=emergency", "day"}
+    assert set(trained(hyfdca, tmp_path)) == features
+
+
 def test_stray_columns_are_ignored(hyfdca, tmp_path):
     """Row numbers, remarks and pandas' index are no features, and the file says why."""
     frames = two_parts()
