@@ -25,7 +25,7 @@ from hyfdca.prediction.split_rows import (
 )
 from hyfdca.runtime.store import MemoryStore
 from hyfdca.study.file import load
-from hyfdca.study.outcome import train_file
+from hyfdca.study.local_training import train_file
 from tests.prediction.predictions import predicted
 from tests.support.durable_runs import Consortium
 from tests.support.mixed_tables import MixedStudy, mixed_frame, pooled_features

@@ -343,7 +343,12 @@ def _texts(path: Path, name: str, column: Any) -> list[object]:
 
 
 _MOST_FEATURES = 20_000_000
-_BAD_ZIP = (zipfile.BadZipFile, zlib.error)
+# What reading a damaged NPZ file may raise; of archives that are encrypted, or packed
+# in an unknown way, a RuntimeError.
+_BAD_NPZ = (
+    *(AttributeError, EOFError, KeyError, MemoryError, OSError, RuntimeError),
+    *(TypeError, ValueError, zipfile.BadZipFile, zlib.error),
+)
 # The arrays of a scipy sparse matrix in an NPZ file
 _CSR_PARTS = {"data", "indices", "indptr", "shape"}
 _NUMBERED = re.compile(r"f(0|[1-9][0-9]{0,8})")  # names of features
@@ -356,7 +361,7 @@ def read_libsvm(path: Path, columns: Columns) -> Table:
 
     try:
         cells, labels = load_svmlight_file(str(path), zero_based=False)
-    except ValueError:  # its message would quote the line
+    except (OverflowError, ValueError):  # its message would quote the line
         raise TableError(
             f"{path.name} is not a LIBSVM file; write one label and index:value pairs "
             "per line, with indices from 1"
@@ -380,9 +385,10 @@ def _width(features: Sequence[str] | None) -> int:
 def read_npz(path: Path, columns: Columns) -> Table:
     """Return the table of an NPZ file."""
     try:
-        with np.load(path, allow_pickle=False) as file:
+        # Opened here because numpy does not close a damaged file.
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
-    except (AttributeError, EOFError, TypeError, ValueError, OSError, *_BAD_ZIP):
+    except _BAD_NPZ:
         raise TableError(
             f"{path.name} is not an NPZ file of plain arrays; save it again"
         ) from None

@@ -124,6 +124,7 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     release_level_names: bool = True
     date_origin: datetime.date = DATE_ORIGIN
     fit_intercept: bool = True
+    scale_target: bool | None = None  # of a regression, by default
     penalise_intercept: bool | None = None  # by default where the algorithm needs it
     intercept_scaling: Positive = 1.0
     max_rounds: AtLeastOne = 1000

@@ -11,7 +11,7 @@ from hyfdca.crypto.schemes.registry import Adders, new_group_secret
 from hyfdca.data.labels import n_outputs
 from hyfdca.federation.server import Federation
 from hyfdca.holdings.layout import with_bias
-from hyfdca.model.scaling import Scaling
+from hyfdca.model.scaling import Scaling, TargetScaling
 from hyfdca.protocol.sessions import Conversation, ServerSession
 from hyfdca.runtime.driver import Driver, Traffic
 from hyfdca.stages.alignment import messages as alignment_messages
@@ -37,6 +37,7 @@ class Prepared:
 
     levels: Levels
     scaling: Scaling
+    target: TargetScaling
     federation: Federation
     choice: Choice
 
@@ -84,13 +85,13 @@ class StudyServer:
         """
         adders = self.agree(holders)
         columns = self.align()
-        self.share_labels(columns, adders)
+        target = self.share_labels(columns, adders)
         levels = self.agree_levels(columns, adders)
         scaling = self.scale(levels, adders)
         federation = self._federation(levels.alignment, adders)
         choice = self._plan.training.choose(federation)
         self._start(choice)
-        return Prepared(levels, scaling, federation, choice)
+        return Prepared(levels, scaling, target, federation, choice)
 
     def agree(self, holders: Collection[int] = ()) -> Adders:
         """Have all members agree on the same keys; return the adders."""
@@ -106,12 +107,12 @@ class StudyServer:
         server = AlignmentServer(plan.names, plan.alignment, self._session)
         return self._run("alignment", server.run())
 
-    def share_labels(self, alignment: Alignment, adders: Adders) -> None:
-        """Have members with labels learn what they lack of them and of weights."""
+    def share_labels(self, alignment: Alignment, adders: Adders) -> TargetScaling:
+        """Have members learn what they lack of labels, weights and their scale."""
         self._session.enter(label_messages.PHASES)
         targets = self._plan.alignment.targets
         server = LabelServer(alignment, targets, adders, self._session)
-        self._run("labels", server.run())
+        return self._run("labels", server.run())
 
     def agree_levels(self, columns: Alignment, adders: Adders) -> Levels:
         """Have the holders of categories agree on their levels, if there are any."""
