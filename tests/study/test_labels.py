@@ -377,6 +377,10 @@ def test_columns_of_numbered_tables(tmp_path):
     found = run.sample_weights()[:, 0]
     np.testing.assert_allclose(found, weights * len(weights) / weights.sum())
     assert run.consortium.alignment.n_without_weight == np.sum(random[:, 1] == 0)
+    study = (tmp_path / "study.toml").read_text().replace('"f1"', '"w"')
+    (tmp_path / "study.toml").write_text(study)
+    with pytest.raises(StudyError, match=r"'a': a.npz has no column 'w'"):
+        prepare(load(tmp_path / "study.toml"), tmp_path)
 
 
 # Restarts

@@ -454,19 +454,14 @@ def _numbered(
 
 def _with_roles(path: Path, table: Table, columns: Columns) -> Table:
     """Return a table of numbered columns with the columns that the study names."""
-    if named := set(columns.categorical).intersection(table.features):
-        raise TableError(
-            f"categorical names {min(named)!r}, but columns of {path.name} are "
-            "numbers; save it as CSV or Parquet"
-        )
-    others = (*columns.with_roles, *columns.ignored)
-    if columns.features is None and not any(
-        map(_NUMBERED.fullmatch, filter(None, others))
-    ):
-        return table  # with millions of names it is worth not looking at each
-    features = columns.chosen(table.features)
+    _check_not_categories(path, table, columns)
     beside = columns.beside_labels(table.features)
     needed = [name for name in beside if name is not None]
+    left_out = filter(None, (*columns.with_roles, *columns.ignored))
+    has_roles = bool(needed) or any(map(_NUMBERED.fullmatch, left_out))
+    if columns.features is None and not has_roles:
+        return table  # with millions of names it is worth not looking at each
+    features = columns.chosen(table.features)
     check_columns(path.name, [*needed, *features], table.features)
     weights, offsets = (
         None if name is None else table.cells[:, [int(name[1:])]].toarray()[:, 0]
@@ -476,6 +471,16 @@ def _with_roles(path: Path, table: Table, columns: Columns) -> Table:
         chosen = [int(name[1:]) for name in features]
         table = replace(table, features=features, cells=table.cells[:, chosen])
     return replace(table, weights=weights, offsets=offsets)
+
+
+def _check_not_categories(path: Path, table: Table, columns: Columns) -> None:
+    """Refuse numbered columns that the study names as categories."""
+    named = [name for name in columns.categorical if name in table.features]
+    if named:
+        raise TableError(
+            f"categorical names {named[0]!r}, but columns of {path.name} are numbers; "
+            "save it as CSV or Parquet"
+        )
 
 
 _READERS: dict[str, Callable[[Path, Columns], Table]] = {
