@@ -185,6 +185,24 @@ MUTANTS: dict[str, Mutant] = {
         "return 2.0 * vertex",
         "tests/algorithms/hyfdca/test_line_search.py",
     ),
+    "a row counts for its level at every holder": _one(
+        "stages/levels/client.py",
+        "owned, found = table.own.of(table.cells), []",
+        "owned, found = table.cells, []",
+        "tests/stages/test_levels.py",
+    ),
+    "levels are shown in the order of their names": _one(
+        "stages/levels/client.py",
+        "key=digests.__getitem__",
+        "key=levels.__getitem__",
+        "tests/stages/test_levels.py",
+    ),
+    "the tokens of levels have no key": _one(
+        "crypto/keys/pseudonyms.py",
+        "return _digests(texts, PSEUDONYM_BYTES, _LEVEL, keys.samples).reshape(-1, 2)",
+        "return _digests(texts, PSEUDONYM_BYTES, _LEVEL).reshape(-1, 2)",
+        "tests/crypto/test_pseudonyms.py",
+    ),
     "a run that stalls is never noticed": _one(
         "training/stopping.py",
         "return bool(measured) and measured[-1][0] - since >= self.rounds",

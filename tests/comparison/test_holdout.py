@@ -21,6 +21,7 @@ from tests.support.consortia import (
     scores,
 )
 from tests.support.labelled_files import add_column, blank, offset
+from tests.support.mixed_tables import MixedStudy
 
 
 def plain_files(**settings):
@@ -110,6 +111,31 @@ def test_scaled_as_in_training(scale, tmp_path):
     np.testing.assert_array_equal(validation.X.toarray()[:, -1], 2.0)
     labels = ["ill" if s > 0 else "well" for s in scores()[rows]]
     assert list(validation.labels) == labels
+
+
+def test_categories_of_held_out_rows(tmp_path):
+    """They have the features of training; a level of theirs alone is "other"."""
+    study = MixedStudy(settings={"scale": '"none"'})
+    for table in study.tables.values():
+        if "ward" in table:
+            table["ward"] = table["ward"].mask(table["id"] == "P055", "helipad")
+    file = load(study.write(tmp_path))
+    split = set_aside(file, read_tables(file, tmp_path), 0.7)
+    assert any("P055" in table.ids for table in split.held_out)
+    run = prepare_tables(file, split.training)
+    validation = validation_of(run, split.held_out)
+    ids = sorted({i for table in split.held_out for i in table.ids})
+    wards = study.frame.set_index("id").loc[ids, "ward"]
+    entry = run.consortium.levels.entries["ward"]
+    known = {entry.reference, *entry.levels}
+    for place, name in enumerate(run.consortium.features):
+        if name.startswith("ward="):
+            level = name.removeprefix("ward=")
+            is_own = ~wards.isin(known) if level == "other" else wards == level
+            is_own |= (level == "other") & (wards.index == "P055")
+            is_own &= (level == "other") | (wards.index != "P055")
+            found = validation.X[:, [place]].toarray()[:, 0]
+            np.testing.assert_array_equal(found, is_own.to_numpy(float))
 
 
 def test_the_first_holder_counts(tmp_path):

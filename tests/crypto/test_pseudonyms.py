@@ -17,7 +17,10 @@ from hyfdca.crypto.keys.pseudonyms import (
     feature_pseudonyms,
     feature_words,
     label_tokens,
+    level_pseudonyms,
+    level_words,
     name_digests,
+    number_words,
     sample_pseudonyms,
     start_tokens,
 )
@@ -85,9 +88,11 @@ def test_cell_tokens(pairs):
     first, second = np.array(pairs).T
     rows = sample_pseudonyms(["a"] * len(pairs), KEYS)
     words = feature_words(["f"] * len(pairs))
-    equal = cell_tokens(rows, words, first, KEYS) == cell_tokens(
-        rows, words, second, KEYS
+    tokens, others = (
+        cell_tokens(rows, words, number_words(values), KEYS)
+        for values in (first, second)
     )
+    equal = tokens == others
     expected = (first == second) | (np.isnan(first) & np.isnan(second))
     np.testing.assert_array_equal(equal, expected)
 
@@ -96,7 +101,7 @@ def test_cell_tokens_are_of_row_feature_and_value():
     """The same value elsewhere has another token; none is that of a row's start."""
     rows = sample_pseudonyms(["a", "b"], KEYS).repeat(2, axis=0)
     words = np.tile(feature_words(["f", "g"]), 2)
-    values = np.array([0.0, 0.0, -0.0, np.nan])
+    values = number_words(np.array([0.0, 0.0, -0.0, np.nan]))
     tokens = [
         *cell_tokens(rows, words, values, KEYS),
         *start_tokens(rows, *words[:1], KEYS)[1:3],
@@ -108,10 +113,29 @@ def test_cell_tokens_are_of_row_feature_and_value():
 def test_cell_tokens_are_a_cbc_mac():
     """A token is the beginning of AES-CBC's last block over row, feature and value."""
     rows, words = sample_pseudonyms(["a"], KEYS), feature_words(["f"])
-    [token] = cell_tokens(rows, words, np.array([1.5]), KEYS)
+    [token] = cell_tokens(rows, words, number_words(np.array([1.5])), KEYS)
     cipher = Cipher(algorithms.AES(KEYS.cells), modes.CBC(bytes(16))).encryptor()
     blocks = rows.tobytes() + words.tobytes() + np.array([1.5]).tobytes()
     assert cipher.update(blocks)[16:24] == token.tobytes()
+
+
+def test_level_pseudonyms():
+    """Levels differ by name, column and key, and not where the two join up alike."""
+    own = level_pseudonyms("ward", ["ICU", "", "1 ICU"], KEYS)
+    others = (
+        level_pseudonyms("war", ["dICU"], KEYS),
+        level_pseudonyms("ward", ["ICU"], OTHER),
+        sample_pseudonyms(["4 wardICU"], KEYS),
+    )
+    assert len(distinct(np.concatenate([own, *others]))) == 6
+    assert distinct(level_pseudonyms("ward", ["ICU"], KEYS)) < distinct(own)
+
+
+def test_cells_of_categories_are_compared_by_name():
+    """The token of a cell is that of its level's name, and of no number."""
+    rows, words = sample_pseudonyms(["a"] * 3, KEYS), feature_words(["f"] * 3)
+    tokens = cell_tokens(rows, words, level_words(["x", "x", "y"]), KEYS)
+    assert tokens[0] == tokens[1] != tokens[2]
 
 
 def test_nothing_has_no_tokens():
@@ -119,7 +143,8 @@ def test_nothing_has_no_tokens():
     none = sample_pseudonyms([], KEYS)
     assert none.shape == (0, 2)
     assert label_tokens(none, [], KEYS).shape == (0,)
-    assert cell_tokens(none, feature_words([]), np.empty(0), KEYS).shape == (0,)
+    nothing = number_words(np.empty(0))
+    assert cell_tokens(none, feature_words([]), nothing, KEYS).shape == (0,)
 
 
 def test_keys():

@@ -107,7 +107,7 @@ BAD_FILES = {
     "no such column": ("a.csv", "id,u\na,1\n", "no column 'y'"),
     "no features": ("a.csv", "id,y\na,1\n", "no feature columns"),
     "text": ("a.csv", "id,u,y\na,secret,1\nb,2,1\n", "'u' of a.csv has 1 cells"),
-    "dates": ("a.csv", "id,u,y\na,2020-01-02,1\nb,,1\n", "has 1 cells"),
+    "times": ("a.csv", "id,u,y\na,12:30:00,1\nb,,1\n", "has 1 cells"),
     "infinite": ("a.csv", "id,u,y\na,inf,1\n", "1 numbers that are infinite.*'u'"),
     "no ID": ("a.csv", "id,u,y\n,1,1\n", "1 rows of a.csv have no ID"),
     "ID twice": ("a.csv", "id,u,y\na,1,1\na ,2,1\n", "1 rows of a.csv repeat"),

@@ -66,6 +66,22 @@ def test_a_table_that_fits(installed, hyfdca):
     assert "Warning" not in output
 
 
+def test_kinds_of_columns(installed, hyfdca):
+    """Each column has its kind, and a category the number of its levels."""
+
+    def change(rows):
+        rows[0] += ["ward", "day", "smoker"]
+        for number, row in enumerate(rows[1:]):
+            row += [f"ward {number % 3}", "2020-01-02", "true"]
+
+    edit(change)(installed)
+    output = check(hyfdca, installed)
+    assert re.search(r"│ ward +│ category, .*│ 3 levels +│ +│ +0 │", output)
+    assert re.search(r"│ day +│ date, as days .*│ +7306 │ +7306 │ +0 │", output)
+    assert re.search(r"│ smoker +│ true or false, .*│ +1 │ +1 │ +0 │", output)
+    assert "ward 2" not in output
+
+
 def test_constant_columns(installed, hyfdca):
     """A few of them are named."""
 
@@ -77,8 +93,8 @@ def test_constant_columns(installed, hyfdca):
     output = check(hyfdca, installed)
     assert re.search(r"constant columns +│ 'x0'", output)
     assert "Warning: Constant columns" in output
-    assert re.search(r"│ x0 +│ +5 │ +5 │ +0 │", output)
-    assert re.search(r"│ x1 +│ +-[\d.]+ │ +[\d.]+ │ +0 │", output)
+    assert re.search(r"│ x0 +│ number +│ +5 │ +5 │ +0 │", output)
+    assert re.search(r"│ x1 +│ number +│ +-[\d.]+ │ +[\d.]+ │ +0 │", output)
 
 
 def test_blank_labels(installed, hyfdca):
@@ -127,7 +143,7 @@ WRONG = {
     "repeated ID": (edit(repeat_id), "'north': 1 rows .* repeat the ID"),
     "missing cell": (edit(lose_cell), "'north' has 1 missing cells in data.csv"),
     "no label column": (edit(lose_label), "has no column 'y'"),
-    "long name": (edit(long_name), "'north' has 1 names of features or classes"),
+    "long name": (edit(long_name), "'north' has 1 names of features, classes"),
     "no table": (lambda p: data_of(p).unlink(), "does not exist; correct"),
     "no study": (
         lambda p: (p.kit("north") / "study.toml").unlink(),

@@ -31,7 +31,7 @@ from hyfdca.study.local import prepare
 from hyfdca.study.outcome import Outcome, train
 from tests.flare.flare_kits import NAMES, Site, four_organisations, numbers, site
 from tests.flare.flare_parties import Command
-from tests.support.consortia import assert_one_sentence
+from tests.support.consortia import Organisation, assert_one_sentence
 from tests.support.labelled_files import add_column, blank, weight
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("online 1")]
@@ -111,11 +111,20 @@ def study(
     add_column(files, "weight_column", "w", weight, "island")
     blank(blank(files, range(20, 25), "north"), [58], "city", "coast")
     files.organisations["city"].extra = 'data = "city.parquet"'
+    for name in ("north", "city"):
+        add_text_and_dates(files.organisations[name])
     with site(tmp_path_factory.mktemp("study"), files, alone) as made:
         as_parquet(made, "city")
         server = made.server()
         first = [name for name in NAMES if name != _LAST]
         yield Study(made, server, {name: made.client(name) for name in first})
+
+
+def add_text_and_dates(own: Organisation) -> None:
+    """Add a column of text with a rare level, and one of dates."""
+    wards = ["ICU", "emergency", "ICU", "harbour"]
+    own.table["ward"] = ["attic" if r == 30 else wards[r % 4] for r in own.rows]
+    own.table["admitted"] = [f"2025-{1 + r % 12:02d}-17" for r in own.rows]
 
 
 def as_parquet(made: Site, name: str) -> None:
@@ -215,6 +224,9 @@ def test_every_party_has_the_model_of_one_process(study: Study) -> None:
     for party in ("server", *NAMES):
         path = made.kit(party) / "out" / "model.json"
         assert path.read_bytes() == as_bytes(study.expected.model())
+    assert {"ward=harbour", "ward=other", "admitted"} < {
+        *study.expected.run.consortium.features
+    }
 
 
 def test_the_history_is_that_of_one_process(study: Study) -> None:

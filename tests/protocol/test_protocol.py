@@ -36,6 +36,7 @@ from hyfdca.stages import scaling
 from hyfdca.stages.alignment import messages as alignment
 from hyfdca.stages.keys import messages as keys
 from hyfdca.stages.labels import messages as labels
+from hyfdca.stages.levels import messages as levels
 from hyfdca.study import messages as study
 
 TOKEN = b"study--1"
@@ -55,6 +56,7 @@ KINDS = [
         scaling,
         alignment,
         labels,
+        levels,
         keys,
         study,
         prediction,

@@ -63,6 +63,8 @@ HOSTILE = {
     "rest without positive": changed(has_rest=True),
     "too many classes": changed(classes=[str(n) for n in range(MOST_CLASSES + 1)]),
     "classes without labels": changed(label_tokens=None),
+    "kinds of fewer columns": changed(kinds=b"\0"),
+    "no such kind": changed(kinds=b"\0\x05"),
     "no message": lambda _: Message(),
 }
 
@@ -143,6 +145,8 @@ BAD_NOTICES = {
     "other classes": {"classes": ["ill", "well"]},
     "repeated class": {"classes": ["healthy", "unwell", "unwell"]},
     "bias of others": {"counts_bias": True},
+    "numbers as categories": {"categories": b"\x80"},
+    "fewer categories": {"categories": b""},
 }
 
 

@@ -264,4 +264,4 @@ def test_names_that_are_hardly_two(other):
 def test_names_that_are_too_long():
     """A name that nobody could show is refused by whoever has it."""
     table = replace(make_table(ALL, [0]), features=("x" * 1001,))
-    assert "'org0' has 1 names of features or classes" in refused([table])
+    assert "'org0' has 1 names of features, classes" in refused([table])

@@ -103,6 +103,32 @@ def test_numbers_to_predict(hyfdca, tmp_path):
     assert weights == pytest.approx(expected, rel=1e-3, abs=1e-4)
 
 
+def test_text_with_few_levels_is_a_feature(hyfdca, tmp_path):
+    """It is a category, as dates are numbers; the draft says so of each."""
+    frames = two_parts()
+    frames["north.csv"] = frames["north.csv"].assign(
+        ward=["ICU", "emergency", "ICU"] * (N_ROWS // 3), day="2025-11-17"
+    )
+    text, file = drafted(hyfdca, tmp_path, write(tmp_path, frames))
+    assert file.clients[0].ignore == []
+    assert "# category, one feature per level: 'ward'." in text
+    assert "# date, as days since 2000-01-01: 'day'." in text
+    features = {*FEATURES, "ward=emergency", "day"}
+    assert set(trained(hyfdca, tmp_path)) == features
+
+
+def test_text_here_and_numbers_there_is_a_category(hyfdca, tmp_path):
+    """Without the key the study would be refused; with it, levels match by name."""
+    frames, wards = two_parts(), pd.Series([1, 2, 2] * (N_ROWS // 3))
+    as_text = wards.astype(str).astype("category")
+    frames["north.csv"] = frames["north.csv"].assign(ward=wards)
+    frames["city.parquet"] = frames["city.parquet"].assign(ward=as_text)
+    text, file = drafted(hyfdca, tmp_path, write(tmp_path, frames))
+    assert file.study.categorical == ["ward"]
+    assert "# These are text in some tables and not in others." in text
+    assert set(trained(hyfdca, tmp_path)) == {*FEATURES, "ward=1"}
+
+
 def test_stray_columns_are_ignored(hyfdca, tmp_path):
     """Row numbers, remarks and pandas' index are no features, and the file says why."""
     frames = two_parts()

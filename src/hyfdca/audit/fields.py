@@ -18,12 +18,14 @@ from hyfdca.stages import scaling
 from hyfdca.stages.alignment import messages as alignment
 from hyfdca.stages.keys import messages as keys
 from hyfdca.stages.labels import messages as labels
+from hyfdca.stages.levels import messages as levels
 from hyfdca.study import messages as study
 
 TABLES: tuple[Phases, ...] = (
     keys.PHASES,
     alignment.PHASES,
     labels.PHASES,
+    levels.PHASES,
     scaling.PHASES,
     study.PHASES,
     study.START_PHASES,

@@ -89,9 +89,11 @@ VALUES: dict[str, Value] = {
     "slopes": Value("slopes of cutting planes", "features", f"{_FEATURES}, by bucket"),
     "probe shares": Value("weights of random margins", "features", _FEATURES),
     "statistics": Value("counts and sums for scaling", "statistics", _FEATURES),
+    "level counts": Value("rows of each level", "statistics", _FEATURES),
     "trial weights": Value("weights of a trial point", None, _FEATURES, open_only=True),
     "released weights": Value("weights of the model", None, "the model", "the model"),
     "released scaling": Value("scaling of the model", None, "the model", "the model"),
+    "released levels": Value("names of levels", None, "the model", "the model"),
     # Totals
     "losses": Value("sum of a client's losses", "totals", "nobody else's"),
     "client targets": Value("sums of a client's targets", "totals", "nobody else's"),
@@ -140,12 +142,15 @@ VALUES: dict[str, Value] = {
         "keyed pseudonyms of IDs in simpler forms, by no row", None, "nobody else's"
     ),
     "feature names": Value("names of features, or pseudonyms", None, "nobody else's"),
+    "feature kinds": Value("which columns are categories or dates", None, _FEATURES),
     "class names": Value("names of classes", None, "all clients", "all clients"),
     "label tokens": Value(
         "keyed tokens of ID and label, or that there is none", None, "nobody else's"
     ),
     "cell tokens": Value("keyed tokens of cells held twice", None, "nobody else's"),
     "cell hints": Value("how to round cells held twice", "note", _OWN),
+    "level tokens": Value("keyed tokens of levels", None, "nobody else's"),
+    "level numbers": Value("numbers of levels by column", None, _FEATURES),
     "placement": Value("who counts which rows and columns", None, _OWN),
     # Predictions of split rows
     "asked pseudonyms": Value("keyed pseudonyms of requested rows", None, _HOLDERS),

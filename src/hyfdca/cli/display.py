@@ -127,8 +127,8 @@ def show(console: Console, summary: Summary) -> None:
     coverage, names = summary.consortium.coverage, summary.consortium.names
     if coverage.is_held.size > 1:
         console.print(coverage_map(coverage, names))
-    lines = column_lists(coverage, names, summary.consortium.features)
-    for line in [*few_shared(summary.consortium.partition.samples, names), *lines]:
+    lines = column_lists(coverage, names, summary.consortium.columns.features)
+    for line in [*few_shared(summary.consortium.columns.layout.samples, names), *lines]:
         console.print(line, markup=False)
     for note in summary.notes:
         console.print(note, soft_wrap=True, markup=False)
@@ -183,22 +183,25 @@ def _left_out(result: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _holders(consortium: Consortium) -> Table:
-    partition = consortium.partition
+    layout = consortium.columns.layout
+    samples, columns = layout.samples, layout.features
     table = Table(title="Who held what", title_justify="left")
     table.add_column("organisation", style="bold")
-    for name in ("rows", "shared rows", "columns", "shared columns"):
-        table.add_column(name, justify="right")
+    for what in ("rows", "shared rows", "columns", "shared columns"):
+        table.add_column(what, justify="right")
     table.add_column("labels")
-    for client, holding in enumerate(partition.holdings):
+    names = map(escape, consortium.names)
+    each = zip(names, samples.items, columns.items, consortium.labelled, strict=True)
+    for name, rows, own, has_labels in each:
         table.add_row(
-            escape(consortium.names[client]),
-            f"{len(holding.samples):,}",
-            f"{(partition.samples.counts[holding.samples] > 1).sum():,}",
-            f"{len(holding.features):,}",
-            f"{(partition.features.counts[holding.features] > 1).sum():,}",
-            "yes" if consortium.labelled[client] else "no",
+            name,
+            f"{len(rows):,}",
+            f"{(samples.counts[rows] > 1).sum():,}",
+            f"{len(own):,}",
+            f"{(columns.counts[own] > 1).sum():,}",
+            "yes" if has_labels else "no",
         )
     table.add_section()
-    total = (f"{partition.n_samples:,}", "", f"{partition.n_features:,}", "", "")
+    total = (f"{samples.n_items:,}", "", f"{columns.n_items:,}", "", "")
     table.add_row("total", *total)
     return table

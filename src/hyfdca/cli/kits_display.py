@@ -65,11 +65,15 @@ def _features(features: tuple[FeatureFacts, ...]) -> Table:
     """Return the columns that are trained on, with what this organisation has there."""
     table = Table(title="Features", title_justify="left")
     table.add_column("name")
+    table.add_column("kind")
     for what in ("smallest", "largest", "blank cells"):
         table.add_column(what, justify="right")
     for own in features[:_MOST_LISTED]:
-        values = (f"{own.smallest:.6g}", f"{own.largest:.6g}", f"{own.n_missing:,}")
-        table.add_row(Text(own.name, overflow="fold"), *values)
+        extremes = (f"{own.smallest:.6g}", f"{own.largest:.6g}")
+        if own.n_levels is not None:
+            extremes = (f"{own.n_levels:,} levels", "")
+        name = Text(own.name, overflow="fold")
+        table.add_row(name, own.what, *extremes, f"{own.n_missing:,}")
     if (n_more := len(features) - _MOST_LISTED) > 0:
         table.caption = f"and {n_more:,} more"
     return table

@@ -72,6 +72,9 @@ def _summary(predictions: Predictions) -> Table:
         table.add_row(f"  as {escape(name)}", f"{counts[name]:,}")
     if n_more := sum(list(counts.values())[_MOST_CLASSES:]):
         table.add_row("  as others", f"{n_more:,}")
+    if predictions.n_unknown:
+        what = "rows with a level that the model does not name"
+        table.add_row(what, f"{predictions.n_unknown:,}")
     for what, number in _score_rows(predictions.score(), len(predictions.ids)):
         table.add_row(what, number)
     gap = model.certificate.relative_gap

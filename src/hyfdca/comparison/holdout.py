@@ -135,20 +135,24 @@ def validation_of(run: LocalRun, held_out: Sequence[Table]) -> Validation | None
     ids = sorted({row for table in held_out for row in table.ids})
     if not ids:
         return None
-    study, features = run.study, run.consortium.alignment.layout.features
+    study, aligned = run.study, run.consortium.columns
     row_of = {row: number for number, row in enumerate(ids)}
-    column_of = {name: place for place, name in enumerate(run.consortium.features)}
+    column_of = {name: place for place, name in enumerate(aligned.features)}
     rows = [_places(table.ids, row_of) for table in held_out]
     columns = [_places(table.features, column_of) for table in held_out]
     samples = Axis(len(ids), tuple(map(np.sort, rows)))
-    holders = cell_holders(samples, features)
+    holders = cell_holders(samples, aligned.layout.features)
     owned = [
         holders[rank].own_cells(rank).of(_in_order(table.cells, own_rows, own_columns))
         for rank, (table, own_rows, own_columns) in enumerate(
             zip(held_out, rows, columns, strict=True)
         )
     ]
-    X = run.scaling.apply(pooled_cells(owned, samples, features))
+    # Rows set aside have the codes of the table that they were taken from.
+    each = zip(run.members, owned, strict=True)
+    parts = [member.expansion.features(own) for member, own in each]
+    features = run.consortium.alignment.layout.features
+    X = run.scaling.apply(pooled_cells(parts, samples, features))
     if run.intercept_value is not None:
         X = append_bias(X, np.ones(len(ids), dtype=bool), run.intercept_value)
     labels, offsets = _targets(held_out, row_of)

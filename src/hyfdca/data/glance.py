@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hyfdca.data.kinds import read_column
 from hyfdca.data.readers import (
     columns_by_name,
     has_named_columns,
@@ -22,6 +23,7 @@ from hyfdca.data.readers import (
 )
 from hyfdca.data.tables import (
     Columns,
+    Kind,
     Table,
     TableError,
     bare_name,
@@ -117,14 +119,22 @@ class Glance:
             return "it numbers the rows"
         if twin := self._twin(name):
             return f"it differs from {twin!r} in capitals or blanks alone"
-        if _is_number(column.type):
-            return ""
-        n_different = pc.count_distinct(column).as_py()
-        if _is_text(column.type) and n_different > max(_FEW_LEVELS, len(column) / 2):
+        if _is_text(column.type) and _differs_in_most_rows(column):
             return "it is text that differs in most rows"
         # Readers know best what else may be a feature.
-        alone = Columns(id=id_column, features=(name,), has_label=False)
-        return "its cells are not numbers" if _is_refused(self.path, alone) else ""
+        alone = Columns(
+            id=id_column, features=(name,), has_label=False, text_is_category=True
+        )
+        if not _is_number(column.type) and _is_refused(self.path, alone):
+            return "its cells are neither numbers, nor dates, nor names of categories"
+        return ""
+
+    def kind_of(self, name: str) -> Kind:
+        """Return the kind of a column that may be a feature."""
+        if self.numbered is not None:
+            return "number"
+        as_study = Columns(text_is_category=True)
+        return read_column(self.path.name, name, self.columns[name], as_study).kind
 
     def _twin(self, name: str) -> str | None:
         """Return an earlier column with hardly another name."""
@@ -188,6 +198,11 @@ def _n_blank(column: Any) -> int:
     if pa.types.is_floating(column.type):
         n_nan = pc.sum(pc.is_nan(column)).as_py() or 0
     return int(column.null_count + n_nan)
+
+
+def _differs_in_most_rows(column: Any) -> bool:
+    n_different = pc.count_distinct(column).as_py()
+    return bool(n_different > max(_FEW_LEVELS, len(column) / 2))
 
 
 def _is_text(kind: Any) -> bool:

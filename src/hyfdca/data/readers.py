@@ -7,7 +7,6 @@ wrong, where, and what to do. It never quotes a cell: cells are somebody's data.
 from __future__ import annotations
 
 import json
-import math
 import re
 import zipfile
 import zlib
@@ -24,8 +23,8 @@ import pyarrow.parquet
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from hyfdca.arrays import FloatArray
 from hyfdca.data.csv_form import find_form, form_note, form_words
+from hyfdca.data.kinds import read_column, read_numbers, table_of_columns
 from hyfdca.data.tables import (
     Columns,
     Table,
@@ -186,7 +185,8 @@ def _parsed_csv(path: Path, columns: Columns) -> NamedColumns:
         # Read the names first: an ID read as a number would lose leading zeros.
         first = pa.csv.open_csv(path, reading, parsing)
         names = first.schema.names
-        texts = [n for n in names if normalised(n) in (columns.id, columns.label)]
+        as_text = {columns.id, columns.label, *columns.categorical}
+        texts = [n for n in names if normalised(n) in as_text]
         converting = pa.csv.ConvertOptions(
             column_types=dict.fromkeys(texts, pa.string()),
             strings_can_be_null=True,
@@ -271,7 +271,7 @@ def columns_by_name(path: Path, content: Any) -> dict[str, Any]:
 def _from_arrow(path: Path, named: NamedColumns, columns: Columns) -> Table:
     """Return a table of named columns."""
     kept = without_index(path, named, columns)
-    table, by_name = kept.content, columns_by_name(path, kept.content)
+    by_name = columns_by_name(path, kept.content)
     names = list(by_name)
     if columns.id is None:
         raise TableError(
@@ -290,21 +290,20 @@ def _from_arrow(path: Path, named: NamedColumns, columns: Columns) -> Table:
     needed = [name for name in (label, *beside) if name is not None]
     check_columns(path.name, [columns.id, *needed, *features], names)
     _check_names(path, features)
-    cells = np.empty((table.num_rows, len(features)))
-    for number, name in enumerate(features):
-        cells[:, number] = _numbers(path, name, by_name[name])
+    read = [read_column(path.name, name, by_name[name], columns) for name in features]
     weights, offsets = (
-        None if name is None else _numbers(path, name, by_name[name], "")
+        None if name is None else read_numbers(path.name, name, by_name[name])
         for name in beside
     )
-    return Table(
-        tuple(map(id_text, _texts(path, columns.id, by_name[columns.id]))),
-        features,
-        stored_densely(cells),
-        tuple(map(label_text, _texts(path, label, by_name[label]))) if label else None,
-        kept.notes,
-        weights,
-        offsets,
+    ids = tuple(map(id_text, _texts(path, columns.id, by_name[columns.id])))
+    return replace(
+        table_of_columns(ids, features, read),
+        labels=tuple(map(label_text, _texts(path, label, by_name[label])))
+        if label
+        else None,
+        notes=kept.notes,
+        weights=weights,
+        offsets=offsets,
     )
 
 
@@ -341,51 +340,6 @@ def _texts(path: Path, name: str, column: Any) -> list[object]:
         ) from None
     values: list[object] = column.to_pylist()
     return values
-
-
-_OR_IGNORE = " or leave the column out with ignore = [{}]"
-
-
-def _numbers(
-    path: Path, name: str, column: Any, remedy: str = _OR_IGNORE
-) -> FloatArray:
-    """Return a column as floats, with NaN for empty cells.
-
-    Parameters
-    ----------
-    remedy : str
-        What else than correcting cells helps, with a place for the name.
-    """
-    if pa.types.is_dictionary(column.type):
-        column = column.combine_chunks().dictionary_decode()
-    kind = column.type
-    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-    if not is_text:
-        try:
-            column = column.cast(pa.float64())
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            return _refuse(path, name, len(column) - column.null_count, remedy)
-        return np.asarray(column.fill_null(math.nan).to_numpy(), dtype=np.float64)
-    numbers = [_number(cell) for cell in column.to_pylist()]
-    n_bad = sum(number is None for number in numbers)
-    if n_bad:
-        return _refuse(path, name, n_bad, remedy)
-    return np.array(numbers, dtype=np.float64)
-
-
-def _refuse(path: Path, name: str, n_cells: int, remedy: str) -> FloatArray:
-    quoted = json.dumps(name, ensure_ascii=False)
-    raise TableError(
-        f"column {name!r} of {path.name} has {n_cells} cells that are not numbers; "
-        f"correct them{remedy.format(quoted)}"
-    )
-
-
-def _number(cell: str | None) -> float | None:
-    try:
-        return float(cell) if cell is not None and cell.strip() else math.nan
-    except ValueError:
-        return None
 
 
 _MOST_FEATURES = 20_000_000
@@ -500,6 +454,7 @@ def _numbered(
 
 def _with_roles(path: Path, table: Table, columns: Columns) -> Table:
     """Return a table of numbered columns with the columns that the study names."""
+    _check_not_categories(path, table, columns)
     beside = columns.beside_labels(table.features)
     needed = [name for name in beside if name is not None]
     left_out = filter(None, (*columns.with_roles, *columns.ignored))
@@ -516,6 +471,16 @@ def _with_roles(path: Path, table: Table, columns: Columns) -> Table:
         chosen = [int(name[1:]) for name in features]
         table = replace(table, features=features, cells=table.cells[:, chosen])
     return replace(table, weights=weights, offsets=offsets)
+
+
+def _check_not_categories(path: Path, table: Table, columns: Columns) -> None:
+    """Refuse numbered columns that the study names as categories."""
+    named = [name for name in columns.categorical if name in table.features]
+    if named:
+        raise TableError(
+            f"categorical names {named[0]!r}, but columns of {path.name} are numbers; "
+            "save it as CSV or Parquet"
+        )
 
 
 _READERS: dict[str, Callable[[Path, Columns], Table]] = {

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import datetime
 import hashlib
 import math
 import unicodedata
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
+from typing import Literal, get_args
 
 import msgspec
 import numpy as np
@@ -15,6 +17,10 @@ import scipy.sparse as sp
 
 from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.data.csv_form import CsvForm
+
+Kind = Literal["number", "boolean", "date", "category", "blank"]  # of a column
+KINDS: tuple[Kind, ...] = get_args(Kind)
+DATE_ORIGIN = datetime.date(2000, 1, 1)
 
 _MOST_LISTED = 10
 
@@ -64,6 +70,13 @@ class Columns:
         How a CSV file is written.
     weight, offset : str or None
         Read with the labels, never features.
+    categorical : tuple of str
+        Columns that are categories whatever their cells are; a table need not have
+        them.
+    text_is_category : bool
+        Whether columns of text are categories too; otherwise they are refused.
+    date_origin : date
+        Dates become days since it.
     """
 
     id: str | None = None
@@ -78,6 +91,9 @@ class Columns:
     csv: CsvForm = field(default_factory=CsvForm)
     weight: str | None = None
     offset: str | None = None
+    categorical: tuple[str, ...] = ()
+    text_is_category: bool = False
+    date_origin: datetime.date = DATE_ORIGIN
 
     @property
     def with_roles(self) -> set[str | None]:
@@ -127,6 +143,10 @@ class Table:
         Finite, weights not negative; what they are in rows without a label is open.
     notes : tuple of str
         What its owner should know of how it was read; not part of the data.
+    kinds : tuple of str
+        The kind of each column; empty if all are numbers.
+    levels : mapping of str to tuple of str
+        By column that is a category: its levels. The cells are their numbers, from 1.
     """
 
     ids: tuple[str, ...] = field(repr=False)
@@ -136,6 +156,12 @@ class Table:
     notes: tuple[str, ...] = ()
     weights: FloatArray | None = field(repr=False, default=None)
     offsets: FloatArray | None = field(repr=False, default=None)
+    kinds: tuple[Kind, ...] = ()
+    levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
+
+    def kind_of(self, column: int) -> Kind:
+        """Return the kind of a column."""
+        return self.kinds[column] if self.kinds else "number"
 
     def of_rows(self, rows: IntArray) -> Table:
         """Return some of the rows, in the given order."""
@@ -167,7 +193,8 @@ class Table:
     @property
     def digest(self) -> bytes:
         """Hash of the table, including the order of its rows and columns."""
-        names = msgspec.msgpack.encode((self.ids, self.features, self.labels))
+        columns = (self.features, self.kinds, sorted(self.levels.items()))
+        names = msgspec.msgpack.encode((self.ids, columns, self.labels))
         hasher = hashlib.sha256(names)
         for part in (self.cells.indptr, self.cells.indices, self.cells.data):
             hasher.update(np.ascontiguousarray(part).data)

@@ -108,11 +108,12 @@ class FederatedLinearModel(BaseEstimator):
 
         It takes unscaled rows: arrays in the order of ``feature_names_in_``, or data
         frames, whose columns are matched by name. The model scales them and fills
-        missing cells. Predictions equal those of ``hyfdca predict`` bit for bit;
-        classes are text. ``coef_`` and ``intercept_`` have the scaling folded in, which
-        rounds: X @ coef_.T + intercept_ equals the margin up to 1e-12 times the summed
-        sizes of its terms and the offsets' terms. Predictions do not use them.
-        ``history_`` is empty, because a model file has none.
+        missing cells. A model with categories or dates needs data frames; it has one
+        coefficient per level of a category. Predictions equal those of ``hyfdca
+        predict`` bit for bit; classes are text. ``coef_`` and ``intercept_`` have the
+        scaling folded in, which rounds: X @ coef_.T + intercept_ equals the margin up
+        to 1e-12 times the summed sizes of its terms and the offsets' terms. Predictions
+        do not use them. ``history_`` is empty, because a model file has none.
 
         Raises
         ------
@@ -147,8 +148,8 @@ class FederatedLinearModel(BaseEstimator):
         """Set the fitted attributes from a model."""
         self.model_ = model
         self.coef_, self.intercept_ = raw_coefficients(model)
-        self.feature_names_in_ = np.array(model.features, dtype=object)
-        self.n_features_in_ = len(model.features)
+        self.feature_names_in_ = np.array(model.inputs.columns, dtype=object)
+        self.n_features_in_ = len(model.inputs.columns)
         self.certificate_ = model.certificate
         training = model.file.training
         self.algorithm_ = training.algorithm

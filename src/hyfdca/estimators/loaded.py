@@ -6,11 +6,13 @@ from collections import Counter
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import scipy.sparse as sp
 from sklearn.utils import check_array
 
 from hyfdca.arrays import FloatArray
-from hyfdca.data.tables import listed, normalised, stored_densely
+from hyfdca.data.kinds import read_column, table_of_columns
+from hyfdca.data.tables import Columns, Table, listed, normalised, stored_densely
 from hyfdca.model.model import Model
 
 
@@ -42,8 +44,10 @@ def loaded_margins(model: Model, X: Any) -> FloatArray:
     """Return the margins of an array in the model's order, or of a data frame.
 
     A frame's columns are matched by name; columns that the model does not have are
-    ignored.
+    ignored. Categories and dates need a frame.
     """
+    if model.file.categories or model.file.dates:
+        return model.margins(_table(model, X))
     checked: Any = check_array(
         _in_order(model, X),
         accept_sparse="csr",
@@ -61,17 +65,42 @@ def loaded_margins(model: Model, X: Any) -> FloatArray:
     return model.margins_of_cells(cells)
 
 
+def _table(model: Model, X: Any) -> Table:
+    """Return a frame as a table of the model's columns."""
+    inputs = model.inputs
+    inputs.check_named()
+    if not len(getattr(X, "columns", ())):
+        raise ValueError(
+            "The model has categories or dates; pass X as a data frame with the "
+            f"columns {listed(inputs.columns)}."
+        )
+    reading = Columns(
+        categorical=tuple(inputs.categories), date_origin=model.file.date_origin
+    )
+    try:
+        arrow = pa.table(_in_order(model, X))
+        # The index of a frame, if it is more than a range, comes last.
+        each = zip(inputs.columns, arrow.columns, strict=False)
+        read = [read_column("X", name, own, reading) for name, own in each]
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        raise ValueError(
+            "X has columns with cells of several types; make each of one type."
+        ) from None
+    ids = tuple(map(str, range(arrow.num_rows)))
+    return table_of_columns(ids, inputs.columns, read)
+
+
 def _in_order(model: Model, X: Any) -> Any:
     """Return a frame with named columns in the model's order; anything else as is."""
     names = list(getattr(X, "columns", ()))
     if not names or not all(isinstance(name, str) for name in names):
         return X
     counts = Counter(map(normalised, names))
-    wrong = [name for name in model.features if counts[name] != 1]
+    wrong = [name for name in model.inputs.columns if counts[name] != 1]
     if wrong:
         raise ValueError(
             f"X has no column, or several, for the model's {listed(wrong)}; pass "
             "exactly one for each."
         )
     own_name = {normalised(name): name for name in names}
-    return X[[own_name[name] for name in model.features]]
+    return X[[own_name[name] for name in model.inputs.columns]]

@@ -144,7 +144,7 @@ def hand_over(kit: ServerKit, presence: Presence, network: Carrier, tell: Tell) 
 def _outcome(kit: ServerKit, plan: Plan, hosted: ReadyStudy) -> Outcome:
     rounds, prepared = hosted.runner, hosted.prepared
     weights = rounds.release()
-    consortium = Consortium(plan.names, prepared.alignment)
+    consortium = Consortium(plan.names, prepared.levels)
     run = Run(
         kit.file.study,
         consortium,

@@ -72,6 +72,19 @@ class Axis:
         every = np.concatenate([*held, np.empty(0, np.int64)])
         return np.bincount(every, minlength=self.n_items)
 
+    def expanded(self, widths: IntArray) -> Axis:
+        """Return the axis on which each item is replaced by some of its own.
+
+        Parameters
+        ----------
+        widths : array (n_items,)
+            How many items replace each; 0 leaves it out.
+        """
+        starts = np.cumsum(widths) - widths
+        # Clients with the very same items keep the very same ones.
+        own = {id(i): spans(starts[i], widths[i]) for i in self.items}
+        return Axis(int(widths.sum()), tuple(own[id(i)] for i in self.items))
+
     def first_holders(self, eligible: Sequence[bool]) -> IntArray:
         """Return each item's lowest-ranked eligible client, or -1."""
         first = np.full(self.n_items, -1)
@@ -91,6 +104,13 @@ def owner_groups(axis: Axis) -> IntArray:
         groups[items] = n_groups + numbers
         n_groups += int(numbers.max(initial=-1)) + 1
     return renumbered(groups)
+
+
+def spans(starts: IntArray, sizes: IntArray) -> IntArray:
+    """Return the numbers of several spans, one span after the other."""
+    before = np.cumsum(sizes) - sizes
+    numbers: IntArray = np.arange(sizes.sum()) + np.repeat(starts - before, sizes)
+    return numbers
 
 
 def shared_counts(axis: Axis) -> IntArray:

@@ -7,7 +7,7 @@ rectangle, of which there are few, and never by comparing the clients' rows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.sparse as sp
@@ -41,6 +41,10 @@ class OwnCells:
         starts = np.concatenate([[0], np.cumsum(keep)])[block.indptr]
         kept = (block.data[keep], block.indices[keep], starts)
         return sp.csr_array(kept, shape=block.shape)
+
+    def of_columns(self, columns: BoolArray) -> OwnCells:
+        """Return the same for some of the client's columns."""
+        return replace(self, column_groups=self.column_groups[columns])
 
     def counts(self) -> IntArray:
         """How many cells of each feature the client counts, (features held,)."""

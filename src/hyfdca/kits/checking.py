@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from hyfdca.kits.policy import is_strict_client
 from hyfdca.stages.alignment.checks import refusal
 from hyfdca.stages.alignment.client import own_refusal
 from hyfdca.study.identity import make_roster, study_fingerprint
+from hyfdca.study.kind_notes import kind_word
 from hyfdca.study.plan import alignment_settings
 from hyfdca.study.tables import table_of
 
@@ -27,12 +29,24 @@ _SOON = 30  # days
 
 @dataclass(frozen=True)
 class FeatureFacts:
-    """What an organisation has in a column; NaN where all cells are blank."""
+    """What an organisation has in a column; NaN where all cells are blank.
+
+    Parameters
+    ----------
+    smallest, largest : float
+        Of the numbers that cells become; levels of a category count from 1.
+    what : str
+        The kind of the column, and what is done with it.
+    n_levels : int or None
+        Of a category.
+    """
 
     name: str
     smallest: float
     largest: float
     n_missing: int
+    what: str = "number"
+    n_levels: int | None = None
 
     @property
     def is_constant(self) -> bool:
@@ -133,7 +147,7 @@ def _table(own: ClientKit, data: Path) -> CheckedTable:
         len(table.ids),
         _labels(table, settings.task),
         table.n_missing,
-        _features(table),
+        _features(table, study.date_origin),
         table.notes,
         0 if table.labels is None else int(np.sum(~is_labelled(table))),
         int(np.sum(is_left_out(table))),
@@ -152,7 +166,7 @@ def _labels(table: Table, task: Task) -> str:
     return shown + (f" and {len(most) - 5} more classes" if len(most) > 5 else "")
 
 
-def _features(table: Table) -> tuple[FeatureFacts, ...]:
+def _features(table: Table, origin: datetime.date) -> tuple[FeatureFacts, ...]:
     """Return what is in each column."""
     cells, n_features = table.cells, len(table.features)
     smallest, largest = (
@@ -161,8 +175,11 @@ def _features(table: Table) -> tuple[FeatureFacts, ...]:
     )
     blank = cells.indices[np.isnan(cells.data)]
     n_missing = np.bincount(blank, minlength=n_features).tolist()
-    facts = zip(table.features, smallest, largest, n_missing, strict=True)
-    return tuple(FeatureFacts(*own) for own in facts)
+    words = [kind_word(table.kind_of(c), origin) for c in range(n_features)]
+    sizes = {name: len(levels) for name, levels in table.levels.items()}
+    n_levels = map(sizes.get, table.features)
+    facts = (table.features, smallest, largest, n_missing, words, n_levels)
+    return tuple(FeatureFacts(*own) for own in zip(*facts, strict=True))
 
 
 def _warnings(

@@ -10,11 +10,13 @@ for bit.
 
 from __future__ import annotations
 
+import datetime
 from pathlib import Path
 from typing import Final, Literal, Self
 
 import msgspec
 
+from hyfdca.data.tables import DATE_ORIGIN
 from hyfdca.errors import plain_mistake
 from hyfdca.maths.objective import Measurement
 from hyfdca.model.scaling import Missing, Scale
@@ -44,6 +46,25 @@ class ScalingEntry(_Strict, frozen=True):
     offsets: dict[str, float]
     scales: dict[str, float]
     fillings: dict[str, float]
+
+
+class CategoryEntry(_Strict, frozen=True):
+    """The levels of a column that is a category.
+
+    Parameters
+    ----------
+    levels : tuple of str or None
+        Those with a feature each, in order; "" is a blank cell. None if the study does
+        not release names.
+    reference : str or None
+        The level without a feature; None if the column has none, or is not released.
+    has_other : bool
+        Whether a last feature is for all other levels.
+    """
+
+    levels: tuple[str, ...] | None
+    reference: str | None
+    has_other: bool
 
 
 class TrainingEntry(_Strict, frozen=True):
@@ -93,6 +114,10 @@ class ModelFile(_Strict, frozen=True):
         Empty for regression. Labels are text, numbers in their shortest form.
     weights : dict of str to tuple of float
         One number per output, by feature; their order is the model's.
+    categories : dict of str to CategoryEntry
+        By column; its features stand together among the weights.
+    dates : tuple of str
+        Columns of dates, which become days since ``date_origin``.
     """
 
     format_version: Literal[1]
@@ -110,6 +135,9 @@ class ModelFile(_Strict, frozen=True):
     training: TrainingEntry
     certificate: CertificateEntry
     offset_column: str | None = None
+    categories: dict[str, CategoryEntry] = {}
+    dates: tuple[str, ...] = ()
+    date_origin: datetime.date = DATE_ORIGIN
 
 
 class _Version(msgspec.Struct, frozen=True):

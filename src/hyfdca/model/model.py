@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self
@@ -14,11 +15,12 @@ from numpy.typing import NDArray
 
 from hyfdca.arrays import FloatArray
 from hyfdca.data.labels import Task, chosen_classes, class_probabilities
-from hyfdca.data.tables import Table, listed, stored_densely
+from hyfdca.data.tables import Table, stored_densely
 from hyfdca.files import write_whole
 from hyfdca.maths.losses import Loss, make_loss
 from hyfdca.maths.objective import Measurement
 from hyfdca.model.file import ModelError, ModelFile, as_bytes, read_model_file
+from hyfdca.model.inputs import Inputs
 from hyfdca.model.scaling import Scaling
 
 __all__ = ["Model", "ModelError", "read_model"]
@@ -78,6 +80,7 @@ class Model:
             Scaling(*arrays),
         )
         model._check_numbers()
+        model.inputs.check()
         return model
 
     def _check_numbers(self) -> None:
@@ -96,6 +99,11 @@ class Model:
     def features(self) -> tuple[str, ...]:
         """Names of the features, in the order of the weights."""
         return tuple(self.file.weights)
+
+    @cached_property
+    def inputs(self) -> Inputs:
+        """The columns that the features are made from."""
+        return Inputs(self.file)
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -142,14 +150,7 @@ class Model:
 
         Columns are matched by name; those that the model does not use are ignored.
         """
-        if table.features == self.features:
-            return self.margins_of_cells(table.cells)
-        column_of = {name: number for number, name in enumerate(table.features)}
-        missing = [name for name in self.features if name not in column_of]
-        if missing:
-            raise ModelError(f"The table has no column {listed(missing)}; add them.")
-        chosen = [column_of[name] for name in self.features]
-        return self.margins_of_cells(sp.csr_array(table.cells[:, chosen]))
+        return self.margins_of_cells(self.inputs.features(table))
 
     def predict(self, table: Table) -> NDArray[Any]:
         """Return the class of each row as text, or its number for regression."""
@@ -189,7 +190,7 @@ class Model:
         cells : CSR array (n_rows, n_features)
             Not scaled; NaN means missing.
         """
-        self._check_missing(int(np.isnan(cells.data).sum()))
+        self.inputs.check_missing(int(np.isnan(cells.data).sum()))
         if not cells.has_canonical_format:
             cells = cells.copy()
             cells.sum_duplicates()
@@ -205,13 +206,6 @@ class Model:
                 "correct them."
             )
         return margins
-
-    def _check_missing(self, n_missing: int) -> None:
-        if n_missing and self.file.scaling.missing == "refuse":
-            raise ModelError(
-                f"{n_missing} cells are missing, but the model needs every cell; fill "
-                'them, or train with missing = "mean".'
-            )
 
     def _row_groups(self, n_rows: int) -> Iterator[slice]:
         step = max(n_rows, 1)

@@ -25,7 +25,7 @@ link them neither to training nor to other predictions.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,6 +38,7 @@ from hyfdca.crypto.keys.roster import Roster
 from hyfdca.crypto.schemes.fixedpoint import power_above
 from hyfdca.data.tables import Table, stored_densely
 from hyfdca.holdings.ownership import OwnCells
+from hyfdca.model.categories import features_of, model_expansion
 from hyfdca.model.model import Model
 from hyfdca.model.scaling import Scaling
 from hyfdca.prediction import messages as p
@@ -66,7 +67,7 @@ class SplitScores:
     margins : array (n_rows, n_outputs)
         For rows that lack features, the sum over the features provided.
     n_absent : array (n_rows,)
-        How many features of the model nobody provided.
+        How many columns of the model nobody provided.
     """
 
     margins: FloatArray
@@ -81,7 +82,7 @@ class Bringing:
     ----------
     table : Table
         Rows that it asks for or holds features of; its columns are those of the model's
-        features that it has.
+        columns that it has.
     digest : bytes
         Of the model.
     """
@@ -276,7 +277,7 @@ class PredictionClient:
 
     def _take(self, sums: ScoreSums, order: IntArray) -> None:
         model = self._bringing.model
-        n_absent = len(model.features) - sums.n_cells
+        n_absent = len(model.inputs.columns) - sums.n_cells
         if np.any(n_absent < 0):
             raise RemoteProtocolError("cells were counted twice")
         margins, absent = np.empty_like(sums.margins), np.empty_like(n_absent)
@@ -309,15 +310,15 @@ _SLACK = 1e-9  # covers the rounding of norms
 def own_parts(model: Model, table: AlignedTable) -> OwnParts:
     """Return what the cells that an organisation counts add to the margins.
 
-    All columns of the table are features of the model.
+    All columns of the table are columns of the model.
     """
-    place = {name: number for number, name in enumerate(model.features)}
-    columns = np.array([place[name] for name in table.features], np.int64)
-    scaling, weights = _scaling(model, columns), model.weights[columns]
+    expansion = model_expansion(table.features, model.inputs.categories, table.levels)
+    features = _features(model, table.features)
+    scaling, weights = _scaling(model, features), model.weights[features]
     cells = table.cells
     if np.any(scaling.offset) and cells.nnz < cells.shape[0] * cells.shape[1]:
         cells = stored_densely(cells.toarray())  # zeros have an offset too
-    scaled = scaling.apply(table.own.of(cells))
+    scaled = scaling.apply(expansion.features(table.own.of(cells)))
     # Overflow shows in the bound.
     with np.errstate(over="ignore", invalid="ignore"):
         margins = scaled @ weights
@@ -339,10 +340,17 @@ def _reference(model: Model) -> FloatArray:
     return model.scaling.filling if is_filled else model.scaling.offset
 
 
-def _scaling(model: Model, columns: IntArray) -> Scaling:
+def _features(model: Model, columns: Sequence[str]) -> IntArray:
+    """Return the numbers of the features that columns become."""
+    made = features_of(columns, model.inputs.categories)
+    place = {name: number for number, name in enumerate(model.features)}
+    return np.array([place[name] for name in made], np.int64)
+
+
+def _scaling(model: Model, features: IntArray) -> Scaling:
     scaling = model.scaling
     return Scaling(
-        _reference(model)[columns], scaling.scale[columns], scaling.filling[columns]
+        _reference(model)[features], scaling.scale[features], scaling.filling[features]
     )
 
 

@@ -86,6 +86,8 @@ class Predictions:
         "" for rows without a label.
     note : str
         What users should know of them; may be empty.
+    n_unknown : int
+        Rows with a level that the model does not name.
     """
 
     model: Model
@@ -93,6 +95,7 @@ class Predictions:
     margins: FloatArray = field(repr=False)
     labels: tuple[str, ...] | None = field(repr=False, default=None)
     note: str = ""
+    n_unknown: int = 0
 
     @cached_property
     def predicted(self) -> NDArray[Any]:
@@ -161,6 +164,7 @@ def predict_file(files: PredictionFiles) -> Predictions:
     check_out(files.out, files.model, files.data)
     try:
         model = read_model(files.model)
+        model.inputs.check_named()
     except ModelError as error:
         raise StudyError(str(error)) from None
     table = _read(files, model)
@@ -183,7 +187,8 @@ def predictions_for(model: Model, table: Table, margins: FloatArray) -> Predicti
             f"The table has no offset_column {column!r}: offsets are taken as 0, but "
             "the model was trained with them."
         )
-    return Predictions(model, table.ids, margins, table.labels, note)
+    unknown = model.inputs.n_unknown(table)
+    return Predictions(model, table.ids, margins, table.labels, note, unknown)
 
 
 def write_predictions(predictions: Predictions, out: Path) -> None:
@@ -217,7 +222,7 @@ def check_out(out: Path, *read: Path) -> None:
 
 
 def _read(files: PredictionFiles, model: Model) -> Table:
-    """Return the table with the model's features in the model's order."""
+    """Return the table with the model's columns in the model's order."""
     id_column = files.id_column or model.file.id_column
     if id_column is None and has_named_columns(files.data):
         raise StudyError(
@@ -227,10 +232,12 @@ def _read(files: PredictionFiles, model: Model) -> Table:
     columns = Columns(
         id=_name(id_column),
         label=_name(files.label_column or model.file.label_column),
-        features=model.features,
+        features=model.inputs.columns,
         label_needed=False,
         absent_are_zero=True,
         offset=_name(model.file.offset_column),
+        categorical=tuple(model.inputs.categories),
+        date_origin=model.file.date_origin,
     )
     try:
         return _with_label(files, read_table(files.data, columns))

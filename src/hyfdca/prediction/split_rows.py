@@ -59,7 +59,9 @@ def released_model(path: Path) -> Model:
     StudyError
     """
     try:
-        return read_model(path)
+        model = read_model(path)
+        model.inputs.check_named()
+        return model
     except ModelError as error:
         raise StudyError(str(error)) from None
 
@@ -74,7 +76,7 @@ def table_to_predict(
     StudyError
     """
     own = None if client.features is None else set(map(normalised, client.features))
-    features = tuple(f for f in model.features if own is None or f in own)
+    features = tuple(f for f in model.inputs.columns if own is None or f in own)
     roles = roles_of(file.study, client)
     columns = Columns(
         id=roles.id,
@@ -83,11 +85,15 @@ def table_to_predict(
         features_needed=False,
         label_needed=False,
         offset=roles.offset,
+        categorical=tuple(model.inputs.categories),
+        date_origin=model.file.date_origin,
     )
     try:
         table = read_table(path, columns)
-    except TableError as error:
-        raise StudyError(f"Organisation {client.name!r}: {error}.") from None
+        model.inputs.check_kinds(table)
+    except (TableError, ModelError) as error:
+        reason = str(error).rstrip(".")
+        raise StudyError(f"Organisation {client.name!r}: {reason}.") from None
     if table.n_missing and model.file.scaling.missing == "refuse":
         raise StudyError(
             f"Organisation {client.name!r} has {table.n_missing} missing cells in "

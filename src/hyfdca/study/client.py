@@ -1,8 +1,9 @@
 """An organisation's side of a study, from its keys to its part of every round.
 
-A study has the stages keys, alignment, labels, scaling and training. Each is a separate
-conversation. A stage begins with its first request and builds on the result of the
-previous one. The stage *study* concerns the study as a whole:
+A study has the stages keys, alignment, labels, levels, scaling and training. Each is a
+separate conversation; labels and levels are left out if there is nothing to do. A stage
+begins with its first request and builds on the result of the previous one. The stage
+*study* concerns the study as a whole:
 
 | phase   | down                           | up                                       |
 |---------|--------------------------------|------------------------------------------|
@@ -29,6 +30,7 @@ from hyfdca.algorithms.registry import ALGORITHMS, AUTO
 from hyfdca.crypto.keys.identity import Identity
 from hyfdca.crypto.keys.roster import Roster
 from hyfdca.crypto.schemes.registry import Workforce
+from hyfdca.data.expansion import Expansion, expansion_of_numbers
 from hyfdca.data.labels import n_outputs
 from hyfdca.data.tables import Table
 from hyfdca.federation.algorithm import ClientHalf
@@ -49,6 +51,8 @@ from hyfdca.stages.keys import messages as key_messages
 from hyfdca.stages.keys.client import HeldKeys, KeyHolder
 from hyfdca.stages.labels import messages as label_messages
 from hyfdca.stages.labels.client import LabelClient, WeightClient, label_client
+from hyfdca.stages.levels.client import LevelsClient
+from hyfdca.stages.levels.messages import PHASES as LEVEL_PHASES
 from hyfdca.stages.scaling import PHASES as SCALING_PHASES
 from hyfdca.stages.scaling import ScalingClient
 from hyfdca.study import messages as m
@@ -58,7 +62,7 @@ from hyfdca.study.plan import PROTOCOL, Plan
 T = TypeVar("T")
 
 STUDY_TOKEN = b"hyfdca:1"  # of the stage that detects a different study
-STAGES = ("study", "keys", "alignment", "labels", "scaling", "training")
+STAGES = ("study", "keys", "alignment", "labels", "levels", "scaling", "training")
 
 _KEYS, _PREPARATION = "keys", "preparation"
 
@@ -156,7 +160,8 @@ class StudyClient:
         self._sessions = {"study": self._sessions["study"]}
         self._alignment: AlignmentClient | None = None
         self._labels: LabelClient | WeightClient | None = None
-        self._cells: Cells | None = None
+        self._levels: LevelsClient | None = None
+        self._numbers: Cells | None = None
         self._scaling: ScalingClient | None = None
         self._block: Block | None = None
         self._party: Party | None = None
@@ -193,6 +198,7 @@ class StudyClient:
                 "keys": (key_messages.PHASES, lambda: self._key_holder.handlers),
                 "alignment": (alignment_messages.PHASES, self._begin_alignment),
                 "labels": (label_messages.PHASES, self._begin_labels),
+                "levels": (LEVEL_PHASES, self._begin_levels),
                 "scaling": (SCALING_PHASES, self._begin_scaling),
                 # The algorithm's own phases follow once the server has named it.
                 "training": (m.START_PHASES, lambda: {"start": self._start}),
@@ -250,24 +256,50 @@ class StudyClient:
         targets = self._plan.alignment.targets
         return label_client(self.aligned, targets, self.secrecy.sealers())
 
+    def _begin_levels(self) -> Handlers:
+        aligned, secrecy = self.aligned, self.secrecy
+        if not aligned.categories:
+            raise RemoteProtocolError("it has no column that is a category")
+        self._levels = LevelsClient(
+            aligned,
+            self._table.digest,
+            secrecy.alignment_keys(),
+            self._plan.levels,
+            secrecy.sealers(),
+        )
+        return self._levels.handlers
+
+    @property
+    def expansion(self) -> Expansion:
+        """How the organisation's columns become features."""
+        if self._levels is not None:
+            return self._levels.expansion
+        if self.aligned.categories:
+            raise RemoteProtocolError("this stage comes after the levels")
+        return expansion_of_numbers(len(self.aligned.features))
+
     def _begin_scaling(self) -> Handlers:
         plan, aligned = self._plan, self.aligned
-        self._cells = owned_cells(aligned.own, aligned.cells)
+        is_number = self.expansion.is_number
+        self._numbers = owned_cells(
+            aligned.own.of_columns(is_number), self.expansion.numbers(aligned.cells)
+        )
         self._scaling = ScalingClient(
-            self._cells, plan.scale, plan.missing, self.secrecy.sealers()
+            self._numbers, plan.scale, plan.missing, self.secrecy.sealers()
         )
         return self._scaling.handlers
 
     @property
     def block(self) -> Block:
-        """The cells that the organisation counts, scaled."""
-        if self._cells is None or self._scaling is None:
+        """The features that the organisation counts, scaled."""
+        if self._numbers is None or self._scaling is None:
             raise RemoteProtocolError("this stage comes after the scaling")
         if self._block is None:
-            scaled = self._scaling.scaling.apply(self._cells.stored)
+            scaled = self._scaling.scaling.apply(self._numbers.stored)
             # Where nothing is lacking, the server does not begin the stage of labels.
             losses = (self._labels or self._new_labels()).losses
-            self._block = self.aligned.block(scaled, self._plan.bias, losses)
+            features = self.aligned.features_of(scaled, self.expansion)
+            self._block = self.aligned.block(features, self._plan.bias, losses)
         return self._block
 
     def _start(self, notice: m.StartNotice) -> None:

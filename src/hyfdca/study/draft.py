@@ -9,10 +9,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from hyfdca.data.glance import Glance, glance_at
-from hyfdca.data.tables import TableError
+from hyfdca.data.tables import DATE_ORIGIN, KINDS, Kind, TableError, listed
 from hyfdca.errors import StudyError
 from hyfdca.study.file import parse
 from hyfdca.study.guesses import Roles, guess_roles
+from hyfdca.study.kind_notes import kind_word
 
 _HEAD = """\
 # Drafted by hyfdca study new from a look at {tables}.
@@ -60,6 +61,7 @@ def _study(glances: Sequence[Glance], roles: Roles, out: Path) -> Iterator[str]:
     yield _line("name", out.stem)
     yield from _columns(glances, roles)
     yield from _loss(roles)
+    yield from _kinds(glances, roles)
     yield from _cells(glances, roles)
     yield "# The strength of regularisation; larger values give smaller weights."
     yield "l2 = 1e-3"
@@ -97,6 +99,23 @@ def _loss(roles: Roles) -> Iterator[str]:
         yield f"# The labels have {n_values:,} different values: numbers to predict."
         yield '# If they are classes, use loss = "logistic" and raise max_classes.'
         yield _line("loss", "squared")
+
+
+def _kinds(glances: Sequence[Glance], roles: Roles) -> Iterator[str]:
+    """Say what becomes of columns that are not numbers."""
+    found: dict[str, set[Kind]] = {}
+    for place, glance in enumerate(glances):
+        for name in [] if glance.numbered else roles.features(place, glance):
+            found.setdefault(name, set()).add(glance.kind_of(name))
+    for kind in KINDS:
+        names = [name for name, kinds in found.items() if kinds - {"blank"} == {kind}]
+        if names and kind != "number":
+            yield _comment(f"{kind_word(kind, DATE_ORIGIN)}: {listed(names)}.")
+    mixed = [n for n, kinds in found.items() if kinds - {"blank"} > {"category"}]
+    if mixed:
+        yield "# These are text in some tables and not in others. If they are no"
+        yield "# categories, correct the tables, or leave them out with ignore."
+        yield f"categorical = {json.dumps(mixed, ensure_ascii=False)}"
 
 
 def _cells(glances: Sequence[Glance], roles: Roles) -> Iterator[str]:

@@ -27,6 +27,7 @@ Features are matched by name, rows by ID. LIBSVM and NPZ tables have features f0
 
 from __future__ import annotations
 
+import datetime
 import json
 from collections import Counter
 from pathlib import Path
@@ -43,7 +44,7 @@ from hyfdca.crypto.schemes.registry import (
     SmallVectors,
 )
 from hyfdca.data.csv_form import is_encoding
-from hyfdca.data.tables import label_text
+from hyfdca.data.tables import DATE_ORIGIN, label_text
 from hyfdca.errors import StudyError, as_study_error, plain_mistake
 from hyfdca.federation.algorithm import Algorithm
 from hyfdca.federation.problem import Profile
@@ -118,6 +119,10 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     scale: Scale = "none"
     missing: Missing = "refuse"
     uncovered: Uncovered = "refuse"  # cells that no organisation holds
+    categorical: list[str] = []  # columns that are categories, beside those of text
+    min_level_count: AtLeastOne = 5  # rows; rarer levels are "other"
+    release_level_names: bool = True
+    date_origin: datetime.date = DATE_ORIGIN
     fit_intercept: bool = True
     scale_target: bool | None = None  # of a regression, by default
     penalise_intercept: bool | None = None  # by default where the algorithm needs it

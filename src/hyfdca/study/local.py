@@ -31,6 +31,7 @@ from hyfdca.runtime.inprocess import InProcess
 from hyfdca.runtime.store import Store
 from hyfdca.stages.alignment.checks import AlignmentError
 from hyfdca.stages.alignment.server import Alignment
+from hyfdca.stages.levels.features import Levels
 from hyfdca.study.client import RefusedError, StudyClient
 from hyfdca.study.file import Study, StudyFile
 from hyfdca.study.identity import study_hash
@@ -47,12 +48,22 @@ class Consortium:
 
     Parameters
     ----------
-    alignment : Alignment
-        What the server knows.
+    levels : Levels
+        What the server knows: who holds which columns, and what features they become.
     """
 
     names: tuple[str, ...]
-    alignment: Alignment = field(repr=False)
+    levels: Levels = field(repr=False)
+
+    @property
+    def columns(self) -> Alignment:
+        """Who holds which columns, as they are in the tables."""
+        return self.levels.columns
+
+    @property
+    def alignment(self) -> Alignment:
+        """Who holds which features."""
+        return self.levels.alignment
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -71,8 +82,8 @@ class Consortium:
 
     @cached_property
     def coverage(self) -> Coverage:
-        """Which cells of the whole table somebody holds."""
-        layout = self.alignment.layout
+        """Which cells of the whole table somebody holds, by column."""
+        layout = self.columns.layout
         return coverage_of(layout.samples, layout.features)
 
     @cached_property
@@ -289,7 +300,7 @@ def local_run(
     )
     return LocalRun(
         file.study,
-        Consortium(names, prepared.alignment),
+        Consortium(names, prepared.levels),
         prepared.scaling,
         traffic,
         training,

@@ -25,6 +25,7 @@ from hyfdca.model.file import (
 )
 from hyfdca.runtime.driver import Traffic
 from hyfdca.study.ending import Ending
+from hyfdca.study.kind_notes import kind_notes
 from hyfdca.study.local import Consortium, Run
 from hyfdca.training.interrupts import interruptible
 from hyfdca.training.reports import RoundReport
@@ -139,7 +140,9 @@ class Outcome:
     def summary(self) -> Summary:
         """Return what users are shown."""
         run = self.run
-        return Summary(run.study.name, self.result(), run.consortium, run.notes)
+        kinds = kind_notes(run.consortium.levels, run.study.date_origin)
+        notes = (*run.notes, *kinds)
+        return Summary(run.study.name, self.result(), run.consortium, notes)
 
     def history(self) -> list[dict[str, Any]]:
         """Return the records of ``history.json``, one per round, with participants.
@@ -184,6 +187,9 @@ class Outcome:
             ),
             training=self._training_entry(),
             certificate=CertificateEntry.of(self.certificate),
+            categories=dict(run.consortium.levels.entries),
+            dates=run.consortium.columns.named("date"),
+            date_origin=study.date_origin,
         )
 
     def _training_entry(self) -> TrainingEntry:
@@ -227,7 +233,7 @@ class Summary:
     result : dict
         The contents of ``result.json``.
     notes : tuple of str
-        What was noticed while tables were read.
+        What was noticed while tables were read, and what became of columns.
     """
 
     name: str

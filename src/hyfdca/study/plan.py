@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from hyfdca.algorithms.registry import can_free_intercept
 from hyfdca.crypto.schemes.registry import Encryption
+from hyfdca.data.tables import normalised
 from hyfdca.errors import as_study_error
 from hyfdca.federation.algorithm import Algorithm
 from hyfdca.holdings.participation import (
@@ -19,12 +20,13 @@ from hyfdca.maths.losses import Loss, make_loss
 from hyfdca.model.scaling import Missing, Scale
 from hyfdca.protocol.sessions import TOKEN_BYTES
 from hyfdca.stages.alignment.messages import AlignmentSettings
+from hyfdca.stages.levels.messages import LevelSettings
 from hyfdca.study.file import Bernoulli, Cyclic, Study, StudyFile
 from hyfdca.study.roles import target_settings
 from hyfdca.training.settings import TrainingSettings
 
 # Version of the messages between organisations; increment it whenever they change.
-PROTOCOL = 3
+PROTOCOL = 4
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,7 @@ class Plan:
     epoch: int
     encryption: Encryption
     alignment: AlignmentSettings
+    levels: LevelSettings
     scale: Scale
     missing: Missing
     bias: float | None
@@ -90,6 +93,7 @@ def _plan(file: StudyFile, study_hash: bytes) -> Plan:
         epoch=study.key_epoch,
         encryption=study.encryption_settings(),
         alignment=alignment_settings(file),
+        levels=LevelSettings(study.min_level_count, study.release_level_names),
         scale=study.scale,
         missing=study.missing,
         bias=study.intercept_scaling if has_bias else None,
@@ -114,6 +118,7 @@ def alignment_settings(file: StudyFile) -> AlignmentSettings:
         uncovered=study.uncovered,
         max_classes=study.max_classes,
         targets=target_settings(file),
+        categorical=tuple(map(normalised, study.categorical)),
     )
 
 

@@ -70,6 +70,15 @@ _STUDY = {
     "missing": "Blank cells are refused, or filled with the mean of their column.",
     "uncovered": "Cells that no organisation holds are refused, or taken as the mean "
     'of their column (with `scale = "standard"`) or as zero (without).',
+    "categorical": "Columns that are categories, whatever their cells look like; "
+    "columns of text are categories anyway. A category becomes one feature per level, "
+    "1 where a row has it and 0 elsewhere, which is never scaled. The most frequent "
+    "level is the reference and has none.",
+    "min_level_count": "Levels of a category with fewer rows, over all organisations, "
+    'become one level, "other".',
+    "release_level_names": "Whether the names of levels are in the model. Without "
+    "them features are named `ward=#1`, and the model cannot predict.",
+    "date_origin": "Dates become days since this date.",
     "fit_intercept": "Whether the model has an intercept.",
     "scale_target": "Whether the targets of a regression are centred and scaled to "
     "deviation 1 for training; if not given, they are. The model is in their own "
@@ -214,6 +223,7 @@ _PLAIN: dict[type, str] = {
     inspect.StrType: "text",
     inspect.BoolType: "true or false",
     inspect.ListType: "list of texts",
+    inspect.DateType: "date",
 }
 _HUGE = 1e9  # bounds beyond it only keep arithmetic finite
 

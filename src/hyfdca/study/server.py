@@ -20,6 +20,9 @@ from hyfdca.stages.keys import messages as key_messages
 from hyfdca.stages.keys.server import agree_again
 from hyfdca.stages.labels import messages as label_messages
 from hyfdca.stages.labels.server import LabelServer
+from hyfdca.stages.levels.features import Levels, levels_of_numbers
+from hyfdca.stages.levels.messages import PHASES as LEVEL_PHASES
+from hyfdca.stages.levels.server import LevelsServer
 from hyfdca.stages.scaling import PHASES as SCALING_PHASES
 from hyfdca.stages.scaling import ScalingServer
 from hyfdca.study import messages as m
@@ -32,7 +35,7 @@ T = TypeVar("T")
 class Prepared:
     """What a server knows before training."""
 
-    alignment: Alignment
+    levels: Levels
     scaling: Scaling
     target: TargetScaling
     federation: Federation
@@ -40,7 +43,7 @@ class Prepared:
 
 
 class StudyServer:
-    """Has members agree on keys, align their tables and scale them.
+    """Has members agree on keys, align their tables, and scale them.
 
     Parameters
     ----------
@@ -81,13 +84,14 @@ class StudyServer:
             If the tables cannot be aligned.
         """
         adders = self.agree(holders)
-        alignment = self.align()
-        target = self.share_labels(alignment, adders)
-        scaling = self.scale(alignment, adders)
-        federation = self._federation(alignment, adders)
+        columns = self.align()
+        target = self.share_labels(columns, adders)
+        levels = self.agree_levels(columns, adders)
+        scaling = self.scale(levels, adders)
+        federation = self._federation(levels.alignment, adders)
         choice = self._plan.training.choose(federation)
         self._start(choice)
-        return Prepared(alignment, scaling, target, federation, choice)
+        return Prepared(levels, scaling, target, federation, choice)
 
     def agree(self, holders: Collection[int] = ()) -> Adders:
         """Have all members agree on the same keys; return the adders."""
@@ -110,15 +114,21 @@ class StudyServer:
         server = LabelServer(alignment, targets, adders, self._session)
         return self._run("labels", server.run())
 
-    def scale(self, alignment: Alignment, adders: Adders) -> Scaling:
-        """Have every member scale its own cells, after the sums this needs."""
-        plan, layout = self._plan, alignment.layout
+    def agree_levels(self, columns: Alignment, adders: Adders) -> Levels:
+        """Have the holders of categories agree on their levels, if there are any."""
+        if not columns.is_category.any():
+            return levels_of_numbers(columns)
+        self._session.enter(LEVEL_PHASES)
+        server = LevelsServer(columns, self._plan.levels, adders, self._session)
+        return self._run("levels", server.run())
+
+    def scale(self, levels: Levels, adders: Adders) -> Scaling:
+        """Have every member scale its own numbers, after the sums this needs."""
+        plan, n_samples = self._plan, levels.columns.layout.samples.n_items
         self._session.enter(SCALING_PHASES)
-        server = ScalingServer(
-            layout.features, layout.samples.n_items, adders, self._session
-        )
+        server = ScalingServer(levels.numbers, n_samples, adders, self._session)
         self._run("scaling", server.run(plan.scale, plan.missing))
-        return self._run("scaling", server.release())
+        return levels.scaling(self._run("scaling", server.release()))
 
     def _federation(self, alignment: Alignment, adders: Adders) -> Federation:
         plan, layout = self._plan, alignment.layout

@@ -40,6 +40,9 @@ def table_of(study: Study, client: Client, path: Path) -> Table:
         ),
         weight=roles.weight,
         offset=roles.offset,
+        categorical=tuple(map(normalised, study.categorical)),
+        text_is_category=True,
+        date_origin=study.date_origin,
     )
     try:
         table = read_table(path, columns)

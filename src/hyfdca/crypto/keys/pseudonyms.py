@@ -13,6 +13,8 @@ all messages have that one length, for which CBC-MAC is a PRF.
 |          |               | the weight and the offset if there are    |
 | cell     | row pseudonym | 8-byte digest of the name, float64 bits   |
 | start    | row pseudonym | 8-byte digest of the name, bits of no cell |
+
+The cell of a category has an 8-byte digest of its level instead of float64 bits.
 """
 
 from __future__ import annotations
@@ -43,6 +45,7 @@ _SAMPLE = b"hyfdca sample id"  # what is hashed, kept apart by ``person``
 _FEATURE = b"hyfdca feature"
 _LABEL = b"hyfdca label"
 _NAME = b"hyfdca cell name"
+_LEVEL = b"hyfdca level"
 _FORM = b"hyfdca id form"  # and the number of the form
 _MISSING = np.uint64(0x7FF8_0000_0000_0000)  # one NaN for all
 _NO_CELL = np.uint64(0xFFFF_FFFF_FFFF_FFFF)  # bits that no cell has: NaN is the above
@@ -87,6 +90,15 @@ def feature_pseudonyms(names: Sequence[str], keys: AlignmentKeys) -> TokenArray:
     return _digests(names, PSEUDONYM_BYTES, _FEATURE, keys.samples).reshape(-1, 2)
 
 
+def level_pseudonyms(
+    column: str, levels: Sequence[str], keys: AlignmentKeys
+) -> TokenArray:
+    """Return the pseudonyms of a column's levels, (n, 2); other columns have others."""
+    # The length tells where the name ends.
+    texts = [f"{len(column)} {column}{level}" for level in levels]
+    return _digests(texts, PSEUDONYM_BYTES, _LEVEL, keys.samples).reshape(-1, 2)
+
+
 def name_digests(names: Sequence[str]) -> TokenArray:
     """Return digests of names that are no secret, (n, 2)."""
     return _digests(names, PSEUDONYM_BYTES, _FEATURE).reshape(-1, 2)
@@ -114,16 +126,25 @@ def feature_words(names: Sequence[str]) -> TokenArray:
     return _digests(names, TOKEN_BYTES, _NAME)
 
 
-def cell_tokens(
-    pseudonyms: TokenArray, words: TokenArray, values: FloatArray, keys: AlignmentKeys
-) -> TokenArray:
-    """Return a token of each cell: its row, feature and value; arrays by cell.
+def number_words(values: FloatArray) -> TokenArray:
+    """Return the bits of numbers that go into tokens of cells, (n,).
 
-    0.0 and -0.0 are the same value, and so are all missing ones.
+    0.0 and -0.0 are the same number, and so are all missing ones.
     """
     bits = (values + 0.0).astype("<f8").view(_WORD)
-    bits = np.where(np.isnan(values), _MISSING, bits)
-    return _prf(keys.cells, pseudonyms, np.column_stack([words, bits]))
+    return np.where(np.isnan(values), _MISSING, bits)
+
+
+def level_words(levels: Sequence[str]) -> TokenArray:
+    """Return the digests of levels that go into tokens of cells, (n,)."""
+    return _digests(levels, TOKEN_BYTES, _LEVEL)
+
+
+def cell_tokens(
+    pseudonyms: TokenArray, words: TokenArray, values: TokenArray, keys: AlignmentKeys
+) -> TokenArray:
+    """Return a token of each cell: its row, feature and value, as words; by cell."""
+    return _prf(keys.cells, pseudonyms, np.column_stack([words, values]))
 
 
 def start_tokens(

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
 
-from hyfdca.arrays import BoolArray, IntArray, TokenArray
+from hyfdca.arrays import BoolArray, FloatArray, IntArray, TokenArray
 from hyfdca.crypto.keys.pseudonyms import (
     AlignmentKeys,
     cell_tokens,
     feature_words,
+    level_words,
+    number_words,
     start_tokens,
 )
+from hyfdca.data.expansion import Expansion
 from hyfdca.data.targets import SampleLosses, Targets
 from hyfdca.holdings.block import Block, append_bias
 from hyfdca.holdings.ownership import OwnCells
@@ -38,6 +42,9 @@ class AlignedTable:
         It is designated for the bias, if there is one.
     n_samples : int
         N, over all clients.
+    levels : mapping of str to tuple of str
+        By column that is a category: the client's own levels, numbered from 1 as its
+        cells are.
     """
 
     features: tuple[str, ...]
@@ -49,17 +56,50 @@ class AlignedTable:
     counts_bias: bool
     classes: tuple[str, ...]
     n_samples: int
+    levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @cached_property
     def words(self) -> TokenArray:
         """What stands for each feature in tokens of cells."""
         return feature_words(self.features)
 
+    @cached_property
+    def categories(self) -> tuple[int, ...]:
+        """The columns that are categories."""
+        return tuple(c for c, name in enumerate(self.features) if name in self.levels)
+
+    def cell_words(self, columns: IntArray, values: FloatArray) -> TokenArray:
+        """Return what stands for cells in their tokens: numbers, or names of levels."""
+        words = number_words(values)
+        for column in self.categories:
+            own = (columns == column) & ~np.isnan(values)
+            levels = level_words(self.levels[self.features[column]])
+            words[own] = levels[values[own].astype(np.int64) - 1]
+        return words
+
+    def features_of(
+        self, scaled: sp.csr_array, expansion: Expansion
+    ) -> tuple[sp.csr_array, BoolArray]:
+        """Return the client's owned features, and which of them it counts.
+
+        Parameters
+        ----------
+        scaled : CSR array (samples held, columns that are numbers)
+            Owned cells.
+        """
+        X = scaled
+        if expansion.places:
+            X = expansion.join(scaled, self.own.of(self.cells))
+        return X, np.repeat(self.counts_feature, expansion.widths)
+
     def block(
-        self, scaled: sp.csr_array, bias: float | None, losses: SampleLosses
+        self,
+        features: tuple[sp.csr_array, BoolArray],
+        bias: float | None,
+        losses: SampleLosses,
     ) -> Block:
-        """Return what the client trains on: its owned cells, scaled, and the bias."""
-        X, counted = scaled, self.counts_feature
+        """Return what the client trains on: its owned features, and the bias."""
+        X, counted = features
         if bias is not None and self.counts_sample.any():
             X = append_bias(X, self.counts_sample, bias)
             counted = np.append(counted, self.counts_bias)
@@ -87,7 +127,8 @@ def row_tokens(
         cells = table.cells[rows].tocoo()
         kept = (place[column_groups[cells.col]] >= 0) & (cells.data != 0.0)
         row, column = cells.row[kept] + rows.start, cells.col[kept]
-        own = cell_tokens(pseudonyms[row], words[column], cells.data[kept], keys)
+        values = table.cell_words(column, cells.data[kept])
+        own = cell_tokens(pseudonyms[row], words[column], values, keys)
         where = place[column_groups[column]] * len(pseudonyms) + row
         np.add.at(tokens.reshape(-1), where, own)
     return tokens

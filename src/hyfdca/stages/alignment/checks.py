@@ -35,7 +35,7 @@ _REFUSALS = {
         "if these are classes"
     ),
     "long names": (
-        f"{{count}} names of features or classes that are empty or longer than "
+        f"{{count}} names of features, classes or levels that are empty or longer than "
         f"{LONGEST_NAME} characters; shorten them"
     ),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 
@@ -46,6 +47,7 @@ from hyfdca.protocol.sessions import Handlers
 from hyfdca.stages.alignment import messages as m
 from hyfdca.stages.alignment.aligned_table import AlignedTable, row_tokens
 from hyfdca.stages.alignment.hints import RoundedCells
+from hyfdca.stages.alignment.kinds import pack_kinds
 from hyfdca.stages.alignment.matching import n_repeated
 from hyfdca.stages.alignment.similar_ids import answer_id_forms
 
@@ -96,8 +98,15 @@ class AlignmentClient:
             names, hidden = [], pack_tokens(feature_pseudonyms(names, keys))
         if table.labels is not None:
             tokens = pack_tokens(_shown_tokens(table, pseudonyms, keys))
-        classes, has_rest = list(self._classes.names), self._classes.has_rest
-        return m.Rows(pack_tokens(pseudonyms), names, hidden, tokens, classes, has_rest)
+        return m.Rows(
+            pack_tokens(pseudonyms),
+            names,
+            hidden,
+            tokens,
+            list(self._classes.names),
+            self._classes.has_rest,
+            pack_kinds(table.kinds),
+        )
 
     def _id_forms(self, request: m.IdFormsRequest) -> m.IdForms:
         if self._settings.similar_ids != "refuse":
@@ -110,26 +119,26 @@ class AlignmentClient:
         table = self._table
         rows = self._placed(notice.rows)
         columns = unpack_order(notice.columns, len(table.features))
-        row_groups, n_row_groups = _groups(notice.row_groups, len(rows))
-        column_groups, n_column_groups = _groups(notice.column_groups, len(columns))
-        owns = unpack_bits(notice.owns, (n_row_groups, n_column_groups))
-        counts_rows = unpack_bits(notice.counts_rows, (n_row_groups,))
+        own = _own_cells(notice, (len(rows), len(columns)))
+        counts_rows = unpack_bits(notice.counts_rows, own.owns.shape[:1])
         if table.labels is None and counts_rows.any():
             raise RemoteProtocolError("a client without labels is to count losses")
         if notice.counts_bias and not counts_rows.any():
             raise RemoteProtocolError("a client without the bias is to count it")
-        counts_columns = unpack_bits(notice.counts_columns, (n_column_groups,))
+        counts_columns = unpack_bits(notice.counts_columns, own.owns.shape[1:])
         targets = self._targets(notice.classes)
+        features = tuple(table.features[column] for column in columns.tolist())
         self._aligned = AlignedTable(
-            features=tuple(table.features[column] for column in columns.tolist()),
+            features=features,
             cells=table.cells[rows][:, columns],
             targets=None if targets is None else targets.of_rows(rows),
-            own=OwnCells(row_groups, column_groups, owns),
-            counts_sample=counts_rows[row_groups],
-            counts_feature=counts_columns[column_groups],
+            own=own,
+            counts_sample=counts_rows[own.row_groups],
+            counts_feature=counts_columns[own.column_groups],
             counts_bias=notice.counts_bias,
             classes=tuple(notice.classes),
             n_samples=notice.n_samples,
+            levels=_levels(table, features, notice.categories),
         )
         self._pseudonyms, self.order = self._pseudonyms[rows], rows
 
@@ -201,6 +210,14 @@ def _listed(is_wanted: BoolArray, columns: IntArray) -> tuple[IntArray, IntArray
     return row_groups, columns[places]
 
 
+def _own_cells(notice: m.PlacementNotice, shape: tuple[int, int]) -> OwnCells:
+    """Return which cells of a table of that shape the client counts."""
+    row_groups, n_row_groups = _groups(notice.row_groups, shape[0])
+    column_groups, n_column_groups = _groups(notice.column_groups, shape[1])
+    owns = unpack_bits(notice.owns, (n_row_groups, n_column_groups))
+    return OwnCells(row_groups, column_groups, owns)
+
+
 def _groups(payload: memoryview, size: int) -> tuple[IntArray, int]:
     """Return the group of each thing, and how many groups there are."""
     groups = unpack_places(payload, size, size)
@@ -208,6 +225,27 @@ def _groups(payload: memoryview, size: int) -> tuple[IntArray, int]:
     if not sizes.all():
         raise RemoteProtocolError("groups are numbered with gaps")
     return groups, len(sizes)
+
+
+def _levels(
+    table: Table, features: tuple[str, ...], categories: memoryview | None
+) -> dict[str, tuple[str, ...]]:
+    """Return the levels of the columns that are categories in the study.
+
+    A column that is blank here may be one elsewhere.
+    """
+    named: set[str] = set()
+    if categories is not None:
+        is_category = unpack_bits(categories, (len(features),))
+        named = {features[column] for column in np.flatnonzero(is_category)}
+    blank = {
+        name
+        for name, kind in zip(table.features, table.kinds, strict=False)
+        if kind == "blank"
+    }
+    if not table.levels.keys() <= named or named - table.levels.keys() - blank:
+        raise RemoteProtocolError("these cannot be the categories of the study")
+    return {name: table.levels.get(name, ()) for name in features if name in named}
 
 
 def _shown_tokens(
@@ -235,7 +273,8 @@ def _refusal(
     table: Table, classes: ClassNames, settings: m.AlignmentSettings
 ) -> m.Refused | None:
     """Return what is wrong with a client's own names and labels, if something is."""
-    names = (*table.features, *classes.names)
+    levels = chain.from_iterable(table.levels.values())
+    names = (*table.features, *classes.names, *levels)
     n_long = sum(not 0 < len(name) <= m.LONGEST_NAME for name in names)
     if n_long:
         return m.Refused("long names", n_long)

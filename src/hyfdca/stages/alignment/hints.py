@@ -60,6 +60,7 @@ class RoundedCells:
             is_shifted[cells] = self._opened(row_group, column_group, hint)
         stored = self._stored
         values = round_values(stored.data, is_shifted, self._tolerance)
+        values = np.where(self._is_number, values, stored.data)
         parts = (values, stored.indices, stored.indptr)
         rounded = sp.csr_array(parts, shape=stored.shape)
         return replace(self._table, cells=rounded)
@@ -73,8 +74,15 @@ class RoundedCells:
         return stored
 
     @cached_property
+    def _is_number(self) -> BoolArray:
+        """Which stored cells are rounded: levels of categories are compared by name."""
+        is_category = np.zeros(len(self._table.features), dtype=bool)
+        is_category[list(self._table.categories)] = True
+        return ~is_category[self._stored.indices]
+
+    @cached_property
     def _own_choice(self) -> BoolArray:
-        return choose_grids(self._stored.data, self._tolerance)
+        return choose_grids(self._stored.data, self._tolerance) & self._is_number
 
     @cached_property
     def _rows(self) -> IntArray:

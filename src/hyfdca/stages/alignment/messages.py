@@ -55,6 +55,8 @@ class AlignmentSettings:
         are rather the numbers of a regression.
     targets : TargetSettings
         What belongs to a label, and who may learn it.
+    categorical : tuple of str
+        Columns that the study names as categories; each must be a column of somebody.
     """
 
     task: Task
@@ -68,6 +70,7 @@ class AlignmentSettings:
     needs_labels: bool = True
     max_classes: int | None = None
     targets: TargetSettings = field(default_factory=TargetSettings)
+    categorical: tuple[str, ...] = ()
 
     @property
     def n_classes_allowed(self) -> int:
@@ -88,6 +91,9 @@ class Rows(Message, tag="rows", frozen=True):
     ]  # uint64, one per row, NO_LABEL and NO_WEIGHT among them; none without labels
     classes: Annotated[ClassList, Seen("class names")]
     has_rest: Annotated[bool, Seen("numbers")]  # of classes, beside the positive one
+    kinds: Annotated[memoryview | None, Seen("feature kinds")] = (
+        None  # uint8, one per column; none if all are numbers
+    )
 
 
 class Refused(Message, tag="refused", frozen=True):
@@ -145,6 +151,9 @@ class PlacementNotice(Message, frozen=True):
         bool, Seen("placement")
     ]  # if the study has one: to count its weight
     classes: Annotated[ClassList, Seen("class names")]
+    categories: Annotated[memoryview | None, Seen("feature kinds")] = (
+        None  # bits, by column: a category; none if no column is
+    )
 
 
 # Groups of cells: column groups, by the client's own numbers, and row groups of each.

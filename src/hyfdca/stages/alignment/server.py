@@ -5,13 +5,14 @@ It comes before everything else, as a conversation of its own.
 | phase     | down                                 | up                               |
 |-----------|--------------------------------------|----------------------------------|
 | rows      | -                                    | pseudonyms of IDs, feature names |
-|           |                                      | (or pseudonyms of them), tokens  |
-|           |                                      | of (ID, label) or "no label",    |
-|           |                                      | class names                      |
+|           |                                      | (or pseudonyms of them) and      |
+|           |                                      | kinds, tokens of (ID, label) or  |
+|           |                                      | "no label", class names          |
 | id forms  | forms, to clients that share few     | pseudonyms of IDs in these forms |
 |           | rows                                 |                                  |
 | placement | order of rows and columns, their     | -                                |
-|           | groups, what is counted, classes     |                                  |
+|           | groups, what is counted, classes,    |                                  |
+|           | which columns are categories         |                                  |
 | cells     | groups that hold cells held twice    | tokens of the rows' cells there  |
 | hints     | such groups that the client owns, if | how to round its cells, sealed   |
 |           | tokens differ                        | for those that hold them too     |
@@ -31,9 +32,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hyfdca.arrays import IntArray, TokenArray
+from hyfdca.arrays import BoolArray, ByteArray, IntArray, TokenArray
 from hyfdca.crypto.keys.pseudonyms import NO_WEIGHT, name_digests
 from hyfdca.data.labels import ClassNames, common_classes
+from hyfdca.data.tables import KINDS, Kind
 from hyfdca.holdings.axis import Axis
 from hyfdca.holdings.coverage import coverage_of
 from hyfdca.holdings.layout import Layout
@@ -49,6 +51,12 @@ from hyfdca.protocol.sessions import Conversation, ServerSession
 from hyfdca.stages.alignment import checks
 from hyfdca.stages.alignment import messages as m
 from hyfdca.stages.alignment.comparison import compare_cells, compare_labels
+from hyfdca.stages.alignment.kinds import (
+    CATEGORY,
+    agreed_kinds,
+    check_categorical,
+    unpack_kinds,
+)
 from hyfdca.stages.alignment.label_rows import Blanks, LabelRows
 from hyfdca.stages.alignment.matching import Matched, match, unpack_pseudonyms
 from hyfdca.stages.alignment.similar_ids import find_similar_ids
@@ -66,6 +74,8 @@ class Alignment:
         Names of all features, or their pseudonyms where names are hidden.
     classes : tuple of str
         Empty for regression; negative and positive class where there are two.
+    kinds : array (features,)
+        The kind of each feature, as its place in ``KINDS``.
     blanks : Blanks
         Labels that some clients lack and others have.
     n_without_label, n_without_weight : int
@@ -75,9 +85,20 @@ class Alignment:
     layout: Layout
     features: tuple[str, ...]
     classes: tuple[str, ...]
+    kinds: ByteArray
     blanks: Blanks
     n_without_label: int = 0
     n_without_weight: int = 0
+
+    @property
+    def is_category(self) -> BoolArray:
+        """Which features are categories."""
+        return np.equal(self.kinds, CATEGORY)
+
+    def named(self, kind: Kind) -> tuple[str, ...]:
+        """Return the names of the features of one kind."""
+        places = np.flatnonzero(self.kinds == KINDS.index(kind))
+        return tuple(self.features[place] for place in places.tolist())
 
 
 @dataclass(frozen=True)
@@ -89,6 +110,7 @@ class _Shown:
     features: TokenArray
     label_tokens: TokenArray | None
     classes: ClassNames
+    kinds: ByteArray
 
 
 class AlignmentServer:
@@ -109,10 +131,10 @@ class AlignmentServer:
         yield from self._compare_ids(rows.axis)
         alignment, orders = self._matched(shown, rows)
         del shown, rows  # large, and not needed once they are matched
-        layout, classes = alignment.layout, alignment.classes
+        layout = alignment.layout
         holders = cell_holders(layout.samples, layout.features)
         notices = {
-            client: _notice(layout, client, own, holders[client], classes)
+            client: _notice(alignment, client, own, holders[client])
             for client, own in enumerate(orders)
         }
         del orders
@@ -156,17 +178,19 @@ class AlignmentServer:
             self._check_labels(every, labels)
             rows = rows.restricted(labels.is_labelled)
         layout = Layout(rows.axis, columns.axis, labelled)
-        alignment = self._alignment(layout, _names_of(shown, columns), shown, labels)
+        alignment = self._alignment(layout, columns, shown, labels)
         return alignment, list(zip(rows.orders, columns.orders, strict=True))
 
     def _alignment(
         self,
         layout: Layout,
-        features: tuple[str, ...],
+        columns: Matched,
         shown: Sequence[_Shown],
         labels: LabelRows,
     ) -> Alignment:
         """Return what is known of the rows that remain, if they make a study."""
+        features = _names_of(shown, columns)
+        kinds = self._agreed_kinds(shown, columns, features)
         if self._settings.uncovered == "refuse":
             coverage = coverage_of(layout.samples, layout.features)
             checks.check_covered(self._names, coverage, features)
@@ -175,10 +199,20 @@ class AlignmentServer:
             layout,
             features,
             self._common_classes(layout, shown),
+            kinds,
             labels.blanks(),
             n_left_out - labels.n_without_weight,
             labels.n_without_weight,
         )
+
+    def _agreed_kinds(
+        self, shown: Sequence[_Shown], columns: Matched, names: Sequence[str]
+    ) -> ByteArray:
+        if not self._settings.hide_feature_names:
+            check_categorical(self._settings.categorical, names)
+        each = zip(shown, columns.orders, strict=True)
+        kinds = [own.kinds[order] for own, order in each]
+        return agreed_kinds(self._names, names, columns.axis, kinds)
 
     def _ask_rows(self) -> Conversation[list[_Shown]]:
         everyone = dict.fromkeys(range(len(self._names)), Message())
@@ -233,7 +267,8 @@ def _shown(reply: m.Rows, settings: m.AlignmentSettings) -> _Shown:
         names = tuple(f"{a:016x}{b:016x}" for a, b in features.tolist())
     has_labels = tokens is not None and bool(np.any(tokens > NO_WEIGHT))
     classes = _classes(reply, settings, has_labels)
-    return _Shown(pseudonyms, names, features, tokens, classes)
+    kinds = unpack_kinds(reply.kinds, len(names))
+    return _Shown(pseudonyms, names, features, tokens, classes, kinds)
 
 
 def _label_rows(shown: Sequence[_Shown], rows: Matched) -> LabelRows:
@@ -272,14 +307,11 @@ def _names_of(shown: Sequence[_Shown], columns: Matched) -> tuple[str, ...]:
 
 
 def _notice(
-    layout: Layout,
-    client: int,
-    orders: _Orders,
-    held: CellHolders,
-    classes: tuple[str, ...],
+    alignment: Alignment, client: int, orders: _Orders, held: CellHolders
 ) -> m.PlacementNotice:
     """Return the notice of a client's place."""
-    rows, columns = orders
+    layout, (rows, columns) = alignment.layout, orders
+    is_category = alignment.is_category[layout.features.items[client]]
     counts_rows = np.zeros(held.owners.shape[0], dtype=bool)
     counts_rows[held.row_groups] = layout.counts_samples(client)
     counts_columns = np.zeros(held.owners.shape[1], dtype=bool)
@@ -294,5 +326,6 @@ def _notice(
         counts_rows=pack_bits(counts_rows),
         counts_columns=pack_bits(counts_columns),
         counts_bias=client == layout.bias_designee,
-        classes=list(classes),
+        classes=list(alignment.classes),
+        categories=pack_bits(is_category) if is_category.any() else None,
     )

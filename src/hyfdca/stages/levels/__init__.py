@@ -1,0 +1,1 @@
+"""Agreeing on the levels of categories, without showing the server their names."""

@@ -1,0 +1,86 @@
+"""What both halves know about levels, and the messages between them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import msgspec
+
+from hyfdca.federation.messages import Arrangements, GridRequest
+from hyfdca.protocol.messages import Message, Part, Seen, Sums
+from hyfdca.protocol.phases import START, Phase, Phases
+from hyfdca.stages.alignment.messages import LONGEST_NAME
+
+MOST_LEVELS = 2**22  # of all columns and organisations together
+
+_Name = Annotated[str, msgspec.Meta(max_length=LONGEST_NAME)]
+_Names = Annotated[list[_Name | None], msgspec.Meta(max_length=MOST_LEVELS)]
+
+
+@dataclass(frozen=True)
+class LevelSettings:
+    """What a study says of its categories; each party has its own copy.
+
+    Parameters
+    ----------
+    min_count : int
+        Levels with fewer rows are one level, "other".
+    releases_names : bool
+        Whether the names of levels become part of the model.
+    """
+
+    min_count: int = 5
+    releases_names: bool = True
+
+
+class LevelTokens(Message, frozen=True):
+    """Keyed tokens of a client's levels, by column, in an order that shows nothing."""
+
+    n_levels: Annotated[memoryview, Seen("level tokens")]  # uint32, by category
+    tokens: Annotated[memoryview, Seen("level tokens")]  # uint64, two per level
+
+
+class UnionNotice(Message, frozen=True):
+    """How many levels each column has in the study; no answer."""
+
+    n_levels: Annotated[memoryview, Seen("level numbers")]  # uint32, by category
+    places: Annotated[
+        memoryview, Seen("level numbers")
+    ]  # uint32: the place of each of the client's levels among those of its column
+
+
+class CountsNotice(Message, frozen=True):
+    """How many rows have each level down; how many features each column has up."""
+
+    counts: Annotated[Sums, Seen("level counts")]
+
+
+class KeptLevels(Message, frozen=True):
+    """What follows from the counts, the same at all holders of a column."""
+
+    widths: Annotated[memoryview, Seen("level numbers")]  # uint32, by category
+
+
+class ColumnLevels(Message, frozen=True):
+    """The levels of a column by name, as far as a client has them; None elsewhere."""
+
+    names: Annotated[_Names, Seen("released levels")]  # those with a feature, in order
+    reference: Annotated[_Name | None, Seen("released levels")]
+    has_other: Annotated[bool, Seen("released levels")]
+
+
+class LevelNames(Message, frozen=True):
+    """The levels of a client's categories, as part of the model."""
+
+    columns: Annotated[list[ColumnLevels], Seen("released levels")]
+
+
+PHASES: Phases = {
+    "level tokens": Phase(Message, (LevelTokens,), (START,)),
+    "level union": Phase(UnionNotice, after=("level tokens",)),
+    "arrange": Phase(Arrangements, after=("level union",)),
+    "level counts": Phase(GridRequest, (Part,), ("arrange",), "level counts"),
+    "keep levels": Phase(CountsNotice, (KeptLevels,), ("level counts",)),
+    "level names": Phase(Message, (LevelNames,), ("keep levels",)),
+}

@@ -1,0 +1,237 @@
+"""Levels, the server's half: it matches tokens and adds counts that it cannot read.
+
+It follows the alignment if some column is a category, as a conversation of its own
+with the holders of such columns.
+
+| phase        | down                          | up                                 |
+|--------------|-------------------------------|------------------------------------|
+| level tokens | -                             | keyed tokens of a client's levels, |
+|              |                               | by column                          |
+| level union  | how many levels the study has | -                                  |
+|              | in each column, the places of |                                    |
+|              | the client's own              |                                    |
+| arrange      | schemes, owner groups         | -                                  |
+| level counts | a grid                        | rows of each level, sealed         |
+| keep levels  | their sums, sealed            | how many features each column has  |
+| level names  | -                             | names, as part of the model        |
+
+Each holder of a column opens the counts of all its levels and finds by itself which
+get a feature (``choice.py``), so all find the same. Levels are numbered as rows are: by
+their first holder, then by the order in which it shows them. So a run has the same bits
+under any key, and the order means nothing to the server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hyfdca.arrays import BoolArray, IntArray, TokenArray
+from hyfdca.crypto.schemes.arrangement import Arrangement, opaque_groups
+from hyfdca.crypto.schemes.fixedpoint import grid_for
+from hyfdca.crypto.schemes.registry import Adders, Use
+from hyfdca.federation.messages import Arrangements, GridRequest
+from hyfdca.federation.sums import CachedSum, layout_for
+from hyfdca.holdings.axis import Axis, owner_groups
+from hyfdca.model.file import CategoryEntry
+from hyfdca.protocol.codec import (
+    RemoteProtocolError,
+    pack_indices,
+    unpack_places,
+    unpack_tokens,
+)
+from hyfdca.protocol.messages import GridSpec, Message, Part
+from hyfdca.protocol.sessions import Conversation, ServerSession
+from hyfdca.stages.alignment.checks import AlignmentError
+from hyfdca.stages.alignment.matching import match
+from hyfdca.stages.alignment.server import Alignment
+from hyfdca.stages.levels import messages as m
+from hyfdca.stages.levels.features import Levels
+
+
+@dataclass(frozen=True)
+class _Union:
+    """The levels of all clients, by category.
+
+    Parameters
+    ----------
+    sizes : array (categories,)
+        How many levels each has.
+    places : dict of int to array
+        By client: the places of its levels among those of their column.
+    """
+
+    sizes: IntArray
+    places: dict[int, IntArray]
+
+
+class LevelsServer:
+    """Has the holders of categories agree on their levels."""
+
+    def __init__(
+        self,
+        columns: Alignment,
+        settings: m.LevelSettings,
+        adders: Adders,
+        session: ServerSession,
+    ) -> None:
+        self._columns, self._settings = columns, settings
+        self._adders, self._session = adders, session
+        is_category = columns.is_category.astype(np.int64)
+        self._categories = columns.layout.features.expanded(is_category)
+        held = self._categories.items
+        self._holders = [client for client, own in enumerate(held) if len(own)]
+
+    def run(self) -> Conversation[Levels]:
+        """Return how columns become features; every holder then knows it too.
+
+        Raises
+        ------
+        AlignmentError
+            If there are too many levels.
+        """
+        union = yield from self._union()
+        notices = {
+            client: m.UnionNotice(
+                pack_indices(union.sizes[self._categories.items[client]]),
+                pack_indices(union.places[client]),
+            )
+            for client in self._holders
+        }
+        yield from self._session.tell("level union", notices)
+        counts = yield from self._counts(self._categories.expanded(union.sizes))
+        kept = yield from self._kept(counts, union.sizes)
+        entries = yield from self._entries(kept)
+        widths = np.ones(len(self._columns.features), np.int64)
+        widths[self._columns.is_category] = kept
+        names = self._columns.named("category")
+        return Levels(self._columns, widths, dict(zip(names, entries, strict=True)))
+
+    def _union(self) -> Conversation[_Union]:
+        requests = dict.fromkeys(self._holders, Message())
+        replies = yield from self._session.ask("level tokens", requests, m.LevelTokens)
+        shown = {c: self._checked(c, reply) for c, reply in replies.items()}
+        union = _matched(shown, self._categories.n_items)
+        if union.sizes.sum() >= m.MOST_LEVELS:
+            raise AlignmentError(
+                f"The categories have {union.sizes.sum():,} levels together, more than "
+                f"{m.MOST_LEVELS:,}; leave out columns of free text with ignore."
+            )
+        return union
+
+    def _checked(
+        self, client: int, reply: m.LevelTokens
+    ) -> tuple[IntArray, TokenArray]:
+        """Return the category of each of a client's levels, and their tokens."""
+        own = self._categories.items[client]
+        try:
+            sizes = unpack_places(reply.n_levels, len(own), m.MOST_LEVELS)
+            tokens = unpack_tokens(reply.tokens, 2 * int(sizes.sum()))
+        except RemoteProtocolError as error:
+            raise RemoteProtocolError(
+                f"answer of client {client} to 'level tokens': {error}"
+            ) from None
+        return np.repeat(own, sizes), tokens.reshape(-1, 2)
+
+    def _counts(self, levels: Axis) -> Conversation[CachedSum]:
+        """Return the sealed sums of how many rows have each level."""
+        secret = self._adders.group_secret
+        groups = opaque_groups(owner_groups(levels), secret, "levels")
+        n_holders = len(self._holders)
+        scheme = self._adders.pick(Use(Arrangement(groups), 1, n_summands=n_holders))
+        notices = {
+            c: Arrangements(
+                scheme, scheme, scheme, None, pack_indices(groups[levels.items[c]])
+            )
+            for c in self._holders
+        }
+        yield from self._session.tell("arrange", notices)
+        n_samples = self._columns.layout.samples.n_items
+        grid = grid_for(n_samples, n_holders, self._adders.encryption.sum_bits)
+        request = GridRequest(GridSpec(grid.fraction_bits, grid.limit_bits))
+        requests = dict.fromkeys(self._holders, request)
+        parts = yield from self._session.ask("level counts", requests, Part)
+        total = CachedSum(layout_for(levels, groups, 1, self._adders.named(scheme)))
+        for client, part in parts.items():
+            total.put(client, part.vector)
+        return total
+
+    def _kept(self, counts: CachedSum, sizes: IntArray) -> Conversation[IntArray]:
+        """Return how many features each category has; all its holders must agree."""
+        notices = {c: m.CountsNotice(counts.take(c)) for c in self._holders}
+        replies = yield from self._session.ask("keep levels", notices, m.KeptLevels)
+        widths = np.full(len(sizes), -1)
+        for client, reply in replies.items():
+            own = self._categories.items[client]
+            told = unpack_places(reply.widths, len(own), m.MOST_LEVELS)
+            _check_same(client, (widths[own] < 0) | (widths[own] == told))
+            _check_same(client, told < np.maximum(sizes[own], 1))
+            widths[own] = told
+        return widths
+
+    def _entries(self, widths: IntArray) -> Conversation[list[CategoryEntry]]:
+        """Return the levels of all categories, by name if the study releases names."""
+        if not self._settings.releases_names:
+            hidden = CategoryEntry(levels=None, reference=None, has_other=False)
+            return [hidden for _ in widths]
+        requests = dict.fromkeys(self._holders, Message())
+        replies = yield from self._session.ask("level names", requests, m.LevelNames)
+        found: list[list[m.ColumnLevels]] = [[] for _ in widths]
+        for client, reply in replies.items():
+            own = self._categories.items[client].tolist()
+            _check_same(client, len(reply.columns) == len(own))
+            for category, told in zip(own, reply.columns, strict=True):
+                found[category].append(told)
+        each = zip(found, widths.tolist(), strict=True)
+        return [_entry(told, width) for told, width in each]
+
+
+def _matched(
+    shown: Mapping[int, tuple[IntArray, TokenArray]], n_categories: int
+) -> _Union:
+    """Match the tokens of clients' levels; each comes with its category."""
+    matched = match([tokens for _, tokens in shown.values()])
+    each = list(zip(shown, matched.axis.items, matched.orders, strict=True))
+    category = np.full(matched.axis.n_items, -1)
+    for client, items, order in each:
+        told = shown[client][0][order]
+        _check_same(client, (category[items] < 0) | (category[items] == told))
+        category[items] = told
+    sizes = np.bincount(category, minlength=n_categories)
+    place = np.empty(len(category), np.int64)
+    place[np.argsort(category, kind="stable")] = np.arange(len(category))
+    place -= (np.cumsum(sizes) - sizes)[category]
+    return _Union(sizes, {c: place[items][np.argsort(o)] for c, items, o in each})
+
+
+def _entry(told: Sequence[m.ColumnLevels], width: int) -> CategoryEntry:
+    """Return a column's levels from what its holders say, each of those it has."""
+    has_other = told[0].has_other
+    n_levels = width - has_other
+    if any(own.has_other != has_other or len(own.names) != n_levels for own in told):
+        raise RemoteProtocolError("holders of a column name different levels")
+    names = [_agreed(own.names[place] for own in told) for place in range(n_levels)]
+    reference = _agreed(own.reference for own in told)
+    if None in names:
+        raise RemoteProtocolError("nobody names a level of a column")
+    levels = tuple(name for name in names if name is not None)
+    if len({*levels, reference}) <= n_levels:
+        raise RemoteProtocolError("a column has two levels of one name")
+    return CategoryEntry(levels=levels, reference=reference, has_other=has_other)
+
+
+def _agreed(names: Iterable[str | None]) -> str | None:
+    """Return the name that some give and nobody contradicts; None if nobody does."""
+    given = {name for name in names if name is not None}
+    if len(given) > 1:
+        raise RemoteProtocolError("holders of a column name different levels")
+    return given.pop() if given else None
+
+
+def _check_same(client: int, is_same: BoolArray | bool) -> None:
+    if not np.all(is_same):
+        raise RemoteProtocolError(
+            f"client {client} and others find different levels of a column"
+        )

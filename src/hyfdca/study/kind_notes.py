@@ -1,0 +1,49 @@
+"""What became of columns that are not numbers, in sentences."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+
+from hyfdca.data.tables import Kind, listed
+from hyfdca.model.categories import MISSING, OTHER
+from hyfdca.model.file import CategoryEntry
+from hyfdca.stages.levels.features import Levels
+
+
+def kind_word(kind: Kind, origin: datetime.date) -> str:
+    """Return what a kind of column is, and what is done with it."""
+    words: dict[Kind, str] = {
+        "number": "number",
+        "boolean": "true or false, as 1 or 0",
+        "date": f"date, as days since {origin}",
+        "category": "category, one feature per level",
+        "blank": "blank",
+    }
+    return words[kind]
+
+
+def kind_notes(levels: Levels, origin: datetime.date) -> tuple[str, ...]:
+    """Return a sentence about each kind of column, and each category."""
+    notes = []
+    if booleans := levels.columns.named("boolean"):
+        notes.append(f"True and false become 1 and 0: {listed(booleans)}.")
+    if dates := levels.columns.named("date"):
+        notes.append(f"Dates become days since {origin}: {listed(dates)}.")
+    widths = levels.widths[levels.columns.is_category].tolist()
+    each = zip(levels.entries.items(), widths, strict=True)
+    return (*notes, *(_category(name, entry, width) for (name, entry), width in each))
+
+
+def _category(column: str, entry: CategoryEntry, width: int) -> str:
+    what = f"The category {column!r} has {width:,} features"
+    if entry.levels is None:
+        return f"{what}; the names of its levels are not released."
+    if not width:
+        return f"{what}: it has a single level that is not rare, or none."
+    names = [*entry.levels, *[OTHER] * entry.has_other]
+    return f"{what}: {_named(names)}, compared with {_named([entry.reference or ''])}."
+
+
+def _named(levels: Sequence[str]) -> str:
+    return listed([level or MISSING for level in levels])
