@@ -32,7 +32,7 @@ from hyfdca.study.outcome import Outcome, train
 from tests.flare.flare_kits import NAMES, Site, four_organisations, numbers, site
 from tests.flare.flare_parties import Command
 from tests.support.consortia import Organisation, assert_one_sentence
-from tests.support.labelled_files import add_column, blank, weight
+from tests.support.labelled_files import add_column, blank, offset, weight
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("online 1")]
 
@@ -105,10 +105,12 @@ def study(
 ) -> Iterator[Study]:
     """Start a study whose vectors are in BFV, with no network but this machine's.
 
-    It has weights, and a label that one organisation lacks and one that all lack.
+    It has weights, offsets, text and dates, and a label that one organisation lacks and
+    one that all lack.
     """
     files = four_organisations(small_vectors='"same"', tol="1e-2")
     add_column(files, "weight_column", "w", weight, "island")
+    add_column(files, "offset_column", "o", offset, "island")
     blank(blank(files, range(20, 25), "north"), [58], "city", "coast")
     files.organisations["city"].extra = 'data = "city.parquet"'
     for name in ("north", "city"):
