@@ -96,6 +96,25 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
+@contextlib.contextmanager
+def locked(path: Path, complaint: str) -> Iterator[None]:
+    """Lock a file; the system releases the lock even if we are killed.
+
+    Raises
+    ------
+    StudyError
+        With this complaint, if another process holds the lock.
+    """
+    import fcntl  # noqa: PLC0415  # not on Windows, where only this does not work
+
+    with path.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise StudyError(complaint) from None
+        yield
+
+
 _OWNER_FOLDER = 0o700
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 

@@ -76,6 +76,19 @@ def test_resumed_equals_undisturbed(case):
     assert numbers(again) == numbers(undisturbed)
 
 
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_an_interrupted_run_ends_as_at_a_round_limit(case):
+    """Its last round is measured and released, however rarely rounds are measured."""
+    limited = case.run(max_rounds=3, measure_every=50)
+    weights = limited.finish()
+    run = case.run(measure_every=50)
+    for report in run.rounds():
+        run.runner.interruption.is_asked = report.round_number == 3
+    assert run.stop_reason == "interrupted"
+    assert run.release().tobytes() == weights.tobytes()
+    assert numbers(run) == numbers(limited)
+
+
 @pytest.mark.parametrize(
     "case", [case for case in FEW if case.presence == "complete"], ids=str
 )

@@ -237,7 +237,7 @@ def test_features_nobody_holds_are_left_out():
         ([([0, 1, 2], [1, 1, 1])], "features of client 0 repeat 2 numbers"),
         ([([[0, 1, 2]], [0])], "samples of client 0 must be a list of whole numbers"),
         ([([0.0, 1.0, 2.0], [0])], "samples of client 0 must be a list of whole"),
-        ([([True, True, True], [0])], "samples of client 0 must be a list of whole"),
+        ([([True, True], [0])], "mask of the samples of client 0 must have 3 entries"),
         ([([0, 1, 2], ["a"])], "features of client 0 must be a list of whole"),
     ],
 )

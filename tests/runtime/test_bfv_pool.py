@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import signal
 import sys
 from pathlib import Path
 
@@ -54,6 +55,19 @@ def test_what_is_no_ciphertext_is_refused(workers, seed):
     with pytest.raises(ValueError, match="no ciphertext"):
         workers.work("open", broken)
     np.testing.assert_array_equal(workers.work("open", sealed), _numbers(seed))
+
+
+def test_ctrl_c_ends_no_process(workers, seed):
+    """It reaches all processes of a terminal, but the one they work for decides."""
+    sealed = workers.work("seal", _numbers(seed))
+    free, _ = workers._started
+    worker = free.get()
+    rows, out = _numbers(seed)[:2], np.empty_like(sealed[:2])
+    worker.work("seal", rows, out)
+    worker._process.send_signal(signal.SIGINT)
+    worker.work("seal", rows, out)
+    assert worker._process.poll() is None
+    free.put(worker)
 
 
 def test_few_blocks_stay_in_this_process(workers):

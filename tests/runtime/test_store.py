@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hyfdca.runtime import store as module
 from hyfdca.runtime.store import (
     Archive,
+    DelayedStore,
     FolderStore,
     MemoryStore,
     SealedStore,
@@ -19,13 +20,16 @@ from hyfdca.runtime.store import (
 SECRET, CONTEXT = bytes(range(32)), b"study of north"
 
 
-@pytest.fixture(params=["memory", "folder", "sealed"])
+@pytest.fixture(params=["memory", "folder", "sealed", "delayed"])
 def store(request, tmp_path):
     """Return an empty store of each kind."""
-    if request.param == "memory":
-        return MemoryStore()
     folder = FolderStore(tmp_path / "kept")
-    return folder if request.param == "folder" else SealedStore(folder, SECRET, CONTEXT)
+    return {
+        "memory": MemoryStore(),
+        "folder": folder,
+        "sealed": SealedStore(folder, SECRET, CONTEXT),
+        "delayed": DelayedStore(folder),
+    }[request.param]
 
 
 def test_what_is_written_is_read(store):
@@ -41,6 +45,48 @@ def test_what_is_written_is_read(store):
     store.remove("keys")
     store.remove("keys")
     assert store.names() == ["round-1"]
+
+
+class _Recording(MemoryStore):
+    """A store that notes what is done to it."""
+
+    def __init__(self):
+        """Begin with no notes."""
+        super().__init__()
+        self.done = []
+
+    def write(self, name, content):
+        """Store a content."""
+        self.done.append(f"write {name}")
+        super().write(name, content)
+
+    def remove(self, name):
+        """Remove a content."""
+        self.done.append(f"remove {name}")
+        super().remove(name)
+
+
+def test_delayed_changes_are_made_in_order_at_the_flush():
+    """Removals come last, so that there is always a whole round; then none is left."""
+    inner = _Recording()
+    inner.write("round-1", b"1")
+    delayed = DelayedStore(inner)
+    for name in ("keys", "round-2", "round-3"):
+        delayed.write(name, name.encode())
+    delayed.remove("round-1")
+    delayed.remove("round-2")
+    delayed.write("keys", b"later")
+    assert inner.names() == ["round-1"]
+    assert delayed.names() == ["keys", "round-3"]
+    assert delayed.read("round-1") is None
+    inner.done.clear()
+    delayed.flush()
+    delayed.flush()
+    writes, removals = inner.done[:2], inner.done[2:]
+    assert writes == ["write round-3", "write keys"]
+    assert removals == ["remove round-1", "remove round-2"]
+    assert delayed.names() == inner.names() == ["keys", "round-3"]
+    assert inner.read("keys") == b"later"
 
 
 @given(st.binary(max_size=200), st.integers(1, 50))

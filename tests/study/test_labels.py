@@ -324,6 +324,8 @@ def test_the_model_with_offsets(encryption, tmp_path):
     ).fun
     assert outcome.certificate.dual <= best + 1e-12
     assert objective.primal(outcome.weights) == pytest.approx(best, rel=1e-5)
+
+
 @pytest.mark.parametrize("algorithm", ["bundle", "lbfgs", "hyfdca"])
 @pytest.mark.parametrize("has_weights", [False, True])
 def test_offsets_are_part_of_the_margins(algorithm, has_weights, tmp_path):

@@ -23,7 +23,8 @@ from hyfdca.maths.objective import Objective
 from hyfdca.study.figures import Convergence, draw_convergence
 from hyfdca.study.file import load
 from hyfdca.study.local import prepare
-from hyfdca.study.outcome import train, train_file, write_files
+from hyfdca.study.local_training import train_file
+from hyfdca.study.outcome import train, write_files
 from tests.support.consortia import (
     NAMES,
     assert_one_sentence,
@@ -184,7 +185,9 @@ def test_a_positive_label_among_many(tmp_path):
 
 def test_regression(tmp_path):
     """A loss for numbers takes the labels as numbers and has no accuracy."""
-    files = make_files(labels=scores().tolist(), loss='"half_squared"')
+    files = make_files(
+        labels=scores().tolist(), loss='"half_squared"', scale_target="false"
+    )
     outcome = outcome_of(files, tmp_path)
     objective, optimum = optimum_of(
         scaled(StandardScaler()), scores()[:, None], "half_squared"

@@ -28,7 +28,8 @@ from hyfdca.maths.losses import Loss, make_loss
 from hyfdca.maths.objective import Measurement, Objective
 from hyfdca.runtime.driver import Traffic
 from hyfdca.training.in_process import LocalTraining, train_in_process
-from hyfdca.training.runner import RoundReport, Runner
+from hyfdca.training.reports import RoundReport
+from hyfdca.training.runner import Runner
 from hyfdca.training.settings import TrainingSettings
 
 PROFILES = ["open", "sealed"]

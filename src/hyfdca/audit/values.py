@@ -94,6 +94,8 @@ VALUES: dict[str, Value] = {
     "released scaling": Value("scaling of the model", None, "the model", "the model"),
     # Totals
     "losses": Value("sum of a client's losses", "totals", "nobody else's"),
+    "client targets": Value("sums of a client's targets", "totals", "nobody else's"),
+    "target totals": Value("sums of all targets", "totals", "all clients with labels"),
     "client weights": Value("sums of a client's weights", "totals", "nobody else's"),
     "weight totals": Value(
         "sums of all weights, by class", "totals", "all clients with labels"

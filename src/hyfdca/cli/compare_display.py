@@ -11,11 +11,12 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from hyfdca.cli.display import BarDisplay, is_worth_a_line, readable_size, share_done
+from hyfdca.cli.display import BarDisplay, is_worth_a_line, share_done
 from hyfdca.comparison.compare import StudyComparison
 from hyfdca.comparison.contenders import Contender
 from hyfdca.comparison.runs import Curve
-from hyfdca.training.runner import RoundReport
+from hyfdca.training.progress_line import readable_size
+from hyfdca.training.reports import RoundReport
 
 _SCORE = "score"
 _METRICS = {"accuracy": "accuracy", "R2": "R²"}

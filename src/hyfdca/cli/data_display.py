@@ -11,8 +11,9 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
-from hyfdca.cli.display import BarDisplay, readable_size
+from hyfdca.cli.display import BarDisplay
 from hyfdca.data.sources import Entry
+from hyfdca.training.progress_line import readable_size
 
 _CHECKS = {"sha256": "checksum", "shape": "shape"}
 

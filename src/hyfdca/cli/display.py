@@ -15,7 +15,8 @@ from rich.table import Table
 from hyfdca.cli.coverage_display import column_lists, coverage_map, few_shared
 from hyfdca.study.local import Consortium, Run
 from hyfdca.study.outcome import Summary
-from hyfdca.training.runner import RoundReport
+from hyfdca.training.progress_line import readable_size
+from hyfdca.training.reports import RoundReport
 
 _SMALLEST = 1e-12  # replaces a gap or a tolerance of zero
 _LEADING = (1, 2, 5)  # a file gets a line at rounds 1, 2, 5, 10, 20, 50, ...
@@ -201,13 +202,3 @@ def _holders(consortium: Consortium) -> Table:
     total = (f"{partition.n_samples:,}", "", f"{partition.n_features:,}", "", "")
     table.add_row("total", *total)
     return table
-
-
-def readable_size(n_bytes: int) -> str:
-    """Return a number of bytes in a suitable unit."""
-    size = float(n_bytes)
-    for unit in ("bytes", "kB", "MB"):
-        if size < 1000:
-            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
-        size /= 1000
-    return f"{size:.1f} GB"

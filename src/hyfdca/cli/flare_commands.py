@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 from rich.console import Console
@@ -24,8 +23,7 @@ from hyfdca.runtime.store import Archive, FolderStore
 from hyfdca.study.ending import Ending, ending_of
 from hyfdca.study.identity import study_hash
 from hyfdca.study.plan import plan_of
-
-How = Literal["first", "resume", "restart"]
+from hyfdca.study.saved_run import How
 
 
 def serve_study(folder: Path, console: Console, how: How) -> Ending:

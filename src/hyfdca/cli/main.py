@@ -16,11 +16,17 @@ from hyfdca import __version__
 from hyfdca.cli import flare, kits
 from hyfdca.cli.compare import compare
 from hyfdca.cli.data import data
-from hyfdca.cli.exit_codes import BAD_INPUT, INTERRUPTED, NOT_CLEAN, exit_code
+from hyfdca.cli.exit_codes import (
+    BAD_INPUT,
+    INTERRUPTED,
+    NOT_CLEAN,
+    NOT_CONVERGED,
+)
 from hyfdca.cli.panels import BETWEEN_MACHINES, LOOK, ONE_MACHINE
 from hyfdca.cli.predict import predict
 from hyfdca.cli.reproduce import reproduce
 from hyfdca.cli.study_new import new_study
+from hyfdca.cli.train import train
 from hyfdca.cli.tune import tune
 from hyfdca.errors import StudyError
 
@@ -81,52 +87,16 @@ def demo(
 
     console, folder = Console(), out or Path("demo-out")
     if engine is Engine.NVFLARE:
-        show(console, flare.demonstrate(folder, console))
+        summary = flare.demonstrate(folder, console)
     else:
         with RoundsDisplay(console) as display:
-            outcome = run_demo(folder, display)
-        show(console, outcome.summary())
+            summary = run_demo(folder, display).summary()
+    show(console, summary)
     console.print(f"Written to {folder}", soft_wrap=True, markup=False)
+    raise typer.Exit(0 if summary.result["converged"] else NOT_CONVERGED)
 
 
-@app.command(rich_help_panel=ONE_MACHINE)
-def train(
-    study: Annotated[Path, typer.Argument(help="The study file (TOML).")],
-    out: Out = None,
-    record: Annotated[
-        bool, typer.Option(help="Record all that the server sees, for hyfdca audit.")
-    ] = False,
-    record_client: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="Also record all that this organisation sees; the file contains "
-            "numbers that are secret from everybody else.",
-        ),
-    ] = None,
-) -> None:
-    """Train a study; write model.json and how it was found.
-
-    Exit code 3 if the certified gap did not reach the study's tol.
-    """
-    from rich.console import Console
-
-    from hyfdca.audit.recording import train_recorded
-    from hyfdca.cli.display import RoundsDisplay, show
-    from hyfdca.study.outcome import train_file
-
-    console, folder = Console(), out or Path(f"{study.stem}-out")
-    recorded = record_client or ([] if record else None)
-    with RoundsDisplay(console) as display:
-        if recorded is None:
-            outcome = train_file(study, folder, display)
-        else:
-            outcome = train_recorded(study, folder, display, recorded)
-    show(console, outcome.summary())
-    console.print(f"Written to {folder}", soft_wrap=True, markup=False)
-    raise typer.Exit(exit_code(outcome.ending))
-
-
+app.command(rich_help_panel=ONE_MACHINE)(train)
 app.command(rich_help_panel=ONE_MACHINE)(predict)
 
 

@@ -14,8 +14,9 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from hyfdca.cli.display import Display, is_worth_a_line, readable_size, share_done
+from hyfdca.cli.display import Display, is_worth_a_line, share_done
 from hyfdca.flare.status import Status, read_status
+from hyfdca.training.progress_line import readable_size
 
 _LOOK_EVERY = 0.5  # seconds
 _SMALLEST = 1e-12  # replaces a gap or a tolerance of zero

@@ -23,7 +23,7 @@ from hyfdca.federation.secrets import fresh_secrecy
 from hyfdca.study.file import StudyFile, load
 from hyfdca.study.local import local_plan, prepare_tables, read_tables
 from hyfdca.study.outcome import as_json, check_folder, write_files
-from hyfdca.training.runner import RoundReport
+from hyfdca.training.reports import RoundReport
 
 TABLE, SUMMARY, FIGURE = "comparison.parquet", "comparison.json", "comparison.png"
 TABLE_AS_TEXT = "comparison.csv"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import compress
 
 import numpy as np
@@ -23,6 +23,7 @@ from hyfdca.holdings.axis import Axis
 from hyfdca.holdings.block import append_bias, pooled_cells
 from hyfdca.holdings.ownership import cell_holders
 from hyfdca.maths.seeds import stream
+from hyfdca.model.scaling import TargetScaling
 from hyfdca.study.file import StudyFile
 from hyfdca.study.local import LocalRun
 
@@ -93,6 +94,8 @@ class Validation:
         Empty for regression.
     offsets : array (n_rows, 1)
         Added to the margins.
+    target : TargetScaling
+        How targets were scaled for training.
     """
 
     X: sp.csr_array
@@ -100,6 +103,7 @@ class Validation:
     classes: tuple[str, ...]
     positive: str | None
     offsets: FloatArray | float = 0.0
+    target: TargetScaling = field(default_factory=TargetScaling)
 
     @property
     def metric(self) -> str:
@@ -113,7 +117,8 @@ class Validation:
         equal.
         """
         with np.errstate(over="ignore", invalid="ignore"):  # of a diverged model
-            margins = np.asarray(self.X @ weights) + self.offsets
+            margins = self.target.scale * np.asarray(self.X @ weights) + self.offsets
+        margins = margins + self.target.centre
         if not self.classes:
             return r_squared(encode_numbers(self.labels)[0][:, 0], margins[:, 0])
         predicted = np.array(self.classes, dtype=object)[chosen_classes(margins)]
@@ -148,7 +153,7 @@ def validation_of(run: LocalRun, held_out: Sequence[Table]) -> Validation | None
         X = append_bias(X, np.ones(len(ids), dtype=bool), run.intercept_value)
     labels, offsets = _targets(held_out, row_of)
     classes = run.consortium.classes
-    return Validation(X, labels, classes, study.positive_text, offsets)
+    return Validation(X, labels, classes, study.positive_text, offsets, run.target)
 
 
 def _places(names: Sequence[str], place_of: dict[str, int]) -> IntArray:

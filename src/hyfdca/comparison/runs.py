@@ -19,7 +19,8 @@ from hyfdca.runtime.driver import Traffic
 from hyfdca.runtime.stopwatch import ConversationCost, Stopwatch
 from hyfdca.study.local import LocalRun
 from hyfdca.training.in_process import train_in_process
-from hyfdca.training.runner import RoundReport, Runner
+from hyfdca.training.reports import RoundReport
+from hyfdca.training.runner import Runner
 
 # How a training may fail on some data; anything else is a mistake in the program.
 _FAILURES = (ValueError, ArithmeticError, RemoteProtocolError, ClientsFailedError)

@@ -26,12 +26,15 @@ class TargetSettings:
         A class that the mapping does not name has the weight 1.
     labels_visible : bool
         Whether a client may learn labels that it does not have, of rows that it holds.
+    scaling : {"none", "scale", "centre"}
+        Whether numbers are scaled to deviation 1, and centred too.
     """
 
     has_weights: bool = False
     has_offsets: bool = False
     class_weight: ClassWeight | None = None
     labels_visible: bool = False
+    scaling: Literal["none", "scale", "centre"] = "none"
 
     @property
     def n_columns(self) -> int:
@@ -50,7 +53,7 @@ class TargetSettings:
 
     @property
     def needs_totals(self) -> bool:
-        """Whether a client needs sums over the rows of others."""
+        """Whether a client needs sums of weights over the rows of others."""
         return self.has_weights or self.is_balanced
 
     @property

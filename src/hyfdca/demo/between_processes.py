@@ -134,5 +134,6 @@ def _weights(model: bytes, run: LocalRun) -> FloatArray:
     rows = [file.weights[feature] for feature in run.consortium.features]
     if run.intercept_value is not None:
         value = run.intercept_value
-        rows.append(tuple(intercept / value for intercept in file.intercept))
-    return np.array(rows)
+        centred = [own - run.target.centre for own in file.intercept]
+        rows.append(tuple(intercept / value for intercept in centred))
+    return np.array(rows) / run.target.scale

@@ -32,6 +32,7 @@ from hyfdca.algorithms.registry import (
 )
 from hyfdca.arrays import FloatArray
 from hyfdca.crypto.schemes.registry import Encryption, Precision, SchemeName
+from hyfdca.estimators.exported import margins_of, model_of
 from hyfdca.estimators.loaded import loaded_margins, raw_coefficients, settings_of
 from hyfdca.federation.algorithm import Algorithm
 from hyfdca.federation.problem import Profile
@@ -39,12 +40,14 @@ from hyfdca.holdings.block import split_blocks
 from hyfdca.holdings.layout import layout_of
 from hyfdca.holdings.participation import Participation, random_fraction
 from hyfdca.holdings.partition import Partition, grid
+from hyfdca.holdings.rules import PartitionRule
 from hyfdca.maths.losses import Loss, make_loss
 from hyfdca.maths.objective import Measurement
 from hyfdca.model.file import StopReason
 from hyfdca.model.model import Model, read_model
 from hyfdca.model.scaling import TargetScaling
 from hyfdca.training.in_process import train_in_process
+from hyfdca.training.progress_line import finish_watched
 from hyfdca.training.settings import TrainingSettings
 from hyfdca.training.stopping import advice_for
 
@@ -62,7 +65,7 @@ class FederatedLinearModel(BaseEstimator):
     algorithm: str | Algorithm
     variant: Variant
     step: Step
-    grid: tuple[int, int] | Partition
+    grid: tuple[int, int] | Partition | PartitionRule
     participation: float | Participation
     local_fraction: float
     iic: float | None
@@ -81,6 +84,7 @@ class FederatedLinearModel(BaseEstimator):
     max_seconds: float | None
     stall_rounds: int | None
     random_state: Any
+    verbose: int
 
     intercept_: Any
     certificate_: Measurement | None
@@ -95,7 +99,9 @@ class FederatedLinearModel(BaseEstimator):
 
     @classmethod
     def from_model(cls, path: str | PathLike[str]) -> Self:
-        """Return a fitted estimator from a model.json that ``hyfdca train`` wrote.
+        """Return a fitted estimator from a model.json.
+
+        ``hyfdca train`` writes such files, and so does ``to_model().save(path)``.
 
         It takes unscaled rows: arrays in the order of ``feature_names_in_``, or data
         frames, whose columns are matched by name. The model scales them and fills
@@ -120,6 +126,20 @@ class FederatedLinearModel(BaseEstimator):
         estimator._take(model)
         return estimator
 
+    def to_model(self) -> Model:
+        """Return the fitted model, to be written with ``to_model().save(path)``.
+
+        Its features are named as in ``feature_names_in_``, or f0, f1, ... ; classes
+        become text. ``from_model`` and ``hyfdca predict`` read the file. Margins and
+        predictions from it equal those of this estimator bit for bit.
+        """
+        check_is_fitted(self)
+        return self.model_ if self.model_ is not None else model_of(self)
+
+    def _linear(self) -> tuple[FloatArray, FloatArray]:
+        """Return the weights (n_features, n_outputs) and the intercepts."""
+        return np.atleast_2d(self.coef_).T, np.atleast_1d(self.intercept_)
+
     def _take(self, model: Model) -> None:
         """Set the fitted attributes from a model."""
         self.model_ = model
@@ -134,12 +154,20 @@ class FederatedLinearModel(BaseEstimator):
         self.stop_reason_ = training.stop_reason
         self.n_iter_ = training.rounds
 
+    def _assigned(self, X: Any) -> tuple[Any, Partition | None]:
+        """Return the features of a table, and who holds what if a rule says so."""
+        rule = self.grid
+        if not isinstance(rule, PartitionRule):
+            return X, None
+        return rule.features(X), rule.partition(X)
+
     def _train(
         self,
         X: Any,
         labels: FloatArray,
         sample_weights: FloatArray | None = None,
         target: TargetScaling | None = None,
+        partition: Partition | None = None,
     ) -> None:
         """Split the data over clients, train, and set the fitted attributes.
 
@@ -148,14 +176,15 @@ class FederatedLinearModel(BaseEstimator):
         settings = self._settings()
         table = sp.csr_array(X)
         check_sizes(table.data, labels)
-        partition = self._partition(table.shape, settings.seed)
+        if partition is None:
+            partition = self._partition(table.shape, settings.seed)
         has_bias = self.fit_intercept and not settings.free_intercept
         layout = layout_of(partition, bias=has_bias)
         bias = float(self.intercept_scaling) if has_bias else None
         blocks = split_blocks(table, labels, partition, layout, bias, sample_weights)
         participation = self._participation(partition.n_clients, settings.seed)
         runner = train_in_process(settings, layout, blocks, participation).runner
-        weights = runner.finish()
+        weights = finish_watched(runner, bool(self.verbose))
         if bias is not None:
             weights[-1] *= bias
         if target is not None:
@@ -206,6 +235,7 @@ class FederatedLinearModel(BaseEstimator):
         _check_count("measure_every", self.measure_every)
         if self.stall_rounds is not None:
             _check_count("stall_rounds", self.stall_rounds)
+        _check_count("verbose", self.verbose, lowest=0)
         algorithm = self._algorithm()
         return TrainingSettings(
             loss=self._loss(),
@@ -272,14 +302,15 @@ class FederatedLinearModel(BaseEstimator):
         return loss
 
     def _partition(self, shape: tuple[int, int], seed: int) -> Partition:
-        if isinstance(self.grid, Partition):
-            return self.grid
+        given: Any = self.grid
+        if isinstance(given, Partition):
+            return given
         try:
-            n_rows, n_columns = (operator.index(n) for n in self.grid)
+            n_rows, n_columns = (operator.index(n) for n in given)
         except (TypeError, ValueError):
             raise ValueError(
-                "grid must be two whole numbers (sample groups, feature groups) or a "
-                f"Partition, got {self.grid!r}."
+                "grid must be two whole numbers (sample groups, feature groups), a "
+                f"Partition or a PartitionRule, got {self.grid!r}."
             ) from None
         clipped = (min(n_rows, shape[0]), min(n_columns, shape[1]))
         return grid(*shape, clipped, seed)
@@ -305,8 +336,10 @@ class FederatedLinearModel(BaseEstimator):
         check_is_fitted(self)
         if self.model_ is not None:
             return loaded_margins(self.model_, X)
+        if isinstance(self.grid, PartitionRule):
+            X = self.grid.features(X)
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
-        return np.asarray(X @ self.coef_.T + self.intercept_)
+        return margins_of(X, *self._linear())
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -336,9 +369,11 @@ PARAMETERS = """
         The paper's Algorithm 5 or its Algorithm 3.
     step : {"auto", "paper", "safe", "line_search"}
         "auto" never diverges: a line search under complete participation, else "safe".
-    grid : (int, int) or Partition
+    grid : (int, int), Partition or PartitionRule
         Sample groups by feature groups, clipped to the size of the data; or a partition
-        that says who holds what.
+        that says who holds what (``hyfdca.holdings.partition`` and ``frames``); or a
+        rule that says so for any table (``by_column`` and ``by_function`` of
+        ``hyfdca.holdings.rules``), which ``cross_val_score`` and ``GridSearchCV`` need.
     participation : float or Participation
         Share of clients that take part in each round.
     local_fraction : float
@@ -386,6 +421,9 @@ PARAMETERS = """
         never reaches ``tol``.
     random_state : int, RandomState or None
         Seed of the partition, the participants and the drawn samples.
+    verbose : int
+        0 prints nothing. 1 shows a line on standard error once training has taken two
+        seconds: round, P, certified gap and bytes exchanged.
 
     Attributes
     ----------
@@ -399,7 +437,10 @@ PARAMETERS = """
         The algorithm that was run, and why.
     n_iter_ : int
         The number of rounds run.
-    stop_reason_ : {"tolerance", "round limit", "time limit", "stalled", "diverged"}
+    stop_reason_ : str
+        "tolerance", "round limit", "time limit", "stalled", "diverged" or
+        "interrupted": Ctrl-C ends ``fit`` after the current round with the model so
+        far, a second Ctrl-C aborts it.
     model_ : Model or None
         The model that ``from_model`` read; None after ``fit``.
 """
@@ -426,9 +467,9 @@ def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
         raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}.")
 
 
-def _check_count(name: str, value: Any) -> None:
-    if not isinstance(value, numbers.Integral) or value < 1:
-        raise ValueError(f"{name} must be a whole number from 1, got {value!r}.")
+def _check_count(name: str, value: Any, lowest: int = 1) -> None:
+    if not isinstance(value, numbers.Integral) or value < lowest:
+        raise ValueError(f"{name} must be a whole number from {lowest}, got {value!r}.")
 
 
 def _check_positive(name: str, value: Any) -> None:

@@ -27,6 +27,7 @@ from hyfdca.federation.algorithm import Algorithm
 from hyfdca.federation.problem import Profile
 from hyfdca.holdings.participation import Participation
 from hyfdca.holdings.partition import Partition
+from hyfdca.holdings.rules import PartitionRule
 from hyfdca.model.model import Model
 from hyfdca.model.scaling import TargetScaling, target_scaling
 
@@ -56,7 +57,7 @@ class HyFDCAClassifier(ClassifierMixin, FederatedLinearModel):  # noqa: D101
         algorithm: str | Algorithm = "auto",
         variant: Variant = "practical",
         step: Step = "auto",
-        grid: tuple[int, int] | Partition = (3, 3),
+        grid: tuple[int, int] | Partition | PartitionRule = (3, 3),
         participation: float | Participation = 1.0,
         local_fraction: float = 1.0,
         iic: float | None = None,
@@ -76,6 +77,7 @@ class HyFDCAClassifier(ClassifierMixin, FederatedLinearModel):  # noqa: D101
         max_seconds: float | None = None,
         stall_rounds: int | None = None,
         random_state: Any = None,
+        verbose: int = 0,
     ) -> None:
         self._store(locals())
 
@@ -84,6 +86,7 @@ class HyFDCAClassifier(ClassifierMixin, FederatedLinearModel):  # noqa: D101
 
         A sample counts as often as its weight says; one of weight 0 is left out.
         """
+        X, partition = self._assigned(X)
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64)
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
@@ -96,7 +99,8 @@ class HyFDCAClassifier(ClassifierMixin, FederatedLinearModel):  # noqa: D101
         positive = range(n_classes) if n_classes > 2 else [1]
         labels = np.column_stack([np.where(codes == c, 1.0, -1.0) for c in positive])
         own = self._own_weights(X, sample_weight)
-        self._train(X, labels, self._sample_weights(y, codes, labels, own))
+        weights = self._sample_weights(y, codes, labels, own)
+        self._train(X, labels, weights, partition=partition)
         return self
 
     def _take(self, model: Model) -> None:
@@ -169,7 +173,7 @@ class HyFDCARegressor(RegressorMixin, FederatedLinearModel):  # noqa: D101
         algorithm: str | Algorithm = "auto",
         variant: Variant = "practical",
         step: Step = "auto",
-        grid: tuple[int, int] | Partition = (3, 3),
+        grid: tuple[int, int] | Partition | PartitionRule = (3, 3),
         participation: float | Participation = 1.0,
         local_fraction: float = 1.0,
         iic: float | None = None,
@@ -189,6 +193,7 @@ class HyFDCARegressor(RegressorMixin, FederatedLinearModel):  # noqa: D101
         max_seconds: float | None = None,
         stall_rounds: int | None = None,
         random_state: Any = None,
+        verbose: int = 0,
     ) -> None:
         self._store(locals())
 
@@ -197,6 +202,7 @@ class HyFDCARegressor(RegressorMixin, FederatedLinearModel):  # noqa: D101
 
         A sample counts as often as its weight says; one of weight 0 is left out.
         """
+        X, partition = self._assigned(X)
         X, y = validate_data(
             self, X, y, accept_sparse="csr", dtype=np.float64, y_numeric=True
         )
@@ -204,7 +210,7 @@ class HyFDCARegressor(RegressorMixin, FederatedLinearModel):  # noqa: D101
         weights = self._own_weights(X, sample_weight)
         target = self._target_scaling(targets, weights) if self.scale_target else None
         scaled = targets if target is None else target.apply(targets)
-        self._train(X, scaled, weights, target)
+        self._train(X, scaled, weights, target, partition)
         self.coef_, self.intercept_ = self.coef_[0], self.intercept_[0]
         return self
 

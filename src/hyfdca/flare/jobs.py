@@ -145,7 +145,14 @@ def _outcome(kit: ServerKit, plan: Plan, hosted: ReadyStudy) -> Outcome:
     rounds, prepared = hosted.runner, hosted.prepared
     weights = rounds.release()
     consortium = Consortium(plan.names, prepared.alignment)
-    run = Run(kit.file.study, consortium, prepared.scaling, hosted.traffic, rounds)
+    run = Run(
+        kit.file.study,
+        consortium,
+        prepared.scaling,
+        hosted.traffic,
+        rounds,
+        target=prepared.target,
+    )
     assert rounds.measurement is not None  # noqa: S101  # a run that ended has one
     seconds = sum(record["seconds"] for record in rounds.history)
     return Outcome(run, weights, rounds.measurement, seconds)

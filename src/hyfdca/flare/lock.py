@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import fcntl
 import secrets
 import signal
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from hyfdca.errors import StudyError
+from hyfdca.files import locked
 from hyfdca.kits.kit import Kit
 
 
@@ -32,8 +32,7 @@ def plain_errors(folder: Path) -> Iterator[None]:
         ) from None
 
 
-@contextmanager
-def only_one(kit: Kit) -> Iterator[None]:
+def only_one(kit: Kit) -> AbstractContextManager[None]:
     """Lock a kit; the system releases the lock even if we are killed.
 
     Raises
@@ -41,14 +40,8 @@ def only_one(kit: Kit) -> Iterator[None]:
     StudyError
         If another process holds it.
     """
-    with (kit.state / "lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise StudyError(
-                f"Another hyfdca is running with the kit {kit.folder}; end it first."
-            ) from None
-        yield
+    complaint = f"Another hyfdca is running with the kit {kit.folder}; end it first."
+    return locked(kit.state / "lock", complaint)
 
 
 def holder_number(kit: Kit) -> str:

@@ -17,7 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from hyfdca.arrays import IntArray
+from hyfdca.arrays import BoolArray, IntArray
 from hyfdca.holdings.axis import Axis
 from hyfdca.holdings.ownership import CellHolders, OwnCells, cell_holders
 from hyfdca.maths.seeds import stream
@@ -112,7 +112,8 @@ def from_holdings(
     Parameters
     ----------
     holdings : iterable of (samples, features)
-        Index lists per client, in order of rank. A client may hold nothing.
+        Lists of numbers or boolean masks per client, in order of rank. A client may
+        hold nothing. ``hyfdca.holdings.frames`` takes names instead.
     """
     checked = tuple(
         Holding(
@@ -262,10 +263,14 @@ def _groups(n_items: int, n_groups: int, seed: int | None, what: str) -> list[In
 
 def _indices(values: ArrayLike, size: int, what: str) -> IntArray:
     given = np.asarray(values)
+    if given.dtype == bool:
+        return _masked(given, size, what)
     if given.size == 0:
         return np.empty(0, np.int64)
     if given.ndim != 1 or not np.issubdtype(given.dtype, np.integer):
-        raise ValueError(f"The {what} must be a list of whole numbers.")
+        raise ValueError(
+            f"The {what} must be a list of whole numbers or a boolean mask."
+        )
     indices = np.unique(given.astype(np.int64))
     if len(indices) < len(given):
         raise ValueError(
@@ -274,3 +279,11 @@ def _indices(values: ArrayLike, size: int, what: str) -> IntArray:
     if indices[0] < 0 or indices[-1] >= size:
         raise ValueError(f"The {what} must lie between 0 and {size - 1}.")
     return indices
+
+
+def _masked(mask: BoolArray, size: int, what: str) -> IntArray:
+    if mask.shape != (size,):
+        raise ValueError(
+            f"The mask of the {what} must have {size} entries, got {mask.size}."
+        )
+    return np.flatnonzero(mask)

@@ -11,14 +11,17 @@ for bit.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, Self
 
 import msgspec
 
 from hyfdca.errors import plain_mistake
+from hyfdca.maths.objective import Measurement
 from hyfdca.model.scaling import Missing, Scale
 
-StopReason = Literal["tolerance", "round limit", "time limit", "stalled", "diverged"]
+StopReason = Literal[
+    "tolerance", "round limit", "time limit", "stalled", "diverged", "interrupted"
+]
 
 FORMAT_VERSION: Final = 1
 _MOST_BYTES = 2**30  # some six million features
@@ -52,6 +55,9 @@ class TrainingEntry(_Strict, frozen=True):
     stop_reason: StopReason
     fit_intercept: bool
     intercept_scaling: float
+    # P, D and the loss's parameter are those of (target - centre) / scale.
+    target_centre: float = 0.0
+    target_scale: float = 1.0
     penalise_intercept: bool = True  # models without this entry have it
 
 
@@ -62,6 +68,16 @@ class CertificateEntry(_Strict, frozen=True):
     dual: float | None  # None if there is no bound, and therefore no gap
     gap: float | None
     relative_gap: float | None
+
+    @classmethod
+    def of(cls, measured: Measurement) -> Self:
+        """Return the certificate of a measurement."""
+        return cls(
+            primal=measured.primal,
+            dual=measured.dual,
+            gap=measured.gap,
+            relative_gap=measured.relative_gap,
+        )
 
 
 class ModelFile(_Strict, frozen=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from os import PathLike
 from pathlib import Path
 from typing import Any, Self
 
@@ -14,9 +15,10 @@ from numpy.typing import NDArray
 from hyfdca.arrays import FloatArray
 from hyfdca.data.labels import Task, chosen_classes, class_probabilities
 from hyfdca.data.tables import Table, listed, stored_densely
+from hyfdca.files import write_whole
 from hyfdca.maths.losses import Loss, make_loss
 from hyfdca.maths.objective import Measurement
-from hyfdca.model.file import ModelError, ModelFile, read_model_file
+from hyfdca.model.file import ModelError, ModelFile, as_bytes, read_model_file
 from hyfdca.model.scaling import Scaling
 
 __all__ = ["Model", "ModelError", "read_model"]
@@ -114,6 +116,24 @@ class Model:
     def certificate(self) -> Measurement:
         """How close the model is to the optimum on its training rows."""
         return Measurement(self.file.certificate.primal, self.file.certificate.dual)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the model to a file, whole or not at all.
+
+        ``from_model`` of the estimators and ``hyfdca predict`` read it.
+
+        Raises
+        ------
+        ModelError
+            If it cannot be written.
+        """
+        try:
+            write_whole(Path(path), as_bytes(self.file))
+        except OSError as error:
+            raise ModelError(
+                f"Cannot write the model file {path} ({error.strerror}); choose "
+                "another path."
+            ) from None
 
     # From tables, by the names of their columns
 

@@ -108,6 +108,47 @@ class FolderStore:
         (self._folder / name).unlink(missing_ok=True)
 
 
+class DelayedStore:
+    """Holds changes back in memory until ``flush`` makes them in another store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._changes: dict[str, bytes | None] = {}  # None: to be removed
+
+    def write(self, name: str, content: bytes) -> None:
+        """Hold a content back."""
+        self._changes.pop(name, None)  # the order of changes is that of the last ones
+        self._changes[name] = bytes(content)
+
+    def read(self, name: str) -> bytes | None:
+        """Return a content as last written, flushed or not."""
+        if name in self._changes:
+            return self._changes[name]
+        return self._store.read(name)
+
+    def names(self) -> list[str]:
+        """Return the names of all contents, sorted."""
+        names = set(self._store.names()) | self._changes.keys()
+        return sorted(
+            name for name in names if self._changes.get(name, b"") is not None
+        )
+
+    def remove(self, name: str) -> None:
+        """Hold back the removal of a content."""
+        self._changes.pop(name, None)
+        self._changes[name] = None
+
+    def flush(self) -> None:
+        """Make all changes, in order; removals come last."""
+        changes, self._changes = self._changes, {}
+        for name, content in changes.items():
+            if content is not None:
+                self._store.write(name, content)
+        for name, content in changes.items():
+            if content is None:
+                self._store.remove(name)
+
+
 class SealedStore:
     """Seals contents before another store saves them.
 

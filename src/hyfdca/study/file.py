@@ -119,6 +119,7 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     missing: Missing = "refuse"
     uncovered: Uncovered = "refuse"  # cells that no organisation holds
     fit_intercept: bool = True
+    scale_target: bool | None = None  # of a regression, by default
     penalise_intercept: bool | None = None  # by default where the algorithm needs it
     intercept_scaling: Positive = 1.0
     max_rounds: AtLeastOne = 1000

@@ -24,7 +24,7 @@ from hyfdca.holdings.block import Block, pooled_cells
 from hyfdca.holdings.coverage import Coverage, coverage_of
 from hyfdca.holdings.partition import Holding, Partition
 from hyfdca.maths.objective import Objective
-from hyfdca.model.scaling import Scaling
+from hyfdca.model.scaling import Scaling, TargetScaling
 from hyfdca.protocol.sessions import ServerSession
 from hyfdca.runtime.driver import Traffic
 from hyfdca.runtime.inprocess import InProcess
@@ -35,7 +35,7 @@ from hyfdca.study.client import RefusedError, StudyClient
 from hyfdca.study.file import Study, StudyFile
 from hyfdca.study.identity import study_hash
 from hyfdca.study.plan import Plan, plan_of
-from hyfdca.study.server import StudyServer
+from hyfdca.study.server import Prepared, StudyServer
 from hyfdca.study.tables import data_of, table_of
 from hyfdca.training.in_process import n_threads
 from hyfdca.training.runner import DrawnMembers, Runner, make_runner
@@ -101,6 +101,8 @@ class Run:
 
     Parameters
     ----------
+    target : TargetScaling
+        How the targets of a regression are scaled for training.
     notes : tuple of str
         What was noticed while tables were read here.
     """
@@ -110,6 +112,7 @@ class Run:
     scaling: Scaling
     preparing_traffic: Traffic
     training: Runner
+    target: TargetScaling = field(default_factory=TargetScaling, kw_only=True)
     notes: tuple[str, ...] = field(default=(), kw_only=True)
 
     @property
@@ -150,7 +153,7 @@ class LocalRun(Run):
         return total if offsets is None else total + offsets
 
     def labels(self) -> FloatArray:
-        """Return the labels of all samples, (n_samples, n_outputs)."""
+        """Return the labels of all samples, as trained, (n_samples, n_outputs)."""
         labels = self._by_sample([block.labels for block in self.blocks], 0.0)
         assert labels is not None  # noqa: S101  # somebody has labels
         return labels
@@ -194,7 +197,8 @@ class LocalRun(Run):
             return TrainingScores(accuracy=float(np.mean(is_right)))
         return TrainingScores(
             r_squared=r_squared(labels[:, 0], margins[:, 0]),
-            mean_absolute_error=float(np.mean(np.abs(labels - margins))),
+            mean_absolute_error=float(np.mean(np.abs(labels - margins)))
+            * self.target.scale,
         )
 
 
@@ -254,26 +258,50 @@ def prepare_tables(file: StudyFile, tables: Sequence[Table]) -> LocalRun:
         prepared = convener.prepare()
     except (AlignmentError, RefusedError, ValueError) as error:
         raise StudyError(str(error)) from None
-    driver = local_driver(members, "training", n_threads([m.block for m in members]))
+    driver = local_driver(members, "training", training_threads(tables))
     drawn = DrawnMembers(plan.participation, len(members))
     training = make_runner(
         plan.training, prepared.choice, prepared.federation, driver, drawn
     )
-    consortium = Consortium(plan.names, prepared.alignment)
+    return local_run(file, tables, prepared, convener.traffic, training, members)
+
+
+def local_run(
+    file: StudyFile,
+    tables: Sequence[Table],
+    prepared: Prepared,
+    traffic: Traffic,
+    training: Runner,
+    members: tuple[StudyClient, ...],
+) -> LocalRun:
+    """Return the run of a study whose parties are all in this process.
+
+    Parameters
+    ----------
+    traffic : Traffic
+        Of the preparation.
+    """
+    names = tuple(client.name for client in file.clients)
     notes = tuple(
         f"{name}: {note}"
-        for name, table in zip(plan.names, tables, strict=True)
+        for name, table in zip(names, tables, strict=True)
         for note in table.notes
     )
     return LocalRun(
         file.study,
-        consortium,
+        Consortium(names, prepared.alignment),
         prepared.scaling,
-        convener.traffic,
+        traffic,
         training,
         members,
+        target=prepared.target,
         notes=notes,
     )
+
+
+def training_threads(tables: Sequence[Table]) -> int:
+    """Return how many organisations work at a time during training."""
+    return n_threads([table.cells for table in tables])
 
 
 def local_plan(file: StudyFile) -> Plan:
@@ -287,17 +315,22 @@ def local_plan(file: StudyFile) -> Plan:
 
 
 def local_clients(
-    plan: Plan, tables: Sequence[Table], stores: Sequence[Store] | None = None
+    plan: Plan,
+    tables: Sequence[Table],
+    stores: Sequence[Store] | None = None,
+    identities: Sequence[Identity] | None = None,
 ) -> tuple[StudyClient, ...]:
-    """Return organisations with newly generated keys.
+    """Return organisations in this process.
 
     Parameters
     ----------
     stores : sequence of Store, optional
         Where each saves its keys and states; by default nothing is saved.
+    identities : sequence of Identity, optional
+        Their own keys; by default new ones.
     """
     own: Sequence[Store | None] = stores or [None] * len(tables)
-    identities = [Identity.generate() for _ in tables]
+    identities = identities or [Identity.generate() for _ in tables]
     entries = map(RosterEntry, plan.names, (identity.public for identity in identities))
     roster = Roster(plan.study_hash, tuple(entries), plan.epoch)
     hire = workforce(plan.encryption)  # for all, because they have the same keys

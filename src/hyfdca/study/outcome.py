@@ -25,9 +25,9 @@ from hyfdca.model.file import (
 )
 from hyfdca.runtime.driver import Traffic
 from hyfdca.study.ending import Ending
-from hyfdca.study.file import load
-from hyfdca.study.local import Consortium, Run, prepare
-from hyfdca.training.runner import RoundReport
+from hyfdca.study.local import Consortium, Run
+from hyfdca.training.interrupts import interruptible
+from hyfdca.training.reports import RoundReport
 
 Watcher = Callable[[Run, RoundReport], None]
 
@@ -82,6 +82,11 @@ class Outcome:
             self.run.study.tol,
             training.algorithm.algorithm.name,
         )
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether the user ended the training before its time."""
+        return self.ending.stop_reason == "interrupted"
 
     def traffic(self) -> Traffic:
         """Return the total traffic, from alignment to the model's release."""
@@ -154,8 +159,9 @@ class Outcome:
         """Return the contents of ``model.json``, described in ``model/file.py``."""
         run, study = self.run, self.run.study
         features, scaling = run.consortium.features, run.scaling
-        weights = map(tuple, self.weights[: len(features)].tolist())
-        intercept = self.weights[-1] * (run.intercept_value or 0.0)
+        own = self.weights * run.target.scale  # in the units of the target
+        weights = map(tuple, own[: len(features)].tolist())
+        intercept = own[-1] * (run.intercept_value or 0.0) + run.target.centre
         return ModelFile(
             format_version=FORMAT_VERSION,
             study=study.name,
@@ -177,12 +183,7 @@ class Outcome:
                 fillings=dict(zip(features, scaling.filling.tolist(), strict=True)),
             ),
             training=self._training_entry(),
-            certificate=CertificateEntry(
-                primal=self.certificate.primal,
-                dual=self.certificate.dual,
-                gap=self.certificate.gap,
-                relative_gap=self.certificate.relative_gap,
-            ),
+            certificate=CertificateEntry.of(self.certificate),
         )
 
     def _training_entry(self) -> TrainingEntry:
@@ -193,6 +194,8 @@ class Outcome:
             rounds=self.n_rounds,
             stop_reason=ending.stop_reason,
             fit_intercept=study.fit_intercept,
+            target_centre=self.run.target.centre,
+            target_scale=self.run.target.scale,
             penalise_intercept=not training.settings.free_intercept,
             intercept_scaling=study.intercept_scaling,
         )
@@ -234,29 +237,20 @@ class Summary:
 
 
 def train(run: Run, watch: Watcher) -> Outcome:
-    """Run a study's rounds, passing each report to ``watch``."""
-    started = time.perf_counter()
-    for report in run.training.rounds():
-        watch(run, report)
-    weights = run.training.release()
-    seconds = time.perf_counter() - started
-    certificate = run.training.measurement
+    """Run a study's rounds, passing each report to ``watch``.
+
+    The first Ctrl-C ends them in order, as ``interruptible`` says.
+    """
+    training, started = run.training, time.perf_counter()
+    before = training.progress.seconds  # of a run that was resumed
+    with interruptible(training):
+        for report in training.rounds():
+            watch(run, report)
+        weights = training.release()
+    seconds = before + time.perf_counter() - started
+    certificate = training.measurement
     assert certificate is not None  # noqa: S101  # a run that ended has been measured
     return Outcome(run, weights, certificate, seconds)
-
-
-def train_file(path: Path, folder: Path, watch: Watcher) -> Outcome:
-    """Train the study of a file and write its outcome to a folder.
-
-    Raises
-    ------
-    StudyError
-        Nothing has been written then.
-    """
-    check_folder(folder)
-    outcome = train(prepare(load(path), path.parent), watch)
-    outcome.write(folder)
-    return outcome
 
 
 def check_folder(folder: Path) -> None:
@@ -284,12 +278,13 @@ def write_files(folder: Path, contents: Mapping[str, bytes]) -> None:
             draft.replace(folder / name)
         sync_folder(folder)
     except OSError as error:
-        for draft in drafts.values():
-            forget(draft)
         raise StudyError(
             f"Cannot write to {folder} ({error.strerror}); choose another folder with "
             "--out."
         ) from None
+    finally:  # also if the user aborts
+        for draft in drafts.values():
+            forget(draft)
 
 
 def as_json(content: dict[str, Any] | list[dict[str, Any]]) -> bytes:

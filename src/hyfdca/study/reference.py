@@ -71,6 +71,9 @@ _STUDY = {
     "uncovered": "Cells that no organisation holds are refused, or taken as the mean "
     'of their column (with `scale = "standard"`) or as zero (without).',
     "fit_intercept": "Whether the model has an intercept.",
+    "scale_target": "Whether the targets of a regression are centred and scaled to "
+    "deviation 1 for training; if not given, they are. The model is in their own "
+    "units, `loss_parameter` and the certificate are in units of the deviation.",
     "penalise_intercept": "Whether the intercept is penalised, as the weight of a "
     "constant feature; if not given, only where the algorithm needs that (`hyfdca` and "
     "its rivals) or `intercept_scaling` is given.",
@@ -113,7 +116,8 @@ _STUDY = {
     "key_epoch": "Raise it to have new keys made.",
     "quorum": "How many organisations a round needs (between machines).",
     "phase_timeout": "Seconds that an answer may take (between machines).",
-    "checkpoint_every": "Rounds from one checkpoint to the next (between machines).",
+    "checkpoint_every": "Rounds from one checkpoint to the next; in one process, "
+    "some seconds too.",
     "predictions_per_hour": "Rows that each organisation may ask the others to "
     "predict (between machines).",
 }

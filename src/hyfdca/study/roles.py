@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from hyfdca.data.tables import label_text, normalised
 from hyfdca.data.targets import TargetSettings
@@ -55,7 +55,20 @@ def target_settings(file: StudyFile) -> TargetSettings:
         has_offsets=any(own.offset is not None for own in roles),
         class_weight=weights,
         labels_visible=study.labels_visible_to_holders,
+        scaling=_target_scaling(study),
     )
+
+
+def _target_scaling(study: Study) -> Literal["none", "scale", "centre"]:
+    """Return how targets are scaled: centred too, unless the intercept is penalised.
+
+    An intercept that is to have a penalty has it for the mean of the targets too.
+    """
+    task = make_loss(study.loss, study.loss_parameter).task
+    if task == "classification" or study.scale_target is False:
+        return "none"
+    is_free = not study.penalise_intercept and study.intercept_scaling == 1.0
+    return "centre" if study.fit_intercept and is_free else "scale"
 
 
 def check_roles(file: StudyFile) -> None:
@@ -77,6 +90,7 @@ def check_roles(file: StudyFile) -> None:
             "add one there, because the model file names it for predictions."
         )
     _check_class_weight(file.study)
+    _check_scaled_target(file.study)
 
 
 def _check_distinct(client: Client, roles: ColumnRoles) -> None:
@@ -128,3 +142,12 @@ def _check_class_weight(study: Study) -> None:
 
 def _name(column: str | None) -> str | None:
     return None if column is None else normalised(column)
+
+
+def _check_scaled_target(study: Study) -> None:
+    task = make_loss(study.loss, study.loss_parameter).task
+    if study.scale_target and task == "classification":
+        raise StudyError(
+            f"scale_target is for regressions, but the loss {study.loss!r} is for "
+            "classes; leave it out, or choose another loss."
+        )

@@ -11,7 +11,7 @@ from hyfdca.crypto.schemes.registry import Adders, new_group_secret
 from hyfdca.data.labels import n_outputs
 from hyfdca.federation.server import Federation
 from hyfdca.holdings.layout import with_bias
-from hyfdca.model.scaling import Scaling
+from hyfdca.model.scaling import Scaling, TargetScaling
 from hyfdca.protocol.sessions import Conversation, ServerSession
 from hyfdca.runtime.driver import Driver, Traffic
 from hyfdca.stages.alignment import messages as alignment_messages
@@ -34,6 +34,7 @@ class Prepared:
 
     alignment: Alignment
     scaling: Scaling
+    target: TargetScaling
     federation: Federation
     choice: Choice
 
@@ -81,12 +82,12 @@ class StudyServer:
         """
         adders = self.agree(holders)
         alignment = self.align()
-        self.share_labels(alignment, adders)
+        target = self.share_labels(alignment, adders)
         scaling = self.scale(alignment, adders)
         federation = self._federation(alignment, adders)
         choice = self._plan.training.choose(federation)
         self._start(choice)
-        return Prepared(alignment, scaling, federation, choice)
+        return Prepared(alignment, scaling, target, federation, choice)
 
     def agree(self, holders: Collection[int] = ()) -> Adders:
         """Have all members agree on the same keys; return the adders."""
@@ -102,12 +103,12 @@ class StudyServer:
         server = AlignmentServer(plan.names, plan.alignment, self._session)
         return self._run("alignment", server.run())
 
-    def share_labels(self, alignment: Alignment, adders: Adders) -> None:
-        """Have members with labels learn what they lack of them and of weights."""
+    def share_labels(self, alignment: Alignment, adders: Adders) -> TargetScaling:
+        """Have members learn what they lack of labels, weights and their scale."""
         self._session.enter(label_messages.PHASES)
         targets = self._plan.alignment.targets
         server = LabelServer(alignment, targets, adders, self._session)
-        self._run("labels", server.run())
+        return self._run("labels", server.run())
 
     def scale(self, alignment: Alignment, adders: Adders) -> Scaling:
         """Have every member scale its own cells, after the sums this needs."""

@@ -6,6 +6,8 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import scipy.sparse as sp
+
 from hyfdca.federation.algorithm import ClientHalf
 from hyfdca.federation.client import Party
 from hyfdca.federation.secrets import Secrecy, fresh_secrecy
@@ -75,17 +77,17 @@ def train_in_process(
         rank: ClientSession(token, algorithm.phases, half.handlers)
         for rank, half in enumerate(clients)
     }
-    driver = InProcess(sessions, n_threads(blocks))
+    driver = InProcess(sessions, n_threads([block.X for block in blocks]))
     members = DrawnMembers(participation, layout.n_clients)
     runner = make_runner(settings, choice, federation, driver, members)
     return LocalTraining(runner, clients, parties, keys)
 
 
-def n_threads(blocks: Sequence[Block]) -> int:
+def n_threads(tables: Sequence[sp.csr_array]) -> int:
     """Return how many clients work at a time: one where there is little to do."""
-    if sum(block.X.nnz for block in blocks) < _MUCH:
+    if sum(table.nnz for table in tables) < _MUCH:
         return 1
-    return min(n_cores(), len(blocks))
+    return min(n_cores(), len(tables))
 
 
 def _n_outputs(blocks: Sequence[Block]) -> int:

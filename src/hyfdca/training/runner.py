@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from hyfdca.algorithms.registry import Choice
@@ -24,41 +24,14 @@ from hyfdca.maths.objective import Measurement
 from hyfdca.model.file import StopReason
 from hyfdca.protocol.sessions import BadReplyError, ClientsFailedError
 from hyfdca.runtime.driver import Driver, Traffic
+from hyfdca.training.reports import RoundReport, cost_of_measuring, objectives
 from hyfdca.training.settings import TrainingSettings
-from hyfdca.training.stopping import Progress, reason_to_stop
+from hyfdca.training.stopping import Interruption, Progress, reason_to_stop
 
 # Certificates include rounding, so a gap below zero cannot come from a table.
 _BELOW_ZERO = -1e-9
 
 Failure = ClientsFailedError | BadReplyError
-
-
-@dataclass(frozen=True)
-class RoundReport:
-    """What a round did and cost; measuring is counted apart and not timed."""
-
-    round_number: int
-    participants: tuple[int, ...]
-    seconds: float
-    traffic: Traffic
-    measuring: Traffic
-    measurement: Measurement | None
-
-    def as_record(self) -> dict[str, Any]:
-        """Return the report as one flat record of a history."""
-        measured = self.measurement
-        bound = None if measured is None else measured.dual
-        return {
-            "round": self.round_number,
-            "primal": math.nan if measured is None else measured.primal,
-            "dual": math.nan if bound is None else bound,
-            "gap": math.nan if measured is None else measured.gap,
-            "relative_gap": math.nan if measured is None else measured.relative_gap,
-            "seconds": self.seconds,
-            **asdict(self.traffic),
-            **{f"measuring_{k}": v for k, v in asdict(self.measuring).items()},
-            "participants": self.participants,
-        }
 
 
 class Members(Protocol):
@@ -169,7 +142,8 @@ class Runner:
         self.progress = Progress()
         self.stop_reason: StopReason | None = None
         self.release_traffic = Traffic()
-        self._rules = settings.stop_rules()
+        self.interruption = Interruption()
+        self._rules = [*settings.stop_rules(), self.interruption]
 
     @property
     def history(self) -> list[dict[str, Any]]:
@@ -193,20 +167,42 @@ class Runner:
         """
         if self.measurement is None:
             self.start()
-        while (reason := reason_to_stop(self._rules, self.progress)) is None:
-            try:
-                report = self._round(self.progress.n_rounds + 1)
-                self.progress.history.append(report.as_record())
-                self.checkpoints.commit(self._is_last())
-            except DivergenceError:
-                self.stop_reason = "diverged"
-                return
-            except (ClientsFailedError, BadReplyError) as failure:
-                self.checkpoints.recover(failure)
-                continue
-            yield report
+        try:
+            while (reason := reason_to_stop(self._rules, self.progress)) is None:
+                if (report := self._committed_round()) is not None:
+                    yield report
+            if reason == "interrupted":
+                self.checkpoints.commit(is_last=True)  # it may have been asked since
+                self._measure_last()
+        except DivergenceError:
+            self.stop_reason = "diverged"
+            return
         is_diverged = reason != "tolerance" and self.progress.is_diverging
         self.stop_reason = "diverged" if is_diverged else reason
+
+    def _committed_round(self) -> RoundReport | None:
+        """Run one round; None if a client failed and the round must be repeated."""
+        try:
+            report = self._round(self.progress.n_rounds + 1)
+            self.progress.history.append(report.as_record())
+            self.checkpoints.commit(self._is_last())
+        except (ClientsFailedError, BadReplyError) as failure:
+            self.checkpoints.recover(failure)
+            return None
+        return report
+
+    def _measure_last(self) -> None:
+        """Measure the last round if it was not: the model is the one last measured.
+
+        The round has been committed before, so a training that is resumed knows
+        nothing of this measurement and equals an undisturbed one.
+        """
+        if not self.history or not math.isnan(self.history[-1]["primal"]):
+            return
+        traffic = Traffic()
+        self._measure(self.driver, traffic)
+        self.history[-1].update(objectives(self.measurement))
+        self.history[-1].update(cost_of_measuring(traffic))
 
     def _is_last(self) -> bool:
         return reason_to_stop(self._rules, self.progress) is not None

@@ -20,6 +20,7 @@ _ADVICE: dict[str | None, str] = {
         "the loss has stopped falling, so this algorithm may be biased on this "
         "partition; use algorithm='bundle', or raise stall_rounds"
     ),
+    "interrupted": "train to the end for a smaller gap",
 }
 
 
@@ -124,6 +125,18 @@ class PrimalStall:
             if primal < lowest - self.share * abs(lowest) or math.isinf(lowest):
                 lowest, since = primal, number
         return bool(measured) and measured[-1][0] - since >= self.rounds
+
+
+@dataclass
+class Interruption:
+    """Stop because the user asked for it."""
+
+    is_asked: bool = False
+    reason: StopReason = "interrupted"
+
+    def is_met(self, progress: Progress) -> bool:
+        """Return whether the user has asked."""
+        return self.is_asked
 
 
 def reason_to_stop(rules: Sequence[StopRule], progress: Progress) -> StopReason | None:

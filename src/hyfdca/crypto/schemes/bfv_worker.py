@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import mmap
 import resource
+import signal
 import struct
 import sys
 from dataclasses import dataclass
@@ -111,10 +112,12 @@ def begin(asked: IO[bytes], file_number: int) -> WorkerLoop:
 def main() -> None:
     """Serve the process that started this one."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core file would have the key
+    # Ctrl-C reaches all processes of a terminal; the one we serve decides when to end.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     with (
         open(0, "rb", buffering=0) as asked,
         open(1, "wb", buffering=0) as answers,
-        contextlib.suppress(EOFError, BrokenPipeError, KeyboardInterrupt),
+        contextlib.suppress(EOFError, BrokenPipeError),
     ):
         begin(asked, int(sys.argv[1])).serve(asked, answers)
 

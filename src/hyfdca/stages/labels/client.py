@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from hyfdca.arrays import FloatArray
@@ -11,6 +13,7 @@ from hyfdca.data.labels import n_outputs
 from hyfdca.data.targets import SampleLosses, Targets, TargetSettings, class_weights
 from hyfdca.federation.messages import GridRequest
 from hyfdca.federation.sealing import Sealing
+from hyfdca.model.scaling import TargetScaling, target_scaling
 from hyfdca.protocol.codec import RemoteProtocolError, unpack_indices
 from hyfdca.protocol.messages import Message, Part, TooLarge
 from hyfdca.protocol.sessions import Handlers
@@ -40,6 +43,9 @@ class LabelClient:
         self._settings = targets.settings
         self._n_totals = len(aligned.classes) if self._settings.is_balanced else 1
         self._totals: FloatArray | None = None
+        self._mean = 0.0
+        is_scaled = self._settings.scaling != "none"
+        self._target = None if is_scaled else TargetScaling()
 
     @property
     def handlers(self) -> Handlers:
@@ -52,18 +58,27 @@ class LabelClient:
             "weigh rows": self._weigh,
             "weight totals": self._take_totals,
             "give weights": self._give_weights,
+            "target bound": lambda _: self._bound_of(np.abs(self._counted_targets())),
+            "target parts": lambda r: self._part_of(self._counted_targets(), r),
+            "target total": self._take_mean,
+            "square bound": lambda _: self._bound_of(self._counted_squares()),
+            "square parts": lambda r: self._part_of(self._counted_squares(), r),
+            "square total": self._take_square,
+            "target scaling": self._release_target,
         }
 
     @property
     def losses(self) -> SampleLosses:
         """What the losses of this client's samples are, once everything is known."""
-        targets = self._complete
+        targets, target = self._complete, self._target_scaling
         width, offsets = n_outputs(self._aligned.classes), targets.offsets
-        return SampleLosses(
-            targets.encoded,
-            _by_output(self._weights(), width, usual=1.0),
-            None if offsets is None else _by_output(offsets, width, usual=0.0),
-        )
+        if offsets is not None:
+            offsets = _by_output(offsets / target.scale, width, usual=0.0)
+        weights = _by_output(self._weights(), width, usual=1.0)
+        labels = targets.encoded
+        if self._settings.scaling != "none":
+            labels = target.apply(labels)
+        return SampleLosses(labels, weights, offsets)
 
     @property
     def _complete(self) -> Targets:
@@ -120,9 +135,12 @@ class LabelClient:
         return m.WeightBound(power_above(float(self._counted().sum())))
 
     def _weigh(self, request: GridRequest) -> Part:
-        part = self._sealing.total_part(self._counted(), request.grid)
+        return self._total_part(self._counted(), request)
+
+    def _total_part(self, sums: FloatArray, request: GridRequest) -> Part:
+        part = self._sealing.total_part(sums, request.grid)
         if isinstance(part, TooLarge):
-            raise RemoteProtocolError("the grid is too fine for these weights")
+            raise RemoteProtocolError("the grid is too fine for these sums")
         assert isinstance(part, Part)  # noqa: S101  # the only other answer
         return part
 
@@ -134,6 +152,52 @@ class LabelClient:
 
     def _give_weights(self, request: m.GiveRequest) -> Part:
         return self._given(self._weights()[:, None], request)
+
+    # Targets that are scaled
+
+    @property
+    def _target_scaling(self) -> TargetScaling:
+        if self._target is None:
+            raise RemoteProtocolError("the scale of the targets did not come")
+        return self._target
+
+    def _counted_targets(self) -> FloatArray:
+        """Return s_i y_i of the rows that this client counts."""
+        return self._counted_rows(lambda values: values)
+
+    def _counted_squares(self) -> FloatArray:
+        """Return s_i (y_i - mean)² of the rows that this client counts."""
+        return self._counted_rows(lambda values: (values - self._mean) ** 2)
+
+    def _counted_rows(self, of: Callable[[FloatArray], FloatArray]) -> FloatArray:
+        if self._settings.scaling == "none":
+            raise RemoteProtocolError("the study does not scale its targets")
+        targets = self._complete.of_rows(np.flatnonzero(self._aligned.counts_sample))
+        values = of(targets.encoded[:, 0])
+        return values if targets.weights is None else targets.weights * values
+
+    def _bound_of(self, values: FloatArray) -> m.TargetBound:
+        return m.TargetBound(power_above(float(values.sum())))
+
+    def _part_of(self, values: FloatArray, request: GridRequest) -> Part:
+        return self._total_part(np.array([values.sum()]), request)
+
+    def _mean_of(self, notice: m.TargetTotal) -> float:
+        total = float(self._sealing.opened_totals(notice.total, (1, 1))[0, 0])
+        n_rows = self._aligned.n_samples
+        return total / (n_rows if self._totals is None else float(self._totals.sum()))
+
+    def _take_mean(self, notice: m.TargetTotal) -> None:
+        self._mean = self._mean_of(notice)
+
+    def _take_square(self, notice: m.TargetTotal) -> None:
+        is_centred = self._settings.scaling == "centre"
+        mean_square = max(self._mean_of(notice), 0.0)
+        self._target = target_scaling(self._mean, mean_square, is_centred)
+
+    def _release_target(self, _: Message) -> m.TargetReleased:
+        target = self._target_scaling
+        return m.TargetReleased(target.centre, target.scale)
 
 
 class WeightClient:

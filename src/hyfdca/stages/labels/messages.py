@@ -1,11 +1,19 @@
-"""The messages about labels that some holders lack, and about weights."""
+"""The messages about labels that some holders lack, weights, and scaled targets."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
 from hyfdca.federation.messages import Arrangements, GridRequest
-from hyfdca.protocol.messages import Bound, Message, Part, Seen, Sums
+from hyfdca.protocol.messages import (
+    Bound,
+    Finite,
+    Message,
+    NonNegative,
+    Part,
+    Seen,
+    Sums,
+)
 from hyfdca.protocol.phases import START, Phase, Phases
 
 
@@ -33,6 +41,25 @@ class TotalsNotice(Message, frozen=True):
     totals: Annotated[Sums, Seen("weight totals")]
 
 
+class TargetBound(Message, frozen=True):
+    """A power of two above a sum over the rows that a client counts."""
+
+    total: Annotated[Bound, Seen("bounds")]
+
+
+class TargetTotal(Message, frozen=True):
+    """A sum over the targets of all rows; no answer."""
+
+    total: Annotated[Sums, Seen("target totals")]
+
+
+class TargetReleased(Message, frozen=True):
+    """How targets are scaled, in the clear, as part of the model."""
+
+    centre: Annotated[Finite, Seen("released scaling")]
+    scale: Annotated[NonNegative, Seen("released scaling")]
+
+
 class WeightsNotice(Message, frozen=True):
     """The weights of the samples of a client without labels; no answer."""
 
@@ -40,6 +67,19 @@ class WeightsNotice(Message, frozen=True):
 
 
 _FILLING = ("arrange", "give labels", "take labels")
+
+_WEIGHED = (*_FILLING, "weight totals")
+
+
+def _target_sum(name: str, *after: str) -> Phases:
+    """Return the exchange of a sum over all targets: a bound, parts, the total."""
+    bound, parts, total = (f"{name} {step}" for step in ("bound", "parts", "total"))
+    return {
+        bound: Phase(Message, (TargetBound,), after),
+        parts: Phase(GridRequest, (Part,), (bound,), "client targets"),
+        total: Phase(TargetTotal, after=(parts,)),
+    }
+
 
 # Each client takes part in what concerns it; without labels that is the last phase.
 PHASES: Phases = {
@@ -52,7 +92,14 @@ PHASES: Phases = {
     ),
     "weight totals": Phase(TotalsNotice, after=("weigh rows",)),
     "give weights": Phase(
-        GiveRequest, (Part,), (*_FILLING, "weight totals"), "sample weights"
+        GiveRequest,
+        (Part,),
+        (*_WEIGHED, "square total", "target scaling"),
+        "sample weights",
     ),
     "take weights": Phase(WeightsNotice, after=("arrange",)),
+    # Numbers of a regression
+    **_target_sum("target", *_WEIGHED),
+    **_target_sum("square", *_WEIGHED, "target total"),
+    "target scaling": Phase(Message, (TargetReleased,), ("square total",)),
 }

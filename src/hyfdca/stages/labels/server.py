@@ -1,7 +1,8 @@
 """Labels and weights, the server's half: it passes them on, and reads nothing.
 
 It comes after the alignment, and only if there is something to do: labels that some
-holders lack and others have, or weights.
+holders lack and others have, weights, or targets that are to be scaled. Each sum over
+targets has the three phases bound, parts and total.
 
 | phase         | who        | down                          | up                    |
 |---------------|------------|-------------------------------|-----------------------|
@@ -14,6 +15,9 @@ holders lack and others have, or weights.
 | weigh rows    | labelled   | a grid                        | sums of weights, by   |
 |               |            |                               | class                 |
 | weight totals | labelled   | these sums over all clients   | -                     |
+| target ...,   | labelled   | -; a grid; the sum over all   | a bound, its sum      |
+| square ...    |            | clients                       |                       |
+| target scaling| the first  | -                             | centre and scale, open|
 | give weights  | labelled   | rows that clients without     | their weights         |
 |               |            | labels hold                   |                       |
 | take weights  | unlabelled | weights of all its rows       | -                     |
@@ -38,9 +42,10 @@ from hyfdca.data.targets import TargetSettings
 from hyfdca.federation.messages import Arrangements, GridRequest
 from hyfdca.federation.sums import RunningSum, layout_for, sum_of
 from hyfdca.holdings.axis import owner_groups
+from hyfdca.model.scaling import TargetScaling
 from hyfdca.protocol.codec import pack_indices
-from hyfdca.protocol.messages import GridSpec, Message, Part
-from hyfdca.protocol.sessions import Conversation, ServerSession
+from hyfdca.protocol.messages import GridSpec, Message, Part, Sums
+from hyfdca.protocol.sessions import BadReplyError, Conversation, ServerSession
 from hyfdca.stages.alignment.server import Alignment
 from hyfdca.stages.labels import messages as m
 from hyfdca.stages.labels.transfer import width_of
@@ -74,11 +79,15 @@ class LabelServer:
             return []
         return [client for client in unlabelled if len(self._samples.items[client])]
 
-    def run(self) -> Conversation[None]:
-        """Exchange what is needed; every client then knows its labels and weights."""
+    def run(self) -> Conversation[TargetScaling]:
+        """Exchange what is needed; every client then knows its labels and weights.
+
+        Returns how targets are scaled.
+        """
         needs_totals = self._settings.needs_totals
-        if not (self._blanks or needs_totals or self._weightless):
-            return
+        is_scaled, target = self._settings.scaling != "none", TargetScaling()
+        if not (self._blanks or needs_totals or self._weightless or is_scaled):
+            return target
         self._pick()
         everyone = sorted([*self._labelled, *self._weightless])
         notices = {client: self._arrangements(client) for client in everyone}
@@ -87,8 +96,11 @@ class LabelServer:
             yield from self._bring_labels()
         if needs_totals:
             yield from self._weigh()
+        if is_scaled:
+            target = yield from self._scale_targets()
         if self._weightless:
             yield from self._bring_weights()
+        return target
 
     def _pick(self) -> None:
         """Choose the schemes."""
@@ -149,20 +161,46 @@ class LabelServer:
     def _weigh(self) -> Conversation[None]:
         """Add up the weights of all rows."""
         bound = float(self._samples.n_items)
-        everyone = dict.fromkeys(self._labelled, Message())
         if self._settings.has_weights:
             replies = yield from self._session.ask(
-                "weight bound", everyone, m.WeightBound
+                "weight bound", self._ask_all(Message()), m.WeightBound
             )
             bound = max(reply.total for reply in replies.values())
+        totals = yield from self._sum("weigh rows", bound, self._n_totals)
+        notice = m.TotalsNotice(totals)
+        yield from self._session.tell("weight totals", self._ask_all(notice))
+
+    def _scale_targets(self) -> Conversation[TargetScaling]:
+        """Have clients find mean and deviation of all targets; return the scaling."""
+        if self._settings.scaling == "centre":
+            yield from self._add_up("target")
+        yield from self._add_up("square")
+        first = self._labelled[0]
+        replies = yield from self._session.ask(
+            "target scaling", {first: Message()}, m.TargetReleased
+        )
+        released = replies[first]
+        if not released.scale > 0.0:
+            raise BadReplyError("target scaling", first, "its scale is not positive")
+        return TargetScaling(released.centre, released.scale)
+
+    def _add_up(self, name: str) -> Conversation[None]:
+        """Have clients learn a sum over the targets of all rows."""
+        replies = yield from self._session.ask(
+            f"{name} bound", self._ask_all(Message()), m.TargetBound
+        )
+        bound = max(reply.total for reply in replies.values())
+        total = m.TargetTotal((yield from self._sum(f"{name} parts", bound, 1)))
+        yield from self._session.tell(f"{name} total", self._ask_all(total))
+
+    def _sum(self, phase: str, bound: float, width: int) -> Conversation[Sums]:
+        """Ask all clients with labels for their parts of a sum, which stays sealed."""
         n_summands, bits = len(self._labelled), self._adders.encryption.sum_bits
         grid = grid_for(bound, n_summands, bits)
         request = GridRequest(GridSpec(grid.fraction_bits, grid.limit_bits))
-        parts = yield from self._session.ask(
-            "weigh rows", dict.fromkeys(self._labelled, request), Part
-        )
+        parts = yield from self._session.ask(phase, self._ask_all(request), Part)
         vectors = [part.vector for part in parts.values()]
-        adder = self._adders.named(self._total_scheme)
-        totals = sum_of(vectors, self._n_totals, adder)
-        notices = dict.fromkeys(self._labelled, m.TotalsNotice(totals))
-        yield from self._session.tell("weight totals", notices)
+        return sum_of(vectors, width, self._adders.named(self._total_scheme))
+
+    def _ask_all(self, message: Message) -> dict[int, Message]:
+        return dict.fromkeys(self._labelled, message)

@@ -1,0 +1,185 @@
+"""A study in one process that survives being killed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from hyfdca.data.tables import Table
+from hyfdca.errors import StudyError
+from hyfdca.protocol.codec import RemoteProtocolError
+from hyfdca.runtime.driver import Handler
+from hyfdca.runtime.inprocess import InProcess
+from hyfdca.runtime.store import StoreError
+from hyfdca.study.client import RefusedError, StudyClient
+from hyfdca.study.durable import RoundCheckpoints
+from hyfdca.study.file import StudyFile, load
+from hyfdca.study.local import (
+    LocalRun,
+    local_clients,
+    local_driver,
+    local_plan,
+    local_run,
+    read_tables,
+    training_threads,
+)
+from hyfdca.study.outcome import Outcome, Watcher, check_folder, train
+from hyfdca.study.plan import Plan
+from hyfdca.study.presence import Presence
+from hyfdca.study.resume import ResumableStudy
+from hyfdca.study.saved_run import How, SavedRun
+from hyfdca.training.runner import Failure, Runner
+
+STATE = "state"  # folder of a run that can be resumed
+
+_SECONDS = 5.0  # between two checkpoints, at least
+_SHARE = 0.05  # of the time that may be spent on checkpoints
+
+
+class _Named:
+    """A member whose refusals say whose they are."""
+
+    def __init__(self, name: str, member: Handler) -> None:
+        self._name, self._member = name, member
+
+    def handle(self, phase: str, payload: bytes | bytearray) -> bytes | bytearray:
+        """Answer one request."""
+        try:
+            return self._member.handle(phase, payload)
+        except RemoteProtocolError as error:
+            raise RefusedError(f"Organisation {self._name!r}: {error}") from None
+
+
+class LocalNetwork:
+    """Connects a server with members in its own process, which are never absent."""
+
+    def __init__(
+        self, plan: Plan, members: tuple[StudyClient, ...], n_threads: int
+    ) -> None:
+        self._plan, self._members, self._n_threads = plan, members, n_threads
+
+    def driver(self, stage: str) -> InProcess:
+        """Return the driver that carries the requests of a stage."""
+        if stage != "study":
+            n_threads = self._n_threads if stage == "training" else 1
+            return local_driver(self._members, stage, n_threads)
+        members = zip(self._plan.names, self._members, strict=True)
+        named = [_Named(name, member.stage(stage)) for name, member in members]
+        return InProcess(dict(enumerate(named)))
+
+    def wait(self, missing: Iterable[int]) -> None:
+        """Do nothing."""
+
+    def returning(self, missing: Iterable[int]) -> Iterable[int]:
+        """Return nobody."""
+        return ()
+
+
+class TimedCheckpoints:
+    """Saves rounds every few seconds, and the last one if the user interrupts.
+
+    Parameters
+    ----------
+    rounds : RoundCheckpoints
+        Has all parties save a round.
+    write : callable
+        Brings to disk what they saved.
+    every : int
+        Only rounds whose number this divides are saved, but for the last.
+    """
+
+    def __init__(
+        self,
+        runner: Runner,
+        rounds: RoundCheckpoints,
+        write: Callable[[], None],
+        every: int,
+    ) -> None:
+        self._runner, self._rounds, self._write = runner, rounds, write
+        self._every, self._due = every, time.monotonic() + _SECONDS
+        self._last: int | None = None  # round saved
+
+    def begin_round(self) -> None:
+        """Prepare for a round."""
+        self._rounds.begin_round()
+
+    def end_round(self, participants: tuple[int, ...]) -> None:
+        """Keep the replies of the round, in case the state cannot be saved."""
+        self._rounds.end_round(participants)
+
+    def commit(self, is_last: bool) -> None:
+        """Save the round if that is due."""
+        number, started = self._runner.progress.n_rounds, time.monotonic()
+        is_due = started >= self._due and number % self._every == 0
+        is_due = is_due or self._runner.interruption.is_asked
+        if not is_due or number == self._last:
+            return
+        self._rounds.keep(number)
+        self._write()
+        ended, self._last = time.monotonic(), number
+        self._due = ended + max(_SECONDS, (ended - started) / _SHARE)
+
+    def recover(self, failure: Failure) -> None:
+        """Raise the failure: members in this process do not drop out."""
+        raise failure
+
+
+def train_file(path: Path, folder: Path, watch: Watcher, how: How = "first") -> Outcome:
+    """Train the study of a file and write its outcome to a folder.
+
+    A training that is interrupted or killed after some seconds leaves its state in the
+    folder ``state``, from which it can be resumed.
+
+    Raises
+    ------
+    StudyError
+        No outcome has been written then.
+    """
+    check_folder(folder)
+    file = load(path)
+    plan = local_plan(file)
+    try:
+        with SavedRun(folder / STATE, plan) as saved:
+            saved.open(how)
+            tables = read_tables(file, path.parent)
+            outcome = train(resumable_run(file, plan, tables, saved), watch)
+            outcome.write(folder)
+            if not outcome.is_interrupted:
+                saved.discard()
+    except StoreError as error:
+        raise StudyError(str(error)) from None
+    return outcome
+
+
+def resumable_run(
+    file: StudyFile, plan: Plan, tables: Sequence[Table], saved: SavedRun
+) -> LocalRun:
+    """Return a study that is ready for its first round, or for the one after a stop.
+
+    Raises
+    ------
+    StudyError
+    """
+    is_resumed = bool(saved.archive.rounds)
+    try:
+        identities = saved.identities()
+        members = local_clients(plan, tables, saved.stores(identities), identities)
+        network = LocalNetwork(plan, members, training_threads(tables))
+        presence = Presence(plan, network)
+        ready = ResumableStudy(plan, network, presence, saved.archive).ready()
+    except (RefusedError, StoreError, ValueError) as error:
+        raise _sentence(error, is_resumed) from None
+    runner = ready.runner
+    runner.checkpoints = TimedCheckpoints(
+        runner, ready.checkpoints, saved.write, plan.checkpoint_every
+    )
+    return local_run(file, tables, ready.prepared, ready.traffic, runner, members)
+
+
+def _sentence(error: Exception, is_resumed: bool) -> StudyError:
+    """Return an error as one sentence, with a way out of a run that is damaged."""
+    what = str(error).rstrip(".")
+    if is_resumed and "restart" not in what:
+        what += "; discard the run with --restart"
+    return StudyError(f"{what}.")
