@@ -24,7 +24,7 @@ from hyfdca.stages.alignment import messages as m
 from hyfdca.stages.alignment.matching import match, unpack_pseudonyms
 
 _MANY = 0.05  # of the rows of the smaller table: more matches than that are suspicious
-_ENOUGH = 1 << 14  # IDs of the smallest table that are compared
+_ENOUGH = 1 << 13  # IDs of the smallest table that are compared
 _NUMBERS = {form: number for number, form in enumerate(ID_FORMS)}
 _PLAIN: IdForm = "as it is"
 _ANY: IdForm = "any"
