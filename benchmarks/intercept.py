@@ -29,8 +29,8 @@ def run(folder: Path | None) -> None:
                 for is_free in (False, True)
             )
             print(
-                f"{row.problem.name} {row.problem.shape}, {profile}: {penalised} rounds "
-                f"without, {free} with a free intercept; ratio "
+                f"{row.problem.name} {row.problem.shape}, {profile}: {penalised} "
+                f"rounds without, {free} with a free intercept; ratio "
                 f"{free / penalised:.2f} (at most {_MOST})",
                 flush=True,
             )

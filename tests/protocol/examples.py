@@ -26,6 +26,7 @@ def _value(info: Any) -> Any:
         _inspect.ListType: list,
         _inspect.DictType: dict,
         _inspect.TupleType: lambda: tuple(map(_value, info.item_types)),
+        _inspect.VarTupleType: tuple,
         _inspect.IntType: lambda: info.ge or 0,
         _inspect.FloatType: lambda: info.ge or 0.0,
         _inspect.LiteralType: lambda: info.values[0],

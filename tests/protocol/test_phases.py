@@ -26,6 +26,7 @@ from hyfdca.protocol.sessions import (
 from hyfdca.stages import scaling
 from hyfdca.stages.alignment import messages as alignment
 from hyfdca.stages.keys import messages as keys
+from hyfdca.stages.labels import messages as labels
 from hyfdca.study.messages import START_PHASES
 from tests.protocol.attributes import differences
 from tests.protocol.examples import example
@@ -102,6 +103,8 @@ def test_no_path_skips_the_beginning_of_a_stage():
         (keys.PHASES, "compare keys", {"parameters"}),
         (alignment.PHASES, "rows", {"placement", "cells"}),
         (alignment.PHASES, "placement", {"cells"}),
+        (labels.PHASES, "arrange", {"give labels", "weigh rows", "take weights"}),
+        (labels.PHASES, "weigh rows", {"weight totals"}),
         (scaling.PHASES, "arrange", {"digits", "means", "spread", "deviations"}),
         (scaling.PHASES, "digits", {"means", "spread", "deviations", "scaling"}),
         (IN_STUDIES["hyfdca in a study"], "prepare", {"step", "shares", "release"}),

@@ -35,6 +35,7 @@ from hyfdca.protocol.sessions import decode, frame, unframe
 from hyfdca.stages import scaling
 from hyfdca.stages.alignment import messages as alignment
 from hyfdca.stages.keys import messages as keys
+from hyfdca.stages.labels import messages as labels
 from hyfdca.study import messages as study
 
 TOKEN = b"study--1"
@@ -53,6 +54,7 @@ KINDS = [
         *sorted(ALGORITHM_MODULES, key=str),
         scaling,
         alignment,
+        labels,
         keys,
         study,
         prediction,

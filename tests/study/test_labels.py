@@ -14,7 +14,8 @@ from hyfdca.crypto.schemes.registry import SCHEMES
 from hyfdca.errors import StudyError
 from hyfdca.study.file import load
 from hyfdca.study.local import pooled_objective, prepare
-from hyfdca.study.outcome import train, train_file
+from hyfdca.study.local_training import train_file
+from hyfdca.study.outcome import train
 from tests.support.consortia import (
     N_ROWS,
     NAMES,
@@ -376,6 +377,10 @@ def test_columns_of_numbered_tables(tmp_path):
     found = run.sample_weights()[:, 0]
     np.testing.assert_allclose(found, weights * len(weights) / weights.sum())
     assert run.consortium.alignment.n_without_weight == np.sum(random[:, 1] == 0)
+    study = (tmp_path / "study.toml").read_text().replace('"f1"', '"w"')
+    (tmp_path / "study.toml").write_text(study)
+    with pytest.raises(StudyError, match=r"'a': a.npz has no column 'w'"):
+        prepare(load(tmp_path / "study.toml"), tmp_path)
 
 
 # Restarts

@@ -500,14 +500,13 @@ def _numbered(
 
 def _with_roles(path: Path, table: Table, columns: Columns) -> Table:
     """Return a table of numbered columns with the columns that the study names."""
-    named = (*columns.with_roles, *columns.ignored)
-    if columns.features is None and not any(
-        map(_NUMBERED.fullmatch, filter(None, named))
-    ):
-        return table  # with millions of names it is worth not looking at each
-    features = columns.chosen(table.features)
     beside = columns.beside_labels(table.features)
     needed = [name for name in beside if name is not None]
+    left_out = filter(None, (*columns.with_roles, *columns.ignored))
+    has_roles = bool(needed) or any(map(_NUMBERED.fullmatch, left_out))
+    if columns.features is None and not has_roles:
+        return table  # with millions of names it is worth not looking at each
+    features = columns.chosen(table.features)
     check_columns(path.name, [*needed, *features], table.features)
     weights, offsets = (
         None if name is None else table.cells[:, [int(name[1:])]].toarray()[:, 0]

@@ -34,7 +34,8 @@ from hyfdca.arrays import FloatArray
 from hyfdca.crypto.schemes.registry import Encryption, Precision, SchemeName
 from hyfdca.estimators.exported import margins_of, model_of
 from hyfdca.estimators.loaded import loaded_margins, raw_coefficients, settings_of
-from hyfdca.federation.algorithm import Algorithm
+from hyfdca.estimators.units import Units
+from hyfdca.federation.algorithm import Algorithm, StartsAnywhere
 from hyfdca.federation.problem import Profile
 from hyfdca.holdings.block import split_blocks
 from hyfdca.holdings.layout import layout_of
@@ -48,6 +49,7 @@ from hyfdca.model.model import Model, read_model
 from hyfdca.model.scaling import TargetScaling
 from hyfdca.training.in_process import train_in_process
 from hyfdca.training.progress_line import finish_watched
+from hyfdca.training.runner import Runner
 from hyfdca.training.settings import TrainingSettings
 from hyfdca.training.stopping import advice_for
 
@@ -84,6 +86,7 @@ class FederatedLinearModel(BaseEstimator):
     max_seconds: float | None
     stall_rounds: int | None
     random_state: Any
+    warm_start: bool
     verbose: int
 
     intercept_: Any
@@ -184,13 +187,29 @@ class FederatedLinearModel(BaseEstimator):
         blocks = split_blocks(table, labels, partition, layout, bias, sample_weights)
         participation = self._participation(partition.n_clients, settings.seed)
         runner = train_in_process(settings, layout, blocks, participation).runner
-        weights = finish_watched(runner, bool(self.verbose))
-        if bias is not None:
-            weights[-1] *= bias
-        if target is not None:
-            weights = target.undone(weights, has_intercept=self.fit_intercept)
+        units = Units(bias, target or TargetScaling(), self.fit_intercept)
+        self._start_warm(runner, units, (table.shape[1], labels.shape[1]))
+        weights = units.outside(finish_watched(runner, bool(self.verbose)))
+        self._keep(runner, weights, table.shape[1])
+        self._warn_unless_converged()
+
+    def _start_warm(self, runner: Runner, units: Units, shape: tuple[int, int]) -> None:
+        """Begin at the last coefficients, if that is wanted and can be done."""
+        last: Any = getattr(self, "coef_", None)
+        if not self.warm_start or last is None:
+            return
+        coefficients = np.atleast_2d(last).T
+        if coefficients.shape != shape or not isinstance(runner.server, StartsAnywhere):
+            return
+        rows = [coefficients]
+        if self.fit_intercept:
+            rows.append(np.atleast_1d(self.intercept_)[None, :])
+        runner.server.start_at(units.inside(np.vstack(rows)))
+
+    def _keep(self, runner: Runner, weights: FloatArray, n_features: int) -> None:
+        """Set the fitted attributes."""
         self.model_ = None
-        self.coef_ = np.ascontiguousarray(weights[: table.shape[1]].T)
+        self.coef_ = np.ascontiguousarray(weights[:n_features].T)
         self.intercept_ = (
             weights[-1] if self.fit_intercept else np.zeros(len(weights.T))
         )
@@ -200,7 +219,6 @@ class FederatedLinearModel(BaseEstimator):
         self.history_ = runner.history
         self.stop_reason_ = runner.stop_reason
         self.n_iter_ = len(runner.history)
-        self._warn_unless_converged()
 
     def _own_weights(self, X: Any, given: Any) -> FloatArray | None:
         """Return the weights of samples, with mean 1; None if all count the same."""
@@ -421,6 +439,10 @@ PARAMETERS = """
         never reaches ``tol``.
     random_state : int, RandomState or None
         Seed of the partition, the participants and the drawn samples.
+    warm_start : bool
+        Whether ``fit`` begins at the coefficients of the last one, which saves rounds
+        where the problem has changed little. Only the bundle method in the open
+        profile does; others begin at zero.
     verbose : int
         0 prints nothing. 1 shows a line on standard error once training has taken two
         seconds: round, P, certified gap and bytes exchanged.

@@ -77,6 +77,7 @@ class HyFDCAClassifier(ClassifierMixin, FederatedLinearModel):  # noqa: D101
         max_seconds: float | None = None,
         stall_rounds: int | None = None,
         random_state: Any = None,
+        warm_start: bool = False,
         verbose: int = 0,
     ) -> None:
         self._store(locals())
@@ -193,6 +194,7 @@ class HyFDCARegressor(RegressorMixin, FederatedLinearModel):  # noqa: D101
         max_seconds: float | None = None,
         stall_rounds: int | None = None,
         random_state: Any = None,
+        warm_start: bool = False,
         verbose: int = 0,
     ) -> None:
         self._store(locals())

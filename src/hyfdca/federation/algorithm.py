@@ -12,7 +12,7 @@ import typing
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import msgspec
 import numpy as np
@@ -84,6 +84,15 @@ class ServerHalf(Checkpointed[Any], Protocol):
 
     def release(self) -> Conversation[FloatArray]:
         """Return the weights last measured, (n_features, n_outputs)."""
+        ...
+
+
+@runtime_checkable
+class StartsAnywhere(Protocol):
+    """A server's half that can begin at other weights than zero."""
+
+    def start_at(self, weights: FloatArray) -> None:
+        """Begin at these weights, (n_features, n_outputs), a free intercept last."""
         ...
 
 

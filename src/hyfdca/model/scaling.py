@@ -47,16 +47,6 @@ class TargetScaling:
         """Return targets as a model is trained on them."""
         return (targets - self.centre) / self.scale
 
-    def undone(self, weights: FloatArray, has_intercept: bool) -> FloatArray:
-        """Return weights that predict y itself, from weights of what was trained.
-
-        The last row is the intercept, if there is one; without, nothing was centred.
-        """
-        own = weights * self.scale
-        if has_intercept:
-            own[-1] += self.centre
-        return own
-
 
 def target_scaling(mean: float, mean_square: float, is_centred: bool) -> TargetScaling:
     """Return the scaling by which targets have deviation 1, and mean 0 if centred.

@@ -155,6 +155,10 @@ class AsyncBundleServer(BundleServer):
         self._tried = self.point  # which moves on while measuring waits for clients
         self.record_step((yield from self.search(self.point[: self._n_features])))
 
+    def start_at(self, weights: FloatArray) -> None:
+        """Begin at these weights, a free intercept last."""
+        self.point = weights
+
     @property
     def trial_intercepts(self) -> FloatArray:
         """The intercepts of the point that is being measured."""

@@ -109,6 +109,9 @@ class LbfgsServer(BundleServer):
         self._paths = list(state.paths)
         self._points, self._directions = state.points, state.directions
 
+    def start_at(self, weights: FloatArray) -> None:
+        """Begin at zero all the same: points are combinations of slopes."""
+
     @cached_property
     def buckets(self) -> Buckets:
         """All samples are in one bucket: there is one gradient."""

@@ -139,6 +139,15 @@ class BundleServer:
         self._steps: Conversation[None] | None = None
         self._n_measured = 0
         self._last_gap, self._sharpness = math.inf, 1.0
+        self._start: FloatArray | None = None
+
+    def start_at(self, weights: FloatArray) -> None:
+        """Try these weights first, a free intercept last.
+
+        In the sealed profile points are weights of planes, so it begins at zero.
+        """
+        if self.federation.problem.profile == "open":
+            self._start = weights
 
     @property
     def is_between_steps(self) -> bool:
@@ -298,7 +307,13 @@ class BundleServer:
         self.model.solve(self.tolerances())
         weights = self.weights()
         self.note_bound(weights)
-        return weights
+        if self._start is None:
+            return weights
+        start, self._start = self._start, None
+        n_features = self.federation.layout.features.n_items
+        if self.federation.problem.free_intercept:
+            self.model.intercepts = start[-1]
+        return start[:n_features]
 
     def apply_step(self, steps: FloatArray) -> None:
         """Go that far to the trial point, as clients will with the next request."""

@@ -31,6 +31,7 @@ one.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -66,12 +67,17 @@ class LabelServer:
         self._settings, self._adders, self._session = settings, adders, session
         labelled = np.array(self._layout.labelled)
         self._labelled: list[int] = np.flatnonzero(labelled).tolist()
-        self._weightless = self._without_weights(np.flatnonzero(~labelled).tolist())
+        self._lacking_weights = self._without_weights(
+            np.flatnonzero(~labelled).tolist()
+        )
         n_classes = len(alignment.classes)
         self._n_totals = n_classes if settings.is_balanced else 1
-        self._groups = opaque_groups(
-            owner_groups(self._samples), adders.group_secret, "labelled samples"
-        )
+
+    @cached_property
+    def _groups(self) -> IntArray:
+        """The owner group of each sample, under a number that reveals nothing."""
+        groups, secret = owner_groups(self._samples), self._adders.group_secret
+        return opaque_groups(groups, secret, "labelled samples")
 
     def _without_weights(self, unlabelled: list[int]) -> list[int]:
         """Return the clients that must be sent the weights of their samples."""
@@ -86,10 +92,10 @@ class LabelServer:
         """
         needs_totals = self._settings.needs_totals
         is_scaled, target = self._settings.scaling != "none", TargetScaling()
-        if not (self._blanks or needs_totals or self._weightless or is_scaled):
+        if not (self._blanks or needs_totals or self._lacking_weights or is_scaled):
             return target
         self._pick()
-        everyone = sorted([*self._labelled, *self._weightless])
+        everyone = sorted([*self._labelled, *self._lacking_weights])
         notices = {client: self._arrangements(client) for client in everyone}
         yield from self._session.tell("arrange", notices)
         if self._blanks:
@@ -98,7 +104,7 @@ class LabelServer:
             yield from self._weigh()
         if is_scaled:
             target = yield from self._scale_targets()
-        if self._weightless:
+        if self._lacking_weights:
             yield from self._bring_weights()
         return target
 
@@ -129,7 +135,7 @@ class LabelServer:
 
     def _bring_weights(self) -> Conversation[None]:
         """Bring the weights of samples to holders without labels."""
-        is_wanted = self._samples.counts_among(self._weightless) > 0
+        is_wanted = self._samples.counts_among(self._lacking_weights) > 0
         giving = [
             np.flatnonzero(self._layout.counts_samples(client) & is_wanted[items])
             for client, items in enumerate(self._samples.items)
@@ -137,7 +143,7 @@ class LabelServer:
         given = yield from self._gather("give weights", giving, 1)
         notices = {
             client: m.WeightsNotice(given.take(client, None))
-            for client in self._weightless
+            for client in self._lacking_weights
         }
         yield from self._session.tell("take weights", notices)
 
@@ -160,15 +166,19 @@ class LabelServer:
 
     def _weigh(self) -> Conversation[None]:
         """Add up the weights of all rows."""
-        bound = float(self._samples.n_items)
-        if self._settings.has_weights:
-            replies = yield from self._session.ask(
-                "weight bound", self._ask_all(Message()), m.WeightBound
-            )
-            bound = max(reply.total for reply in replies.values())
+        bound = yield from self._bound()
         totals = yield from self._sum("weigh rows", bound, self._n_totals)
         notice = m.TotalsNotice(totals)
         yield from self._session.tell("weight totals", self._ask_all(notice))
+
+    def _bound(self) -> Conversation[float]:
+        """Return a number that no client's weights exceed in sum."""
+        if not self._settings.has_weights:
+            return float(self._samples.n_items)
+        replies = yield from self._session.ask(
+            "weight bound", self._ask_all(Message()), m.WeightBound
+        )
+        return max(reply.total for reply in replies.values())
 
     def _scale_targets(self) -> Conversation[TargetScaling]:
         """Have clients find mean and deviation of all targets; return the scaling."""
