@@ -86,7 +86,7 @@ def test_a_draft_trains_the_pooled_model(hyfdca, tmp_path):
     frame = pooled()
     oracle = LogisticRegression(C=1 / (1e-3 * N_ROWS), tol=1e-10, max_iter=10_000)
     oracle.fit(standardised(frame[FEATURES]), frame["outcome"])
-    expected = dict(zip(FEATURES, oracle.coef_[0], strict=False))
+    expected = dict(zip(FEATURES, oracle.coef_[0], strict=True))
     assert weights == pytest.approx(expected, rel=1e-3)
 
 
@@ -99,7 +99,7 @@ def test_numbers_to_predict(hyfdca, tmp_path):
     frame = pooled()
     oracle = Ridge(alpha=1e-3 * N_ROWS / 2)
     oracle.fit(standardised(frame[FEATURES]), frame["cost"])
-    expected = dict(zip(FEATURES, oracle.coef_, strict=False))
+    expected = dict(zip(FEATURES, oracle.coef_, strict=True))
     assert weights == pytest.approx(expected, rel=1e-3, abs=1e-4)
 
 
@@ -155,6 +155,18 @@ def test_blank_cells_and_cells_of_nobody(hyfdca, tmp_path):
     assert file.study.missing == "mean"
     assert file.study.uncovered == "mean"
     assert "# 8.3% of all cells are in no table" in text  # 15 of 60 rows lack 1 of 3
+    trained(hyfdca, tmp_path)
+
+
+def test_rows_without_a_label_are_not_counted(hyfdca, tmp_path):
+    """Cells of rows that have a label in no table are not missed."""
+    frame = pooled()
+    left = frame[["patient", "age", "outcome"]].iloc[:40].copy()
+    left.loc[39, "outcome"] = None
+    paths = write(tmp_path, {"a.csv": left, "b.csv": frame[["patient", "pulse"]]})
+    text, file = drafted(hyfdca, tmp_path, paths)
+    assert file.study.uncovered == "refuse"
+    assert "in no table" not in text
     trained(hyfdca, tmp_path)
 
 

@@ -86,6 +86,15 @@ class Glance:
             return frozenset(self.numbered.ids)
         return frozenset(map(id_text, self._texts(name)))
 
+    def labelled_ids(self, name: str | None, label: str | None) -> frozenset[str]:
+        """Return the IDs of rows with a label, given the columns that have both."""
+        if not self.has_label(label):
+            return frozenset()
+        if self.numbered is not None:
+            return self.ids(None)
+        each = zip(self._texts(name), self._texts(label), strict=True)
+        return frozenset(id_text(own) for own, value in each if label_text(value))
+
     def label_values(self, name: str | None) -> frozenset[str]:
         """Return all labels, given the column that has them."""
         if self.numbered is not None:

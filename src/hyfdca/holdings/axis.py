@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse as sp
 
-from hyfdca.arrays import IntArray
+from hyfdca.arrays import BoolArray, IntArray
 
 
 @dataclass(frozen=True)
@@ -113,13 +113,22 @@ def spans(starts: IntArray, sizes: IntArray) -> IntArray:
     return numbers
 
 
+def group_holders(axis: Axis, groups: IntArray) -> BoolArray:
+    """Return which clients hold each owner group, (groups, clients)."""
+    n_groups = int(groups.max(initial=-1)) + 1
+    is_holder = np.zeros((n_groups, len(axis.items)), dtype=bool)
+    for client, items in enumerate(axis.items):
+        is_holder[groups[items], client] = True
+    return is_holder
+
+
 def shared_counts(axis: Axis) -> IntArray:
     """Return how many items each two clients have in common, (clients, clients)."""
-    starts = np.concatenate([[0], np.cumsum([len(items) for items in axis.items])])
-    every = np.concatenate([*axis.items, np.empty(0, np.int64)])
-    shape = (len(axis.items), axis.n_items)
-    held = sp.csr_array((np.ones(len(every), np.int64), every, starts), shape=shape)
-    return np.asarray((held @ held.T).toarray(), dtype=np.int64)
+    groups = owner_groups(axis)
+    is_holder = group_holders(axis, groups)
+    held = sp.csr_array(is_holder.astype(np.int64))
+    sizes = sp.csr_array(is_holder * np.bincount(groups)[:, None])
+    return np.asarray((held.T @ sizes).toarray(), dtype=np.int64)
 
 
 def renumbered(numbers: IntArray) -> IntArray:

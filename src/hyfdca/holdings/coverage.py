@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hyfdca.arrays import BoolArray, IntArray
-from hyfdca.holdings.axis import Axis, owner_groups
+from hyfdca.holdings.axis import Axis, group_holders, owner_groups
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,4 @@ def coverage_of(samples: Axis, features: Axis) -> Coverage:
 def _groups(axis: Axis) -> tuple[IntArray, BoolArray, IntArray]:
     """Return the sizes of an axis's owner groups, who holds each, and all groups."""
     groups = owner_groups(axis)
-    numbers, first, sizes = np.unique(groups, return_index=True, return_counts=True)
-    is_holder = np.zeros((len(numbers), len(axis.items)), dtype=bool)
-    which, clients, _ = axis.holders_of(first)
-    is_holder[which, clients] = True
-    return sizes, is_holder, groups
+    return np.bincount(groups), group_holders(axis, groups), groups

@@ -142,11 +142,13 @@ def _cells(glances: Sequence[Glance], roles: Roles) -> Iterator[str]:
 def _uncovered_share(
     glances: Sequence[Glance], roles: Roles, features: Sequence[Sequence[str]]
 ) -> float:
-    """Return the share of cells, of all rows and all columns, that no table has."""
-    holders: dict[str, frozenset[int]] = {}
+    """Return the share of cells, of all rows with a label, that no table has."""
+    names = zip(glances, roles.ids.columns, roles.labels.columns, strict=True)
+    labelled = frozenset().union(*(glance.labelled_ids(*own) for glance, *own in names))
+    holders = dict.fromkeys(labelled, frozenset[int]())
     for place, glance in enumerate(glances):
-        for own in glance.ids(roles.ids.columns[place]):
-            holders[own] = holders.get(own, frozenset()) | {place}
+        for own in glance.ids(roles.ids.columns[place]) & labelled:
+            holders[own] |= {place}
     n_columns = len({name for own in features for name in own})
     n_held = sum(
         count * len({name for place in group for name in features[place]})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 
@@ -82,18 +82,10 @@ def compare_cells(
     comparison = TokenComparison(layout)
     for columns in _batches(holders):
         places = {k: _places(own, columns) for k, own in enumerate(holders)}
-        hints: dict[int, list[memoryview]] = {}
+        hints: dict[int, list[memoryview]] | None = None
         if is_rounded:
             hints = yield from ask_hints(layout, holders, places, session)
-        requests = {
-            k: m.CellsRequest(
-                pack_indices(own),
-                pack_bits(holders[k].is_shared[:, own]),
-                hints[k] if is_rounded else None,
-            )
-            for k, own in places.items()
-            if len(own)
-        }
+        requests = _requests(holders, places, hints)
         replies = yield from session.ask("cells", requests, m.CellTokens)
         tokens = {
             k: _by_column(k, holders[k], places[k], reply)
@@ -106,6 +98,23 @@ def compare_cells(
                     samples = layout.samples.items[client][rows]
                     comparison.add(client, samples, owners, values)
     return comparison.counts()
+
+
+def _requests(
+    holders: Sequence[CellHolders],
+    places: Mapping[int, IntArray],
+    hints: Mapping[int, list[memoryview]] | None,
+) -> dict[int, m.CellsRequest]:
+    """Return the requests to clients that hold some of the cells."""
+    return {
+        client: m.CellsRequest(
+            pack_indices(columns),
+            pack_bits(holders[client].is_shared[:, columns]),
+            None if hints is None else hints[client],
+        )
+        for client, columns in places.items()
+        if len(columns)
+    }
 
 
 def _batches(holders: Sequence[CellHolders]) -> Iterator[list[int]]:

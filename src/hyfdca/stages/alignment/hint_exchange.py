@@ -29,11 +29,8 @@ def ask_hints(
     places : mapping of int to array
         The column groups of each client that are compared, by its own numbers.
     """
-    owned = {
-        client: own.is_shared[:, columns] & (own.owners[:, columns] == client)
-        for client, columns in places.items()
-        for own in [holders[client]]
-    }
+    names = _Rectangles(layout, holders, places)
+    owned = {client: names.is_owned(client) for client in places}
     requests = {
         client: m.HintsRequest(pack_indices(places[client]), pack_bits(is_owned))
         for client, is_owned in owned.items()
@@ -41,20 +38,14 @@ def ask_hints(
     }
     replies = yield from session.ask("hints", requests, m.Hints)
     hints: dict[Rectangle, memoryview] = {}
-    names = _Rectangles(layout, holders, places)
     for client, reply in replies.items():
         asked = list(names.of(client, owned[client]))
         if len(asked) != len(reply.hints):
             raise RemoteProtocolError(f"client {client} left out hints of its cells")
         hints.update(zip(asked, reply.hints, strict=True))
     return {
-        client: [
-            hints[name]
-            for name in names.of(
-                client, holders[client].is_shared[:, columns] & ~owned[client]
-            )
-        ]
-        for client, columns in places.items()
+        client: [hints[name] for name in names.of(client, names.is_others(client))]
+        for client in places
     }
 
 
@@ -68,6 +59,16 @@ class _Rectangles:
         places: Mapping[int, IntArray],
     ) -> None:
         self._samples, self._holders, self._places = layout.samples, holders, places
+
+    def is_owned(self, client: int) -> BoolArray:
+        """Return which of its rectangles a client owns and others hold too."""
+        own, columns = self._holders[client], self._places[client]
+        return own.is_shared[:, columns] & np.equal(own.owners[:, columns], client)
+
+    def is_others(self, client: int) -> BoolArray:
+        """Return which of its rectangles another client owns."""
+        own, columns = self._holders[client], self._places[client]
+        return own.is_shared[:, columns] & np.not_equal(own.owners[:, columns], client)
 
     def of(self, client: int, is_meant: BoolArray) -> Iterator[Rectangle]:
         """Return a client's rectangles by column group, then by row group."""

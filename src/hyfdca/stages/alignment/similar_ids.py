@@ -24,7 +24,7 @@ from hyfdca.stages.alignment import messages as m
 from hyfdca.stages.alignment.matching import match, unpack_pseudonyms
 
 _MANY = 0.05  # of the rows of the smaller table: more matches than that are suspicious
-_ENOUGH = 1 << 14  # IDs of the smallest table that are compared
+_ENOUGH = 1 << 13  # IDs of the smallest table that are compared
 _NUMBERS = {form: number for number, form in enumerate(ID_FORMS)}
 _PLAIN: IdForm = "as it is"
 _ANY: IdForm = "any"
@@ -82,20 +82,18 @@ def find_similar_ids(
     places, n_similar = _most_similar(plain, simple)
     if not n_similar:
         return None
-    singles = yield from ask.counts(suspects[list(places)], _SINGLE_FORMS)
-    found = (int(count[0, 1] - plain[places]) for count in singles)
-    a, b = suspects[list(places)].tolist()
+    pair = suspects[list(places)]
+    singles = yield from ask.counts(pair, _SINGLE_FORMS)
+    found = [int(count[0, 1] - plain[places]) for count in singles]
+    many = int(_many(np.diag(plain))[places])
+    a, b = pair.tolist()
     return SimilarIds(
         pair=(a, b),
-        n_rows=min(len(rows.items[a]), len(rows.items[b])),
+        n_rows=int(min(shared[a, a], shared[b, b])),
         n_shared=int(shared[a, b]),
         n_similar=n_similar * ask.every,
         is_estimate=ask.every > 1,
-        reasons=_reasons(
-            dict(zip(_SINGLE_FORMS, found, strict=True)),
-            n_similar,
-            int(_many(np.diag(plain))[places]),
-        ),
+        reasons=_reasons(found, n_similar, many),
     )
 
 
@@ -132,12 +130,17 @@ def _every(sizes: IntArray) -> int:
     return 1 << max((int(sizes.min()) // _ENOUGH).bit_length() - 1, 0)
 
 
-def _reasons(found: dict[IdForm, int], n_similar: int, many: int) -> tuple[IdForm, ...]:
-    """Return the form that alone makes all similar IDs match, or those with many."""
-    complete = [form for form, count in found.items() if count >= n_similar]
-    return tuple(
-        complete[:1] or [form for form, count in found.items() if count >= many]
-    )
+def _reasons(found: Sequence[int], n_similar: int, many: int) -> tuple[IdForm, ...]:
+    """Return the form that alone makes all similar IDs match, or those with many.
+
+    Parameters
+    ----------
+    found : sequence of int
+        Further matches in each single form.
+    """
+    each = list(zip(_SINGLE_FORMS, found, strict=True))
+    complete = [form for form, count in each if count >= n_similar]
+    return tuple(complete[:1] or [form for form, count in each if count >= many])
 
 
 @dataclass(frozen=True)
