@@ -185,3 +185,19 @@ def test_levels_are_part_of_the_digest(tmp_path):
     np.testing.assert_array_equal(one.cells.toarray(), other.cells.toarray())
     assert one.digest != other.digest
     assert "'a'" not in repr(one)
+
+
+@BOTH
+@pytest.mark.parametrize("role", ["weight", "offset"])
+def test_weights_and_offsets_are_numbers(tmp_path, ending, role):
+    """They are never categories or dates, whatever the study names as categories."""
+    columns = replace(
+        COLUMNS, label="y", has_label=True, categorical=("w",), **{role: "w"}
+    )
+    cells = {"age": [1.0, 2.0], "y": ["ill", "well"]}
+    table = table_of(tmp_path, ending, columns, w=[0.5, 2.0], **cells)
+    assert table.levels == {}
+    assert getattr(table, f"{role}s").tolist() == [0.5, 2.0]
+    for bad in (["low", "high"], pd.to_datetime(["2021-03-04", "2021-03-05"])):
+        with pytest.raises(TableError, match="has 2 cells that are not numbers"):
+            table_of(tmp_path, ending, columns, w=bad, **cells)

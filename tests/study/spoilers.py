@@ -412,7 +412,7 @@ SPOILERS: dict[str, tuple[Callable[[Spoilt], None], bool, bool]] = {
     "numbers as text": (parquet_column(lambda own: pa.array(map(repr, own))), YES, NO),
     "numbers as categories": (
         parquet_column(lambda own: pa.array(map(repr, own)).dictionary_encode()),
-        YES,
+        NO,
         YES,
     ),
     "lists": (parquet_column(lambda own: pa.array([[v] for v in own])), NO, YES),
@@ -433,3 +433,30 @@ SPOILERS: dict[str, tuple[Callable[[Spoilt], None], bool, bool]] = {
         YES,
     ),
 }
+
+# Those that make numbers a column of another kind, which is legitimate in itself.
+OTHER_KINDS = {
+    "a whole column of words",
+    "a whole column of percents",
+    "numbers as categories",
+    "times",
+}
+
+
+def is_still_meant(chosen: dict[str, tuple[str, int]]) -> bool:
+    """Return whether nobody can take a column for one of another kind.
+
+    It is refused that one holder has numbers and another has text. If all holders have
+    the same text, that is what the study is about, and numbers are nobody's.
+
+    Parameters
+    ----------
+    chosen : dict of str to (str, int)
+        How each spoilt table is spoilt, and the number that it is spoilt with.
+    """
+    changed = [
+        (how, Spoilt(Path(), name, part_of(name), number).column)
+        for name, (how, number) in chosen.items()
+        if how in OTHER_KINDS
+    ]
+    return len(set(changed)) == len(changed)
