@@ -71,8 +71,10 @@ def test_a_trained_model_is_read_as_it_was(tmp_path, kind):
     model = read_model(tmp_path / "out" / "model.json")
     assert model.file == outcome.model()
     assert model.certificate == outcome.certificate
-    np.testing.assert_array_equal(model.weights, outcome.weights[:-1])
-    np.testing.assert_array_equal(model.intercept, outcome.weights[-1])
+    target = outcome.run.target
+    weights = outcome.weights * target.scale
+    np.testing.assert_array_equal(model.weights, weights[:-1])
+    np.testing.assert_array_equal(model.intercept, weights[-1] + target.centre)
     assert (model.file.id_column, model.file.label_column) == ("id", "y")
     assert model.task == ("regression" if kind == "regression" else "classification")
 

@@ -84,8 +84,9 @@ def test_predictions_are_those_of_the_run(tmp_path, kind, settings):
     data = tmp_path / "full.csv"
     pooled_frame(labels).to_csv(data, index=False)
     predictions, table = predicted(tmp_path / "out" / "model.json", data)
-    own = outcome.run.margins(outcome.weights)
-    np.testing.assert_allclose(predictions.margins, own, rtol=1e-11, atol=1e-11)
+    target = outcome.run.target
+    own = outcome.run.margins(outcome.weights) * target.scale + target.centre
+    np.testing.assert_allclose(predictions.margins, own, rtol=1e-11, atol=1e-10)
     assert table["id"].tolist() == IDS
     score = predictions.score()
     assert score.accuracy == outcome.run.scores(outcome.weights).accuracy
