@@ -21,7 +21,8 @@ from sklearn.svm import LinearSVC, LinearSVR
 from hyfdca import HyFDCAClassifier, HyFDCARegressor
 from hyfdca.holdings import partition as parts
 from hyfdca.maths.losses import LOSSES, make_loss
-from hyfdca.maths.objective import Objective, reference_optimum
+from hyfdca.maths.objective import Objective
+from hyfdca.training.central import central_optimum
 
 pytestmark = pytest.mark.slow
 
@@ -70,25 +71,32 @@ def tables():
 
 @pytest.fixture(scope="module")
 def optimum_of(tables):
-    """Return a function that finds the pooled problem and its optimum, by loss."""
+    """Return a function that finds the pooled problem and its optimum, by loss.
+
+    With a penalised intercept it is found by dual ascent, otherwise by the bundle
+    method on rows in one place.
+    """
 
     @cache
-    def find(name):
+    def find(name, is_penalised):
         loss = make_loss(name)
         X, y = tables[loss.task]
         labels = np.where(y, 1.0, -1.0) if loss.task == "classification" else y
-        pooled = sp.csr_array(np.hstack([X, np.ones((len(X), 1))]))
-        objective = Objective(pooled, labels[:, None], loss, L2)
-        return objective, reference_optimum(objective, 1e-6)
+        columns = [X, np.ones((len(X), 1))] if is_penalised else [X]
+        pooled = sp.csr_array(np.hstack(columns))
+        is_free = not is_penalised
+        objective = Objective(pooled, labels[:, None], loss, L2, free_intercept=is_free)
+        return objective, central_optimum(objective, 1e-6)
 
     return find
 
 
-@pytest.mark.sampled(11)
+@pytest.mark.sampled(17)
+@pytest.mark.parametrize("penalised", [None, True])
 @pytest.mark.parametrize("participation", [1.0, 0.5])
 @pytest.mark.parametrize("shape", PARTITIONS)
 @pytest.mark.parametrize("loss", LOSSES)
-def test_defaults_converge(loss, shape, participation, tables, optimum_of):
+def test_defaults_converge(loss, shape, participation, penalised, tables, optimum_of):
     """The certified relative gap is 1e-3 at most, and so is the true one."""
     task = make_loss(loss).task
     X, y = tables[task]
@@ -97,13 +105,14 @@ def test_defaults_converge(loss, shape, participation, tables, optimum_of):
         loss=loss,
         grid=PARTITIONS[shape](*X.shape),
         participation=participation,
+        penalise_intercept=penalised,
         random_state=0,
     )
     table = X if shape in ("1x1", "3x3") else sp.csr_array(X)  # dense and sparse
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model.fit(table, y)
-    objective, optimum = optimum_of(loss)
+    objective, optimum = optimum_of(loss, bool(penalised))
     weights = np.append(np.ravel(model.coef_), model.intercept_)[:, None]
     primal = objective.primal(weights)
     assert model.certificate_.relative_gap <= 1e-3
@@ -130,8 +139,8 @@ def test_scikit_learns_solvers_find_the_same_optimum(loss, make, tables, optimum
     task = make_loss(loss).task
     X, y = tables[task]
     ours = HyFDCAClassifier if task == "classification" else HyFDCARegressor
-    model = ours(loss=loss, random_state=0).fit(X, y)
-    objective, _ = optimum_of(loss)
+    model = ours(loss=loss, penalise_intercept=True, random_state=0).fit(X, y)
+    objective, _ = optimum_of(loss, True)
     theirs = make(1.0 / (L2 * len(y))).set_params(fit_intercept=False)
     theirs.fit(objective.X.toarray(), y)
     weights = np.append(np.ravel(model.coef_), model.intercept_)[:, None]
