@@ -14,13 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hyfdca.data.kinds import read_column
-from hyfdca.data.readers import (
-    columns_by_name,
-    has_named_columns,
-    open_columns,
-    read_table,
-    without_index,
-)
+from hyfdca.data.named_tables import columns_by_name, without_index
+from hyfdca.data.readers import has_named_columns, open_columns, read_table
 from hyfdca.data.tables import (
     Columns,
     Kind,

@@ -17,12 +17,8 @@ from hyfdca.algorithms.hyfdca.settings import Step, Variant
 from hyfdca.arrays import FloatArray
 from hyfdca.crypto.schemes.registry import Precision, SchemeName
 from hyfdca.data.labels import chosen_classes, class_probabilities
-from hyfdca.estimators.base import (
-    LARGEST,
-    PARAMETERS,
-    FederatedLinearModel,
-    check_sizes,
-)
+from hyfdca.estimators.base import FederatedLinearModel
+from hyfdca.estimators.parameters import LARGEST, PARAMETERS, check_sizes
 from hyfdca.federation.algorithm import Algorithm
 from hyfdca.federation.problem import Profile
 from hyfdca.holdings.participation import Participation

@@ -1,0 +1,236 @@
+"""Tables with named columns: CSV and Parquet files."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
+from hyfdca.data.csv_form import find_form, form_note, form_words
+from hyfdca.data.kinds import read_column, read_numbers, table_of_columns
+from hyfdca.data.tables import (
+    Columns,
+    Table,
+    TableError,
+    bare_name,
+    check_columns,
+    id_text,
+    label_text,
+    normalised,
+)
+
+_PANDAS_INDEX = re.compile(r"__index_level_\d+__|Unnamed: \d+|")
+
+
+@dataclass(frozen=True)
+class NamedColumns:
+    """What a file with named columns contains.
+
+    Parameters
+    ----------
+    content : pyarrow.Table
+    index : set of str
+        Columns in which pandas wrote its index.
+    notes : tuple of str
+        How the file was read, where that was found by looking.
+    """
+
+    content: Any
+    index: set[str]
+    notes: tuple[str, ...] = ()
+
+
+def read_csv(path: Path, columns: Columns) -> Table:
+    """Return the table of a CSV file."""
+    return _from_arrow(path, open_csv(path, columns), columns)
+
+
+def read_parquet(path: Path, columns: Columns) -> Table:
+    """Return the table of a Parquet file."""
+    return _from_arrow(path, open_parquet(path, columns), columns)
+
+
+def open_csv(path: Path, columns: Columns) -> NamedColumns:
+    """Return the columns of a CSV file, its ID and label as text."""
+    try:
+        return _parsed_csv(path, columns)
+    except UnicodeError:
+        raise TableError(
+            f"{path.name} is not in the encoding {columns.csv.encoding}; set encoding "
+            'in the study file to that of the file, such as "utf-8" or "cp1252", or '
+            "leave the key out to have it found by looking"
+        ) from None
+
+
+def _parsed_csv(path: Path, columns: Columns) -> NamedColumns:
+    form = find_form(path, columns.csv)
+    reading = pa.csv.ReadOptions(encoding=form.encoding)
+    parsing = pa.csv.ParseOptions(delimiter=form.delimiter)
+    try:
+        # Read the names first: an ID read as a number would lose leading zeros.
+        first = pa.csv.open_csv(path, reading, parsing)
+        names = first.schema.names
+        as_text = {columns.id, columns.label, *columns.categorical}
+        texts = [n for n in names if normalised(n) in as_text]
+        converting = pa.csv.ConvertOptions(
+            column_types=dict.fromkeys(texts, pa.string()),
+            strings_can_be_null=True,
+            decimal_point=form.decimal,
+        )
+        table = pa.csv.read_csv(path, reading, parsing, converting)
+    except (pa.ArrowInvalid, pa.ArrowKeyError):  # its message would quote the row
+        raise TableError(
+            f"{path.name} is not a CSV table with {form_words(form)}; save it with one "
+            "line of column names and one cell per column in every row, or set "
+            'delimiter (one character), decimal ("." or ",") or encoding (such as '
+            '"utf-8") in the study file'
+        ) from None
+    found = form_note(form, columns.csv)
+    notes = (f"The file {path.name} is read {found}.",) if found else ()
+    return NamedColumns(table, _csv_index(names), notes)
+
+
+def open_parquet(path: Path, _: Columns) -> NamedColumns:
+    """Return the columns of a Parquet file."""
+    try:
+        table = pa.parquet.read_table(path)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowKeyError):
+        raise TableError(
+            f"{path.name} is not a Parquet file, or is damaged; save it again"
+        ) from None
+    return NamedColumns(table, _parquet_index(table.schema))
+
+
+def _csv_index(names: Sequence[str]) -> set[str]:
+    """Return the column in which pandas wrote row numbers, if there is one."""
+    return {name for name in names[:1] if _PANDAS_INDEX.fullmatch(normalised(name))}
+
+
+def _parquet_index(schema: Any) -> set[str]:
+    """Return the columns in which pandas wrote the index."""
+    try:
+        facts: Any = schema.pandas_metadata
+    except ValueError:  # another program wrote something else there
+        facts = None
+    listed = facts.get("index_columns") if isinstance(facts, dict) else None
+    # The index of a fresh frame is a range, which is not in a column.
+    names = (
+        {n for n in listed if isinstance(n, str)} if isinstance(listed, list) else set()
+    )
+    return names | {n for n in schema.names if n and _PANDAS_INDEX.fullmatch(n)}
+
+
+def without_index(path: Path, named: NamedColumns, columns: Columns) -> NamedColumns:
+    """Leave out columns that pandas wrote, unless the study names them."""
+    wanted = {*columns.with_roles, *(columns.features or ())}
+    written = [
+        name
+        for name in named.content.column_names
+        if name in named.index and normalised(name) not in wanted
+    ]
+    if not written:
+        return named
+    shown = ", ".join(map(repr, written))
+    note = f"Column {shown} of {path.name} is left out: pandas wrote its index there."
+    content = named.content.drop_columns(written)
+    return NamedColumns(content, named.index, (*named.notes, note))
+
+
+def columns_by_name(path: Path, content: Any) -> dict[str, Any]:
+    """Return the columns of a table by their normalised names.
+
+    Raises
+    ------
+    TableError
+        If a name occurs twice.
+    """
+    names = [normalised(name) for name in content.column_names]
+    repeated = [name for name, count in Counter(names).items() if count > 1]
+    if repeated:
+        raise TableError(
+            f"{path.name} has {len(repeated)} column names more than once, such as "
+            f"{repeated[0]!r}; rename them"
+        )
+    return dict(zip(names, content.columns, strict=True))
+
+
+def _from_arrow(path: Path, named: NamedColumns, columns: Columns) -> Table:
+    """Return a table of named columns."""
+    kept = without_index(path, named, columns)
+    by_name = columns_by_name(path, kept.content)
+    names = list(by_name)
+    if columns.id is None:
+        raise TableError(
+            f"the study names no id_column for {path.name}; set it to the column with "
+            "the IDs of rows"
+        )
+    label = columns.label if columns.has_label else None
+    if not columns.label_needed and label not in by_name:
+        label = None
+    elif columns.has_label and label is None:
+        raise TableError(
+            f"the study names no label_column for {path.name}; set it, or write label "
+            "= false below the organisation's name if it has no labels"
+        )
+    features, beside = columns.chosen(names), columns.beside_labels(by_name)
+    needed = [name for name in (label, *beside) if name is not None]
+    check_columns(path.name, [columns.id, *needed, *features], names)
+    _check_names(path, features)
+    read = [read_column(path.name, name, by_name[name], columns) for name in features]
+    weights, offsets = (
+        None if name is None else read_numbers(path.name, name, by_name[name])
+        for name in beside
+    )
+    ids = tuple(map(id_text, _texts(path, columns.id, by_name[columns.id])))
+    return replace(
+        table_of_columns(ids, features, read),
+        labels=tuple(map(label_text, _texts(path, label, by_name[label])))
+        if label
+        else None,
+        notes=kept.notes,
+        weights=weights,
+        offsets=offsets,
+    )
+
+
+def _check_names(path: Path, features: Sequence[str]) -> None:
+    """Refuse features without a name, and names that are hardly two."""
+    if "" in features:
+        raise TableError(
+            f"a column of {path.name} has no name; give it one, or leave it out with "
+            'ignore = [""]'
+        )
+    alike: dict[str, str] = {}
+    for name in features:
+        other = alike.setdefault(bare_name(name), name)
+        if other != name:
+            raise TableError(
+                f"columns {other!r} and {name!r} of {path.name} differ in capitals or "
+                "blanks alone; rename one of them, or leave one out with ignore = "
+                f"[{json.dumps(name, ensure_ascii=False)}]"
+            )
+
+
+def _texts(path: Path, name: str, column: Any) -> list[object]:
+    """Return the cells of a column of IDs or labels; bytes become text."""
+    kind = column.type
+    try:
+        if pa.types.is_nested(kind):
+            raise pa.ArrowInvalid
+        if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+            column = column.cast(pa.string())
+    except pa.ArrowInvalid:
+        raise TableError(
+            f"column {name!r} of {path.name} is of the type {kind}, which is neither "
+            "text nor numbers; save it as text"
+        ) from None
+    values: list[object] = column.to_pylist()
+    return values
