@@ -331,8 +331,8 @@ BAD = {
         "columns like 'x\\d' of the \\d+ rows that .* alone hold; set uncovered = ",
     ),
     "mean without centring": (
-        setting(uncovered='"mean"', scale='"maxabs"'),
-        'sets uncovered = "mean", which needs .* set scale = "standard"',
+        setting(uncovered='"mean"', scale='"maxabs"', penalise_intercept="true"),
+        'uncovered = "mean" centres features, .* set scale = "standard"',
     ),
     "zero with centring": (
         setting(uncovered='"zero"', scale='"standard"'),

@@ -85,6 +85,25 @@ def test_the_model_is_that_of_the_pooled_table(tmp_path, scale, scaler, profile)
     assert outcome.run.consortium.classes == ("well", "ill")
 
 
+@pytest.mark.parametrize("scale", ["none", "maxabs"])
+def test_cells_of_nobody_are_means(tmp_path, scale):
+    """Without standard scaling too, the pooled table has means there."""
+    given = {"scale": f'"{scale}"', "uncovered": '"mean"', "positive_label": '"ill"'}
+    outcome = outcome_of(make_files(**given), tmp_path)
+    X = np.where(held(), pooled_table(), np.nan)
+    X = np.where(held(), X, np.nanmean(X, axis=0))
+    if scale == "maxabs":
+        X /= np.abs(np.where(held(), pooled_table(), 0.0)).max(axis=0)
+    objective, optimum = optimum_of(X, binary()[:, None])
+    # Features are centred for training, which the intercept makes up for.
+    weights = outcome.weights.copy()
+    weights[-1] -= X.mean(axis=0) @ weights[:-1]
+    assert objective.primal(weights) == pytest.approx(
+        outcome.certificate.primal, rel=1e-6
+    )
+    assert objective.primal(weights) <= optimum * (1 + 1.1e-4)
+
+
 def test_the_model_is_that_of_the_estimator(tmp_path):
     """The estimator on the same partition of the scaled table takes the same path."""
     outcome = outcome_of(make_files(positive_label='"ill"'), tmp_path)

@@ -111,9 +111,11 @@ class ScalingServer:
         self._scheme = adders.pick(use)
         self._adder = adders.named(self._scheme)
 
-    def run(self, scale: Scale, missing: Missing) -> Conversation[None]:
+    def run(
+        self, scale: Scale, missing: Missing, is_centred: bool = False
+    ) -> Conversation[None]:
         """Sum what these settings need; every client then knows its scaling."""
-        plan = exchanges(scale, missing)
+        plan = exchanges(scale, missing, is_centred)
         if plan:
             notices = {client: self._arrangements(client) for client in self._everyone}
             yield from self._session.tell("arrange", notices)
@@ -165,13 +167,22 @@ class ScalingServer:
         return total
 
 
-def exchanges(scale: Scale, missing: Missing) -> list[tuple[str, int]]:
-    """Return the phases that these settings need, with their numbers per feature."""
-    if scale == "none" and missing == "refuse":
+def exchanges(
+    scale: Scale, missing: Missing, is_centred: bool = False
+) -> list[tuple[str, int]]:
+    """Return the phases that these settings need, with their numbers per feature.
+
+    Parameters
+    ----------
+    is_centred : bool
+        Whether features are centred even if the scale does not do it: then a cell that
+        nobody holds, which is zero, is the mean.
+    """
+    if scale == "none" and missing == "refuse" and not is_centred:
         return []
     n_digits = DIGITS if scale == "maxabs" else EXPONENT_DIGITS
     phases = [("digits", BASE)] * n_digits
-    if scale == "standard" or missing == "mean":
+    if scale == "standard" or missing == "mean" or is_centred:
         phases.append(("means", 2))
     if scale == "standard":
         phases += [*[("spread", BASE)] * EXPONENT_DIGITS, ("deviations", 1)]
@@ -182,12 +193,18 @@ class ScalingClient:
     """A client's half: statistics of its own cells."""
 
     def __init__(
-        self, cells: Cells, scale: Scale, missing: Missing, sealers: Sealers
+        self,
+        cells: Cells,
+        scale: Scale,
+        missing: Missing,
+        sealers: Sealers,
+        is_centred: bool = False,
     ) -> None:
-        if scale == "standard" and not cells.is_dense:
+        self._is_centred = is_centred or scale == "standard"
+        if self._is_centred and not cells.is_dense:
             raise ValueError(
-                "scale='standard' centres features, which would fill a sparse table; "
-                "use scale='maxabs'."
+                "Centring features would fill a sparse table; use scale='maxabs' or "
+                "'none', and uncovered='zero'."
             )
         self._cells = cells
         self._sealing = Sealing("sealed", sealers, (0, cells.stored.shape[1]), 1)
@@ -199,7 +216,7 @@ class ScalingClient:
         self._counts = np.zeros(n_features)
         self._means, self._variances = np.zeros(n_features), np.zeros(n_features)
         self._sizes, self._spread = SecureMax(n_features), SecureMax(n_features)
-        self._plan = [phase for phase, _ in exchanges(scale, missing)]
+        self._plan = [phase for phase, _ in exchanges(scale, missing, is_centred)]
         self._n_sent = 0  # exchanges so far; the sum of the last comes with the next
         self._is_known = not self._plan
 
@@ -220,9 +237,10 @@ class ScalingClient:
     def scaling(self) -> Scaling:
         """What the exchanges said of this client's features."""
         n_features = len(self._means)
-        offset, scale = np.zeros(n_features), np.ones(n_features)
+        offset = self._means if self._is_centred else np.zeros(n_features)
+        scale = np.ones(n_features)
         if self._scale == "standard":
-            offset, scale = self._means, self._deviations()
+            scale = self._deviations()
         elif self._scale == "maxabs":
             scale = self._sizes.number()
         filling = self._means if self._missing == "mean" else np.zeros(n_features)

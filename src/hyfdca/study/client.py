@@ -285,7 +285,11 @@ class StudyClient:
             aligned.own.of_columns(is_number), self.expansion.numbers(aligned.cells)
         )
         self._scaling = ScalingClient(
-            self._numbers, plan.scale, plan.missing, self.secrecy.sealers()
+            self._numbers,
+            plan.scale,
+            plan.missing,
+            self.secrecy.sealers(),
+            plan.is_centred,
         )
         return self._scaling.handlers
 

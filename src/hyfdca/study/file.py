@@ -315,13 +315,7 @@ def _check_quorum(path: Path, file: StudyFile) -> None:
 
 def _check_uncovered(path: Path, study: Study) -> None:
     """Refuse a filling that is not what the scaling makes of a cell nobody holds."""
-    is_centred = study.scale == "standard"
-    if study.uncovered == "mean" and not is_centred:
-        raise StudyError(
-            f'The study file {path} sets uncovered = "mean", which needs features that '
-            'are centred; set scale = "standard", or uncovered = "zero".'
-        )
-    if study.uncovered == "zero" and is_centred:
+    if study.uncovered == "zero" and study.scale == "standard":
         raise StudyError(
             f'The study file {path} sets uncovered = "zero", but scale = "standard" '
             'centres features; set uncovered = "mean", or scale = "maxabs" or "none".'

@@ -37,6 +37,8 @@ class Plan:
     ----------
     names : tuple of str
         The organisations, by rank.
+    is_centred : bool
+        Whether features are centred even if the scale does not do it.
     bias : float or None
         The value of the bias feature; None without an intercept, or with a free one.
     participation : Participation
@@ -58,6 +60,7 @@ class Plan:
     levels: LevelSettings
     scale: Scale
     missing: Missing
+    is_centred: bool
     bias: float | None
     training: TrainingSettings
     participation: Participation
@@ -87,6 +90,7 @@ def _plan(file: StudyFile, study_hash: bytes) -> Plan:
     names = tuple(client.name for client in file.clients)
     training = _settings(file, loss)
     has_bias = study.fit_intercept and not training.free_intercept
+    _check_uncovered(study, training)
     return Plan(
         study_hash=study_hash,
         names=names,
@@ -96,6 +100,7 @@ def _plan(file: StudyFile, study_hash: bytes) -> Plan:
         levels=LevelSettings(study.min_level_count, study.release_level_names),
         scale=study.scale,
         missing=study.missing,
+        is_centred=study.uncovered == "mean",
         bias=study.intercept_scaling if has_bias else None,
         training=training,
         participation=_participation(study, names),
@@ -103,6 +108,21 @@ def _plan(file: StudyFile, study_hash: bytes) -> Plan:
         phase_timeout=study.phase_timeout,
         checkpoint_every=study.checkpoint_every,
     )
+
+
+def _check_uncovered(study: Study, training: TrainingSettings) -> None:
+    """Refuse means for cells of nobody where centring features changes the model.
+
+    Only an intercept without penalty makes up for it.
+    """
+    is_free = training.free_intercept or study.scale == "standard"
+    if study.uncovered == "mean" and not is_free:
+        raise ValueError(
+            'uncovered = "mean" centres features, which changes a model without an '
+            'intercept or with a penalised one; set scale = "standard", or '
+            'uncovered = "zero", or leave fit_intercept, penalise_intercept and '
+            "intercept_scaling out."
+        )
 
 
 def alignment_settings(file: StudyFile) -> AlignmentSettings:

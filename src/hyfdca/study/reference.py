@@ -69,7 +69,7 @@ _STUDY = {
     "and deviation 1, or to a largest absolute value of 1 (for sparse tables).",
     "missing": "Blank cells are refused, or filled with the mean of their column.",
     "uncovered": "Cells that no organisation holds are refused, or taken as the mean "
-    'of their column (with `scale = "standard"`) or as zero (without).',
+    'of their column or, unless `scale = "standard"`, as zero.',
     "categorical": "Columns that are categories, whatever their cells look like; "
     "columns of text are categories anyway. A category becomes one feature per level, "
     "1 where a row has it and 0 elsewhere, which is never scaled. The most frequent "

@@ -127,7 +127,7 @@ class StudyServer:
         plan, n_samples = self._plan, levels.columns.layout.samples.n_items
         self._session.enter(SCALING_PHASES)
         server = ScalingServer(levels.numbers, n_samples, adders, self._session)
-        self._run("scaling", server.run(plan.scale, plan.missing))
+        self._run("scaling", server.run(plan.scale, plan.missing, plan.is_centred))
         return levels.scaling(self._run("scaling", server.release()))
 
     def _federation(self, alignment: Alignment, adders: Adders) -> Federation:

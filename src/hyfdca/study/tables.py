@@ -61,6 +61,11 @@ def table_of(study: Study, client: Client, path: Path) -> Table:
             '"standard" would make dense by centring features; set scale = "maxabs" or '
             '"none".'
         )
+    if study.uncovered == "mean" and not table.is_dense:
+        raise StudyError(
+            f"Organisation {client.name!r} has a sparse table, which uncovered = "
+            '"mean" would make dense by centring features; set uncovered = "zero".'
+        )
     return table
 
 

@@ -124,8 +124,8 @@ def check_covered(
         f"{coverage.n_cells:,}) are with no organisation, such as {n_columns:,} "
         f"columns like {such_as!r} of the {coverage.rows[row]:,} rows that "
         f"{_listed([repr(name) for name in holders])} alone hold; set uncovered = "
-        '"mean" to take them as the mean of their column (with scale = "standard") or '
-        'uncovered = "zero", or leave these rows or columns out.'
+        '"mean" to take them as the mean of their column, or uncovered = "zero" (not '
+        'with scale = "standard"), or leave these rows or columns out.'
     )
 
 
