@@ -13,8 +13,8 @@ from hyfdca.protocol.sessions import decode, frame, unframe
 from hyfdca.stages.labels.messages import (
     GiveRequest,
     LabelsNotice,
+    SumBound,
     TotalsNotice,
-    WeightBound,
     WeightsNotice,
 )
 from hyfdca.stages.labels.transfer import as_whole_numbers
@@ -46,9 +46,9 @@ def tampered(phase, kind, change):
         ("give labels", Part, lambda p: Part(Sealed(1, p.vector.payload))),
         ("give labels", Part, lambda p: Part(Sealed(0, bytes(len(p.vector.payload))))),
         ("give labels", Part, lambda _: Message()),
-        ("weight bound", WeightBound, lambda _: WeightBound(float("inf"))),
-        ("weight bound", WeightBound, lambda _: WeightBound(-1.0)),
-        ("weight bound", WeightBound, lambda _: WeightBound(float("nan"))),
+        ("weight bound", SumBound, lambda _: SumBound(float("inf"))),
+        ("weight bound", SumBound, lambda _: SumBound(-1.0)),
+        ("weight bound", SumBound, lambda _: SumBound(float("nan"))),
         ("weigh rows", Part, lambda p: Part(Sealed(3, p.vector.payload))),
         ("weigh rows", Part, lambda p: Part(Sealed(p.vector.fraction_bits, b""))),
     ],
@@ -119,7 +119,7 @@ def test_hostile_requests(phase, request_, message):
         _ = client.losses
     wire.handle("take labels", frame(TOKEN, 3, RIGHT))
     reply = wire.handle("weight bound", frame(TOKEN, 4, Message()))
-    assert decode(unframe(reply, TOKEN)[1], WeightBound).total == 2.0
+    assert decode(unframe(reply, TOKEN)[1], SumBound).total == 2.0
 
 
 def test_a_grid_that_is_too_fine():

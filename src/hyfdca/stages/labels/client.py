@@ -131,8 +131,8 @@ class LabelClient:
         classes = targets.classes if is_balanced else np.zeros_like(targets.classes)
         return np.bincount(classes, targets.weights, self._n_totals).astype(np.float64)
 
-    def _bound(self, _: Message) -> m.WeightBound:
-        return m.WeightBound(power_above(float(self._counted().sum())))
+    def _bound(self, _: Message) -> m.SumBound:
+        return m.SumBound(power_above(float(self._counted().sum())))
 
     def _weigh(self, request: GridRequest) -> Part:
         return self._total_part(self._counted(), request)
@@ -176,8 +176,8 @@ class LabelClient:
         values = of(targets.encoded[:, 0])
         return values if targets.weights is None else targets.weights * values
 
-    def _bound_of(self, values: FloatArray) -> m.TargetBound:
-        return m.TargetBound(power_above(float(values.sum())))
+    def _bound_of(self, values: FloatArray) -> m.SumBound:
+        return m.SumBound(power_above(float(values.sum())))
 
     def _part_of(self, values: FloatArray, request: GridRequest) -> Part:
         return self._total_part(np.array([values.sum()]), request)

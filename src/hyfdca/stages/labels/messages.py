@@ -29,8 +29,8 @@ class LabelsNotice(Message, frozen=True):
     values: Annotated[Sums, Seen("labels")]
 
 
-class WeightBound(Message, frozen=True):
-    """A power of two above the weights that a client counts, all together."""
+class SumBound(Message, frozen=True):
+    """A power of two above a sum over the rows that a client counts."""
 
     total: Annotated[Bound, Seen("bounds")]
 
@@ -39,12 +39,6 @@ class TotalsNotice(Message, frozen=True):
     """Sums of weights over all rows, by class if classes are balanced; no answer."""
 
     totals: Annotated[Sums, Seen("weight totals")]
-
-
-class TargetBound(Message, frozen=True):
-    """A power of two above a sum over the rows that a client counts."""
-
-    total: Annotated[Bound, Seen("bounds")]
 
 
 class TargetTotal(Message, frozen=True):
@@ -75,7 +69,7 @@ def _target_sum(name: str, *after: str) -> Phases:
     """Return the exchange of a sum over all targets: a bound, parts, the total."""
     bound, parts, total = (f"{name} {step}" for step in ("bound", "parts", "total"))
     return {
-        bound: Phase(Message, (TargetBound,), after),
+        bound: Phase(Message, (SumBound,), after),
         parts: Phase(GridRequest, (Part,), (bound,), "client targets"),
         total: Phase(TargetTotal, after=(parts,)),
     }
@@ -86,7 +80,7 @@ PHASES: Phases = {
     "arrange": Phase(Arrangements, after=(START,)),
     "give labels": Phase(GiveRequest, (Part,), ("arrange",), "labels"),
     "take labels": Phase(LabelsNotice, after=("arrange", "give labels")),
-    "weight bound": Phase(Message, (WeightBound,), _FILLING),
+    "weight bound": Phase(Message, (SumBound,), _FILLING),
     "weigh rows": Phase(
         GridRequest, (Part,), (*_FILLING, "weight bound"), "client weights"
     ),

@@ -176,7 +176,7 @@ class LabelServer:
         if not self._settings.has_weights:
             return float(self._samples.n_items)
         replies = yield from self._session.ask(
-            "weight bound", self._ask_all(Message()), m.WeightBound
+            "weight bound", self._ask_all(Message()), m.SumBound
         )
         return max(reply.total for reply in replies.values())
 
@@ -197,7 +197,7 @@ class LabelServer:
     def _add_up(self, name: str) -> Conversation[None]:
         """Have clients learn a sum over the targets of all rows."""
         replies = yield from self._session.ask(
-            f"{name} bound", self._ask_all(Message()), m.TargetBound
+            f"{name} bound", self._ask_all(Message()), m.SumBound
         )
         bound = max(reply.total for reply in replies.values())
         total = m.TargetTotal((yield from self._sum(f"{name} parts", bound, 1)))
