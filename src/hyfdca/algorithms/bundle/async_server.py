@@ -179,10 +179,12 @@ class AsyncBundleServer(BundleServer):
         guesses = penalties + sum(self._losses.values(), np.zeros_like(penalties))
         is_known = len(self._losses) == len(self.states)
         primals = np.minimum(guesses, self.primals) if is_known else self.primals
-        return _INNER * np.maximum(primals - self.bounds, _LEAST * primals)
+        bounds = np.maximum(self.bounds, self.near_bounds)
+        return np.asarray(_INNER * np.maximum(primals - bounds, _LEAST * primals))
 
     def _move_point(self, share: float) -> None:
         """Solve with the new planes, and go part of the way to the model's point."""
+        self.set_reach()
         self.model.solve(self.tolerances(), share)
         target = self.weights()
         assert target is not None  # noqa: S101  # the open profile shows it

@@ -135,6 +135,7 @@ class LbfgsServer(BundleServer):
         newest = np.zeros_like(model.weights)
         newest[-1] = 1.0
         if n_first:
+            self.set_reach()
             model.solve(self.tolerances())
         else:
             model.weights = newest

@@ -17,6 +17,7 @@ intercept.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 
 import numpy as np
@@ -33,8 +34,7 @@ from hyfdca.maths.kernels import add_weighted
 
 _NO_WEIGHT = 1e-4  # an interior point leaves some weight everywhere
 _MAX_AGE = 8  # solves that a plane may go without weight
-_ROOM = 4.0  # times an intercept, which its reach has at least
-_ADDING_ERROR = 1e-15  # of the terms of a sum over planes
+_WHOLE_PLANES = 16  # from which the limits of an intercept are found
 
 Array3 = NDArray[np.float64]  # planes by features (or planes) by outputs
 
@@ -273,14 +273,45 @@ class CuttingModel:
             return None
         return Balances(self.balances[:, output], float(self.reach[output]))
 
-    def widen(self, intercepts: FloatArray) -> BoolArray:
-        """Keep the reach well beyond these intercepts; return where it has changed.
+    def intercept_limits(self, primals: FloatArray, norm_error: float) -> FloatArray:
+        """Return how far from zero an optimal intercept can be, by output.
 
-        Where it has, earlier bounds no longer hold.
+        With P(w, w_0) at most ``primals``, √λ ||w|| is at most √(2P), so a plane below
+        the whole loss with balance τ, offset c and length L = ||σ|| / (√λ N) says that
+        -τ w_0 is at most P - c + L √(2P). Planes of both signs enclose w_0.
+
+        Parameters
+        ----------
+        norm_error : float
+            As in ``bound``.
         """
-        is_near = np.abs(intercepts) > self.reach / _ROOM
-        self.reach = np.where(is_near, _ROOM**2 * np.abs(intercepts), self.reach)
-        return is_near
+        above, below = np.full((2, self.n_outputs), np.inf)
+        for weights in self._whole_planes():
+            lengths = np.sqrt(np.maximum(self.squared_norms_of(weights), 0.0))
+            offsets = (weights * self.offsets).sum(axis=0)
+            rise = primals - offsets + (lengths + norm_error) * np.sqrt(2 * primals)
+            rise = np.maximum(rise, 0.0) * (1 + SLACK)
+            balances = (weights * self.balances).sum(axis=0)
+            steep = np.abs(balances) - self.n_buckets * self.balance_error
+            with np.errstate(divide="ignore"):
+                limits = np.where(steep > 0.0, rise / np.maximum(steep, 0.0), np.inf)
+            below = np.where(balances > 0.0, np.minimum(below, limits), below)
+            above = np.where(balances < 0.0, np.minimum(above, limits), above)
+        return np.asarray(np.maximum(above, below))
+
+    def _whole_planes(self) -> Iterator[FloatArray]:
+        """Yield planes below the whole loss, one of each bucket, by their balances."""
+        outputs = np.arange(self.n_outputs)
+        order = np.stack(
+            [np.lexsort((own, self.buckets)) for own in self.balances.T], axis=1
+        )
+        sizes = np.bincount(self.buckets, minlength=self.n_buckets)
+        starts = np.cumsum(sizes) - sizes
+        for share in np.linspace(0.0, 1.0, min(int(sizes.max()), _WHOLE_PLANES)):
+            places = starts + np.rint(share * (sizes - 1)).astype(np.int64)
+            weights = np.zeros_like(self.weights)
+            weights[order[places], outputs] = 1.0
+            yield weights
 
     def _programme(self, output: int) -> PlaneProgramme:
         return PlaneProgramme(
@@ -322,7 +353,17 @@ class CuttingModel:
 
     def squared_norms(self) -> FloatArray:
         """Return λ ||w||² of each output from the Gram matrix, rounded up."""
-        b = self.weights
+        return self._gram_norms(self.weights)
+
+    def squared_norms_of(self, weights: FloatArray) -> FloatArray:
+        """Return λ ||w||² of other plane weights, from what there is of the slopes."""
+        if self.keeps_gram:
+            return self._gram_norms(weights)
+        assert self.slopes is not None  # noqa: S101  # for the type checker
+        combined = self.slopes.combine(weights[self.n_buckets :])
+        return np.asarray((combined**2).sum(axis=0) / self.scale)
+
+    def _gram_norms(self, b: FloatArray) -> FloatArray:
         squares = np.einsum("sc,spc,pc->c", b, self.gram, b, optimize=True)
         # An entry came in units of one plane's length with the other's error.
         errors = 2 * (self.errors @ np.abs(b)) * (self.units @ np.abs(b))
@@ -373,7 +414,7 @@ class CuttingModel:
         imbalances = np.abs((self.weights * self.balances).sum(axis=0))
         sizes = (self.weights * np.abs(self.balances)).sum(axis=0)
         # The weights of each bucket add up to 1.
-        rounding = self.n_buckets * self.balance_error + _ADDING_ERROR * sizes
+        rounding = self.n_buckets * self.balance_error + SLACK * sizes
         return np.asarray(self.reach * (imbalances + rounding))
 
 

@@ -67,7 +67,9 @@ _INNER, _SHARP_INNER = 0.1, 0.01
 _MANY_BUCKETS = 100
 _GAIN, _SHARPEST = 0.9, 1e-8
 _FACTOR_PLANES = 16  # planes per bucket from which on slopes beat their Gram matrix
-_FIRST_REACH = 4.0  # of a free intercept
+# A free intercept: its first reach, the room it always has within the reach, and the
+# gap from which on the reach is all that an optimal one can be.
+_FIRST_REACH, _ROOM, _CLOSE = 4.0, 4.0, 0.5
 _MEMORY = 400_000_000  # numbers: of all slopes kept, 3.2 GB
 
 
@@ -115,7 +117,9 @@ class BundleServerState:
     model: ModelState
     primals: FloatArray
     bounds: FloatArray
+    near_bounds: FloatArray
     intercepts: FloatArray
+    limits: FloatArray
     move: b.Move
     n_measured: int
     last_gap: float
@@ -134,7 +138,11 @@ class BundleServer:
         n_outputs = federation.problem.n_outputs
         self.primals = np.full(n_outputs, np.inf)
         self.bounds = np.zeros(n_outputs)
+        # With a free intercept: bounds among those within reach, and how far from zero
+        # an optimal one can be.
+        self.near_bounds = np.zeros(n_outputs)
         self.intercepts = np.zeros(n_outputs)
+        self.limits = np.full(n_outputs, np.inf)
         self._move = b.Move(0, [0.0] * n_outputs)
         self._steps: Conversation[None] | None = None
         self._n_measured = 0
@@ -163,7 +171,9 @@ class BundleServer:
             self.model.state(),
             self.primals,
             self.bounds,
+            self.near_bounds,
             self.intercepts,
+            self.limits,
             self._move,
             self._n_measured,
             self._last_gap,
@@ -177,6 +187,7 @@ class BundleServer:
         self.model.restore(state.model)
         self.round_number, self._steps = state.round_number, None
         self.primals, self.bounds = state.primals, state.bounds
+        self.near_bounds, self.limits = state.near_bounds, state.limits
         self.intercepts = state.intercepts
         self._move, self._n_measured = state.move, state.n_measured
         self._last_gap, self._sharpness = state.last_gap, state.sharpness
@@ -225,7 +236,7 @@ class BundleServer:
         """Return how far from zero a free intercept may be at first.
 
         Margins are in units of 1, or of the labels; a wide reach makes first points
-        wild, and a narrow one is widened as the intercept approaches it.
+        wild.
         """
         return _FIRST_REACH * (1.0 + self.federation.bounds.loss_at_zero)
 
@@ -304,6 +315,7 @@ class BundleServer:
 
         Returns the point's weights, where the server may see them.
         """
+        self.set_reach()
         self.model.solve(self.tolerances())
         weights = self.weights()
         self.note_bound(weights)
@@ -321,17 +333,12 @@ class BundleServer:
         self.model.forget()
 
     def record_step(self, steps: FloatArray) -> None:
-        """Note the step, which goes to clients with the next request.
-
-        Where it takes an intercept near the end of its reach, that is widened.
-        """
+        """Note the step, which goes to clients with the next request."""
         self._n_measured += 1
         self.intercepts = self.intercepts + steps * (
             self.trial_intercepts - self.intercepts
         )
-        # A bound for a narrow reach says nothing of intercepts beyond it.
-        is_wider = self.model.widen(self.intercepts)
-        self.bounds = np.where(is_wider, 0.0, self.bounds)
+        self._raise_bounds()
         self._move = b.Move(self._n_measured, steps.tolist())
 
     def measure(self) -> Conversation[Measurement]:
@@ -355,7 +362,7 @@ class BundleServer:
 
     def tolerances(self) -> FloatArray:
         """Return how well to solve for each output, by what there is to gain."""
-        gaps = self.primals - self.bounds
+        gaps = self.primals - np.maximum(self.bounds, self.near_bounds)
         is_small = self.buckets.n_buckets <= _MANY_BUCKETS and not self.is_wide
         inner = _INNER if is_small and self._is_bounded else _SHARP_INNER
         # P is off by the root of what D is: where a round gained little, solve better.
@@ -417,13 +424,58 @@ class BundleServer:
 
     def note_bound(self, weights: FloatArray | None) -> None:
         """Raise the lower bounds to those of the plane weights, if these are higher."""
-        federation, model = self.federation, self.model
-        problem = federation.problem
-        squares = self._squared_norms(weights)
-        # Each part of a slope was rounded to its grid; weights of a bucket add up to 1.
-        error = self._n_roundings * model.coarsest_step / 2
-        error /= np.sqrt(problem.l2_strength) * problem.n_samples
-        self.bounds = np.maximum(self.bounds, model.bound(squares, error))
+        found = self.model.bound(self._squared_norms(weights), self._norm_error())
+        if not self.federation.problem.free_intercept:
+            self.bounds = np.maximum(self.bounds, found)
+            return
+        self.near_bounds = np.maximum(self.near_bounds, found)
+        self._raise_bounds()
+
+    def _norm_error(self) -> float:
+        """Return how much longer √λ w may be for the rounding of slopes.
+
+        Each part of a slope was rounded to its grid; weights of a bucket add up to 1.
+        """
+        problem = self.federation.problem
+        error = self._n_roundings * self.model.coarsest_step / 2
+        return error / (math.sqrt(problem.l2_strength) * problem.n_samples)
+
+    # A free intercept
+
+    def set_reach(self) -> None:
+        """Choose how far a free intercept may go: near at first, then to its limits.
+
+        A bound for a narrow reach says nothing of intercepts beyond it. Limits that
+        are known hold for good, because P only falls.
+        """
+        if not self.federation.problem.free_intercept:
+            return
+        model = self.model
+        found = model.intercept_limits(self.primals, self._norm_error())
+        self.limits = np.minimum(self.limits, found)
+        gaps = self.primals - np.maximum(self.bounds, self.near_bounds)
+        is_close = np.isfinite(self.limits) & (gaps < _CLOSE * self.primals)
+        near = np.maximum(self._first_reach(), _ROOM * np.abs(self.intercepts))
+        reach = np.where(is_close, self.limits, np.minimum(near, self.limits))
+        reach = np.maximum(reach, model.reach)
+        self.near_bounds = np.where(reach > model.reach, 0.0, self.near_bounds)
+        model.reach = reach
+
+    def _raise_bounds(self) -> None:
+        """Raise the bounds to what those within reach say of all intercepts.
+
+        P is convex. From here to an optimum that is r times as far away as the end of
+        the reach, it falls at most r times as much as it does to that end.
+        """
+        if not self.federation.problem.free_intercept:
+            return
+        reach, own = self.model.reach, np.abs(self.intercepts)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            times = np.where(own < reach, (self.limits + own) / (reach - own), np.inf)
+            gaps = (self.primals - self.near_bounds) * np.maximum(times, 1.0)
+        far = np.where(np.isfinite(gaps), self.primals - gaps, 0.0)
+        found = np.where(reach >= self.limits, self.near_bounds, far)
+        self.bounds = np.maximum(self.bounds, found)
 
     def _primals_along(
         self, margins: dict[int, Sums], steps: FloatArray
