@@ -53,15 +53,14 @@ def test_text_is_a_category(tmp_path, ending):
 
 @BOTH
 def test_named_categories(tmp_path, ending):
-    """The study may name any column; text keeps its zeros, numbers lose theirs."""
+    """The study may name any column; 2.0 is 2, while leading zeros stay."""
     columns = replace(COLUMNS, categorical=("code", "size", "elsewhere"))
     table = table_of(
         tmp_path, ending, columns, code=["007", "7", None], size=[1.5, 2.0, 2.0]
     )
     assert table.kinds == ("category", "category")
     assert levels_of(table, "code") == ["007", "7", None]
-    two = "2.0" if ending == "csv" else "2"  # text as it is, numbers by value
-    assert levels_of(table, "size") == ["1.5", two, two]
+    assert levels_of(table, "size") == ["1.5", "2", "2"]
 
 
 @BOTH

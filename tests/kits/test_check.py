@@ -254,7 +254,7 @@ def test_ranges_of_numbers(installed, hyfdca):
     path.write_text(path.read_text().replace('"logistic"', '"squared"'))
     arguments = ("--kit", installed.kit("north"), "--data", data_of(installed))
     errors = refused(hyfdca, installed.root, "check", *arguments)
-    assert "40 rows with a label that is no number" in errors
+    assert "40 rows with a label that is not a number" in errors
 
     def change(rows):
         for number, row in enumerate(rows[1:]):

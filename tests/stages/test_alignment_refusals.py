@@ -180,7 +180,7 @@ def test_ids_shared_through_others():
 def test_labels_that_are_no_numbers():
     """A loss for numbers refuses other labels where they are."""
     table = relabelled(make_table(ALL, [0]), "1", "2.5", "inf")
-    assert "'org0' has 2 rows with a label that is no number" in refused(
+    assert "'org0' has 2 rows with a label that is not a number" in refused(
         [table], REGRESSION
     )
 
@@ -238,7 +238,9 @@ def test_labels_beside_blank_ones():
     table = relabelled(make_table(rows, [0]), "", "", "", "", *map(str, range(20)))
     assert len(Meeting([table]).run().classes) == 20
     table = relabelled(make_table(ALL, [0]), "", "no number", "1")
-    assert "has 2 rows with a label that is no number" in refused([table], REGRESSION)
+    assert "has 2 rows with a label that is not a number" in refused(
+        [table], REGRESSION
+    )
 
 
 def test_labels_of_weight_0():

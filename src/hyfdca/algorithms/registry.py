@@ -93,12 +93,17 @@ def _unknown_setting(name: str, setting: str) -> str:
     return f"algorithm {name!r} has no setting {setting!r}; it has: {known}."
 
 
-def can_free_intercept(algorithm: Algorithm | None) -> bool:
-    """Return whether an intercept may go without penalty; None leaves it open.
+def frees_intercept(
+    algorithm: Algorithm | None, is_penalised: bool | None, scaling: float
+) -> bool:
+    """Return whether an intercept goes without penalty.
 
-    All algorithms that may be chosen then can.
+    Where it is not said, it does if the algorithm allows, and if there is no scaling,
+    which makes sense only with a penalty. An algorithm that is left open (None) allows.
     """
-    return algorithm is None or algorithm.frees_intercept
+    if is_penalised is not None:
+        return not is_penalised
+    return scaling == 1.0 and (algorithm is None or algorithm.frees_intercept)
 
 
 def choose_algorithm(

@@ -129,7 +129,7 @@ VALUES: dict[str, Value] = {
     "plane lengths": Value("lengths of slopes", None, _RECEIVER),
     "random start": Value("random weights to start from", None, _FEATURES),
     "bounds": Value(
-        "bounds on rows and weights, as powers of two", None, "nobody else's"
+        "bounds on rows, weights and targets, as powers of two", None, "nobody else's"
     ),
     "numbers": Value("counters and flags", None, _RECEIVER),
     "algorithm": Value("which algorithm runs", None, "all clients"),

@@ -16,6 +16,7 @@ from __future__ import annotations
 import datetime
 import json
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -39,6 +40,11 @@ MOST_LEVELS = 10_000  # of one column; more are rather free text
 _DAY = 86_400  # seconds
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _EPOCH = datetime.date(1970, 1, 1)
+_WHOLE = re.compile(r"[+-]?[0-9]+\.0")
+_DATE = re.compile(
+    r"\s*([0-9]{4}[-/.][0-9]{1,2}[-/.][0-9]{1,2}|[0-9]{1,2}[-/.][0-9]{1,2}[-/.][0-9]{2,4})"
+    r"(\s|T|\Z)"
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -117,14 +123,16 @@ def read_column(
 def level_text(value: object) -> str:
     """Return the name of a level; "" means a blank cell.
 
-    Text is taken as IDs are: "007" and "7" differ, while the numbers 7 and 7.0 are
-    both "7", and a date is the same with or without midnight.
+    Text is taken as IDs are: "007" and "7" differ. But 7, 7.0 and "7.0" are all "7",
+    and a date is the same with or without midnight.
     """
     if isinstance(value, int | float):
         return label_text(value)
     if isinstance(value, datetime.datetime) and value.time() == datetime.time.min:
         value = value.date()
-    return "" if value is None else normalised(value)
+    text = "" if value is None else normalised(value)
+    # pandas writes whole numbers so where some cells of the column are blank.
+    return text.removesuffix(".0") if _WHOLE.fullmatch(text) else text
 
 
 def _text(file: str, name: str, column: Any, columns: Columns, remedy: str) -> Column:
@@ -138,8 +146,22 @@ def _text(file: str, name: str, column: Any, columns: Columns, remedy: str) -> C
         return Column("number", np.array(numbers, dtype=np.float64))
     n_blank = sum(number is not None and math.isnan(number) for number in numbers)
     if columns.text_is_category and n_text + n_blank == len(numbers):
+        _check_no_dates(file, name, column)
         return _category(file, name, column)
     raise _refusal(file, name, n_text, remedy)
+
+
+def _check_no_dates(file: str, name: str, column: Any) -> None:
+    """Refuse text of which half or more looks like dates, but was not read as such."""
+    texts = [text for text in column.to_pylist() if text and text.strip()]
+    n_dates = sum(_DATE.match(text) is not None for text in texts)
+    if 2 * n_dates >= len(texts):
+        quoted = json.dumps(name, ensure_ascii=False)
+        raise TableError(
+            f"column {name!r} of {file} has {n_dates} cells that look like dates, but "
+            "not all cells are dates as in 2024-12-31; write all of them so, or set "
+            f"categorical = [{quoted}] or ignore = [{quoted}]"
+        )
 
 
 def _category(file: str, name: str, column: Any) -> Column:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 
@@ -27,6 +28,7 @@ from hyfdca.data.tables import (
     normalised,
 )
 
+_COMMA = r"^(\s*[+-]?[0-9]+),([0-9]+(?:[eE][+-]?[0-9]+)?\s*)$"  # a decimal one
 _PANDAS_INDEX = re.compile(r"__index_level_\d+__|Unnamed: \d+|")
 
 
@@ -86,6 +88,8 @@ def _parsed_csv(path: Path, columns: Columns) -> NamedColumns:
             decimal_point=form.decimal,
         )
         table = pa.csv.read_csv(path, reading, parsing, converting)
+        if form.decimal == ",":
+            table = _with_points(table, columns.label)
     except (pa.ArrowInvalid, pa.ArrowKeyError):  # its message would quote the row
         raise TableError(
             f"{path.name} is not a CSV table with {form_words(form)}; save it with one "
@@ -96,6 +100,15 @@ def _parsed_csv(path: Path, columns: Columns) -> NamedColumns:
     found = form_note(form, columns.csv)
     notes = (f"The file {path.name} is read {found}.",) if found else ()
     return NamedColumns(table, _csv_index(names), notes)
+
+
+def _with_points(table: Any, label: str | None) -> Any:
+    """Return a table whose label, which is read as text, has decimal points."""
+    for place, name in enumerate(table.column_names):
+        if normalised(name) == label:
+            column = pc.replace_substring_regex(table[place], _COMMA, r"\1.\2")
+            table = table.set_column(place, name, column)
+    return table
 
 
 def open_parquet(path: Path, _: Columns) -> NamedColumns:

@@ -27,7 +27,7 @@ from hyfdca.algorithms.hyfdca.settings import Step, Variant
 from hyfdca.algorithms.registry import (
     ALGORITHMS,
     AUTO,
-    can_free_intercept,
+    frees_intercept,
     make_algorithm,
 )
 from hyfdca.arrays import FloatArray
@@ -98,6 +98,7 @@ class FederatedLinearModel(BaseEstimator):
     history_: list[dict[str, Any]]
     stop_reason_: StopReason | None
     model_: Model | None
+    _target: TargetScaling  # of the last fit
 
     def _store(self, arguments: Mapping[str, Any]) -> None:
         """Set the constructor's arguments as attributes, as scikit-learn requires."""
@@ -156,6 +157,7 @@ class FederatedLinearModel(BaseEstimator):
         self.n_features_in_ = len(model.inputs.columns)
         self.certificate_ = model.certificate
         training = model.file.training
+        self._target = TargetScaling(training.target_centre, training.target_scale)
         self.algorithm_ = training.algorithm
         self.algorithm_reason_ = training.algorithm_reason
         self.history_ = []
@@ -194,6 +196,7 @@ class FederatedLinearModel(BaseEstimator):
         runner = train_in_process(settings, layout, blocks, participation).runner
         units = Units(bias, target or TargetScaling(), self.fit_intercept)
         self._start_warm(runner, units, (table.shape[1], labels.shape[1]))
+        self._target = units.target
         weights = units.outside(finish_watched(runner, bool(self.verbose)))
         self._keep(runner, weights, table.shape[1])
         self._warn_unless_converged()
@@ -276,15 +279,9 @@ class FederatedLinearModel(BaseEstimator):
         )
 
     def _frees_intercept(self, algorithm: Algorithm | None) -> bool:
-        """Return whether the intercept has no penalty.
-
-        Where it is not said, an intercept_scaling makes sense only with a penalty.
-        """
-        if not self.fit_intercept:
-            return False
-        if self.penalise_intercept is not None:
-            return not self.penalise_intercept
-        return self.intercept_scaling == 1.0 and can_free_intercept(algorithm)
+        return bool(self.fit_intercept) and frees_intercept(
+            algorithm, self.penalise_intercept, self.intercept_scaling
+        )
 
     def _algorithm(self) -> Algorithm | None:
         """Return the algorithm with its settings, collected from all keywords.

@@ -118,4 +118,6 @@ def _training(estimator: FederatedLinearModel) -> TrainingEntry:
         fit_intercept=bool(estimator.fit_intercept),
         penalise_intercept=not estimator._frees_intercept(estimator._algorithm()),
         intercept_scaling=float(estimator.intercept_scaling),
+        target_centre=estimator._target.centre,
+        target_scale=estimator._target.scale,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from typing import Any
 
@@ -81,13 +82,39 @@ def _table(model: Model, X: Any) -> Table:
         arrow = pa.table(_in_order(model, X))
         # The index of a frame, if it is more than a range, comes last.
         each = zip(inputs.columns, arrow.columns, strict=False)
-        read = [read_column("X", name, own, reading) for name, own in each]
+        read = [
+            read_column("X", name, _dated(model, name, own), reading)
+            for name, own in each
+        ]
     except (pa.ArrowInvalid, pa.ArrowTypeError):
         raise ValueError(
             "X has columns with cells of several types; make each of one type."
         ) from None
     ids = tuple(map(str, range(arrow.num_rows)))
-    return table_of_columns(ids, inputs.columns, read)
+    table = table_of_columns(ids, inputs.columns, read)
+    if n_unknown := inputs.n_unknown(table):
+        warnings.warn(
+            f"{n_unknown} rows of X have levels that the model does not know, which "
+            "count as other or as the reference; pass columns such as codes as text, "
+            'as in pd.read_csv(..., dtype={"code": str}).',
+            stacklevel=4,
+        )
+    return table
+
+
+def _dated(model: Model, name: str, column: Any) -> Any:
+    """Return a column of dates that a frame has as text, as pd.read_csv leaves it."""
+    kind = column.type
+    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    if name not in model.file.dates or not is_text:
+        return column
+    try:
+        return column.cast(pa.timestamp("us"))
+    except pa.ArrowInvalid:
+        raise ValueError(
+            f"Column {name!r} of X has cells that are not dates as in 2024-12-31; pass "
+            "dates, or text written so."
+        ) from None
 
 
 def _in_order(model: Model, X: Any) -> Any:

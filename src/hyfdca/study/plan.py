@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from hyfdca.algorithms.registry import can_free_intercept
+from hyfdca.algorithms.registry import frees_intercept
 from hyfdca.crypto.schemes.registry import Encryption
 from hyfdca.data.tables import normalised
 from hyfdca.errors import as_study_error
-from hyfdca.federation.algorithm import Algorithm
 from hyfdca.holdings.participation import (
     Participation,
     bernoulli,
@@ -181,19 +180,9 @@ def _settings(file: StudyFile, loss: Loss) -> TrainingSettings:
         stall_rounds=study.stall_rounds,
         encryption=study.encryption_settings(),
         seed=study.seed,
-        free_intercept=_frees_intercept(study, algorithm),
+        free_intercept=study.fit_intercept
+        and frees_intercept(
+            algorithm, study.penalise_intercept, study.intercept_scaling
+        ),
         has_offsets=target_settings(file).has_offsets,
     )
-
-
-def _frees_intercept(study: Study, algorithm: Algorithm | None) -> bool:
-    """Return whether the intercept has no penalty.
-
-    Where the study does not say, it has none if the algorithm allows, and if there is
-    no intercept_scaling, which makes sense only with a penalty.
-    """
-    if not study.fit_intercept:
-        return False
-    if study.penalise_intercept is not None:
-        return not study.penalise_intercept
-    return study.intercept_scaling == 1.0 and can_free_intercept(algorithm)

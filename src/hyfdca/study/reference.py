@@ -54,7 +54,7 @@ _STUDY = {
     "name": "What the study is called; in the model file and on screen.",
     "loss": f"One of {', '.join(f'`{name}`' for name in LOSSES)}.",
     "loss_parameter": "Of losses that have one, such as the width of huber.",
-    "l2": "λ, the strength of regularisation.",
+    "l2": "λ in λ/2 ‖w‖² + mean loss; scikit-learn's `C` is 1/(n λ).",
     "profile": "With `open`, the paper's, the server also sees each organisation's "
     "share or slopes; see [threat-model.md](threat-model.md).",
     "encryption": "The scheme by which numbers are sealed.",
@@ -66,7 +66,8 @@ _STUDY = {
     '`{kind = "bernoulli", probability = 0.5}`, or `{kind = "cyclic", sets = '
     '[["north"], ["city", "coast"]]}`.',
     "scale": "How features are scaled, over all organisations: not at all, to mean 0 "
-    "and deviation 1, or to a largest absolute value of 1 (for sparse tables).",
+    "and deviation 1, or to a largest absolute value of 1 (for sparse tables). Weights of "
+    "rows do not count in it.",
     "missing": "Blank cells are refused, or filled with the mean of their column.",
     "uncovered": "Cells that no organisation holds are refused, or taken as the mean "
     'of their column or, unless `scale = "standard"`, as zero.',

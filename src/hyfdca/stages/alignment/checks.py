@@ -22,7 +22,8 @@ _MOST_NAMED = 3  # organisations, or pairs of them, in one sentence
 _REFUSALS = {
     "repeated": "{count} rows that repeat the ID of another row; keep one row per ID",
     "no numbers": (
-        "{count} rows with a label that is no number; correct them, name another "
+        "{count} rows with a label that is not a number, or is beyond 1e50; correct "
+        "them (set decimal if it is a comma), name another "
         'label_column, or choose a loss for classes such as "logistic"'
     ),
     "classes": (
@@ -221,6 +222,7 @@ def check_classes(
             f"No row has the positive_label {positive!r}; set positive_label to a "
             "label that the tables have, or leave it out."
         )
+    _check_spelling(classes)
     _check_class_weight(classes, settings)
     if len(classes) < 2:
         raise AlignmentError(
@@ -229,8 +231,20 @@ def check_classes(
         )
 
 
+def _check_spelling(classes: Sequence[str]) -> None:
+    """Refuse classes that differ in capitals or blanks alone."""
+    known: dict[str, str] = {}
+    for name in classes:
+        twin = known.setdefault(bare_name(name), name)
+        if twin != name:
+            raise AlignmentError(
+                f"The labels {twin!r} and {name!r} differ in capitals or blanks alone; "
+                "write them alike in all tables."
+            )
+
+
 def _check_class_weight(classes: Sequence[str], settings: AlignmentSettings) -> None:
-    """Refuse weights of classes that there are not, or that leave no class."""
+    """Refuse weights of classes of unknown classes, or that leave no class."""
     weights = settings.targets.class_weight
     if weights is None or weights == "balanced":
         return
