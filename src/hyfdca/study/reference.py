@@ -66,8 +66,8 @@ _STUDY = {
     '`{kind = "bernoulli", probability = 0.5}`, or `{kind = "cyclic", sets = '
     '[["north"], ["city", "coast"]]}`.',
     "scale": "How features are scaled, over all organisations: not at all, to mean 0 "
-    "and deviation 1, or to a largest absolute value of 1 (for sparse tables). Weights of "
-    "rows do not count in it.",
+    "and deviation 1, or to a largest absolute value of 1 (for sparse tables). Weights "
+    "of rows do not count in it.",
     "missing": "Blank cells are refused, or filled with the mean of their column.",
     "uncovered": "Cells that no organisation holds are refused, or taken as the mean "
     'of their column or, unless `scale = "standard"`, as zero.',
