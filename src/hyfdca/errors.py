@@ -21,6 +21,17 @@ def as_study_error(make: Callable[[], T]) -> T:
         raise StudyError(str(error)) from None
 
 
+def counted(count: int, one: str, many: str | None = None) -> str:
+    """Return a count with its noun, such as "1 row" and "1,200 rows".
+
+    Parameters
+    ----------
+    many : str, optional
+        The words for any other count than 1, such as "rows have" to "row has".
+    """
+    return f"{count:,} {one if count == 1 else many or f'{one}s'}"
+
+
 _WORDS = {
     "Object contains unknown field": "unknown key",
     "Object missing required field": "missing key",

@@ -36,6 +36,12 @@ RoundsDisplay.__call__ = show_slowly
 sys.argv[:2] = ["hyfdca"]
 main()
 """
+# Children of a pytest in the background inherit that SIGINT is ignored.
+WITH_SIGINT = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
 SETTINGS = {"algorithm": '"hyfdca"', "step": '"safe"', "max_rounds": "40"}
 
 
@@ -51,8 +57,9 @@ def study(tmp_path_factory):
 def start(study, out, *options, seconds=0.1):
     """Start to train, in a process group of its own, as a terminal would."""
     command = [sys.executable, "-c", SCRIPT, str(seconds), "train", study, *options]
+    python = [sys.executable, "-c", WITH_SIGINT]
     return subprocess.Popen(  # noqa: S603  # our own command
-        [*map(str, command), "--out", str(out)],
+        [*python, *map(str, command), "--out", str(out)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -98,9 +105,21 @@ def test_ctrl_c_ends_with_the_model_so_far(study, tmp_path):
     assert 3 <= result["rounds"] < 40
     assert "stopped (interrupted)" in result["warning"]
     assert json.loads(model(out))["certificate"]["primal"] == result["primal"]
-    assert ended(start(study, out, "--resume", seconds=0.0))[0] == 3
+    code, _, errors = ended(start(study, out, "--resume", seconds=0.0))
+    assert code == 3
+    assert errors.startswith(f"Continuing after round {result['rounds']}.\n")
     assert model(out) == model(study.parent / "undisturbed")
     assert not (out / "state").exists()
+
+
+def test_resuming_a_finished_training_is_refused(study):
+    """One sentence, and the model that is there stays."""
+    out = study.parent / "undisturbed"
+    before = (out / "model.json").stat().st_mtime_ns
+    code, output, errors = ended(start(study, out, "--resume", seconds=0.0))
+    assert (code, output) == (2, "")
+    assert errors.startswith("There is no unfinished run in ")
+    assert (out / "model.json").stat().st_mtime_ns == before
 
 
 def test_a_second_ctrl_c_aborts(study, tmp_path):
@@ -121,7 +140,8 @@ def test_a_killed_training_is_resumed(study, tmp_path):
     """However often it is killed, the model is that of an undisturbed training."""
     out = tmp_path / "out"
     for number in (2, 7, 20):
-        process = start(study, out, "--resume", seconds=0.05)
+        options = ["--resume"] if out.exists() else []
+        process = start(study, out, *options, seconds=0.05)
         wait_for_round(out, number, process)
         process.kill()
         assert ended(process)[0] == -signal.SIGKILL

@@ -212,6 +212,11 @@ BAD = {
         extra("city", 'ignore = ["x2", "x3", "x4"]'),
         "'city': city.csv has no feature columns besides ID, label and what ignore",
     ),
+    "ignored by mistake": (
+        extra("city", 'ignore = ["X33"]'),
+        r"'city': city.csv has no column 'X33', which ignore names \(did you mean 'x3'"
+        r"\?\); .*or use ignore in \[study\] for columns that only some tables have",
+    ),
     "no ID named": (
         lambda f: f.settings.pop("id_column"),
         "'north': the study names no id_column for north.csv; set it to",

@@ -201,6 +201,27 @@ def test_a_column_without_a_name(tmp_path):
     assert read(path, ignored=("",)).features == ("x",)
 
 
+def test_ignored_columns_must_be_there(tmp_path):
+    """A mistake in a name would make a feature of the column that was meant."""
+    path = tmp_path / "table.csv"
+    path.write_text("patient,x,cost,outcome\n1,2,3,ill\n")
+    with pytest.raises(TableError, match=r"no column 'csot', which ignore names; "):
+        read(path, ignored=("csot",))
+    with pytest.raises(TableError, match=r"which ignore names \(did you mean 'cost'"):
+        read(path, ignored=("costs",))
+    assert read(path, ignored=("cost",)).features == ("x",)
+    everywhere = read(path, ignored_if_present=("cost", "ward"))
+    assert everywhere.features == ("x",)
+
+
+@pytest.mark.parametrize("name", ["", "Unnamed: 0"])
+def test_an_index_of_pandas_may_be_ignored(name, tmp_path):
+    """By the name that it has in the file, or that pandas shows."""
+    path = tmp_path / "table.csv"
+    path.write_text(",patient,x,outcome\n0,1,2,ill\n")
+    assert read(path, ignored=(name,)).features == ("x",)
+
+
 def test_booleans_are_numbers(tmp_path):
     """0 and 1."""
     path = tmp_path / "table.parquet"

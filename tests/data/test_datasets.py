@@ -84,6 +84,17 @@ def test_libsvm(tmp_path):
     assert chosen.cells.toarray().tolist() == [[4.0, 2.0], [0.0, 0.0]]
 
 
+def test_ignored_columns_of_libsvm(tmp_path):
+    """They must be there, unless they are named for all tables."""
+    path = write(tmp_path, "a.libsvm", "+1 1:2 3:4\n-1 2:5\n")
+    assert read_table(path, Columns(ignored=("f1",))).features == ("f0", "f2")
+    everywhere = Columns(ignored_if_present=("f1", "f9", "cost"))
+    assert read_table(path, everywhere).features == ("f0", "f2")
+    for name in ("f9", "cost"):
+        with pytest.raises(TableError, match=f"no column '{name}', which ignore names"):
+            read_table(path, Columns(ignored=(name,)))
+
+
 def test_npz_of_arrays(tmp_path):
     """An NPZ file has X, y and IDs; a dense X stores its zeros."""
     path = tmp_path / "a.npz"

@@ -184,9 +184,10 @@ def test_a_dealt_partition_refuses_another_matrix(sparse_table, seed):
 
 @pytest.mark.parametrize("shape", [(10, 7), (7, 11), (0, 0)])
 def test_a_table_of_another_shape_is_refused(shape):
-    """The message names both shapes."""
+    """The message names both shapes and the way out."""
     X = sp.csr_array(np.zeros(shape))
-    expected = f"10 samples by 11 features, but X is {shape[0]} by {shape[1]}"
+    sizes = f"{shape[0]} by {shape[1]}"
+    expected = f"10 samples by 11 features, but X is {sizes}; .*by_column or by_func"
     with pytest.raises(ValueError, match=expected):
         grid(10, 11, (2, 2)).split(X)
 

@@ -88,7 +88,29 @@ def test_rows_to_predict_need_no_column(frame):
         ),
         (
             lambda f: by_column("site", {"north": ["a"]}).partition(f),
-            "No client holds 3 of 6 samples",
+            "No client holds 3 rows in which the column 'site' is 'city'; .*by_column",
+        ),
+        (
+            lambda f: by_column("site").partition(f.replace("city", None)),
+            "No client holds 3 rows in which the column 'site' is blank; ",
+        ),
+        (
+            lambda f: by_column("site", FEATURES).partition(
+                f.assign(site=["north", None, "sea", "city", "city", "hill"])
+            ),
+            "holds 3 rows in which the column 'site' is blank, 'hill', 'sea'; ",
+        ),
+        (
+            lambda f: by_function(lambda X: {"north": ["a", "b", "c"]}).partition(f),
+            "pair .rows, columns. per client, but that of 'north' is no pair",
+        ),
+        (
+            lambda f: by_function(lambda X: None).partition(f),
+            "must return a Partition, .*, but it returned NoneType",
+        ),
+        (
+            lambda f: by_function(lambda X: {"north": (None, ["z"])}).partition(f),
+            "no column 'z' for the client 'north'",
         ),
         (
             lambda f: by_column("site", FEATURES, rows={"labs": ["north"]}),
@@ -136,3 +158,18 @@ def test_a_function_says_who_holds_what(frame):
     ]
     whole = grid(6, 3, (2, 1))
     assert by_function(lambda X: whole).partition(features) is whole
+
+
+def test_a_function_may_name_clients(frame):
+    """Its dict means what it means to ``partition_of_frame``: index labels, or all."""
+    features = frame.drop(columns="site")
+
+    def by_size(X):
+        last = X.index[X["a"] > 3]
+        return {"small": (X["a"] <= 3, ["a", "c"]), "large": (last, None)}
+
+    rule, chosen = by_function(by_size), features.iloc[[5, 0, 4]]
+    assert held(rule.partition(chosen)) == [([1], [0, 2]), ([0, 2], [0, 1, 2])]
+    numbered = by_function(lambda X: {"one": ([0, 2], [0]), "two": (range(6), [1])})
+    expected = [([0, 2], [0]), ([0, 1, 2, 3, 4, 5], [1])]
+    assert held(numbered.partition(features.to_numpy())) == expected

@@ -87,7 +87,8 @@ def test_a_kill_between_any_two_files_loses_nothing(
         patch.setattr(FolderStore, "write", write_until_killed)
         with pytest.raises(Killed):
             trained(tmp_path)
-    assert trained(tmp_path, how="resume") == expected
+    has_run = any(tmp_path.glob("out/state/server/round-*"))
+    assert trained(tmp_path, how="resume" if has_run else "first") == expected
     assert set(os.listdir(tmp_path / "out")) == FILES
 
 
@@ -109,6 +110,14 @@ def test_an_interrupted_training_has_a_model_and_goes_on(measure_every, tmp_path
         trained(tmp_path)
     assert trained(tmp_path, how="resume") == expected
     assert set(os.listdir(tmp_path / "out")) == FILES
+
+
+def test_columns_ignored_by_the_study_are_no_features(tmp_path):
+    """At any organisation that has them; the others need not."""
+    write(tmp_path, ignore='["x3", "cost"]')
+    features = msgspec.json.decode(trained(tmp_path)[0])["weights"].keys()
+    assert "x3" not in features
+    assert {"x2", "x4"} < features
 
 
 def test_short_trainings_write_no_checkpoint(monkeypatch, tmp_path):
@@ -147,11 +156,18 @@ def test_an_earlier_run_is_neither_resumed_nor_discarded_unasked(every_round, tm
     assert set(os.listdir(tmp_path / "out")) == FILES
 
 
-def test_resuming_without_a_run_begins_it(tmp_path):
-    """So that scripts can always pass the option."""
+def test_resuming_without_a_run_is_refused(tmp_path):
+    """Neither a study that never began nor a finished one is trained in its place."""
     write(tmp_path)
-    expected = trained(tmp_path, "undisturbed")
-    assert trained(tmp_path, how="resume") == expected
+    with pytest.raises(StudyError, match=r"no unfinished run in .*; leave out --re"):
+        trained(tmp_path, how="resume")
+    assert not (tmp_path / "out").exists()
+    trained(tmp_path)
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()}
+    with pytest.raises(StudyError, match="no unfinished run"):
+        trained(tmp_path, how="resume")
+    after = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()}
+    assert after == before
 
 
 def test_another_study_file_is_not_resumed(every_round, tmp_path):
@@ -205,7 +221,8 @@ def test_a_damaged_run_is_a_sentence(spoilt, is_lost, every_round, tmp_path):
     if is_lost:
         path.unlink()
     if is_lost and spoilt == "server/round-3":  # then there is no run
-        trained(tmp_path, how="resume")
+        with pytest.raises(StudyError, match="no unfinished run"):
+            trained(tmp_path, how="resume")
         return
     with pytest.raises(StudyError) as caught:
         trained(tmp_path, how="resume")

@@ -53,7 +53,7 @@ def train(
     how = _how(resume, restart, recorded is not None)
     with RoundsDisplay(console) as display:
         if recorded is None:
-            outcome = train_file(study, folder, display, how)
+            outcome = train_file(study, folder, display, how, _tell)
         else:
             outcome = train_recorded(study, folder, display, recorded)
     show(console, outcome.summary())
@@ -61,6 +61,10 @@ def train(
     if outcome.is_interrupted and recorded is None:
         console.print("Continue this run with --resume.")
     raise typer.Exit(exit_code(outcome.ending))
+
+
+def _tell(sentence: str) -> None:
+    typer.echo(sentence, err=True)
 
 
 def _how(resume: bool, restart: bool, is_recorded: bool) -> How:

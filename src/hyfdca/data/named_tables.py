@@ -177,6 +177,7 @@ def columns_by_name(path: Path, content: Any) -> dict[str, Any]:
 
 def _from_arrow(path: Path, named: NamedColumns, columns: Columns) -> Table:
     """Return a table of named columns."""
+    _check_ignored(path, named, columns)
     kept = without_index(path, named, columns)
     by_name = columns_by_name(path, kept.content)
     names = list(by_name)
@@ -212,6 +213,20 @@ def _from_arrow(path: Path, named: NamedColumns, columns: Columns) -> Table:
         weights=weights,
         offsets=offsets,
     )
+
+
+def _check_ignored(path: Path, named: NamedColumns, columns: Columns) -> None:
+    """Refuse columns to ignore that are not there.
+
+    A column in which pandas wrote its index may be called by any of pandas' names.
+    """
+    names = [normalised(name) for name in named.content.column_names]
+    wanted = [
+        name
+        for name in columns.ignored
+        if not (named.index and _PANDAS_INDEX.fullmatch(name))
+    ]
+    check_columns(path.name, wanted, names, "ignore")
 
 
 def _check_names(path: Path, features: Sequence[str]) -> None:

@@ -139,10 +139,12 @@ def _with_roles(path: Path, table: Table, columns: Columns) -> Table:
     _check_not_categories(path, table, columns)
     beside = columns.beside_labels(table.features)
     needed = [name for name in beside if name is not None]
-    left_out = filter(None, (*columns.with_roles, *columns.ignored))
-    has_roles = bool(needed) or any(map(_NUMBERED.fullmatch, left_out))
+    left_out = filter(None, (*columns.with_roles, *columns.ignored_if_present))
+    has_roles = bool(needed or columns.ignored)
+    has_roles = has_roles or any(map(_NUMBERED.fullmatch, left_out))
     if columns.features is None and not has_roles:
         return table  # with millions of names it is worth not looking at each
+    check_columns(path.name, columns.ignored, table.features, "ignore")
     features = columns.chosen(table.features)
     check_columns(path.name, [*needed, *features], table.features)
     weights, offsets = (

@@ -30,13 +30,24 @@ class TableError(ValueError):
 
 
 class MissingColumnsError(TableError):
-    """A table that lacks columns; the caller may add what they are for."""
+    """A table that lacks columns; the caller may add what they are for.
+
+    Parameters
+    ----------
+    key : str, optional
+        The key of the study file that names the columns, if it is to be said.
+    """
 
     def __init__(
-        self, file: str, missing: Sequence[str], known: Sequence[str] = ()
+        self,
+        file: str,
+        missing: Sequence[str],
+        known: Sequence[str] = (),
+        key: str = "",
     ) -> None:
-        self.columns = tuple(missing)
-        self.what = f"{file} has no column {listed(missing)}"
+        self.columns, self.key = tuple(missing), key
+        named_by = f", which {key} names" if key else ""
+        self.what = f"{file} has no column {listed(missing)}{named_by}"
         super().__init__(
             f"{self.what}{_header_hint(missing, known)}; correct the names in the "
             "study file or in the table"
@@ -65,6 +76,9 @@ class Columns:
     rows_by_order : bool
         Whether rows of a table without IDs may be numbered instead, from 0.
     ignored : tuple of str
+        Columns that are left out; a table that lacks one is refused, since the name
+        may be a mistake and the column meant a feature.
+    ignored_if_present : tuple of str
         Columns that are left out; a table need not have them.
     csv : CsvForm
         How a CSV file is written.
@@ -88,6 +102,7 @@ class Columns:
     absent_are_zero: bool = False
     rows_by_order: bool = True
     ignored: tuple[str, ...] = ()
+    ignored_if_present: tuple[str, ...] = ()
     csv: CsvForm = field(default_factory=CsvForm)
     weight: str | None = None
     offset: str | None = None
@@ -117,7 +132,7 @@ class Columns:
     def chosen(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return the features to read of a table with columns of these names."""
         if self.features is None:
-            left_out = {*self.with_roles, *self.ignored}
+            left_out = {*self.with_roles, *self.ignored, *self.ignored_if_present}
             return tuple(name for name in names if name not in left_out)
         if self.features_needed:
             return self.features
@@ -253,8 +268,10 @@ def stored_densely(values: FloatArray) -> sp.csr_array:
     return sp.csr_array((values.ravel(), indices, indptr), shape=values.shape)
 
 
-def check_columns(file: str, wanted: Sequence[str], names: Sequence[str]) -> None:
-    """Check that a file has the wanted columns.
+def check_columns(
+    file: str, wanted: Sequence[str], names: Sequence[str], key: str = ""
+) -> None:
+    """Check that a file has the columns that are wanted, or that a key names.
 
     Raises
     ------
@@ -263,7 +280,7 @@ def check_columns(file: str, wanted: Sequence[str], names: Sequence[str]) -> Non
     known = set(names)
     missing = [name for name in wanted if name not in known]
     if missing:
-        raise MissingColumnsError(file, missing, names)
+        raise MissingColumnsError(file, missing, names, key)
 
 
 def _header_hint(missing: Sequence[str], known: Sequence[str]) -> str:

@@ -80,7 +80,9 @@ class Partition:
         if X.shape != (self.n_samples, self.n_features):
             raise ValueError(
                 f"The partition is for a table of {self.n_samples} samples by "
-                f"{self.n_features} features, but X is {X.shape[0]} by {X.shape[1]}."
+                f"{self.n_features} features, but X is {X.shape[0]} by {X.shape[1]}; "
+                "pass that table, or give grid a rule for any rows, by_column or "
+                "by_function of hyfdca.holdings.rules, as cross_val_score needs."
             )
         if self.cell_owners is not None:
             blocks = _split_cells(X, self.holdings, self.cell_owners, self.pattern)

@@ -14,10 +14,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hyfdca.holdings.frames import column_numbers, named_columns
+from hyfdca.arrays import BoolArray
+from hyfdca.errors import counted
+from hyfdca.holdings.frames import column_numbers, named_columns, partition_of_frame
 from hyfdca.holdings.partition import Partition, from_holdings
 
-Holdings = Iterable[tuple[ArrayLike, ArrayLike]]
+Holdings = Iterable[tuple[ArrayLike, ArrayLike]] | Mapping[str, tuple[Any, Any]]
+
+_MOST_NAMED = 3  # values in one sentence
 
 
 class PartitionRule(ABC):
@@ -80,8 +84,9 @@ def by_function(function: Callable[[Any], Partition | Holdings]) -> PartitionRul
     function : callable
         Takes the table that is passed to ``fit``. Returns a ``Partition``, or each
         client's rows and columns: rows as a boolean mask or as numbers, columns also
-        as names if the table is a data frame. To pickle an estimator, or to fit it in
-        several processes, define the function in a module.
+        as names if the table is a data frame. May return a dict by client's name; that
+        of a data frame is as ``partition_of_frame`` takes it. To pickle an estimator,
+        or to fit it in several processes, define the function in a module.
 
     Examples
     --------
@@ -117,7 +122,23 @@ class _BySite(PartitionRule):
             (np.asarray(X[self.column].isin(values)), columns)
             for values, columns in self._clients(X, numbers)
         ]
+        self._check_held(X, [mask for mask, _ in held])
         return from_holdings(len(X), len(numbers), held)
+
+    def _check_held(self, X: Any, masks: Sequence[BoolArray]) -> None:
+        """Refuse rows whose value of the column is no client's, or blank."""
+        values = X[self.column][~np.any(masks, axis=0)]
+        if len(values) == 0:
+            return
+        found = list(map(repr, sorted(values.dropna().unique().tolist(), key=str)))
+        found = ["blank", *found] if values.isna().any() else found
+        more = [f"{len(found) - _MOST_NAMED} more"] if found[_MOST_NAMED:] else []
+        raise ValueError(
+            f"No client holds {counted(len(values), 'row')} in which the column "
+            f"{self.column!r} is {', '.join(found[:_MOST_NAMED] + more)}; correct the "
+            "column, give such rows to a client with features or rows of by_column, or "
+            "leave them out."
+        )
 
     def _is_in(self, X: Any) -> bool:
         return self.column in getattr(X, "columns", ())
@@ -154,13 +175,39 @@ class _ByFunction(PartitionRule):
         held = self.function(X)
         if isinstance(held, Partition):
             return held
+        by_client = _by_client(held)
+        is_frame = hasattr(X, "columns")
+        if is_frame and isinstance(held, Mapping):
+            return partition_of_frame(X, by_client)
         n_rows, n_columns = np.shape(X) if not hasattr(X, "shape") else X.shape
-        numbers = column_numbers(X) if hasattr(X, "columns") else {}
+        numbers = column_numbers(X) if is_frame else {}
         by_number = [
-            (rows, _numbered(columns, numbers, f"client {client}"))
-            for client, (rows, columns) in enumerate(held)
+            (rows, _numbered(columns, numbers, client))
+            for client, (rows, columns) in by_client.items()
         ]
         return from_holdings(n_rows, n_columns, by_number)
+
+
+def _by_client(held: Any) -> dict[str, tuple[Any, Any]]:
+    """Return what a function says, checked, by client; those without names get one."""
+    if not isinstance(held, Mapping | Iterable) or isinstance(held, str):
+        raise _mistake(f"it returned {type(held).__name__}")
+    given = held if isinstance(held, Mapping) else _by_rank(held)
+    for client, own in given.items():
+        if not isinstance(own, tuple | list) or len(own) != 2:
+            raise _mistake(f"that of {client!r} is no pair")
+    return dict(given)
+
+
+def _by_rank(held: Iterable[Any]) -> dict[str, Any]:
+    return {f"client {rank}": own for rank, own in enumerate(held)}
+
+
+def _mistake(what: str) -> ValueError:
+    return ValueError(
+        "The function given to by_function must return a Partition, or a list or dict "
+        f"with a pair (rows, columns) per client, but {what}."
+    )
 
 
 def _numbered(columns: Any, numbers: Mapping[str, int], client: str) -> ArrayLike:

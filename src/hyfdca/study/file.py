@@ -138,6 +138,7 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     label_column: str | None = None
     weight_column: str | None = None  # beside labels, like the next
     offset_column: str | None = None
+    ignore: list[str] = []  # columns that are no features, where there are such
     class_weight: Literal["balanced"] | dict[str, ClassWeight] | None = None
     encoding: str | None = None  # of CSV files; what is not given is found by looking
     delimiter: Character | None = None

@@ -125,11 +125,22 @@ class TimedCheckpoints:
         raise failure
 
 
-def train_file(path: Path, folder: Path, watch: Watcher, how: How = "first") -> Outcome:
+def train_file(
+    path: Path,
+    folder: Path,
+    watch: Watcher,
+    how: How = "first",
+    tell: Callable[[str], None] = lambda _: None,
+) -> Outcome:
     """Train the study of a file and write its outcome to a folder.
 
     A training that is interrupted or killed after some seconds leaves its state in the
     folder ``state``, from which it can be resumed.
+
+    Parameters
+    ----------
+    tell : callable, optional
+        Is called with a sentence that says where a resumed training continues.
 
     Raises
     ------
@@ -143,7 +154,10 @@ def train_file(path: Path, folder: Path, watch: Watcher, how: How = "first") -> 
         with SavedRun(folder / STATE, plan) as saved:
             saved.open(how)
             tables = read_tables(file, path.parent)
-            outcome = train(resumable_run(file, plan, tables, saved), watch)
+            run = resumable_run(file, plan, tables, saved)
+            if how == "resume":
+                tell(f"Continuing after round {run.training.progress.n_rounds}.")
+            outcome = train(run, watch)
             outcome.write(folder)
             if not outcome.is_interrupted:
                 saved.discard()

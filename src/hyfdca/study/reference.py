@@ -104,6 +104,8 @@ _STUDY = {
     "organisation names its own; read where labels are. A row of weight 0 is left out.",
     "offset_column": "The column of numbers that are added to the margins of rows, "
     "unless an organisation names its own; read where labels are.",
+    "ignore": "Columns that are no features at any organisation; a table need not have "
+    "them.",
     "class_weight": "How often a row counts by its class, such as `{malignant = 2.0, "
     "benign = 1.0}`; with `balanced`, rare classes count as much as frequent ones.",
     "encoding": "Of CSV files, such as `utf-8` or `cp1252`; found by looking if it is "
@@ -135,7 +137,8 @@ _CLIENT = {
     "name": "What the organisation is called; each has its own name.",
     "data": "Its table; between machines each organisation names its own.",
     "features": "The columns to train on; by default all but ID and label.",
-    "ignore": "Columns that are no features.",
+    "ignore": "Columns of its table that are no features; one that the table does not "
+    "have is refused.",
     "id_column": "Its own name for that column.",
     "label_column": "Its own name for that column.",
     "weight_column": "Its own name for that column.",

@@ -75,6 +75,12 @@ class SavedRun:
         StudyError
         """
         has_run = self._lock_file.exists() and bool(self.archive.rounds)
+        if how == "resume" and not has_run:
+            raise StudyError(
+                f"There is no unfinished run in {self._folder}; leave out --resume to "
+                "train from the first round, which replaces the results of an earlier "
+                "run."
+            )
         if not has_run or how == "restart":
             self.discard()
             self.archive.write(_STUDY, self._plan.study_hash)

@@ -33,6 +33,7 @@ def table_of(study: Study, client: Client, path: Path) -> Table:
         has_label=client.label,
         rows_by_order=study.rows == "by order",
         ignored=tuple(map(normalised, client.ignore)),
+        ignored_if_present=tuple(map(normalised, study.ignore)),
         csv=CsvForm(
             client.encoding or study.encoding,
             client.delimiter or study.delimiter,
@@ -47,7 +48,7 @@ def table_of(study: Study, client: Client, path: Path) -> Table:
     try:
         table = read_table(path, columns)
     except TableError as error:
-        hint = _label_hint(error, columns)
+        hint = _hint(error, columns)
         raise StudyError(f"Organisation {client.name!r}: {error}{hint}.") from None
     if study.missing == "refuse" and table.n_missing:
         raise StudyError(
@@ -69,9 +70,13 @@ def table_of(study: Study, client: Client, path: Path) -> Table:
     return table
 
 
-def _label_hint(error: TableError, columns: Columns) -> str:
-    """Return what else to do about a table without its label column."""
-    if isinstance(error, MissingColumnsError) and columns.label in error.columns:
+def _hint(error: TableError, columns: Columns) -> str:
+    """Return what else to do about a table that lacks a column."""
+    if not isinstance(error, MissingColumnsError):
+        return ""
+    if error.key == "ignore":
+        return ", or use ignore in [study] for columns that only some tables have"
+    if columns.label in error.columns:
         return ", or write label = false below its name if it has no labels"
     return ""
 
