@@ -79,6 +79,12 @@ MUTANTS: dict[str, Mutant] = {
         "tests/algorithms/bundle/test_bundle_certificate.py",
         "tests/algorithms/bundle/test_planes.py",
     ),
+    "a bound within reach of the intercept is taken for one beyond": _one(
+        "algorithms/bundle/server.py",
+        "np.where(reach >= self.limits, self.near_bounds, far)",
+        "self.near_bounds",
+        "tests/algorithms/bundle/test_free_intercept.py",
+    ),
     "duals are rounded to the nearest, out of their domain": _one(
         "crypto/schemes/fixedpoint.py",
         "out[i] = np.int64(number)  # as in C, towards zero",

@@ -1,4 +1,4 @@
-"""Tables that do not fit together, between processes: the server says why."""
+"""Tables that do not fit together, and studies that end early: all parties say why."""
 
 from __future__ import annotations
 
@@ -30,3 +30,30 @@ def test_ids_that_lost_their_zeros(tmp_path: Path) -> None:
         assert "IDs that differ in leading zeros alone" in last
         assert not any("Traceback" in client.said for client in clients.values())
         assert not (made.kit("server") / "out").exists()
+
+
+@pytest.mark.usefixtures("small_tls")
+def test_cells_that_nobody_holds(tmp_path: Path) -> None:
+    """They are refused with their share, unless the study says what they are."""
+    files = make_files(encryption='"none"', uncovered='"refuse"')
+    with site(tmp_path, files) as made:
+        server, _ = made.start()
+        assert server.ends(180) == 2, server.said
+        last = server.said.splitlines(keepends=True)[-1]
+        assert_one_sentence(last)
+        assert "20.0% of all cells" in last
+        assert "set uncovered = " in last
+
+
+@pytest.mark.usefixtures("small_tls")
+def test_every_party_says_that_training_did_not_converge(tmp_path: Path) -> None:
+    """The exit code is 3 everywhere, with the gap and what to do about it."""
+    files = make_files(encryption='"none"', max_rounds="1", tol="1e-9")
+    with site(tmp_path, files) as made:
+        server, clients = made.start()
+        assert server.ends(180) == 3, server.said
+        for party in (server, *clients.values()):
+            assert party.ends(60) == 3
+            said = " ".join(party.said.split())
+            assert "Not converged: stopped (round limit) after 1 rounds" in said
+            assert "above tol = 1e-09" in said
