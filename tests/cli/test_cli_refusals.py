@@ -105,9 +105,12 @@ def same_key(files):
 BAD = {
     "labels disagree": (
         lambda f: f.organisations["coast"].table["y"].__setitem__(0, "neither"),
-        "different labels .* 'north' and 'coast' in 1 rows",
+        "different labels .* 'north' and 'coast' in 1 row",
     ),
-    "duplicate IDs": (spoil("north", id="P001"), "'north': 1 rows .*repeat the ID"),
+    "duplicate IDs": (
+        spoil("north", id="P001"),
+        "'north': north.csv has 1 row with the ID of",
+    ),
     "no label anywhere": (
         lambda f: blank(f, range(60)),
         "None of the 60 rows has a label and a weight above 0 at any organisation",
@@ -122,11 +125,11 @@ BAD = {
     ),
     "negative weight": (
         weighted(lambda row: row - 3),
-        "'north': 3 rows of north.csv have a weight that is negative .*'w'; weights",
+        "'north': north.csv has 3 rows with a weight that is negative .*'w'; weights",
     ),
     "blank weight": (
         weighted(lambda row: 1.0, city=""),
-        "'city': 40 rows of city.csv have a label but nothing in the weight_column 'w'",
+        "city.csv has 40 rows with a label but nothing in the weight_column 'w'",
     ),
     "weights of 0": (
         weighted(lambda row: 1.0, coast=0),
@@ -143,11 +146,11 @@ BAD = {
     ),
     "blank offset": (
         weighted(lambda row: 1.0, "offset_column", city=""),
-        "'city': 40 rows of city.csv have nothing in the offset_column 'w'",
+        "'city': city.csv has 40 rows with nothing in the offset_column 'w'",
     ),
     "infinite offset": (
         weighted(lambda row: "-inf", "offset_column"),
-        "40 rows of north.csv have an offset beyond",
+        "north.csv has 40 rows with an offset beyond",
     ),
     "weights at some": (
         extra("city", 'weight_column = "x3"'),
@@ -186,15 +189,16 @@ BAD = {
     ),
     "cells disagree": (
         spoil("city", x2="7.0"),
-        "different values .* 'north' and 'city' in 1 rows; .*disagreeing_cells",
+        "different values .* 'north' and 'city' in 1 row .a blank cell differs from a "
+        "value.; .*disagreeing_cells .*blank or not",
     ),
     "missing cell": (
         spoil("city", x3=""),
-        "'city' has 1 missing cells in city.csv, .* column 'x3'; .*missing = \"mean\"",
+        "'city' has 1 missing cell in city.csv, .* column 'x3'; .*missing = \"mean\"",
     ),
     "blank ID": (
         spoil("city", id=""),
-        "'city': 1 rows of city.csv have no ID in column 'id'; .*id_column",
+        "'city': city.csv has 1 row without an ID in column 'id'; .*id_column",
     ),
     "another name": (
         rename("city", "y", "Y "),
@@ -230,7 +234,7 @@ BAD = {
         "'north': north.csv is not in the encoding utf-16; set encoding .*\"cp1252\"",
     ),
     "text cell": (spoil("city", x3="P001"), "'city': column 'x3' of city.csv has 1 c"),
-    "infinite cell": (spoil("city", x3="inf"), "1 numbers that are infinite.*'x3'"),
+    "infinite cell": (spoil("city", x3="inf"), "1 number that is infinite.*'x3'"),
     "no label column": (
         lose("north", "y"),
         "'north': north.csv has no column 'y'; .*, or write label = false below",
@@ -353,7 +357,7 @@ BAD = {
     ),
     "fraction label": (
         spoil("city", y="0.5"),
-        "'city' has 1 rows whose label is a fraction.*name a positive_label or set max",
+        "'city' has 1 row whose label is a fraction.*name a positive_label or set max",
     ),
     "few classes": (
         setting(max_classes="1"),

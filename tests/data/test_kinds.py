@@ -133,14 +133,14 @@ def test_pandas_categories(tmp_path):
 
 
 REFUSED = {
-    "mixed": (["ICU", "3"], COLUMNS, "has 1 cells that are not numbers; .*categorical"),
-    "text": (["ICU"], Columns(id="id", has_label=False), "has 1 cells that are not"),
+    "mixed": (["ICU", "3"], COLUMNS, "has 1 cell that is not a number; .*categorical"),
+    "text": (["ICU"], Columns(id="id", has_label=False), "has 1 cell that is not"),
     "free text": (
         [f"patient {number}" for number in range(10_001)],
         COLUMNS,
         "has 10,001 different texts, more than a category may have .10,000.; .*ignore",
     ),
-    "times": ([datetime.time(1, 30)], COLUMNS, "has 1 cells that are not numbers"),
+    "times": ([datetime.time(1, 30)], COLUMNS, "has 1 cell that is not a number"),
 }
 
 

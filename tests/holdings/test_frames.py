@@ -59,7 +59,7 @@ def test_rows_and_columns_by_name(frame):
     ("holding", "sentence"),
     [
         ((None, ["a", "e"]), "no column 'e' for the client 'x'"),
-        ((["p", "SECRET"], ["a"]), "lacks 1 labels of rows that the client 'x'"),
+        ((["p", "SECRET"], ["a"]), "lacks 1 label of rows that the client 'x'"),
         (
             (pd.Series([True] * 6), ["a"]),
             "mask of the client 'x' has another index than the data frame",
@@ -129,9 +129,9 @@ def test_cells_that_nobody_holds(frame):
 @pytest.mark.parametrize(
     ("spoil", "sentence"),
     [
-        (lambda p: p["city"].__setitem__("a", 77.0), "1 cells of 'city' differ"),
+        (lambda p: p["city"].__setitem__("a", 77.0), "'city' has 1 cell that differs"),
         (lambda p: p["city"].__setitem__("a", "77x"), "'city' has columns that are"),
-        (lambda p: p["north"].__setitem__("y", 1), "1 labels of 'city' differ"),
+        (lambda p: p["north"].__setitem__("y", 1), "'city' has 1 label that differs"),
         (lambda p: p["city"].pop("y"), "3 rows have a label in"),
         (lambda p: [f.pop("y") for f in p.values()], "No data frame has the label"),
         (lambda p: p.update(city=p["city"].loc[["q", "q"]]), "labels that repeat"),

@@ -234,7 +234,7 @@ def test_features_nobody_holds_are_left_out():
         ([([0, 1, 2], [0]), ([3], [])], "samples of client 1 must lie between 0 and 2"),
         ([([-1, 0, 1, 2], [0])], "samples of client 0 must lie between 0 and 2"),
         ([([0, 1, 2], [4])], "features of client 0 must lie between 0 and 3"),
-        ([([0, 1, 2, 1], [0])], "samples of client 0 repeat 1 numbers"),
+        ([([0, 1, 2, 1], [0])], "samples of client 0 repeat 1 number;"),
         ([([0, 1, 2], [1, 1, 1])], "features of client 0 repeat 2 numbers"),
         ([([[0, 1, 2]], [0])], "samples of client 0 must be a list of whole numbers"),
         ([([0.0, 1.0, 2.0], [0])], "samples of client 0 must be a list of whole"),

@@ -140,10 +140,10 @@ def long_name(rows):
 
 
 WRONG = {
-    "repeated ID": (edit(repeat_id), "'north': 1 rows .* repeat the ID"),
-    "missing cell": (edit(lose_cell), "'north' has 1 missing cells in data.csv"),
+    "repeated ID": (edit(repeat_id), "'north': .* has 1 row with the ID"),
+    "missing cell": (edit(lose_cell), "'north' has 1 missing cell in data.csv"),
     "no label column": (edit(lose_label), "has no column 'y'"),
-    "long name": (edit(long_name), "'north' has 1 names of features, classes"),
+    "long name": (edit(long_name), "'north' has 1 name of features, classes"),
     "no table": (lambda p: data_of(p).unlink(), "does not exist; correct"),
     "no study": (
         lambda p: (p.kit("north") / "study.toml").unlink(),

@@ -144,7 +144,7 @@ def test_missing_cells_are_refused_with_their_number():
 def test_margins_that_are_no_numbers():
     """Absurdly large cells yield one sentence, not infinity."""
     weights = dict.fromkeys(FEATURES, (10.0,))
-    with pytest.raises(ModelError, match=r"^1 rows have cells so large"):
+    with pytest.raises(ModelError, match=r"^1 row has cells so large"):
         make_model(weights=weights).margins(make_table([[1e308] * 4, [1.0] * 4]))
 
 

@@ -68,7 +68,7 @@ def test_columns_are_matched_by_name(order):
 def test_blank_cells():
     """A model that takes none refuses those of categories too."""
     model = Model.of(file_with(missing="refuse"))
-    with pytest.raises(ModelError, match="1 cells are missing"):
+    with pytest.raises(ModelError, match="1 cell is missing"):
         model.margins(table([None], ["m"]))
     with pytest.raises(ModelError, match="has no column 'ward'"):
         model.margins(table(["ER"], ["m"], ("sex", "age")))

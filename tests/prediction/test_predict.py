@@ -121,7 +121,7 @@ def test_offsets(tmp_path):
     np.testing.assert_array_equal(without.margins, plain.margins)
     assert "no offset_column 'base': offsets are taken as 0" in without.note
     frame_of(values, base=[1.5, None, 0.25]).to_csv(data, index=False)
-    with pytest.raises(StudyError, match=r"1 rows of .* have nothing in the off"):
+    with pytest.raises(StudyError, match=r"has 1 row with nothing in the off"):
         predicted(model, data)
 
 
@@ -157,7 +157,7 @@ def test_scores_of_numbers(tmp_path):
     frame_of(values, y=["1e308", "-1e308"]).to_csv(data, index=False)
     assert predicted(model, data)[0].score().r2 is None
     frame_of(values, y=["much", "1"]).to_csv(data, index=False)
-    with pytest.raises(StudyError, match="1 rows have a label that is not a number"):
+    with pytest.raises(StudyError, match="1 row has a label that is not a number"):
         predicted(model, data)
 
 

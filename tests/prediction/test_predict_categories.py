@@ -168,7 +168,7 @@ def test_blank_categories_are_refused_as_in_training(tmp_path):
     outcome = trained_with(tmp_path)
     frame = mixed_frame()
     frame.loc[3, "ward"] = None
-    with pytest.raises(StudyError, match="1 cells are missing"):
+    with pytest.raises(StudyError, match="1 cell is missing"):
         predict((tmp_path, outcome), frame)
 
 

@@ -249,7 +249,7 @@ def stranger(kits):
         (without_permission, "does not set may_predict = true"),
         (other_model, "it asks for scores of another model"),
         (other_study, "its study file"),
-        (missing_cells, "1 missing cells in rows.csv, but the model accepts none"),
+        (missing_cells, "1 missing cell in rows.csv, but the model accepts none"),
         (no_columns, "has no feature columns"),
         (damaged_log, "is damaged"),
         (stranger, "No organisation of the study 'split' has the public key"),

@@ -326,7 +326,8 @@ def test_disagreeing_cells_are_counted(consortium):
     with pytest.raises(AlignmentError, match="different values in cells") as caught:
         Meeting(tables, ANYHOW).run()
     named = [
-        f"'org{a}' and 'org{b}' in {len(rows)} rows" for (a, b), rows in found.items()
+        f"'org{a}' and 'org{b}' in {len(rows)} row{'s' * (len(rows) > 1)}"
+        for (a, b), rows in found.items()
     ]
     assert sum(text in str(caught.value) for text in named) == min(3, len(named))
     first = replace(ANYHOW, disagreeing_cells="first")
@@ -344,9 +345,9 @@ def test_cells_are_asked_for_in_parts(monkeypatch):
     assert meeting.traffic.round_trips == 1.5 + 4  # column groups held twice
     tables = [own.table for own in held]
     tables[2] = spoiled(tables[2], [(0, 0), (0, 2), (1, 1)], 5.0)
-    with pytest.raises(AlignmentError, match="'org0' and 'org2' in 1 rows") as caught:
+    with pytest.raises(AlignmentError, match="'org0' and 'org2' in 1 row") as caught:
         Meeting(tables).run()
-    assert "'org1' and 'org2' in 1 rows" in str(caught.value)
+    assert "'org1' and 'org2' in 1 row" in str(caught.value)
 
 
 def test_nothing_is_asked_where_nothing_is_held_twice():

@@ -46,7 +46,7 @@ def test_repeated_ids():
     """A client that has an ID twice says so itself, with the count."""
     table = make_table([0, 1, 1, 2, 1], [0])
     sentence = refused([make_table(ALL, [0]), table])
-    assert "'org1' has 2 rows that repeat the ID" in sentence
+    assert "'org1' has 2 rows with the ID of another" in sentence
 
 
 def test_labels_that_disagree():
@@ -56,14 +56,14 @@ def test_labels_that_disagree():
     tables[2] = relabelled(tables[2], "other")
     sentence = refused(tables)
     assert "'org0' and 'org1' in 2 rows" in sentence
-    assert "'org0' and 'org2' in 1 rows" in sentence
+    assert "'org0' and 'org2' in 1 row" in sentence
 
 
 def test_labels_are_compared_with_the_designated_holder():
     """Holders without labels before it are passed over."""
     tables = [make_table(ALL, [0], has_labels=False), make_table(ALL, [1])]
     tables.append(relabelled(tables[1], "other"))
-    assert "'org1' and 'org2' in 1 rows" in refused(tables)
+    assert "'org1' and 'org2' in 1 row" in refused(tables)
 
 
 def test_many_disagreements_are_cut_short():
@@ -93,7 +93,7 @@ def test_labels_that_holders_may_not_learn():
     tables = [make_table(ALL, [0]), relabelled(make_table(ALL, [1]), "", "", "")]
     tables.append(relabelled(make_table(ALL, [2]), ""))
     sentence = refused(tables)
-    assert "blank in 3 rows of 'org1' and 1 rows of 'org2'" in sentence
+    assert "blank in 3 rows of 'org1' and 1 row of 'org2'" in sentence
     assert "labels_visible_to_holders = true" in sentence
 
 
@@ -122,7 +122,7 @@ def test_a_weight_of_0_is_no_blank_label():
         replace(make_table(ALL, [k]), weights=np.array([w, 1.0, 1.0, 1.0]))
         for k, w in enumerate((0.0, 2.0))
     ]
-    assert "'org0' and 'org1' in 1 rows" in refused(tables, settings)
+    assert "'org0' and 'org1' in 1 row" in refused(tables, settings)
 
 
 def test_class_weights_of_no_class():
@@ -232,7 +232,7 @@ def test_labels_beside_blank_ones():
     """Blanks hide neither fractions nor too many classes, nor are they any."""
     rows = list(range(24))
     table = relabelled(make_table(ALL, [0]), "", "2.5", "", "3")
-    assert "has 1 rows whose label is a fraction" in refused([table])
+    assert "has 1 row whose label is a fraction" in refused([table])
     table = relabelled(make_table(rows, [0]), "", "", "", *map(str, range(21)))
     assert "has 21 classes, more than 20" in refused([table])
     table = relabelled(make_table(rows, [0]), "", "", "", "", *map(str, range(20)))
@@ -266,4 +266,4 @@ def test_names_that_are_hardly_two(other):
 def test_names_that_are_too_long():
     """A name that nobody could show is refused by whoever has it."""
     table = replace(make_table(ALL, [0]), features=("x" * 1001,))
-    assert "'org0' has 1 names of features, classes" in refused([table])
+    assert "'org0' has 1 name of features, classes" in refused([table])

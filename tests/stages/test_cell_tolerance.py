@@ -96,7 +96,10 @@ def test_cells_beyond_the_tolerance_are_counted():
     made[1] = replace(made[1], cells=sp.csr_array(cells))
     with pytest.raises(AlignmentError) as caught:
         Meeting(made, TOLERANT).run()
-    assert "share: 'org0' and 'org1' in 2 rows; " in str(caught.value)
+    assert (
+        "share: 'org0' and 'org1' in 2 rows (a blank cell differs from a value); "
+        in str(caught.value)
+    )
     assert "(relative, now 1e-06)" in str(caught.value)
 
 
@@ -108,7 +111,7 @@ def test_missing_cells_are_no_number():
     gaps = replace(gaps, cells=sp.csr_array(cells))
     rounded = replace(gaps, cells=sp.csr_array(as_float32(gaps.cells)))
     Meeting([gaps, rounded], TOLERANT).run()
-    with pytest.raises(AlignmentError, match="'org0' and 'org1' in 1 rows"):
+    with pytest.raises(AlignmentError, match="'org0' and 'org1' in 1 row"):
         Meeting([make_table(ROWS, [0, 1]), rounded], TOLERANT).run()
 
 

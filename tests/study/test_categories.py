@@ -274,7 +274,7 @@ def test_categories_beside_rounded_cells(tmp_path):
     assert_is_pooled(outcome, mixed_frame())
     is_first = study.tables["coast"].index == 0
     study.tables["coast"]["ward"] = study.tables["coast"]["ward"].mask(is_first, "hall")
-    with pytest.raises(StudyError, match="'north' and 'coast' in 1 rows"):
+    with pytest.raises(StudyError, match="'north' and 'coast' in 1 row"):
         trained(study, tmp_path)
 
 
@@ -310,7 +310,7 @@ REFUSED = {
     ),
     "cells of categories": (
         change("city", "ward", lambda own: own.mask(own.index == 3, "hall")),
-        "'north' and 'city' in 1 rows",
+        "'north' and 'city' in 1 row",
     ),
     "mixed column": (
         change("north", "ward", lambda own: own.mask(own.index == 3, "12")),

@@ -34,6 +34,7 @@ from hyfdca.data.tables import (
     normalised,
     stored_densely,
 )
+from hyfdca.errors import counted
 
 MOST_LEVELS = 10_000  # of one column; more are rather free text
 
@@ -212,9 +213,9 @@ def _number(cell: str | None) -> float | None:
 
 def _refusal(file: str, name: str, n_cells: int, remedy: str) -> TableError:
     quoted = json.dumps(name, ensure_ascii=False)
+    cells = counted(n_cells, "cell that is not a number", "cells that are not numbers")
     return TableError(
-        f"column {name!r} of {file} has {n_cells} cells that are not numbers; correct "
-        f"them{remedy.format(quoted)}"
+        f"column {name!r} of {file} has {cells}; correct them{remedy.format(quoted)}"
     )
 
 

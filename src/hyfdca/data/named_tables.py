@@ -27,6 +27,7 @@ from hyfdca.data.tables import (
     label_text,
     normalised,
 )
+from hyfdca.errors import counted
 
 _COMMA = r"^(\s*[+-]?[0-9]+),([0-9]+(?:[eE][+-]?[0-9]+)?\s*)$"  # a decimal one
 _PANDAS_INDEX = re.compile(r"__index_level_\d+__|Unnamed: \d+|")
@@ -169,8 +170,8 @@ def columns_by_name(path: Path, content: Any) -> dict[str, Any]:
     repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:
         raise TableError(
-            f"{path.name} has {len(repeated)} column names more than once, such as "
-            f"{repeated[0]!r}; rename them"
+            f"{path.name} has {counted(len(repeated), 'column name')} more than once, "
+            f"such as {repeated[0]!r}; rename them"
         )
     return dict(zip(names, content.columns, strict=True))
 

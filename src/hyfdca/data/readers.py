@@ -27,6 +27,7 @@ from hyfdca.data.tables import (
     TableError,
 )
 from hyfdca.data.target_columns import check_offsets, check_weights
+from hyfdca.errors import counted
 
 T = TypeVar("T")
 
@@ -77,14 +78,14 @@ def _check_ids(path: Path, ids: Sequence[str], name: str) -> None:
         raise TableError(f"the file {path.name} has no rows; add some")
     if "" in ids:
         raise TableError(
-            f"{ids.count('')} rows of {path.name} have no ID in column {name!r}; give "
-            "each row one, or correct id_column"
+            f"{path.name} has {counted(ids.count(''), 'row')} without an ID in column "
+            f"{name!r}; give each row one, or correct id_column"
         )
     n_repeated = len(ids) - len(set(ids))
     if n_repeated:
         raise TableError(
-            f"{n_repeated} rows of {path.name} repeat the ID of another row in column "
-            f"{name!r}; keep one row per ID, or correct id_column"
+            f"{path.name} has {counted(n_repeated, 'row')} with the ID of another row "
+            f"in column {name!r}; keep one row per ID, or correct id_column"
         )
 
 
@@ -103,10 +104,11 @@ def _check_cells(path: Path, table: Table) -> None:
     too_large = np.abs(table.cells.data) > _LARGEST
     if too_large.any():
         columns = np.unique(table.cells.indices[too_large])
+        numbers = counted(int(too_large.sum()), "number that is", "numbers that are")
         raise TableError(
-            f"{path.name} has {too_large.sum()} numbers that are infinite or beyond "
-            f"{_LARGEST}, the first in column {table.features[columns[0]]!r}; correct "
-            "them, or leave such columns out with ignore"
+            f"{path.name} has {numbers} infinite or beyond {_LARGEST}, the first in "
+            f"column {table.features[columns[0]]!r}; correct them, or leave such "
+            "columns out with ignore"
         )
 
 

@@ -14,6 +14,7 @@ from hyfdca.arrays import BoolArray
 from hyfdca.data.labels import class_numbers, encode_numbers
 from hyfdca.data.tables import Table, TableError
 from hyfdca.data.targets import Targets, TargetSettings
+from hyfdca.errors import counted
 
 _LARGEST = 1e100  # as of cells: sums and products stay finite
 
@@ -101,15 +102,16 @@ def check_weights(file: str, column: str, table: Table) -> None:
     n_blank = int(np.isnan(weights).sum())
     if n_blank:
         raise TableError(
-            f"{n_blank} rows of {file} have a label but nothing in the weight_column "
-            f"{column!r}; fill it, with 1 for a row that counts once and 0 for one to "
-            "leave out"
+            f"{file} has {counted(n_blank, 'row')} with a label but nothing in the "
+            f"weight_column {column!r}; fill it, with 1 for a row that counts once and "
+            "0 for one to leave out"
         )
     bad = (weights < 0.0) | (weights > _LARGEST)
     if bad.any():
         raise TableError(
-            f"{bad.sum()} rows of {file} have a weight that is negative or beyond "
-            f"{_LARGEST} in the weight_column {column!r}; weights are numbers from 0"
+            f"{file} has {counted(int(bad.sum()), 'row')} with a weight that is "
+            f"negative or beyond {_LARGEST} in the weight_column {column!r}; weights "
+            "are numbers from 0"
         )
     if len(weights) and not weights.any():
         raise TableError(
@@ -136,12 +138,12 @@ def check_offsets(file: str, column: str, table: Table, needs_all: bool) -> None
     n_blank = int(np.isnan(offsets).sum())
     if n_blank:
         raise TableError(
-            f"{n_blank} rows of {file} have nothing in the offset_column {column!r}; "
-            "fill it, with 0 for a row without an offset"
+            f"{file} has {counted(n_blank, 'row')} with nothing in the offset_column "
+            f"{column!r}; fill it, with 0 for a row without an offset"
         )
     bad = np.abs(offsets) > _LARGEST
     if bad.any():
         raise TableError(
-            f"{bad.sum()} rows of {file} have an offset beyond {_LARGEST} in the "
-            f"offset_column {column!r}; correct them"
+            f"{file} has {counted(int(bad.sum()), 'row')} with an offset beyond "
+            f"{_LARGEST} in the offset_column {column!r}; correct them"
         )

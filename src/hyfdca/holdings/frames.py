@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from hyfdca.arrays import BoolArray, FloatArray, IntArray
+from hyfdca.errors import counted
 from hyfdca.holdings.partition import Partition, from_holdings
 
 Uncovered = Literal["refuse", "zero", "mean"]
@@ -94,8 +95,8 @@ def _labelled_rows(frame: Any, labels: Any, client: str) -> IntArray:
     places = np.asarray(frame.index.get_indexer(labels), dtype=np.int64)
     if n_unknown := int(np.sum(places < 0)):
         raise ValueError(
-            f"The data frame's index lacks {n_unknown} labels of rows that the client "
-            f"{client!r} is to hold; correct them."
+            f"The data frame's index lacks {counted(n_unknown, 'label')} of rows that "
+            f"the client {client!r} is to hold; correct them."
         )
     return places
 
@@ -226,9 +227,10 @@ def _agreed(known: Any, new: Any, is_known: BoolArray, name: str) -> Any:
     """Return the cells known so far, and the new ones elsewhere."""
     is_same = (known == new) | (np.isnan(known) & np.isnan(new))
     if n_different := int(np.sum(is_known & ~is_same)):
+        cells = counted(n_different, "cell that differs", "cells that differ")
         raise ValueError(
-            f"{n_different} cells of {name!r} differ from those of clients before it; "
-            "correct them."
+            f"The client {name!r} has {cells} from those of clients before it; correct "
+            "them."
         )
     return np.where(is_known, known, new)
 
@@ -260,14 +262,16 @@ def _pooled_labels(frames: Mapping[str, Any], label: str, index: Any) -> Any:
         is_known = labels.index.isin(known.index)
         earlier = np.asarray(known.loc[labels.index[is_known]])
         if n_different := int(np.sum(earlier != np.asarray(labels[is_known]))):
+            different = counted(n_different, "label that differs", "labels that differ")
             raise ValueError(
-                f"{n_different} labels of {name!r} differ from those of clients before "
-                "it; correct them."
+                f"The client {name!r} has {different} from those of clients before it; "
+                "correct them."
             )
         known = _extended(known, labels[~is_known])
     if n_missing := len(index) - len(known):
         raise ValueError(
-            f"{n_missing} rows have a label in no data frame; drop them or add labels."
+            f"{counted(n_missing, 'row has', 'rows have')} a label in no data frame; "
+            "drop them or add labels."
         )
     return known.loc[index]
 

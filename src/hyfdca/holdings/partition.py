@@ -18,6 +18,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from hyfdca.arrays import BoolArray, IntArray
+from hyfdca.errors import counted
 from hyfdca.holdings.axis import Axis
 from hyfdca.holdings.ownership import CellHolders, OwnCells, cell_holders
 from hyfdca.maths.seeds import stream
@@ -276,7 +277,8 @@ def _indices(values: ArrayLike, size: int, what: str) -> IntArray:
     indices = np.unique(given.astype(np.int64))
     if len(indices) < len(given):
         raise ValueError(
-            f"The {what} repeat {len(given) - len(indices)} numbers; give each once."
+            f"The {what} repeat {counted(len(given) - len(indices), 'number')}; give "
+            "each once."
         )
     if indices[0] < 0 or indices[-1] >= size:
         raise ValueError(f"The {what} must lie between 0 and {size - 1}.")

@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from hyfdca.data.tables import Table, listed
+from hyfdca.errors import counted
 from hyfdca.model.categories import (
     columns_of,
     features_of,
@@ -122,8 +123,8 @@ class Inputs:
         """
         if n_missing and self.file.scaling.missing == "refuse":
             raise ModelError(
-                f"{n_missing} cells are missing, but the model needs every cell; fill "
-                'them, or train with missing = "mean".'
+                f"{counted(n_missing, 'cell is', 'cells are')} missing, but the model "
+                'needs every cell; fill them, or train with missing = "mean".'
             )
 
     def n_unknown(self, table: Table) -> int:

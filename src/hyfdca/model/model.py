@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from hyfdca.arrays import FloatArray
 from hyfdca.data.labels import Task, chosen_classes, class_probabilities
 from hyfdca.data.tables import Table, stored_densely
+from hyfdca.errors import counted
 from hyfdca.files import write_whole
 from hyfdca.maths.losses import Loss, make_loss
 from hyfdca.maths.objective import Measurement
@@ -202,8 +203,8 @@ class Model:
             margins += self.intercept
         if n_bad := int(np.sum(~np.isfinite(margins).all(axis=1))):
             raise ModelError(
-                f"{n_bad} rows have cells so large that their margins are not finite; "
-                "correct them."
+                f"{counted(n_bad, 'row has', 'rows have')} cells so large that the "
+                "margin is not finite; correct them."
             )
         return margins
 

@@ -26,7 +26,7 @@ from hyfdca.data.tables import (
     TableError,
     normalised,
 )
-from hyfdca.errors import StudyError
+from hyfdca.errors import StudyError, counted
 from hyfdca.model.model import Model, ModelError, read_model
 from hyfdca.study.outcome import check_folder, write_files
 
@@ -272,8 +272,9 @@ def _number_score(labels: list[str], predicted: FloatArray) -> PredictionScore:
     values, n_bad = encode_numbers(labels)
     if n_bad:
         raise StudyError(
-            f"{n_bad} rows have a label that is not a number, but the model predicts "
-            "numbers; correct them, or name another column with --label-column."
+            f"{counted(n_bad, 'row has', 'rows have')} a label that is not a number, "
+            "but the model predicts numbers; correct them, or name another column with "
+            "--label-column."
         )
     with np.errstate(over="ignore", invalid="ignore"):  # for huge labels
         absolute_error = float(np.mean(np.abs(values[:, 0] - predicted)))

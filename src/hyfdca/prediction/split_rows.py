@@ -16,7 +16,7 @@ from hyfdca.crypto.keys.identity import Identity
 from hyfdca.crypto.keys.roster import Roster
 from hyfdca.data.readers import read_table
 from hyfdca.data.tables import Columns, Table, TableError, normalised
-from hyfdca.errors import StudyError
+from hyfdca.errors import StudyError, counted
 from hyfdca.model.file import as_bytes
 from hyfdca.model.model import Model, ModelError, read_model
 from hyfdca.prediction.client import (
@@ -96,9 +96,9 @@ def table_to_predict(
         raise StudyError(f"Organisation {client.name!r}: {reason}.") from None
     if table.n_missing and model.file.scaling.missing == "refuse":
         raise StudyError(
-            f"Organisation {client.name!r} has {table.n_missing} missing cells in "
-            f"{path.name}, but the model accepts none; fill them, or train with "
-            'missing = "mean".'
+            f"Organisation {client.name!r} has "
+            f"{counted(table.n_missing, 'missing cell')} in {path.name}, but the model "
+            'accepts none; fill them, or train with missing = "mean".'
         )
     return table
 

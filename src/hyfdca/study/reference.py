@@ -121,8 +121,8 @@ _STUDY = {
     "similar_ids": "If many more rows of two organisations would match if their IDs "
     "were written alike (leading zeros, `.0`, capitals, blanks, punctuation): refuse, "
     "or take them as different rows.",
-    "disagreeing_cells": "If two organisations have different values of a cell: "
-    "refuse, or take that of the one listed first.",
+    "disagreeing_cells": "If two organisations have different values of a cell, or one "
+    "has it blank: refuse, or take the cell of the one listed first, blank or not.",
     "cell_tolerance": "Values of a cell at two organisations are the same if their "
     "relative difference is at most this; the one listed first counts.",
     "key_epoch": "Raise it to have new keys made.",

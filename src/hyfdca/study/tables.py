@@ -13,7 +13,7 @@ from hyfdca.data.tables import (
     TableError,
     normalised,
 )
-from hyfdca.errors import StudyError
+from hyfdca.errors import StudyError, counted
 from hyfdca.study.file import Client, Study
 from hyfdca.study.roles import roles_of
 
@@ -52,9 +52,10 @@ def table_of(study: Study, client: Client, path: Path) -> Table:
         raise StudyError(f"Organisation {client.name!r}: {error}{hint}.") from None
     if study.missing == "refuse" and table.n_missing:
         raise StudyError(
-            f"Organisation {client.name!r} has {table.n_missing} missing cells in "
-            f"{path.name}, the first in column {table.first_missing!r}; fill them or "
-            'set missing = "mean" (the default is "refuse").'
+            f"Organisation {client.name!r} has "
+            f"{counted(table.n_missing, 'missing cell')} in {path.name}, the first in "
+            f'column {table.first_missing!r}; fill them or set missing = "mean" (the '
+            'default is "refuse").'
         )
     if study.scale == "standard" and not table.is_dense:
         raise StudyError(

@@ -10,6 +10,7 @@ from scipy.sparse.csgraph import connected_components
 
 from hyfdca.arrays import BoolArray, IntArray
 from hyfdca.data.tables import bare_name
+from hyfdca.errors import counted
 from hyfdca.holdings.coverage import Coverage
 from hyfdca.holdings.layout import Layout
 from hyfdca.stages.alignment.comparison import Disagreements
@@ -20,10 +21,10 @@ from hyfdca.stages.alignment.similar_ids import SimilarIds
 _MOST_NAMED = 3  # organisations, or pairs of them, in one sentence
 
 _REFUSALS = {
-    "repeated": "{count} rows that repeat the ID of another row; keep one row per ID",
+    "repeated": "{rows} with the ID of another row; keep one row per ID",
     "no numbers": (
-        "{count} rows with a label that is not a number, or is beyond 1e50; correct "
-        "them (set decimal if it is a comma), name another "
+        "{rows} with a label that is not a number, or is beyond 1e50; correct them "
+        "(set decimal if it is a comma), name another "
         'label_column, or choose a loss for classes such as "logistic"'
     ),
     "classes": (
@@ -31,13 +32,13 @@ _REFUSALS = {
         '"squared", name a positive_label or raise max_classes'
     ),
     "fractions": (
-        "{count} rows whose label is a fraction, but the loss is for classes; choose a "
+        "{rows} whose label is a fraction, but the loss is for classes; choose a "
         'loss for numbers such as "squared", name a positive_label or set max_classes '
         "if these are classes"
     ),
     "long names": (
-        f"{{count}} names of features, classes or levels that are empty or longer than "
-        f"{LONGEST_NAME} characters; shorten them"
+        f"{{names}} of features, classes or levels with no characters or more than "
+        f"{LONGEST_NAME}; change them"
     ),
 }
 
@@ -48,8 +49,13 @@ class AlignmentError(ValueError):
 
 def refusal(name: str, refused: Refused, settings: AlignmentSettings) -> AlignmentError:
     """Return what a client says of its own table."""
-    limit = settings.n_classes_allowed
-    reason = _REFUSALS[refused.reason].format(count=refused.count, limit=limit)
+    n = refused.count
+    reason = _REFUSALS[refused.reason].format(
+        count=n,
+        rows=counted(n, "row"),
+        names=counted(n, "name"),
+        limit=settings.n_classes_allowed,
+    )
     return AlignmentError(f"Organisation {name!r} has {reason}.")
 
 
@@ -98,7 +104,7 @@ def check_labels_visible(
     if settings.targets.labels_visible or not blanks:
         return
     parts = [
-        f"{len(own)} rows of {name!r}"
+        f"{counted(len(own), 'row')} of {name!r}"
         for name, own in zip(names, blanks.lacking, strict=True)
         if len(own)
     ]
@@ -118,12 +124,13 @@ def check_covered(
     sizes = np.where(coverage.is_held, 0, coverage.sizes)
     row, column = divmod(int(sizes.argmax()), sizes.shape[1])
     holders = [names[k] for k in np.flatnonzero(coverage.row_holders[row]).tolist()]
-    n_columns = coverage.columns[column]
+    n_columns = counted(int(coverage.columns[column]), "column")
+    n_rows = counted(int(coverage.rows[row]), "row")
     such_as = features[int(coverage.columns_of(column)[0])]
     raise AlignmentError(
         f"{coverage.uncovered_share:.1%} of all cells ({coverage.n_uncovered:,} of "
-        f"{coverage.n_cells:,}) are with no organisation, such as {n_columns:,} "
-        f"columns like {such_as!r} of the {coverage.rows[row]:,} rows that "
+        f"{coverage.n_cells:,}) are with no organisation, such as {n_columns} "
+        f"like {such_as!r} of the {n_rows} that "
         f"{_listed([repr(name) for name in holders])} alone hold; set uncovered = "
         '"mean" to take them as the mean of their column, or uncovered = "zero" (not '
         'with scale = "standard"), or leave these rows or columns out.'
@@ -155,7 +162,10 @@ def check_shared(names: Sequence[str], layout: Layout) -> None:
         )
     n_ids = np.unique(np.concatenate([layout.samples.items[k] for k in members])).size
     who = _listed([repr(names[k]) for k in members])
-    what = f"{n_ids} IDs with the others and lack {n_lacking} of {n_features} features"
+    what = (
+        f"{counted(n_ids, 'ID')} with the others and lack {n_lacking} of "
+        f"{counted(n_features, 'feature')}"
+    )
     if len(members) == 1:
         raise AlignmentError(
             f"Organisation {who} shares none of its "
@@ -200,9 +210,10 @@ def check_agreed_cells(
     if counts:
         raise AlignmentError(
             f"Organisations have different values in cells that they share: "
-            f"{_pairs(names, counts)}; correct them, raise cell_tolerance (relative, "
-            f'now {tolerance:g}), or set disagreeing_cells = "first" to take those '
-            "of the organisation that the study names first."
+            f"{_pairs(names, counts)} (a blank cell differs from a value); correct "
+            f"them, raise cell_tolerance (relative, now {tolerance:g}), or set "
+            'disagreeing_cells = "first" to take the cell of the organisation that the '
+            "study names first, blank or not."
         )
 
 
@@ -288,7 +299,9 @@ def _n_lacking(layout: Layout, members: Iterable[int]) -> int:
 
 def _pairs(names: Sequence[str], counts: Disagreements) -> str:
     most = sorted(counts.items(), key=lambda item: -item[1])
-    parts = [f"{names[a]!r} and {names[b]!r} in {n} rows" for (a, b), n in most]
+    parts = [
+        f"{names[a]!r} and {names[b]!r} in {counted(n, 'row')}" for (a, b), n in most
+    ]
     return _listed(parts, ", ")
 
 
