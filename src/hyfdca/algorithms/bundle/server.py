@@ -457,7 +457,6 @@ class BundleServer:
         is_close = np.isfinite(self.limits) & (gaps < _CLOSE * self.primals)
         near = np.maximum(self._first_reach(), _ROOM * np.abs(self.intercepts))
         reach = np.where(is_close, self.limits, np.minimum(near, self.limits))
-        reach = np.maximum(reach, model.reach)
         self.near_bounds = np.where(reach > model.reach, 0.0, self.near_bounds)
         model.reach = reach
 
