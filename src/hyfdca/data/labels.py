@@ -13,7 +13,6 @@ from hyfdca.arrays import FloatArray, IntArray
 
 Task = Literal["classification", "regression"]
 
-_LARGEST = 1e50  # of which sums and squares stay finite
 REST = "rest"  # all labels but the positive one, if there are several
 
 
@@ -82,9 +81,9 @@ def signs_of(numbers: IntArray, n_classes: int) -> FloatArray:
 
 
 def encode_numbers(labels: Sequence[str]) -> tuple[FloatArray, int]:
-    """Return labels as numbers, (n, 1), and how many are no numbers up to 1e50."""
+    """Return labels as numbers, (n, 1), and how many are not finite numbers."""
     values = np.array([_number(label) for label in labels], dtype=np.float64)
-    return values.reshape(-1, 1), int(np.sum(~(np.abs(values) <= _LARGEST)))
+    return values.reshape(-1, 1), int(np.sum(~np.isfinite(values)))
 
 
 def is_fraction(label: str) -> bool:

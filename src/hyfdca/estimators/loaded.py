@@ -92,7 +92,14 @@ def _table(model: Model, X: Any) -> Table:
         ) from None
     ids = tuple(map(str, range(arrow.num_rows)))
     table = table_of_columns(ids, inputs.columns, read)
-    if n_unknown := inputs.n_unknown(table):
+    kinds = [arrow.schema.field(place).type for place in range(len(inputs.columns))]
+    n_unknown = inputs.n_unknown(table)
+    # Rare levels are unknown too, and no reason to warn.
+    if n_unknown and any(
+        pa.types.is_primitive(kind)
+        for name, kind in zip(inputs.columns, kinds, strict=True)
+        if name in inputs.categories
+    ):
         warnings.warn(
             f"{n_unknown} rows of X have levels that the model does not know, which "
             "count as other or as the reference; pass columns such as codes as text, "

@@ -51,6 +51,8 @@ from hyfdca.stages.alignment.kinds import pack_kinds
 from hyfdca.stages.alignment.matching import n_repeated
 from hyfdca.stages.alignment.similar_ids import answer_id_forms
 
+_LARGEST_LABEL = 1e50  # of which sums and squares stay finite
+
 
 class AlignmentClient:
     """Answers from its own table; ``aligned`` is there once it knows its place."""
@@ -285,6 +287,7 @@ def _refusal(
         n_rows = sum(map(is_fraction, known_labels(table)))
         return m.Refused("fractions", n_rows)
     if settings.task == "regression":
-        n_bad = encode_numbers(known_labels(table))[1]
+        numbers, _ = encode_numbers(known_labels(table))
+        n_bad = int(np.sum(~(np.abs(numbers) <= _LARGEST_LABEL)))
         return m.Refused("no numbers", n_bad) if n_bad else None
     return None
