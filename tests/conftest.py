@@ -59,10 +59,10 @@ def _turn(item: pytest.Item) -> int:
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> None:
-    """Order the tests, and leave out all but one in so many cases where marked so.
+    """Order the tests, and leave out cases that only ``make thorough`` runs.
 
-    Where the number has no divisor in common with the lengths of a test's axes, the
-    cases that remain have every value of every axis.
+    ``sampled(n)`` keeps one in n cases. Where n has no divisor in common with the
+    lengths of a test's axes, the cases that remain have every value of every axis.
     """
     items.sort(key=_turn)
     if IS_THOROUGH:
@@ -73,7 +73,8 @@ def pytest_collection_modifyitems(
         mark = item.get_closest_marker("sampled")
         every = mark.args[0] if mark else 1
         function = item.nodeid.partition("[")[0]
-        (left_out if met[function] % every else kept).append(item)
+        is_left_out = met[function] % every or item.get_closest_marker("thorough")
+        (left_out if is_left_out else kept).append(item)
         met[function] += 1
     config.hook.pytest_deselected(items=left_out)
     items[:] = kept

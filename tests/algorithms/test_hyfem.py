@@ -55,6 +55,7 @@ def joint_minimiser(run, mu):
     return found.x[: sizes[0], None]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("matching", ["explicit", "proximal"])
 @pytest.mark.parametrize("mu", [0.01, 0.5])
 def test_the_limit_is_the_joint_minimiser(mu, matching):

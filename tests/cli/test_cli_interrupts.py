@@ -136,6 +136,7 @@ def test_a_second_ctrl_c_aborts(study, tmp_path):
     assert os.listdir(out) == ["state"]
 
 
+@pytest.mark.thorough
 def test_a_killed_training_is_resumed(study, tmp_path):
     """However often it is killed, the model is that of an undisturbed training."""
     out = tmp_path / "out"

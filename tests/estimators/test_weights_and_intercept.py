@@ -304,6 +304,7 @@ def test_wrong_weights(weights, match):
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(3)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize(
     "check",

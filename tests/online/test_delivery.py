@@ -16,6 +16,7 @@ from tests.support.consortia import make_files
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.thorough,
     pytest.mark.usefixtures("small_tls"),
     pytest.mark.xdist_group("online 2"),
 ]

@@ -12,6 +12,7 @@ from tests.support.consortia import assert_one_sentence, make_files
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("online 2")]
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("small_tls")
 def test_ids_that_lost_their_zeros(tmp_path: Path) -> None:
     """One organisation's IDs lost leading zeros: refused with counts and the reason."""
@@ -32,6 +33,7 @@ def test_ids_that_lost_their_zeros(tmp_path: Path) -> None:
         assert not (made.kit("server") / "out").exists()
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("small_tls")
 def test_cells_that_nobody_holds(tmp_path: Path) -> None:
     """They are refused with their share, unless the study says what they are."""

@@ -111,6 +111,7 @@ def assert_one_of_two(folder, spoilt):
     return code
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("organisation", ORGANISATIONS)
 @pytest.mark.parametrize("name", SPOILERS)
 def test_every_way_to_spoil_a_table(tmp_path, name, organisation):

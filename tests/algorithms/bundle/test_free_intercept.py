@@ -33,6 +33,7 @@ def optimum(z, labels):
     return minimize(primal, np.zeros(3), options={"gtol": 1e-9}).fun
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("shift", [0.0, 30.0, 2015.0, 1e5])
 @pytest.mark.parametrize(
     ("algorithm", "profile", "presence"),

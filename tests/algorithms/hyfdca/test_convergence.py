@@ -128,7 +128,7 @@ def test_default_step_never_diverges(data, iic):
         assert np.all(np.diff(duals) > -1e-11)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.thorough
 @pytest.mark.parametrize("data", [breast_cancer, digits])
 @pytest.mark.parametrize(("share", "local_steps"), [(0.5, 2), (0.1, 1)])
 def test_partial_participation_makes_steady_progress(data, share, local_steps):

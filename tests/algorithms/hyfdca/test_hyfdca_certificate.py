@@ -103,6 +103,7 @@ def test_no_loss_has_an_optimistic_certificate(loss, seed):
     assert_never_optimistic(excess_by_round(loss, "safe", seed=seed))
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("labelled", [None, [True, True, False, False]])
 @pytest.mark.parametrize(("method", "is_complete"), CASES)
 @pytest.mark.parametrize("loss", ["hinge", "logistic"])

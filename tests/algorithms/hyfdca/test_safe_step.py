@@ -40,7 +40,7 @@ def test_safe_step_never_lowers_the_mean_dual(seed, monkeypatch):
     normalised = X.toarray() / np.linalg.norm(X.toarray(), axis=1, keepdims=True)
     interaction = float(np.linalg.eigvalsh(normalised @ normalised.T)[-1])
     n_runs, n_rounds = 40, 12
-    for local_steps in sampled((1, 2, 5, 10, 15, 20), 2):
+    for local_steps in sampled((1, 2, 5, 10, 15, 20), 3):
         duals = np.zeros((n_runs, n_rounds + 1))
         for run in range(n_runs):
             training = make_training(

@@ -157,6 +157,7 @@ def test_vertical_rate_has_the_exponent_of_theorem_4(local_steps):
     assert slope == pytest.approx(-local_steps / N, rel=0.12)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_dividing_by_all_holders_slows_theorem_4_down():
     """As printed, |B_n| makes the exponent H/(N C) instead of H/N (E9)."""
