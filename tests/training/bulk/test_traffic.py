@@ -19,8 +19,8 @@ from hyfdca.maths.losses import make_loss
 from hyfdca.training.bulk.counts import OPENED, SEALED, SEALED_DRAWN
 from hyfdca.training.bulk.dual_ascent import BulkDualAscent
 from hyfdca.training.bulk.local_sgd import BulkLocalSgd
+from hyfdca.training.bulk.message_sizes import binary_size, integer_size
 from hyfdca.training.bulk.stacked import stacked
-from hyfdca.training.bulk.traffic import binary_size, integer_size
 from tests.support.small_runs import (
     PROFILES,
     classification,

@@ -18,8 +18,8 @@ from hyfdca.maths.losses import Loss
 from hyfdca.maths.objective import Measurement
 from hyfdca.training.bulk import ascent_kernels as kernels
 from hyfdca.training.bulk.counts import N_COUNTS, RoundCounts
+from hyfdca.training.bulk.dual_traffic import DualTraffic
 from hyfdca.training.bulk.stacked import StackedBlocks
-from hyfdca.training.bulk.traffic import DualTraffic
 
 
 class BulkDualAscent:

@@ -19,8 +19,8 @@ from hyfdca.maths.kernels import descent_steps
 from hyfdca.maths.losses import Loss
 from hyfdca.maths.objective import Measurement
 from hyfdca.training.bulk.counts import N_COUNTS, WORK, RoundCounts
+from hyfdca.training.bulk.sgd_traffic import SgdTraffic
 from hyfdca.training.bulk.stacked import StackedBlocks
-from hyfdca.training.bulk.traffic import SgdTraffic
 
 _compiled = njit(cache=CACHE, nogil=True, error_model="numpy")
 

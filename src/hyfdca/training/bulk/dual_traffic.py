@@ -1,26 +1,11 @@
-"""The messages of simulated rounds, by formula: bytes, and numbers that are sealed.
+"""The messages of HyFDCA's simulated rounds, by formula.
 
-Bytes are those that ``runtime.driver.Traffic`` counts in a training by messages without
-encryption, exactly. A message is
-
-- an envelope: the header, and all fields but vectors and positions. It is measured here
-  on a message without them;
-- vectors of numbers, 8 bytes each, and positions or counts of holders, 4 bytes each;
-- in front of each of these its length: 2 bytes, 3 from 2^8 bytes on, 5 from 2^16 on.
-
-It is exact under two conditions. No number outgrows its grid: a run that diverges asks
-for coarser grids, with more messages. And the bounds from which grids are chosen lie
-between 2^-60 and 2^60, so that msgpack writes the exponent of a grid as one byte. Who
-gets which message follows the server, ``algorithms/hyfdca/hyfdca.py`` and
-``federation/local_sgd.py``. All is compiled: some rounds take no more than 0.1 ms.
-
-Sealed and opened are the numbers that a client encrypts and decrypts in these messages.
-For HyFDCA they are those by sample, as in the paper: weights are open to the server.
-For FedAvg and HyFEM they are the weights, as in the sealed profile; in the paper these
-two methods encrypt nothing. Where clients are absent and samples are split, HyFDCA's
-count is the paper's: duals that a client missed, margins of the samples that anybody
-draws, margins at those who draw, changes of duals, and the duals that changed. The
-paper's is another where the messages save something:
+Who gets which message follows the server, ``algorithms/hyfdca/hyfdca.py``. Sealed and
+opened are the numbers by sample that a client encrypts and decrypts in these messages,
+as in the paper: weights are open to the server. Where clients are absent and samples
+are split, the count is the paper's: duals that a client missed, margins of the samples
+that anybody draws, margins at those who draw, changes of duals, and the duals that
+changed. The paper's is another where the messages save something:
 
 - all are present: the margins of a round travel at the end of the round before and
   count there; those of the first round are zero and not sent;
@@ -33,7 +18,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from hyfdca.algorithms.hyfdca.messages import (
     MarginsRequest,
@@ -43,92 +27,27 @@ from hyfdca.algorithms.hyfdca.messages import (
 )
 from hyfdca.algorithms.hyfdca.settings import HyfdcaSettings
 from hyfdca.arrays import IntArray
-from hyfdca.federation.local_sgd import TrainRequest
-from hyfdca.maths.compiling import CACHE
-from hyfdca.protocol.messages import GridSpec, Message, Part, Sealed
-from hyfdca.protocol.sessions import TOKEN_BYTES, frame
 from hyfdca.runtime.driver import Traffic
 from hyfdca.training.bulk.counts import OPENED, SEALED, SEALED_DRAWN
+from hyfdca.training.bulk.message_sizes import (
+    GRID,
+    PART,
+    add_exchange,
+    compiled,
+    envelope_size,
+    indices_size,
+    part_size,
+    sum_size,
+    traffic_of,
+)
 from hyfdca.training.bulk.stacked import StackedBlocks
 
-_NUMBER, _INDEX = 8, 4  # bytes of a number that is not encrypted, and of a position
-_NONE = 1  # byte of what is left out
-_LENGTH = 2  # bytes of the length of a vector, if that is short
-_PAIR = 2  # bytes of a vector besides its numbers: it is a pair with its grid
-_GRID = GridSpec(0, 1)
-
-_HALF_TRIPS, _DOWN, _UP = range(3)  # of a cost
 _OF_WEIGHTS, _OF_MARGINS = range(2)  # sums over holders, which are empty at first
 
-_compiled = njit(cache=CACHE, nogil=True, error_model="numpy")
-
-
-# Sizes, of numbers and of arrays
-
-
-@_compiled
-def binary_size(n_bytes):  # type: ignore[no-untyped-def]
-    """Return the size of bytes in msgpack, with their length in front."""
-    return n_bytes + _LENGTH + (n_bytes >= 2**8) + 2 * (n_bytes >= 2**16)
-
-
-@_compiled
-def integer_size(number):  # type: ignore[no-untyped-def]
-    """Return the size of a whole number of at most 32 bits in msgpack."""
-    return 1 + (number >= 2**7) + (number >= 2**8) + 2 * (number >= 2**16)
-
-
-@_compiled
-def _sum(n_numbers):  # type: ignore[no-untyped-def]
-    """Return what a sum over holders adds to a message that has none."""
-    return _PAIR + binary_size(_NUMBER * n_numbers)
-
-
-@_compiled
-def _indices(n_indices):  # type: ignore[no-untyped-def]
-    """Return what positions or counts add to a message that has none."""
-    return binary_size(_INDEX * n_indices) - _NONE
-
-
-def _envelope(message: Message) -> int:
-    """Return the size of a message without vectors and positions."""
-    return len(frame(bytes(TOKEN_BYTES), 0, message))
-
-
-def _traffic(cost: IntArray) -> Traffic:
-    return Traffic(
-        round_trips=float(cost[_HALF_TRIPS]) / 2,
-        bytes_up=int(cost[_UP]),
-        bytes_down=int(cost[_DOWN]),
-    )
-
-
-# Envelopes are arguments of compiled functions: these are cached with the constants
-# they were compiled with, even if a message has changed since.
-_SHARES = _envelope(SharesRequest([], None, _GRID))
-_MARGINS = _envelope(MarginsRequest(None, None, _GRID))
-_STEP = _envelope(StepRequest(None, None, None, None, False, 1.0, 1.0, None, _GRID))
-_WEIGHTS = _envelope(WeightsNotice([]))
-_TRAIN = _envelope(TrainRequest([], None, 0, 0, _GRID))
-_PART = _envelope(Part(Sealed(0, memoryview(b"")))) - _LENGTH
-
-
-@_compiled
-def _part(envelope, n_numbers):  # type: ignore[no-untyped-def]
-    """Return the size of a reply, which is a vector."""
-    return envelope + binary_size(_NUMBER * n_numbers)
-
-
-@_compiled
-def _add(cost, half_trips, down, up):  # type: ignore[no-untyped-def]
-    """Add an exchange with some clients, if there are any."""
-    if down:
-        cost[_HALF_TRIPS] += half_trips
-        cost[_DOWN] += down
-        cost[_UP] += up
-
-
-# HyFDCA
+_SHARES = envelope_size(SharesRequest([], None, GRID))
+_MARGINS = envelope_size(MarginsRequest(None, None, GRID))
+_STEP = envelope_size(StepRequest(None, None, None, None, False, 1.0, 1.0, None, GRID))
+_WEIGHTS = envelope_size(WeightsNotice([]))
 
 
 class _DualRule(NamedTuple):
@@ -185,21 +104,21 @@ class DualTraffic:
         n_held, n_features = blocks.n_held, blocks.n_features_held
         draws_all = is_complete and np.array_equal(steps, n_held)
         drawn = _designated(blocks) if draws_all else steps
-        step = _STEP + _indices(drawn) * (drawn < n_held)
+        step = _STEP + indices_size(drawn) * (drawn < n_held)
         if not settings.divides_by_all(is_complete):
-            step += _indices(drawn)
+            step += indices_size(drawn)
         self._rule = _DualRule(
             n_held,
             drawn,
-            weights=_sum(n_features),
-            share=_part(_PART, n_features),
+            weights=sum_size(n_features),
+            share=part_size(PART, n_features),
             step=step,
-            margins=_sum(drawn),
-            changes=_part(_PART, drawn),
+            margins=sum_size(drawn),
+            changes=part_size(PART, drawn),
             shares_envelope=_SHARES,
             margins_envelope=_MARGINS,
             notice_envelope=_WEIGHTS,
-            part_envelope=_PART,
+            part_envelope=PART,
             is_complete=is_complete,
             is_horizontal=blocks.layout.is_horizontal,
             draws_all=draws_all,
@@ -230,7 +149,7 @@ class DualTraffic:
         counts : array (n_clients, 4)
         """
         rows = (missed, touched, upcoming)
-        return _traffic(
+        return traffic_of(
             _dual_round(self._rule, self._state, participants, rows, counts)
         )
 
@@ -244,7 +163,7 @@ def _designated(blocks: StackedBlocks) -> IntArray:
 # read inside counts references to all of its arrays each time, eight times as slow.
 
 
-@_compiled
+@compiled
 def _dual_round(rule, state, participants, rows, counts):  # type: ignore[no-untyped-def]
     missed, touched, upcoming = rows
     cost = np.zeros(3, np.int64)
@@ -260,25 +179,25 @@ def _dual_round(rule, state, participants, rows, counts):  # type: ignore[no-unt
     return cost
 
 
-@_compiled
+@compiled
 def _shares(rule, state, clients, rows, counts, cost):  # type: ignore[no-untyped-def]
     """PrimalAggregation: duals of some rows down, shares up."""
     share, down, up = rule.share, 0, 0
     for client in clients:
         n_rows = rows[client]
         if n_rows or rule.draws_all:
-            down += rule.shares_envelope + _sum(n_rows)
+            down += rule.shares_envelope + sum_size(n_rows)
             if not rule.draws_all:
-                down += _indices(n_rows)
+                down += indices_size(n_rows)
             up += share[client]
             counts[client, OPENED] += n_rows
     if down:
         state.is_informed[:] = False
         state.is_there[_OF_WEIGHTS] = True
-    _add(cost, 2, down, up)
+    add_exchange(cost, 2, down, up)
 
 
-@_compiled
+@compiled
 def _margins(rule, state, clients, rows, counts, cost):  # type: ignore[no-untyped-def]
     """SecureInnerProduct: weights down, margins of some or all rows up."""
     if rule.is_horizontal:
@@ -293,16 +212,16 @@ def _margins(rule, state, clients, rows, counts, cost):  # type: ignore[no-untyp
             if not is_informed[client]:
                 down += weights[client]
             if not rule.refreshes_all:
-                down += _indices(n_rows)
-            up += _part(rule.part_envelope, n_rows)
+                down += indices_size(n_rows)
+            up += part_size(rule.part_envelope, n_rows)
             counts[client, SEALED] += n_rows
             is_informed[client] = True
     if down:
         state.is_there[_OF_MARGINS] = True
-    _add(cost, 2, down, up)
+    add_exchange(cost, 2, down, up)
 
 
-@_compiled
+@compiled
 def _steps(rule, state, clients, counts, cost):  # type: ignore[no-untyped-def]
     """LocalDualMethod: margins of drawn samples down, changes of duals up."""
     drawn, step, margins, changes = rule.n_drawn, rule.step, rule.margins, rule.changes
@@ -319,10 +238,10 @@ def _steps(rule, state, clients, counts, cost):  # type: ignore[no-untyped-def]
             up += changes[client]
             counts[client, SEALED] += drawn[client]
             counts[client, SEALED_DRAWN] += drawn[client]
-    _add(cost, 2, down, up)
+    add_exchange(cost, 2, down, up)
 
 
-@_compiled
+@compiled
 def _notices(rule, state, clients, cost):  # type: ignore[no-untyped-def]
     """Weights down to those who do not have them; no answer."""
     weights, is_informed, down = _weights(rule, state), state.is_informed, 0
@@ -330,81 +249,10 @@ def _notices(rule, state, clients, cost):  # type: ignore[no-untyped-def]
         if not is_informed[client]:
             down += rule.notice_envelope + weights[client]
             is_informed[client] = True
-    _add(cost, 1, down, 0)
+    add_exchange(cost, 1, down, 0)
 
 
-@_compiled
+@compiled
 def _weights(rule, state):  # type: ignore[no-untyped-def]
     """Return what the weights add to a message, by client: nothing in the beginning."""
     return rule.weights if state.is_there[_OF_WEIGHTS] else np.zeros_like(rule.weights)
-
-
-# FedAvg and HyFEM
-
-
-class _SgdRule(NamedTuple):
-    """What all rounds have in common, by client.
-
-    How many features it holds, and the sizes of its ``request`` in round 0 without
-    vectors, of the ``weights`` and ``holders`` in it, and of the reply.
-    """
-
-    n_features: Any
-    request: Any
-    weights: Any
-    holders: Any
-    part: Any
-
-
-class SgdTraffic:
-    """The messages of FedAvg and HyFEM, which have one exchange per round.
-
-    Parameters
-    ----------
-    n_steps : array (n_clients,)
-        How many local steps each client takes.
-    """
-
-    def __init__(self, blocks: StackedBlocks, n_steps: IntArray) -> None:
-        n_features = blocks.n_features_held
-        self._rule = _SgdRule(
-            n_features,
-            request=_TRAIN + integer_size(n_steps) - integer_size(0),
-            weights=_sum(n_features),
-            holders=_indices(n_features),
-            part=_part(_PART, n_features),
-        )
-        self._has_weights = False  # as the sum is empty at first
-
-    def round(self, number: int, able: IntArray, counts: IntArray) -> Traffic:
-        """Return the traffic of the next round; adds to ``counts``.
-
-        Parameters
-        ----------
-        able : array (clients,)
-            Those who train.
-        counts : array (clients, 3)
-        """
-        cost = _sgd_round(self._rule, number, able, self._has_weights, counts)
-        self._has_weights |= len(able) > 0
-        return _traffic(cost)
-
-
-@_compiled
-def _sgd_round(rule, number, able, has_weights, counts):  # type: ignore[no-untyped-def]
-    """Weights, and how many hold them, down; parts of the next weights up."""
-    n_features, request, weights, holders, part = rule
-    cost, down, up = np.zeros(3, np.int64), 0, 0
-    are_all = able.size == n_features.size  # then they know how many they are
-    for j in range(able.size):
-        client = able[j]
-        down += request[client] + integer_size(number) - integer_size(0)
-        if has_weights:
-            down += weights[client]
-            counts[j, OPENED] += n_features[client]
-        if not are_all:
-            down += holders[client]
-        up += part[client]
-        counts[j, SEALED] += n_features[client]
-    _add(cost, 2, down, up)
-    return cost
