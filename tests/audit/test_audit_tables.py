@@ -14,11 +14,11 @@ from hyfdca.algorithms.bundle.client import BundleClient
 from hyfdca.algorithms.hyfdca.hyfdca import HyfdcaClient
 from hyfdca.algorithms.hyfdca.line_search import LineSearchClient
 from hyfdca.algorithms.registry import ALGORITHMS
-from hyfdca.audit.fields import TABLES, fields_of, phases_named, value_of
+from hyfdca.audit.fields import TABLES, phases_named, value_of
 from hyfdca.audit.values import VALUES
 from hyfdca.federation.evaluation import Evaluated
 from hyfdca.federation.messages import evaluation_phases
-from hyfdca.protocol.messages import BY_PHASE, Message
+from hyfdca.protocol.messages import BY_PHASE, Message, seen_fields
 from hyfdca.study.client import STAGES
 from hyfdca.study.file import load
 from hyfdca.study.local import prepare
@@ -69,15 +69,16 @@ def kinds_within(hint):
 
 
 def kinds_inside(kind):
-    """Return the kinds of messages in the fields of one."""
+    """Return the kinds of messages in the fields of one, however deep."""
     hints = typing.get_type_hints(kind, include_extras=True)
-    return {k for name in kind.__struct_fields__ for k in kinds_within(hints[name])}
+    own = {k for name in kind.__struct_fields__ for k in kinds_within(hints[name])}
+    return own.union(*map(kinds_inside, own))
 
 
 @pytest.mark.parametrize("kind", all_kinds(), ids=lambda kind: kind.__name__)
 def test_every_field_is_a_value(kind):
     """Every field of every message declares which value it carries."""
-    fields = fields_of(kind)
+    fields = seen_fields(kind)
     assert set(fields) == set(kind.__struct_fields__)
     assert set(fields.values()) <= {*VALUES, BY_PHASE.value}
 
@@ -96,12 +97,12 @@ def test_fields_without_a_value_are_refused():
         said: typing.Annotated[int, "not a value"]
 
     with pytest.raises(TypeError, match=r"Careless\.said needs a Seen annotation"):
-        fields_of(Careless)
+        seen_fields(Careless)
 
 
 def test_every_value_travels():
     """The trust model has no value that nobody sends, and no phase has another."""
-    named = {v for kind in top_kinds() for v in fields_of(kind).values()}
+    named = {v for kind in top_kinds() for v in seen_fields(kind).values()}
     named |= {phase.seen for _, phase in PHASES}
     assert named - {BY_PHASE.value, ""} == set(VALUES)
 
@@ -109,9 +110,9 @@ def test_every_value_travels():
 @pytest.mark.parametrize(("name", "phase"), PHASES)
 def test_phases_say_what_their_replies_carry(name, phase):
     """A phase names a value exactly if a field of a reply depends on it."""
-    fields = [value for kind in phase.reply for value in fields_of(kind).values()]
+    fields = [value for kind in phase.reply for value in seen_fields(kind).values()]
     assert (BY_PHASE.value in fields) == (phase.seen in VALUES)
-    assert BY_PHASE.value not in fields_of(phase.request).values()
+    assert BY_PHASE.value not in seen_fields(phase.request).values()
     assert {value_of(value, phase) for value in fields} <= set(VALUES)
 
 

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from hyfdca.algorithms.registry import ALGORITHMS
-from hyfdca.audit.fields import fields_of
 from hyfdca.crypto.schemes.registry import Encryption
 from hyfdca.federation.server import Federation
 from hyfdca.maths.losses import make_loss
 from hyfdca.maths.objective import reference_optimum
 from hyfdca.protocol import checkpoint
+from hyfdca.protocol.messages import seen_fields
 from hyfdca.protocol.phases import START
 from tests.contract.cases import CASES, FEW, REFUSED, objective
 from tests.support.small_runs import coarse_grids
@@ -185,7 +185,7 @@ def test_its_phases_are_a_table(name):
     for phase in phases.values():
         assert set(phase.after or ()) <= {*phases, START, "start"}
         for kind in (phase.request, *phase.reply):
-            assert set(fields_of(kind)) == set(kind.__struct_fields__)
+            assert set(seen_fields(kind)) == set(kind.__struct_fields__)
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)

@@ -230,7 +230,7 @@ def test_who_does_not_ask(hostile):
     ("stage", "phase", "message"),
     [
         ("study", "begin", s.BeginRequest(5)),
-        ("study", "finish", s.FinishNotice(b"another model")),
+        ("study", "finish", s.FinishNotice(b"another model", [])),
         ("study", "return", s.ReturnRequest(1, 1)),
         ("alignment", "rows", Message()),
         ("training", "start", s.StartNotice("bundle")),

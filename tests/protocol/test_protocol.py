@@ -16,7 +16,7 @@ from hyfdca.algorithms.registry import ALGORITHMS
 from hyfdca.audit.fields import TABLES
 from hyfdca.federation import messages as federation
 from hyfdca.prediction import messages as prediction
-from hyfdca.protocol import messages
+from hyfdca.protocol import messages, transcript
 from hyfdca.protocol.codec import (
     RemoteProtocolError,
     pack_bits,
@@ -51,6 +51,7 @@ KINDS = [
     kind
     for module in (
         messages,
+        transcript,
         federation,
         *sorted(ALGORITHM_MODULES, key=str),
         scaling,

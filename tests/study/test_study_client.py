@@ -126,7 +126,7 @@ def test_training_starts_once(consortium):
 def test_nothing_can_be_kept_before_training(consortium):
     """There is no state yet."""
     with pytest.raises(RemoteProtocolError, match="has not begun yet"):
-        Server(consortium).say("keep", m.KeepRequest(0, None, []))
+        Server(consortium).say("keep", m.KeepRequest(0, None, [], []))
 
 
 def test_a_round_that_was_not_kept_cannot_be_returned_to(consortium):
@@ -140,9 +140,9 @@ def test_a_repeated_request_gets_the_same_answer_and_does_nothing_more(consortiu
     """Here "keep", which would otherwise write again."""
     consortium.hosted()
     server = Server(consortium)
-    server.say("keep", m.KeepRequest(1, 0.5, [0, 1]))
+    server.say("keep", m.KeepRequest(1, 0.5, [0, 1], []), kind=m.Kept)
     kept = consortium.stores[1].read("round-1")
-    server.repeat("keep", m.KeepRequest(1, 0.5, [0, 1]))
+    server.repeat("keep", m.KeepRequest(1, 0.5, [0, 1], []), kind=m.Kept)
     assert consortium.stores[1].read("round-1") is kept
     assert server.member.news == (1, 0.5, (0, 1))
 

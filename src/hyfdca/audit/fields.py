@@ -7,12 +7,9 @@ considered, so the audit fails on it.
 
 from __future__ import annotations
 
-import typing
-from functools import lru_cache
-
 from hyfdca.algorithms.registry import ALGORITHMS
 from hyfdca.prediction import messages as prediction
-from hyfdca.protocol.messages import BY_PHASE, Message, Seen
+from hyfdca.protocol.messages import BY_PHASE
 from hyfdca.protocol.phases import Phase, Phases
 from hyfdca.stages import scaling
 from hyfdca.stages.alignment import messages as alignment
@@ -38,25 +35,6 @@ def phases_named(name: str) -> list[Phase]:
     """Return every table's entry for a phase; algorithms may share a name."""
     found = [table[name] for table in TABLES if name in table]
     return [phase for place, phase in enumerate(found) if phase not in found[:place]]
-
-
-@lru_cache
-def fields_of(kind: type[Message]) -> dict[str, str]:
-    """Return the value of each field of a message.
-
-    Raises
-    ------
-    TypeError
-        If a field has no ``Seen`` annotation.
-    """
-    hints = typing.get_type_hints(kind, include_extras=True)
-    values = {}
-    for name in kind.__struct_fields__:
-        seen = [meta for meta in typing.get_args(hints[name]) if isinstance(meta, Seen)]
-        if not seen:
-            raise TypeError(f"{kind.__name__}.{name} needs a Seen annotation.")
-        values[name] = seen[0].value
-    return values
 
 
 def value_of(value: str, phase: Phase) -> str:

@@ -8,11 +8,11 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from hyfdca.audit.fields import fields_of, phases_named, value_of
+from hyfdca.audit.fields import phases_named, value_of
 from hyfdca.audit.values import SEALED_BYTES, VALUES
 from hyfdca.audit.views import Record
 from hyfdca.protocol.codec import RemoteProtocolError
-from hyfdca.protocol.messages import Message, Sealed
+from hyfdca.protocol.messages import Message, Sealed, seen_fields
 from hyfdca.protocol.phases import Phase
 from hyfdca.protocol.sessions import TOKEN_BYTES, decode, unframe
 
@@ -62,7 +62,7 @@ def heard(record: Record) -> Heard:
 
 def sights(said: Heard) -> Iterator[Sight]:
     """Return the values in a message, by field."""
-    for name, value in fields_of(type(said.message)).items():
+    for name, value in seen_fields(type(said.message)).items():
         content = getattr(said.message, name)
         if content is not None:
             yield _sight(value_of(value, said.entry), content)

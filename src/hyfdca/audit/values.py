@@ -161,4 +161,8 @@ VALUES: dict[str, Value] = {
     "scheme parameters": Value("public parameters of schemes", None, "all clients"),
     "keys": Value("the study's keys", "envelope", "all clients", "all clients"),
     "key tags": Value("proofs of keys", None, "all clients", "all clients"),
+    "members": Value("who is present", None, _HOLDERS, _HOLDERS),
+    "accounts": Value(
+        "digests of what all clients are sent alike", None, _HOLDERS, _HOLDERS
+    ),
 }

@@ -7,7 +7,9 @@ a receiver checks every size against what it expects.
 
 from __future__ import annotations
 
+import typing
 from dataclasses import dataclass
+from functools import cache
 from typing import Annotated
 
 import msgspec
@@ -41,6 +43,25 @@ FractionBits = Annotated[int, msgspec.Meta(ge=-900, le=900), Seen("grids")]
 
 class Message(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
     """A message without content, and the base of all others."""
+
+
+@cache
+def seen_fields(kind: type[Message]) -> dict[str, str]:
+    """Return the value of each field of a message.
+
+    Raises
+    ------
+    TypeError
+        If a field has no ``Seen`` annotation.
+    """
+    hints = typing.get_type_hints(kind, include_extras=True)
+    values = {}
+    for name in kind.__struct_fields__:
+        seen = [meta for meta in typing.get_args(hints[name]) if isinstance(meta, Seen)]
+        if not seen:
+            raise TypeError(f"{kind.__name__}.{name} needs a Seen annotation.")
+        values[name] = seen[0].value
+    return values
 
 
 class Sealed(Message, frozen=True):

@@ -98,6 +98,7 @@ def read_reply(
 # The client's side
 
 Handlers = Mapping[str, Callable[[Any], Message | None]]
+Listener = Callable[[int, str, Message], None]  # number, phase, request
 
 
 class ClientSession:
@@ -114,12 +115,20 @@ class ClientSession:
         What this client does in each phase; a subset of the phases.
     after : int
         Requests up to this number belong to an earlier session and are refused.
+    listener : callable
+        Hears every request that is in order, before it is answered.
     """
 
     def __init__(
-        self, token: bytes, phases: Phases, handlers: Handlers, after: int = 0
+        self,
+        token: bytes,
+        phases: Phases,
+        handlers: Handlers,
+        after: int = 0,
+        listener: Listener = lambda *_: None,
     ) -> None:
         self._token, self.phases, self.handlers = token, phases, handlers
+        self._listener = listener
         self.last_number, self.last_phase = after, START
         self._last_reply: bytearray = bytearray()
 
@@ -149,6 +158,7 @@ class ClientSession:
             before = f"after {self.last_phase!r}" if self.last_phase else "first"
             raise RemoteProtocolError(f"phase {phase!r} is out of order: came {before}")
         request = decode(body, self.phases[phase].request)
+        self._listener(number, phase, request)
         try:
             reply = self.handlers[phase](request) or Message()
         except (ValueError, ArithmeticError) as error:

@@ -40,8 +40,10 @@ from hyfdca.holdings.block import Block
 from hyfdca.holdings.ownership import Cells, owned_cells
 from hyfdca.protocol import checkpoint
 from hyfdca.protocol.codec import RemoteProtocolError
+from hyfdca.protocol.messages import Message
 from hyfdca.protocol.phases import Phases
-from hyfdca.protocol.sessions import ClientSession, Handlers
+from hyfdca.protocol.sessions import ClientSession, Handlers, Listener
+from hyfdca.protocol.transcript import Account, Transcript, TranscriptState
 from hyfdca.runtime.driver import one_thread
 from hyfdca.runtime.store import Archive, MemoryStore, Store, StoreError
 from hyfdca.stages.alignment import messages as alignment_messages
@@ -83,6 +85,7 @@ class ClientRound:
 
     last_phase: str
     half: bytes
+    transcript: TranscriptState
 
 
 class News(NamedTuple):
@@ -151,7 +154,11 @@ class StudyClient:
             "return": self._return,
             "finish": self._finish,
         }
-        self._sessions = {"study": ClientSession(STUDY_TOKEN, m.PHASES, handlers)}
+        self._transcript = Transcript()
+        noting = self._noting("study")
+        self._sessions = {
+            "study": ClientSession(STUDY_TOKEN, m.PHASES, handlers, listener=noting)
+        }
         self._after = 0  # requests up to this number are obsolete
         self._forget()
 
@@ -206,9 +213,18 @@ class StudyClient:
             if stage not in begin:
                 raise RemoteProtocolError(f"there is no stage {stage!r}")
             phases, handlers = begin[stage]
-            session = ClientSession(self._plan.token, phases, handlers(), self._after)
-            self._sessions[stage] = session
+            self._sessions[stage] = ClientSession(
+                self._plan.token, phases, handlers(), self._after, self._noting(stage)
+            )
         return self._sessions[stage]
+
+    def _noting(self, stage: str) -> Listener:
+        """Return what notes the requests of a stage."""
+
+        def note(number: int, phase: str, request: Message) -> None:
+            self._transcript.note(stage == "study", number, phase, request)
+
+        return note
 
     # The stages
 
@@ -371,15 +387,33 @@ class StudyClient:
         self._after = request.after
         self._forget()
 
-    def _keep(self, request: m.KeepRequest) -> None:
+    def _keep(self, request: m.KeepRequest) -> m.Kept:
         content = checkpoint.save(self.half)
-        kept = ClientRound(self._sessions["training"].last_phase, content)
+        self._compare(request.accounts)
+        account = self._transcript.account(
+            self._account_key, self._key_holder.rank, request.present
+        )
+        kept = ClientRound(
+            self._sessions["training"].last_phase, content, self._transcript.state()
+        )
         if self._said is not None:
             preparation = ClientPreparation(self._table.digest, self._said)
             self._archive.write(_PREPARATION, checkpoint.encode(preparation))
             self._said = None
         self._archive.write_round(request.round, checkpoint.encode(kept))
         self.news = News(request.round, request.relative_gap, tuple(request.present))
+        return m.Kept(account)
+
+    @property
+    def _account_key(self) -> bytes:
+        return self._key_holder.keys.derive("hyfdca accounts")
+
+    def _compare(self, accounts: Sequence[Account], is_last: bool = False) -> None:
+        """Refuse to continue if the server sent others something else."""
+        try:
+            self._transcript.compare(self._account_key, accounts, is_last)
+        except RemoteProtocolError as error:
+            raise RefusedError(str(error)) from None
 
     def _return(self, request: m.ReturnRequest) -> None:
         content = self._archive.read_round(request.round)
@@ -395,6 +429,7 @@ class StudyClient:
             checkpoint.load(self.half, kept.half)
         except checkpoint.CheckpointError as error:
             raise RefusedError(str(error).rstrip(".")) from None
+        self._transcript.restore(kept.transcript)
         self._after = request.after
         self._sessions["training"].resume(request.after, kept.last_phase)
         self._archive.forget_after(request.round)
@@ -420,4 +455,5 @@ class StudyClient:
         self._said = None
 
     def _finish(self, notice: m.FinishNotice) -> None:
+        self._compare(notice.accounts, is_last=True)
         self.model = bytes(notice.model)

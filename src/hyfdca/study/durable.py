@@ -24,6 +24,7 @@ import msgspec
 from hyfdca.maths.objective import Measurement
 from hyfdca.protocol import checkpoint
 from hyfdca.protocol.sessions import BadReplyError, ClientsFailedError
+from hyfdca.protocol.transcript import Account
 from hyfdca.runtime.driver import Traffic
 from hyfdca.runtime.journal import Heard, Repeating
 from hyfdca.runtime.store import Archive, StoreError
@@ -53,6 +54,7 @@ class ServerRound:
     set_up_traffic: dict[str, int | float]
     state: bytes
     since: list[Since]
+    accounts: list[bytes]  # that members gave of what they were sent
 
 
 class PresentMembers:
@@ -160,6 +162,7 @@ class RoundCheckpoints:
             msgspec.to_builtins(progress.set_up_traffic),
             self._state,
             self._since,
+            [msgspec.msgpack.encode(account) for account in presence.accounts],
         )
         self._archive.write_round(number, checkpoint.encode(kept))
 
@@ -221,6 +224,9 @@ class RoundCheckpoints:
         kept = checkpoint.decode(ServerRound, content)
         progress, server = self._runner.progress, self._runner.server
         self.kept_by = dict(kept.kept_by)
+        self._presence.accounts = [
+            msgspec.msgpack.decode(account, type=Account) for account in kept.accounts
+        ]
         progress.history[:] = _history(kept.history)
         progress.measurement = Measurement(kept.primal, kept.dual)
         progress.start, progress.seconds = kept.start, kept.seconds

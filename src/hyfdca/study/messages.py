@@ -8,6 +8,7 @@ import msgspec
 
 from hyfdca.protocol.messages import Message, Number, Seen
 from hyfdca.protocol.phases import START, Phase, Phases
+from hyfdca.protocol.transcript import Account, Accounts
 
 _MOST_ROUNDS = 2**40
 Round = Annotated[int, msgspec.Meta(ge=0, le=_MOST_ROUNDS)]
@@ -49,14 +50,22 @@ class StartNotice(Message, frozen=True):
 class KeepRequest(Message, frozen=True):
     """Save the state after a round, so that it can be restored.
 
-    The relative gap and the members present are for display.
+    The relative gap and the members present are for display. With it come the accounts
+    that members gave when the last round was saved.
     """
 
     round: Annotated[Round, Seen("numbers")]
     relative_gap: Annotated[float | None, Seen("certificate")]
     present: Annotated[
-        Annotated[list[Rank], msgspec.Meta(max_length=2**16)], Seen("numbers")
+        Annotated[list[Rank], msgspec.Meta(max_length=2**16)], Seen("members")
     ]
+    accounts: Accounts
+
+
+class Kept(Message, frozen=True):
+    """The state is saved; what the client says it was sent."""
+
+    account: Annotated[Account, Seen("accounts")]
 
 
 class ReturnRequest(Message, frozen=True):
@@ -70,16 +79,17 @@ class ReturnRequest(Message, frozen=True):
 
 
 class FinishNotice(Message, frozen=True):
-    """The study has ended: the model, as a file; no reply."""
+    """The study has ended: the model, as a file, and the last accounts."""
 
     model: Annotated[Annotated[bytes, msgspec.Meta(max_length=2**30)], Seen("model")]
+    accounts: Accounts
 
 
 # Clients come and go, so any phase may follow any other.
 PHASES: Phases = {
     "hello": Phase(Hello, (Present,)),
     "begin": Phase(BeginRequest, (Message,)),
-    "keep": Phase(KeepRequest, (Message,)),
+    "keep": Phase(KeepRequest, (Kept,)),
     "return": Phase(ReturnRequest, (Message,)),
     "finish": Phase(FinishNotice, (Message,)),
 }

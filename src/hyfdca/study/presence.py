@@ -13,6 +13,7 @@ from hyfdca.protocol.sessions import (
     Conversation,
     ServerSession,
 )
+from hyfdca.protocol.transcript import Account
 from hyfdca.runtime.driver import Driver, Traffic
 from hyfdca.study import messages as m
 from hyfdca.study.client import STUDY_TOKEN
@@ -64,6 +65,7 @@ class Presence:
         self._told: dict[int, set[str]] = {}  # by member, since its last round
         self._away: set[int] = set()  # members reported as unavailable
         self._n_failures: dict[int, int] = {}  # since the last successful round
+        self.accounts: list[Account] = []  # that members gave of what they were sent
         self.traffic = Traffic()
 
     @property
@@ -170,9 +172,11 @@ class Presence:
     def keep(self, number: int, relative_gap: float | None) -> None:
         """Have every present member save the state after a round."""
         here = sorted(self.present)
-        self._ask(
-            "keep", dict.fromkeys(here, m.KeepRequest(number, relative_gap, here))
+        request = m.KeepRequest(number, relative_gap, here, self.accounts)
+        kept = self._run(
+            self._session.ask("keep", dict.fromkeys(here, request), m.Kept)
         )
+        self.accounts = [answer.account for answer in kept.values()]
 
     def send_back(
         self, kept: Mapping[int, int], clients: Iterable[int], after: int
@@ -190,7 +194,8 @@ class Presence:
 
     def finish(self, model: bytes, clients: Iterable[int]) -> list[int]:
         """Send the model to members; return those that now have it."""
-        notices = {c: m.FinishNotice(model) for c in clients if c in self.present}
+        notice = m.FinishNotice(model, self.accounts)
+        notices = {c: notice for c in clients if c in self.present}
         if not notices:
             return []
         answers, failed = self._run(self._session.try_ask("finish", notices, Message))

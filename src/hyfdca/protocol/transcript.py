@@ -1,0 +1,196 @@
+"""Whether the server sends all clients the same study: accounts that clients compare.
+
+Theory of operation. A request has one number at all clients that receive it, and some
+of its fields are the same for all of them: grids, steps, weights of planes, schemes
+(``COMMON``). A client notes a digest of these fields. When it saves a round, it gives
+an *account* of what it has noted since the last comparison, under a MAC whose key the
+server does not have. The server hands the accounts on when the next round is saved, and
+with the model. Each client compares them with its own notes.
+
+A server that changes an account is noticed by the MAC. An older account in place of the
+last one is noticed because the number of the last comparison is missing in it. A server
+that withholds accounts is refused after ``_MOST_DELAYS`` comparisons; a few may be lost
+when it restarts, so the next account contains all that was not compared.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import msgspec
+
+from hyfdca.protocol.codec import RemoteProtocolError
+from hyfdca.protocol.messages import Message, Number, Seen, seen_fields
+
+# Values that every receiver of a request is sent alike; see ``Seen``.
+COMMON = frozenset(
+    {
+        "algorithm",
+        "certificate",
+        "class names",
+        "feature kinds",
+        "grids",
+        "members",
+        "plane lengths",
+        "plane weights",
+        "schemes",
+        "steps",
+        "study",
+    }
+)
+
+_DIGEST_BYTES, _MAC_BYTES = 8, 32
+_MOST_DELAYS = 3  # comparisons that a server may put off, one after another
+_MOST_NOTES = 1_000_000  # of one account
+
+_SEEN = Seen("accounts")
+
+_encode = msgspec.msgpack.Encoder().encode
+
+Digest = Annotated[
+    bytes, msgspec.Meta(min_length=_DIGEST_BYTES, max_length=_DIGEST_BYTES)
+]
+Mac = Annotated[bytes, msgspec.Meta(min_length=_MAC_BYTES, max_length=_MAC_BYTES)]
+
+
+class Note(Message, frozen=True):
+    """What a request said to all: a digest of its common fields.
+
+    The conversation about the study as a whole has numbers of its own.
+    """
+
+    is_study: Annotated[bool, _SEEN]
+    number: Annotated[Number, _SEEN]
+    digest: Annotated[Digest, _SEEN]
+
+
+class Account(Message, frozen=True):
+    """A client's notes, signed for the other clients."""
+
+    client: Annotated[Annotated[int, msgspec.Meta(ge=0, le=2**16)], _SEEN]
+    notes: Annotated[Annotated[list[Note], msgspec.Meta(max_length=_MOST_NOTES)], _SEEN]
+    mac: Annotated[Mac, _SEEN]
+
+
+Accounts = Annotated[Annotated[list[Account], msgspec.Meta(max_length=2**16)], _SEEN]
+Place = tuple[bool, int]  # of a request: of the study as a whole?, and its number
+
+
+@dataclass(frozen=True)
+class TranscriptState:
+    """What a checkpoint keeps of a transcript."""
+
+    digests: dict[Place, bytes]
+    awaited: Place | None
+    witnesses: set[int]
+    n_delays: int
+
+
+class Transcript:
+    """A client's notes of what it was sent, until they have been compared."""
+
+    def __init__(self) -> None:
+        self._digests: dict[Place, bytes] = {}
+        self._awaited: Place | None = None  # the last comparison
+        self._witnesses: set[int] = set()  # whose accounts of it must come
+        self._n_delays = 0
+
+    def state(self) -> TranscriptState:
+        """Return what a checkpoint keeps."""
+        return TranscriptState(
+            dict(self._digests), self._awaited, set(self._witnesses), self._n_delays
+        )
+
+    def restore(self, state: TranscriptState) -> None:
+        """Take the state of an earlier process; this one's notes stay in any case."""
+        if self._awaited is None:
+            self._digests = {**state.digests, **self._digests}
+            self._awaited, self._witnesses = state.awaited, set(state.witnesses)
+            self._n_delays = state.n_delays
+
+    def note(self, is_study: bool, number: int, phase: str, request: Message) -> None:
+        """Note what a request said to all of its receivers."""
+        values = seen_fields(type(request))
+        common = [getattr(request, f) for f, value in values.items() if value in COMMON]
+        if common or is_study:
+            digest = hashlib.blake2b(
+                _encode([phase, common]), digest_size=_DIGEST_BYTES
+            )
+            self._digests[is_study, number] = digest.digest()
+
+    def compare(self, key: bytes, accounts: Sequence[Account], is_last: bool) -> None:
+        """Compare the accounts of others with the notes.
+
+        Parameters
+        ----------
+        is_last : bool
+            Whether the comparison cannot be put off any more.
+
+        Raises
+        ------
+        RemoteProtocolError
+            If the server sent others something else, forged an account, or withholds
+            accounts.
+        """
+        came = {account.client for account in accounts if self._agrees(key, account)}
+        if self._awaited is None:
+            return
+        if self._witnesses <= came:
+            self._settle(self._awaited)
+            return
+        self._n_delays += 1
+        if is_last or self._n_delays > _MOST_DELAYS:
+            raise RemoteProtocolError(
+                "the server withholds what other organisations say they were sent"
+            )
+
+    def account(self, key: bytes, client: int, present: Collection[int]) -> Account:
+        """Return the account of all that was not compared yet.
+
+        It ends with the request for it, by which it is known to be no older one.
+
+        Parameters
+        ----------
+        client : int
+            The client's own rank.
+        present : collection of int
+            Who gives an account now.
+        """
+        self._awaited = next(reversed(self._digests))
+        self._witnesses = set(present) - {client}
+        notes = [Note(*place, digest) for place, digest in self._digests.items()]
+        return Account(client, notes, _mac(key, client, notes))
+
+    def _agrees(self, key: bytes, account: Account) -> bool:
+        """Return whether an account is of the last comparison; refuse if it differs."""
+        expected = _mac(key, account.client, account.notes)
+        if not hmac.compare_digest(expected, account.mac):
+            raise RemoteProtocolError(
+                "an organisation's account was changed on its way"
+            )
+        theirs = {(note.is_study, note.number): note.digest for note in account.notes}
+        if _contradicts(self._digests, theirs):
+            raise RemoteProtocolError(
+                f"the server sent client {account.client} something else than this "
+                "one; do not continue with this server"
+            )
+        return self._awaited in theirs
+
+    def _settle(self, awaited: Place) -> None:
+        """Drop what everybody has compared."""
+        places = list(self._digests)
+        for place in places[: places.index(awaited) + 1]:
+            del self._digests[place]
+        self._awaited, self._n_delays = None, 0
+
+
+def _contradicts(own: Mapping[Place, bytes], theirs: Mapping[Place, bytes]) -> bool:
+    return any(own.get(place, digest) != digest for place, digest in theirs.items())
+
+
+def _mac(key: bytes, client: int, notes: Sequence[Note]) -> bytes:
+    return hmac.digest(key, _encode([client, notes]), "sha256")

@@ -1,0 +1,118 @@
+"""Clients notice a server that does not send all of them the same."""
+
+import msgspec
+import pytest
+
+from hyfdca.federation.messages import GridRequest
+from hyfdca.protocol.codec import RemoteProtocolError
+from hyfdca.protocol.messages import GridSpec, Message
+from hyfdca.protocol.transcript import Transcript
+
+KEY, OTHER_KEY = bytes(32), bytes([1]) * 32
+EVERYBODY = range(3)
+
+
+class Clients:
+    """Three transcripts, and the accounts that a server hands on."""
+
+    def __init__(self):
+        """Start with nothing noted."""
+        self.transcripts = [Transcript() for _ in EVERYBODY]
+        self.number, self.accounts = 0, []
+
+    def send(self, *bits, receivers=EVERYBODY):
+        """Send a request on these grids, one per receiver."""
+        self.number += 1
+        for client, own in zip(receivers, bits, strict=True):
+            request = GridRequest(GridSpec(own, 8))
+            self.transcripts[client].note(False, self.number, "norms", request)
+
+    def compare(self, accounts=None, is_last=False):
+        """Have all compare the accounts of the last comparison and give new ones."""
+        self.number += 1
+        told = self.accounts if accounts is None else accounts
+        for transcript in self.transcripts:
+            transcript.note(True, self.number, "keep", Message())
+            transcript.compare(KEY, told, is_last)
+        self.accounts = [
+            transcript.account(KEY, client, EVERYBODY)
+            for client, transcript in enumerate(self.transcripts)
+        ]
+
+
+@pytest.fixture
+def clients():
+    """Return clients that have compared once."""
+    made = Clients()
+    made.compare()
+    return made
+
+
+def test_what_is_the_same_is_accepted_and_forgotten(clients):
+    """Also where some receive a request and some do not."""
+    for _ in range(5):
+        clients.send(4, 4, 4)
+        clients.send(5, 5, receivers=(0, 2))
+        clients.compare()
+    # The last comparison itself, and what came since the one before.
+    assert [len(t.state().digests) for t in clients.transcripts] == [3, 2, 3]
+
+
+@pytest.mark.parametrize("delays", [0, 2])
+def test_a_server_that_sends_one_client_something_else_is_noticed(delays, clients):
+    """At the next comparison, even if accounts were lost in between."""
+    clients.send(4, 4, 5)
+    for _ in range(1 + delays):
+        clients.compare(accounts=[])
+    with pytest.raises(RemoteProtocolError, match="something else than this one"):
+        clients.compare()
+
+
+def test_a_server_cannot_change_an_account(clients):
+    """A server without the key cannot make both sides look alike."""
+    clients.send(4, 4, 5)
+    clients.compare()
+    alike = msgspec.structs.replace(
+        clients.accounts[2], notes=clients.accounts[0].notes
+    )
+    with pytest.raises(RemoteProtocolError, match="was changed"):
+        clients.compare([*clients.accounts[:2], alike])
+
+
+def test_an_older_account_does_not_count(clients):
+    """It does not contain the last comparison."""
+    older = clients.accounts
+    clients.send(4, 4, 5)
+    clients.compare()
+    with pytest.raises(RemoteProtocolError, match="withholds"):
+        clients.compare(older, is_last=True)
+
+
+def test_accounts_cannot_be_withheld_for_long(clients):
+    """Servers that restart lose some; others are refused."""
+    for _ in range(3):
+        clients.compare(accounts=clients.accounts[:2])
+    with pytest.raises(RemoteProtocolError, match="withholds"):
+        clients.compare(accounts=clients.accounts[:2])
+
+
+def test_a_client_that_restarts_remembers_what_was_not_compared(clients):
+    """A checkpoint keeps its notes, and notes made since stay."""
+    clients.send(4, 4, 5)
+    clients.compare(accounts=[])
+    kept = clients.transcripts[0].state()
+    clients.transcripts[0] = Transcript()
+    clients.transcripts[0].note(True, clients.number + 1, "hello", Message())
+    clients.transcripts[0].restore(kept)
+    with pytest.raises(RemoteProtocolError, match="something else"):
+        clients.compare()
+
+
+def test_going_back_makes_nobody_forget(clients):
+    """An older state does not replace the notes of a running client."""
+    before = clients.transcripts[0].state()
+    clients.send(4, 4, 5)
+    clients.compare(accounts=[])
+    clients.transcripts[0].restore(before)
+    with pytest.raises(RemoteProtocolError, match="something else"):
+        clients.compare()

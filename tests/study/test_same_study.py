@@ -1,0 +1,67 @@
+"""A server that does not send all organisations the same study is found out."""
+
+import msgspec
+import pytest
+
+from hyfdca.errors import StudyError
+from hyfdca.protocol.codec import RemoteProtocolError
+from hyfdca.protocol.sessions import ServerSession, frame
+from hyfdca.study import messages as m
+from hyfdca.study.client import STUDY_TOKEN
+from tests.support.durable_runs import Consortium, undisturbed, write
+
+
+@pytest.fixture
+def consortium(tmp_path):
+    """Return a small study of three organisations."""
+    return Consortium(write(tmp_path))
+
+
+def lying(monkeypatch, phase, change):
+    """Have the server send the last organisation something else in one phase."""
+    honest = ServerSession._framed
+
+    def framed(self, name, requests):
+        if name == phase and len(requests) > 1:
+            last = max(requests)
+            requests = {**requests, last: change(requests[last])}
+        return honest(self, name, requests)
+
+    monkeypatch.setattr(ServerSession, "_framed", framed)
+
+
+def shorter(request):
+    """Return the request with steps half as long."""
+    steps = [step / 2 for step in request.steps]
+    return msgspec.structs.replace(request, steps=steps)
+
+
+def better(request):
+    """Return the request with another certificate."""
+    return msgspec.structs.replace(request, relative_gap=0.0)
+
+
+@pytest.mark.parametrize(("phase", "change"), [("search", shorter), ("keep", better)])
+def test_a_server_that_tells_two_stories_ends_the_study(
+    phase, change, consortium, monkeypatch
+):
+    """The study ends, and the reason names what the server did."""
+    lying(monkeypatch, phase, change)
+    with pytest.raises(StudyError, match="something else than this one"):
+        consortium.train()
+
+
+def test_the_model_comes_with_the_last_accounts(consortium):
+    """A server that withholds them cannot deliver a model."""
+    consortium.train()
+    member, number = consortium.network._members[0], 2**60
+    notice = frame(STUDY_TOKEN, number, m.FinishNotice(b"a model", []))
+    with pytest.raises(RemoteProtocolError, match="withholds"):
+        member.handle("study", "finish", notice)
+    assert member.model is None
+
+
+def test_honest_studies_are_unchanged(consortium):
+    """Comparing changes no number."""
+    _, weights = consortium.train()
+    assert weights.tobytes() == undisturbed(consortium.folder)[1].tobytes()
