@@ -189,8 +189,8 @@ BAD = {
     ),
     "cells disagree": (
         spoil("city", x2="7.0"),
-        "different values .* 'north' and 'city' in 1 row .a blank cell differs from a "
-        "value.; .*disagreeing_cells .*blank or not",
+        "different values .* 'north' and 'city' in 1 row, in column 'x2'; correct them"
+        '.* ignore = ."x2". below .*disagreeing_cells .*blank or not',
     ),
     "missing cell": (
         spoil("city", x3=""),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -203,18 +204,22 @@ def check_agreed_labels(
         )
 
 
-def check_agreed_cells(
-    names: Sequence[str], counts: Disagreements, tolerance: float
-) -> None:
-    """Refuse cells that differ by more than a tolerance."""
-    if counts:
-        raise AlignmentError(
-            f"Organisations have different values in cells that they share: "
-            f"{_pairs(names, counts)} (a blank cell differs from a value); correct "
-            f"them, raise cell_tolerance (relative, now {tolerance:g}), or set "
-            'disagreeing_cells = "first" to take the cell of the organisation that the '
-            "study names first, blank or not."
-        )
+def differing_cells(
+    names: Sequence[str],
+    counts: Disagreements,
+    columns: Sequence[str],
+    tolerance: float,
+) -> AlignmentError:
+    """Return that cells differ by more than a tolerance, in some columns."""
+    ignored = json.dumps(columns[:1], ensure_ascii=False)
+    return AlignmentError(
+        f"Organisations have different values in cells that they share: "
+        f"{_pairs(names, counts)}, in {_columns(columns)}; correct them, raise "
+        f"cell_tolerance (relative, now {tolerance:g}), fill blank cells (which differ "
+        f"from any value) or write ignore = {ignored} below the name of the "
+        'organisation that has them, or set disagreeing_cells = "first" to take the '
+        "cell of the organisation that the study names first, blank or not."
+    )
 
 
 def check_classes(
@@ -303,6 +308,11 @@ def _pairs(names: Sequence[str], counts: Disagreements) -> str:
         f"{names[a]!r} and {names[b]!r} in {counted(n, 'row')}" for (a, b), n in most
     ]
     return _listed(parts, ", ")
+
+
+def _columns(names: Sequence[str]) -> str:
+    noun = "column" if len(names) == 1 else "columns"
+    return f"{noun} {_listed([repr(name) for name in names])}"
 
 
 def _listed(parts: Sequence[str], last: str = " and ") -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from itertools import chain
 
 import numpy as np
@@ -45,7 +44,11 @@ from hyfdca.protocol.codec import (
 from hyfdca.protocol.messages import Message
 from hyfdca.protocol.sessions import Handlers
 from hyfdca.stages.alignment import messages as m
-from hyfdca.stages.alignment.aligned_table import AlignedTable, row_tokens
+from hyfdca.stages.alignment.aligned_table import (
+    AlignedTable,
+    column_tokens,
+    row_tokens,
+)
 from hyfdca.stages.alignment.hints import RoundedCells
 from hyfdca.stages.alignment.kinds import pack_kinds
 from hyfdca.stages.alignment.matching import n_repeated
@@ -64,6 +67,7 @@ class AlignmentClient:
         self._classes = _classes_of(table, settings)
         self._pseudonyms: TokenArray | None = None  # then in the study's order
         self._aligned: AlignedTable | None = None
+        self._rounded_by: dict[m.Line, RoundedCells] = {}
         self.order = np.empty(0, np.int64)  # its rows, in the study's order
 
     @property
@@ -175,27 +179,34 @@ class AlignmentClient:
         table, own = self.aligned, self.aligned.own
         columns, is_wanted = _rectangles(request, own)
         if request.hints is not None:
-            is_others = is_wanted & ~own.owns[:, columns]
-            table = self._rounded.table(*_listed(is_others, columns), request.hints)
-        tokens = row_tokens(table, columns, self._placed_pseudonyms, self._keys)
-        return m.CellTokens(pack_tokens(tokens[is_wanted[own.row_groups].T]))
+            others = _listed(is_wanted & ~own.owns[:, columns], columns)
+            table = self._rounded(request.by).table(*others, request.hints)
+        secrets = self._placed_pseudonyms, self._keys
+        if request.by == "column":
+            tokens = column_tokens(table, _listed(is_wanted, columns), *secrets)
+        else:
+            by_row = row_tokens(table, columns, *secrets)
+            tokens = by_row[is_wanted[own.row_groups].T]
+        return m.CellTokens(pack_tokens(tokens))
 
     def _hints(self, request: m.HintsRequest) -> m.Hints:
         columns, is_wanted = _rectangles(request, self.aligned.own)
-        return m.Hints(self._rounded.hints(*_listed(is_wanted, columns)))
+        rounded = self._rounded(request.by)
+        return m.Hints(rounded.hints(*_listed(is_wanted, columns)))
 
     @property
     def _placed_pseudonyms(self) -> TokenArray:
         assert self._pseudonyms is not None  # noqa: S101  # before the placement
         return self._pseudonyms
 
-    @cached_property
-    def _rounded(self) -> RoundedCells:
-        tolerance = self._settings.cell_tolerance
+    def _rounded(self, by: m.Line) -> RoundedCells:
+        tolerance, key = self._settings.cell_tolerance, self._keys.cells
         if not tolerance:
             raise RemoteProtocolError("the study does not round cells")
-        table, pseudonyms = self.aligned, self._placed_pseudonyms
-        return RoundedCells(table, pseudonyms, self._keys.cells, tolerance)
+        if by not in self._rounded_by:
+            placed = self.aligned, self._placed_pseudonyms
+            self._rounded_by[by] = RoundedCells(*placed, key, tolerance, by)
+        return self._rounded_by[by]
 
 
 def _rectangles(

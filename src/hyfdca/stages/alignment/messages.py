@@ -22,6 +22,7 @@ ClassList = Annotated[list[Name], msgspec.Meta(max_length=MOST_CLASSES)]
 Uncovered = Literal["refuse", "mean", "zero"]
 DisagreeingCells = Literal["refuse", "first"]
 SimilarIds = Literal["refuse", "allow"]
+Line = Literal["row", "column"]  # over whose cells a token is
 
 
 @dataclass(frozen=True)
@@ -164,7 +165,7 @@ RowGroups = Annotated[
 
 
 class CellsRequest(Message, frozen=True):
-    """Ask for tokens of cells held twice.
+    """Ask for tokens of cells held twice, by row; by column, to name those that differ.
 
     With hints, tokens are of rounded cells. There is one hint for each group of cells
     that the client does not own itself, by column group and then by row group.
@@ -173,6 +174,7 @@ class CellsRequest(Message, frozen=True):
     columns: ColumnGroups
     rows: RowGroups
     hints: Annotated[list[memoryview] | None, Seen("cell hints")] = None
+    by: Annotated[Line, Seen("numbers")] = "row"
 
 
 class HintsRequest(Message, frozen=True):
@@ -180,6 +182,7 @@ class HintsRequest(Message, frozen=True):
 
     columns: ColumnGroups
     rows: RowGroups
+    by: Annotated[Line, Seen("numbers")] = "row"
 
 
 class Hints(Message, frozen=True):
@@ -192,11 +195,15 @@ class Hints(Message, frozen=True):
 
 
 class CellTokens(Message, frozen=True):
-    """One token per row and column group asked for, over all its cells there."""
+    """One token per row and column group asked for, over all its cells there.
+
+    By column there is one per column and row group.
+    """
 
     tokens: Annotated[
         memoryview, Seen("cell tokens")
-    ]  # uint64, by column group, then by row in the study's order
+    ]  # uint64, by column group, then by row in the study's order, or by row group
+    # and then by column
 
 
 PHASES: Phases = {

@@ -13,7 +13,8 @@ It comes before everything else, as a conversation of its own.
 | placement | order of rows and columns, their     | -                                |
 |           | groups, what is counted, classes,    |                                  |
 |           | which columns are categories         |                                  |
-| cells     | groups that hold cells held twice    | tokens of the rows' cells there  |
+| cells     | groups that hold cells held twice    | tokens of the rows' cells there; |
+|           |                                      | of the columns' if some differ   |
 | hints     | such groups that the client owns, if | how to round its cells, sealed   |
 |           | tokens differ                        | for those that hold them too     |
 
@@ -28,7 +29,7 @@ table.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -50,7 +51,7 @@ from hyfdca.protocol.messages import Message
 from hyfdca.protocol.sessions import Conversation, ServerSession
 from hyfdca.stages.alignment import checks
 from hyfdca.stages.alignment import messages as m
-from hyfdca.stages.alignment.comparison import compare_cells, compare_labels
+from hyfdca.stages.alignment.comparison import CellComparison, compare_labels
 from hyfdca.stages.alignment.kinds import (
     CATEGORY,
     agreed_kinds,
@@ -141,7 +142,7 @@ class AlignmentServer:
         yield from self._session.tell("placement", notices)
         del notices
         if self._settings.disagreeing_cells == "refuse":
-            yield from self._compare_cells(layout, holders)
+            yield from self._compare_cells(layout, holders, alignment.features)
         return alignment
 
     def _compare_ids(self, rows: Axis) -> Conversation[None]:
@@ -151,16 +152,19 @@ class AlignmentServer:
             checks.check_similar_ids(self._names, found)
 
     def _compare_cells(
-        self, layout: Layout, holders: Sequence[CellHolders]
+        self, layout: Layout, holders: Sequence[CellHolders], features: Sequence[str]
     ) -> Conversation[None]:
         """Refuse cells that differ, exactly or by more than the tolerance."""
-        counts = yield from compare_cells(layout, holders, self._session)
+        comparison = CellComparison(layout, holders, self._session)
+        counts = yield from comparison.counts()
         tolerance = self._settings.cell_tolerance
         if counts and tolerance:
-            counts = yield from compare_cells(
-                layout, holders, self._session, is_rounded=True
-            )
-        checks.check_agreed_cells(self._names, counts, tolerance)
+            comparison = replace(comparison, is_rounded=True)
+            counts = yield from comparison.counts()
+        if counts:
+            differing = yield from comparison.columns()
+            columns = [features[column] for column in differing.tolist()]
+            raise checks.differing_cells(self._names, counts, columns, tolerance)
 
     def _matched(
         self, shown: Sequence[_Shown], rows: Matched
