@@ -124,7 +124,9 @@ _STUDY = {
     "disagreeing_cells": "If two organisations have different values of a cell, or one "
     "has it blank: refuse, or take the cell of the one listed first, blank or not.",
     "cell_tolerance": "Values of a cell at two organisations are the same if their "
-    "relative difference is at most this; the one listed first counts.",
+    "relative difference is at most this; the one listed first counts. Labels that are "
+    "numbers, weights and offsets are the same if single precision does not tell them "
+    "apart, unless this is below 6e-8.",
     "key_epoch": "Raise it to have new keys made.",
     "quorum": "How many organisations a round needs (between machines).",
     "phase_timeout": "Seconds that an answer may take (between machines).",

@@ -18,6 +18,7 @@ from hyfdca.stages.alignment.comparison import Disagreements
 from hyfdca.stages.alignment.label_rows import Blanks
 from hyfdca.stages.alignment.messages import LONGEST_NAME, AlignmentSettings, Refused
 from hyfdca.stages.alignment.similar_ids import SimilarIds
+from hyfdca.stages.alignment.target_comparison import ComparedTargets
 
 _MOST_NAMED = 3  # organisations, or pairs of them, in one sentence
 
@@ -190,18 +191,27 @@ def check_similar_ids(names: Sequence[str], found: SimilarIds | None) -> None:
     )
 
 
-def check_agreed_labels(
-    names: Sequence[str], counts: Disagreements, settings: AlignmentSettings
-) -> None:
-    """Refuse labels, weights or offsets that differ."""
-    what = settings.targets.what
-    if counts:
-        raise AlignmentError(
-            f"Organisations have different {what} for rows that they share: "
-            f"{_pairs(names, counts)}; correct them, or write label = false below the "
-            f"name of an organisation whose {what.replace(' or ', ' and ')} are not to "
-            "count."
-        )
+def differing_targets(
+    names: Sequence[str], compared: ComparedTargets, settings: AlignmentSettings
+) -> AlignmentError:
+    """Return that labels, weights or offsets differ, and in which columns."""
+    columns = settings.targets.names
+    what = [
+        f"{name}s ({key} {columns[key]!r})" if key in columns else f"{name}s"
+        for name in compared.columns
+        for key in [f"{name}_column"]
+    ]
+    exactly = (
+        ""
+        if settings.rounds_targets
+        else f", raise cell_tolerance (now {settings.cell_tolerance:g}) if numbers are "
+        "only rounded"
+    )
+    return AlignmentError(
+        f"Organisations have different {_listed(what)} for rows that they share: "
+        f"{_pairs(names, compared.counts)}; correct them{exactly}, or write label = "
+        "false below the name of an organisation whose labels are not to count."
+    )
 
 
 def differing_cells(

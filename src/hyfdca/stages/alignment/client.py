@@ -29,6 +29,7 @@ from hyfdca.data.target_columns import (
     known_labels,
     target_texts,
     targets_of,
+    texts_by_column,
 )
 from hyfdca.data.targets import Targets
 from hyfdca.holdings.ownership import OwnCells
@@ -76,6 +77,7 @@ class AlignmentClient:
         return {
             "rows": self._rows,
             "id forms": self._id_forms,
+            "targets": self._target_tokens,
             "placement": self._place,
             "cells": self._cells,
             "hints": self._hints,
@@ -119,6 +121,20 @@ class AlignmentClient:
             raise RemoteProtocolError("the study does not compare similar IDs")
         return answer_id_forms(self._table.ids, request, self._keys)
 
+    def _target_tokens(self, _: Message) -> m.TargetTokens:
+        table, pseudonyms = self._table, self._pseudonyms
+        if pseudonyms is None or table.labels is None:
+            raise RemoteProtocolError("labels are asked for before rows, or of nobody")
+        settings, tokens = self._settings, []
+        is_number = settings.task == "regression"
+        columns = texts_by_column(table, is_number, settings.rounds_targets)
+        for number, texts in enumerate(columns):
+            numbered = [f"{number} {text}" for text in texts]
+            own = label_tokens(pseudonyms, numbered, self._keys)
+            own[~is_labelled(table)] = NO_LABEL
+            tokens.append(pack_tokens(own))
+        return m.TargetTokens(tokens)
+
     def _place(self, notice: m.PlacementNotice) -> None:
         if self._pseudonyms is None or self._aligned is not None:
             raise RemoteProtocolError("a placement comes before the rows, or twice")
@@ -132,12 +148,12 @@ class AlignmentClient:
         if notice.counts_bias and not counts_rows.any():
             raise RemoteProtocolError("a client without the bias is to count it")
         counts_columns = unpack_bits(notice.counts_columns, own.owns.shape[1:])
-        targets = self._targets(notice.classes)
+        targets = self._targets(notice, rows)
         features = tuple(table.features[column] for column in columns.tolist())
         self._aligned = AlignedTable(
             features=features,
             cells=table.cells[rows][:, columns],
-            targets=None if targets is None else targets.of_rows(rows),
+            targets=targets,
             own=own,
             counts_sample=counts_rows[own.row_groups],
             counts_feature=counts_columns[own.column_groups],
@@ -160,9 +176,23 @@ class AlignmentClient:
             raise RemoteProtocolError("other rows are left out than those to leave out")
         return rows
 
-    def _targets(self, classes: list[str]) -> Targets | None:
-        """Return this client's targets, if the classes can be theirs."""
-        positive, table = self._settings.positive, self._table
+    def _targets(self, notice: m.PlacementNotice, rows: IntArray) -> Targets | None:
+        """Return the targets of this client's rows, rounded where it is told to."""
+        self._check_classes(notice.classes)
+        table, settings = self._table, self._settings
+        if notice.rounded is not None and not settings.rounds_targets:
+            raise RemoteProtocolError("the study does not round labels")
+        if table.labels is None:
+            return None
+        targets = targets_of(table, notice.classes, settings.positive, settings.targets)
+        targets = targets.of_rows(rows)
+        if notice.rounded is None:
+            return targets
+        return targets.rounded(unpack_bits(notice.rounded, (len(rows),)))
+
+    def _check_classes(self, classes: list[str]) -> None:
+        """Refuse classes that cannot be those of this client's labels."""
+        positive = self._settings.positive
         if self._settings.task == "regression":
             is_possible = not classes
         elif positive is None:
@@ -171,9 +201,6 @@ class AlignmentClient:
             is_possible = len(classes) == 2 and classes[1] == positive
         if not is_possible or len(set(classes)) < len(classes):
             raise RemoteProtocolError("these cannot be the classes of the study")
-        if table.labels is None:
-            return None
-        return targets_of(table, classes, positive, self._settings.targets)
 
     def _cells(self, request: m.CellsRequest) -> m.CellTokens:
         table, own = self.aligned, self.aligned.own

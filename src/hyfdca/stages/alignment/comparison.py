@@ -10,7 +10,6 @@ from operator import itemgetter
 import numpy as np
 
 from hyfdca.arrays import IntArray, TokenArray
-from hyfdca.crypto.keys.pseudonyms import NO_LABEL
 from hyfdca.holdings.layout import Layout
 from hyfdca.holdings.ownership import CellHolders
 from hyfdca.protocol.codec import (
@@ -22,7 +21,6 @@ from hyfdca.protocol.codec import (
 from hyfdca.protocol.sessions import Conversation, ServerSession
 from hyfdca.stages.alignment import messages as m
 from hyfdca.stages.alignment.hint_exchange import Rectangle, Rectangles, ask_hints
-from hyfdca.stages.alignment.label_rows import LabelRows
 
 Disagreements = dict[tuple[int, int], int]  # rows, by pairs of clients
 
@@ -39,13 +37,23 @@ class TokenComparison:
 
     def add(
         self, client: int, samples: IntArray, owners: IntArray, tokens: TokenArray
-    ) -> None:
-        """Compare a client's tokens with those of the samples' owners, added before."""
+    ) -> bool:
+        """Compare a client's tokens with those of the samples' owners, added before.
+
+        Returns whether any differs.
+        """
         is_own = owners == client
         self._reference[samples[is_own]] = tokens[is_own]
         differs = (self._reference[samples] != tokens) & ~is_own
         pairs = owners[differs] * self._n_clients + client
         self._found.append(pairs * len(self._reference) + samples[differs])
+        return bool(differs.any())
+
+    @property
+    def samples(self) -> IntArray:
+        """The samples on which a client and an owner disagree."""
+        found = np.concatenate(self._found)
+        return np.unique(found % max(len(self._reference), 1))
 
     def counts(self) -> Disagreements:
         """Return the number of samples on which a client and an owner disagree."""
@@ -53,17 +61,6 @@ class TokenComparison:
         pairs, counts = np.unique(found, return_counts=True)
         each = zip(pairs.tolist(), counts.tolist(), strict=True)
         return {divmod(pair, self._n_clients): count for pair, count in each}
-
-
-def compare_labels(layout: Layout, rows: LabelRows) -> Disagreements:
-    """Compare tokens of (ID, label) where clients have one."""
-    comparison = TokenComparison(layout)
-    for client, tokens in enumerate(rows.tokens):
-        if tokens is not None:
-            is_said = tokens != NO_LABEL
-            samples = layout.samples.items[client][is_said]
-            comparison.add(client, samples, rows.owners[samples], tokens[is_said])
-    return comparison.counts()
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from hyfdca.protocol.phases import START, Phase, Phases
 
 MOST_CLASSES = 1000  # that max_classes may allow
 _USUAL_CLASSES = 20
+_SINGLE_PRECISION = 2.0**-24  # the relative error of rounding to it
 LONGEST_NAME = 1000  # characters of the name of a class or a feature
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_NAME)]
@@ -43,6 +44,8 @@ class AlignmentSettings:
         that of the lowest-ranked one, as for every cell held twice, without comparing.
     cell_tolerance : float
         Values of a cell whose relative difference is at most this are not different.
+        Labels that are numbers, weights and offsets are compared in single precision
+        if it allows for that.
     similar_ids : {"refuse", "allow"}
         What to do if many more rows of two organisations would match if their IDs were
         written alike: stop, or take them as different rows without looking.
@@ -77,6 +80,11 @@ class AlignmentSettings:
     def n_classes_allowed(self) -> int:
         """How many classes there may be."""
         return _USUAL_CLASSES if self.max_classes is None else self.max_classes
+
+    @property
+    def rounds_targets(self) -> bool:
+        """Whether numbers beside the cells are the same in single precision."""
+        return self.cell_tolerance >= _SINGLE_PRECISION
 
 
 class Rows(Message, tag="rows", frozen=True):
@@ -124,6 +132,17 @@ class IdForms(Message, frozen=True):
     ]  # uint64, two per ID, sorted: their order shows nothing of the rows'
 
 
+class TargetTokens(Message, frozen=True):
+    """Tokens of the labels, of the weights and of the offsets, as the study has them.
+
+    Those of numbers are of their values in single precision, if the study rounds them.
+    """
+
+    tokens: Annotated[
+        list[memoryview], Seen("label tokens")
+    ]  # uint64, one per row, NO_LABEL among them
+
+
 class PlacementNotice(Message, frozen=True):
     """Where a client's rows and columns are in the study; no answer.
 
@@ -154,6 +173,9 @@ class PlacementNotice(Message, frozen=True):
     classes: Annotated[ClassList, Seen("class names")]
     categories: Annotated[memoryview | None, Seen("feature kinds")] = (
         None  # bits, by column: a category; none if no column is
+    )
+    rounded: Annotated[memoryview | None, Seen("placement")] = (
+        None  # bits, by row: label, weight and offset are taken in single precision
     )
 
 
@@ -209,7 +231,8 @@ class CellTokens(Message, frozen=True):
 PHASES: Phases = {
     "rows": Phase(Message, (Rows, Refused), (START,)),
     "id forms": Phase(IdFormsRequest, (IdForms,), ("rows", "id forms")),
-    "placement": Phase(PlacementNotice, after=("rows", "id forms")),
+    "targets": Phase(Message, (TargetTokens,), ("rows", "id forms")),
+    "placement": Phase(PlacementNotice, after=("rows", "id forms", "targets")),
     "cells": Phase(CellsRequest, (CellTokens,), ("placement", "cells", "hints")),
     "hints": Phase(HintsRequest, (Hints,), ("cells",)),
 }
