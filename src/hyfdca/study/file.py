@@ -148,6 +148,7 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     labels_visible_to_holders: bool = False
     allow_unshared: bool = False
     similar_ids: SimilarIds = "refuse"
+    similar_levels: Literal["refuse", "allow"] = "refuse"
     disagreeing_cells: DisagreeingCells = "refuse"
     cell_tolerance: Annotated[float, msgspec.Meta(ge=0, le=0.1)] = 1e-6
     key_epoch: KeyEpoch = 1  # raise it to have new keys made

@@ -96,7 +96,9 @@ def _plan(file: StudyFile, study_hash: bytes) -> Plan:
         epoch=study.key_epoch,
         encryption=study.encryption_settings(),
         alignment=alignment_settings(file),
-        levels=LevelSettings(study.min_level_count, study.release_level_names),
+        levels=LevelSettings(
+            study.min_level_count, study.release_level_names, study.similar_levels
+        ),
         scale=study.scale,
         missing=study.missing,
         is_centred=study.uncovered == "mean",
