@@ -32,7 +32,7 @@ import numpy as np
 
 from hyfdca.arrays import FloatArray, IntArray, TokenArray
 from hyfdca.crypto.keys.identity import Identity
-from hyfdca.crypto.keys.pseudonyms import sample_pseudonyms
+from hyfdca.crypto.keys.pseudonyms import AlignmentKeys, sample_pseudonyms
 from hyfdca.crypto.keys.roster import Roster
 from hyfdca.data.tables import Table
 from hyfdca.model.model import Model
@@ -177,7 +177,7 @@ class PredictionClient:
         if declined is not None:
             raise RemoteProtocolError(declined_sentence(self.name, self.name, declined))
         nonce, n_outputs = secrets.token_bytes(p.NONCE_BYTES), self._n_outputs
-        pseudonyms = self._pseudonyms(nonce)
+        pseudonyms = sample_pseudonyms(table.ids, self._keys(nonce))
         request = signed_request(
             self._identity,
             self._roster,
@@ -187,7 +187,7 @@ class PredictionClient:
         )
         bringing.log.add(self.name, n_rows, nonce.hex())
         self._has_asked = True
-        self._begin(table, nonce, is_asker=True)
+        self._begin((table, pseudonyms), nonce, is_asker=True)
         return request
 
     def _be_refused(self, notice: p.RefusedNotice) -> None:
@@ -210,8 +210,10 @@ class PredictionClient:
             return declined
         self._bringing.log.add(asker, len(pseudonyms), request.nonce.hex())
         self._tell(f"Organisation {asker!r} asks for {len(pseudonyms)} rows.")
-        own = self._pseudonyms(request.nonce)
-        held = _rows_among(self._bringing.table, own, pseudonyms)
+        table = self._bringing.table
+        own = sample_pseudonyms(table.ids, self._keys(request.nonce))
+        rows = _rows_among(own, pseudonyms)
+        held = table.of_rows(rows), own[rows]
         self._begin(held, request.nonce, is_asker=False)
         return p.Consent()
 
@@ -235,19 +237,25 @@ class PredictionClient:
     def _n_outputs(self) -> int:
         return int(self._bringing.model.weights.shape[1])
 
-    @staticmethod
-    def _purpose(nonce: bytes) -> str:
-        return f"prediction {nonce.hex()}"
+    def _keys(self, nonce: bytes) -> AlignmentKeys:
+        """Return the keys of one prediction, which the server does not have."""
+        return self._member.secrecy.alignment_keys(f"prediction {nonce.hex()}")
 
-    def _pseudonyms(self, nonce: bytes) -> TokenArray:
-        keys = self._member.secrecy.alignment_keys(self._purpose(nonce))
-        return sample_pseudonyms(self._bringing.table.ids, keys)
+    def _begin(
+        self, rows: tuple[Table, TokenArray], nonce: bytes, is_asker: bool
+    ) -> None:
+        """Prepare for one prediction, discarding any earlier one.
 
-    def _begin(self, table: Table, nonce: bytes, is_asker: bool) -> None:
-        """Prepare for one prediction, discarding any earlier one."""
-        secrecy, model = self._member.secrecy, self._bringing.model
-        keys = secrecy.alignment_keys(self._purpose(nonce))
-        alignment = AlignmentClient(table, keys, self._bringing.alignment)
+        Parameters
+        ----------
+        rows : (Table, array)
+            The requested rows that this organisation holds, and their pseudonyms.
+        """
+        bringing, model = self._bringing, self._bringing.model
+        table, pseudonyms = rows
+        alignment = AlignmentClient(
+            table, self._keys(nonce), bringing.alignment, pseudonyms
+        )
         made: list[OwnParts] = []
 
         def parts() -> OwnParts:
@@ -259,7 +267,7 @@ class PredictionClient:
             self._take(sums, alignment.order)
 
         scoring = ScoringClient(
-            secrecy.sealers(),
+            self._member.secrecy.sealers(),
             (len(table.ids), self._n_outputs),
             parts,
             take if is_asker else None,
@@ -292,8 +300,8 @@ class PredictionStage:
         return self._member.handle(self._name, phase, payload)
 
 
-def _rows_among(table: Table, own: TokenArray, asked: TokenArray) -> Table:
-    """Return the rows of a table whose pseudonyms were asked for."""
+def _rows_among(own: TokenArray, asked: TokenArray) -> IntArray:
+    """Return the rows whose pseudonyms were asked for."""
     wanted = set(map(tuple, asked.tolist()))
     rows = [row for row, name in enumerate(map(tuple, own.tolist())) if name in wanted]
-    return table.of_rows(np.array(rows, np.int64))
+    return np.array(rows, np.int64)
