@@ -35,10 +35,10 @@ from hyfdca.crypto.keys.identity import Identity
 from hyfdca.crypto.keys.pseudonyms import AlignmentKeys, sample_pseudonyms
 from hyfdca.crypto.keys.roster import Roster
 from hyfdca.data.tables import Table
-from hyfdca.model.model import Model
 from hyfdca.prediction import messages as p
+from hyfdca.prediction.bringing import Bringing
 from hyfdca.prediction.parts import common_part, own_parts
-from hyfdca.prediction.policy import PredictionLog, PredictionTerms, declined_sentence
+from hyfdca.prediction.policy import declined_sentence
 from hyfdca.prediction.request import checked_pseudonyms, signed_request
 from hyfdca.prediction.sums import OwnParts, ScoreSums, ScoringClient
 from hyfdca.protocol.codec import RemoteProtocolError
@@ -47,7 +47,6 @@ from hyfdca.protocol.sessions import TOKEN_BYTES, ClientSession, Handlers
 from hyfdca.runtime.driver import one_thread
 from hyfdca.runtime.store import StoreError
 from hyfdca.stages.alignment.client import AlignmentClient
-from hyfdca.stages.alignment.messages import AlignmentSettings
 from hyfdca.study.client import StudyClient
 
 STAGE = "prediction"
@@ -67,28 +66,6 @@ class SplitScores:
 
     margins: FloatArray
     n_absent: IntArray
-
-
-@dataclass(frozen=True, repr=False)
-class Bringing:
-    """What an organisation provides for predictions.
-
-    Parameters
-    ----------
-    table : Table
-        Rows that it asks for or holds features of; its columns are those of the model's
-        columns that it has.
-    digest : bytes
-        Of the model.
-    """
-
-    table: Table
-    model: Model
-    digest: bytes
-    terms: PredictionTerms
-    log: PredictionLog
-    alignment: AlignmentSettings
-    asks: bool = False
 
 
 class PredictionClient:
@@ -176,7 +153,7 @@ class PredictionClient:
         declined = bringing.terms.objection(bringing.log, self.name, n_rows)
         if declined is not None:
             raise RemoteProtocolError(declined_sentence(self.name, self.name, declined))
-        nonce, n_outputs = secrets.token_bytes(p.NONCE_BYTES), self._n_outputs
+        nonce, n_outputs = secrets.token_bytes(p.NONCE_BYTES), bringing.n_outputs
         pseudonyms = sample_pseudonyms(table.ids, self._keys(nonce))
         request = signed_request(
             self._identity,
@@ -204,7 +181,7 @@ class PredictionClient:
         if request.asker == self._rank:
             raise RemoteProtocolError("an asker cannot consider its own request")
         asker = self._roster.entries[request.asker].name
-        declined = self._objection(request, asker, len(pseudonyms))
+        declined = self._bringing.objection(request, asker, len(pseudonyms))
         if declined is not None:
             self._tell(declined_sentence(self.name, asker, declined))
             return declined
@@ -217,25 +194,7 @@ class PredictionClient:
         self._begin(held, request.nonce, is_asker=False)
         return p.Consent()
 
-    def _objection(
-        self, request: p.ConsiderRequest, asker: str, n_rows: int
-    ) -> p.Declined | None:
-        bringing = self._bringing
-        declined = bringing.terms.objection(bringing.log, asker, n_rows)
-        if declined is not None:
-            return declined
-        is_same = request.model == bringing.digest
-        if not is_same or request.n_outputs != self._n_outputs:
-            return p.Declined("model", 0)
-        if bringing.log.has(request.nonce.hex()):
-            return p.Declined("repeated", 0)
-        return None
-
     # One prediction
-
-    @property
-    def _n_outputs(self) -> int:
-        return int(self._bringing.model.weights.shape[1])
 
     def _keys(self, nonce: bytes) -> AlignmentKeys:
         """Return the keys of one prediction, which the server does not have."""
@@ -268,7 +227,7 @@ class PredictionClient:
 
         scoring = ScoringClient(
             self._member.secrecy.sealers(),
-            (len(table.ids), self._n_outputs),
+            (len(table.ids), bringing.n_outputs),
             parts,
             take if is_asker else None,
         )

@@ -19,12 +19,8 @@ from hyfdca.data.tables import Columns, Table, TableError, normalised
 from hyfdca.errors import StudyError, counted
 from hyfdca.model.file import as_bytes
 from hyfdca.model.model import Model, ModelError, read_model
-from hyfdca.prediction.client import (
-    Bringing,
-    PredictionClient,
-    PredictionStage,
-    SplitScores,
-)
+from hyfdca.prediction.bringing import Bringing
+from hyfdca.prediction.client import PredictionClient, PredictionStage, SplitScores
 from hyfdca.prediction.complete_rows import Predictions, predictions_for
 from hyfdca.prediction.policy import PredictionLog, PredictionTerms, declined_sentence
 from hyfdca.prediction.server import (
