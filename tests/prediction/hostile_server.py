@@ -51,6 +51,18 @@ class Hostile:
         said = p.ConsiderRequest(**msgspec.structs.asdict(asked), asker=asker)
         return decode(self.say(rank, "consider", said), p.Consent | p.Declined)
 
+    def let_find(self, rank):
+        """Have a holder recognise the rows that the asker asks for."""
+        batch = decode(self.say(rank, "blind", Message()), p.BlindedIds)
+        evaluated = self.evaluate(rank, batch)
+        self.say(rank, "recognise", evaluated)
+
+    def evaluate(self, rank, batch):
+        """Have the asker evaluate a batch of a holder's points."""
+        fields = msgspec.structs.asdict(batch)
+        request = p.EvaluateRequest(**fields, holder=rank)
+        return decode(self.say(0, "evaluate", request), p.EvaluatedIds)
+
     def n_logged(self, rank):
         """Return how many predictions a holder has logged."""
         return len(self.split.log(rank).entries)

@@ -121,6 +121,9 @@ def test_parts_are_given_once(hostile):
     is set to the one before, as if the table of phases let a server come so far.
     """
     hostile.consider(1, hostile.request())
+    with pytest.raises(RemoteProtocolError, match="there is no phase 'rows'"):
+        hostile.say(1, "rows", Message())
+    hostile.let_find(1)
     with pytest.raises(RemoteProtocolError, match="'parts' is out of order"):
         hostile.say(1, "parts", GRIDS)
     hostile.members[1]._session.last_phase = "part bound"
@@ -209,11 +212,15 @@ def test_a_refusal_is_one_line(hostile):
 def test_every_phase_is_known(hostile):
     """A member answers no phase that the audit cannot read."""
     hostile.consider(1, hostile.request())
+    answered = set(hostile.members[1]._session.handlers)
+    hostile.let_find(1)
     for member in hostile.members[:2]:
         session = member._session
         assert session.phases in TABLES
         assert "scores" in session.handlers
         assert set(session.handlers) <= set(session.phases)
+        answered |= set(session.handlers)
+    assert answered == set(p.PHASES)
 
 
 @pytest.mark.parametrize("scheme", ["stream", "bfv", "none"])

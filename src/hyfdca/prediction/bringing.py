@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from hyfdca.data.tables import Table
 from hyfdca.model.model import Model
 from hyfdca.prediction import messages as p
+from hyfdca.prediction.blinded_rows import MOST_ROWS
 from hyfdca.prediction.policy import PredictionLog, PredictionTerms
 from hyfdca.stages.alignment.messages import AlignmentSettings
 
@@ -37,6 +38,11 @@ class Bringing:
         """How many scores a row has."""
         return int(self.model.weights.shape[1])
 
+    @property
+    def has_too_many_rows(self) -> bool:
+        """Whether blinded IDs of this table are not compared."""
+        return self.terms.ids == "blinded" and len(self.table.ids) > MOST_ROWS
+
     def objection(
         self, request: p.ConsiderRequest, asker: str, n_rows: int
     ) -> p.Declined | None:
@@ -48,4 +54,4 @@ class Bringing:
             return p.Declined("model", 0)
         if self.log.has(request.nonce.hex()):
             return p.Declined("repeated", 0)
-        return None
+        return p.Declined("rows", 0) if self.has_too_many_rows else None

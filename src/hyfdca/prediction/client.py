@@ -12,14 +12,16 @@ study, and *prediction*:
 | consider  | everybody else  | the same            | consent, or why not            |
 | refused   | the asker       | why it gets nothing | -                              |
 
-Between the last two come the alignment (``stages/alignment``) and the sums
-(``prediction/sums.py``), in the same stage.
+Between the last two come, in the same stage, the phases by which holders find the rows
+(``prediction/blinded_rows.py``), the alignment (``stages/alignment``) and the sums
+(``prediction/sums.py``).
 
 Theory of operation. A holder trusts the asker's signature and its own files, not the
 server. It checks permission, limit and model, and logs the prediction, before it
 contributes anything. It then continues only with those of its rows whose pseudonyms the
-asker signed. Pseudonyms use keys derived for this one prediction, so the server can
-link them neither to training nor to other predictions.
+asker signed. Pseudonyms use keys of this one prediction, so the server can link them
+neither to training nor to other predictions. If the study says ``prediction_ids =
+"keyed"``, all clients have these keys, and a holder can try IDs that it does not hold.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ from hyfdca.crypto.keys.pseudonyms import AlignmentKeys, sample_pseudonyms
 from hyfdca.crypto.keys.roster import Roster
 from hyfdca.data.tables import Table
 from hyfdca.prediction import messages as p
+from hyfdca.prediction.blinded_rows import BlindAsker, BlindHolder, OneRequest
 from hyfdca.prediction.bringing import Bringing
 from hyfdca.prediction.parts import common_part, own_parts
 from hyfdca.prediction.policy import declined_sentence
@@ -154,7 +157,7 @@ class PredictionClient:
         if declined is not None:
             raise RemoteProtocolError(declined_sentence(self.name, self.name, declined))
         nonce, n_outputs = secrets.token_bytes(p.NONCE_BYTES), bringing.n_outputs
-        pseudonyms = sample_pseudonyms(table.ids, self._keys(nonce))
+        pseudonyms, more = self._named(nonce)
         request = signed_request(
             self._identity,
             self._roster,
@@ -165,7 +168,16 @@ class PredictionClient:
         bringing.log.add(self.name, n_rows, nonce.hex())
         self._has_asked = True
         self._begin((table, pseudonyms), nonce, is_asker=True)
+        self._session.handlers = {**self._session.handlers, **more}
         return request
+
+    def _named(self, nonce: bytes) -> tuple[TokenArray, Handlers]:
+        """Return the pseudonyms of all rows, and the phases that help to find them."""
+        ids = self._bringing.table.ids
+        if self._bringing.terms.ids == "keyed":
+            return sample_pseudonyms(ids, self._keys(nonce)), {}
+        asker = BlindAsker(self._request(self._rank, nonce), ids)
+        return asker.pseudonyms, asker.handlers
 
     def _be_refused(self, notice: p.RefusedNotice) -> None:
         if not self._has_asked or self.scores is not None:
@@ -187,18 +199,32 @@ class PredictionClient:
             return declined
         self._bringing.log.add(asker, len(pseudonyms), request.nonce.hex())
         self._tell(f"Organisation {asker!r} asks for {len(pseudonyms)} rows.")
-        table = self._bringing.table
-        own = sample_pseudonyms(table.ids, self._keys(request.nonce))
-        rows = _rows_among(own, pseudonyms)
-        held = table.of_rows(rows), own[rows]
-        self._begin(held, request.nonce, is_asker=False)
+        self._find(request, pseudonyms)
         return p.Consent()
+
+    def _find(self, request: p.ConsiderRequest, asked: TokenArray) -> None:
+        """Begin with the requested rows, once this organisation can recognise them."""
+        table, nonce = self._bringing.table, request.nonce
+
+        def found(own: TokenArray) -> None:
+            rows = _rows_among(own, asked)
+            self._begin((table.of_rows(rows), own[rows]), nonce, is_asker=False)
+
+        if self._bringing.terms.ids == "keyed":
+            found(sample_pseudonyms(table.ids, self._keys(nonce)))
+            return
+        holder = BlindHolder(self._request(request.asker, nonce), table.ids, found)
+        self._session.handlers = {**self._own_handlers, **holder.handlers}
 
     # One prediction
 
     def _keys(self, nonce: bytes) -> AlignmentKeys:
         """Return the keys of one prediction, which the server does not have."""
         return self._member.secrecy.alignment_keys(f"prediction {nonce.hex()}")
+
+    def _request(self, asker: int, nonce: bytes) -> OneRequest:
+        key, own = self._keys(nonce).samples, (self._identity, self._roster)
+        return OneRequest(*own, self._rank, asker, nonce, key)
 
     def _begin(
         self, rows: tuple[Table, TokenArray], nonce: bytes, is_asker: bool

@@ -44,7 +44,8 @@ def model_digest(model: Model) -> bytes:
 def terms_of(file: StudyFile) -> PredictionTerms:
     """Return a study file's terms for predictions."""
     askers = frozenset(client.name for client in file.clients if client.may_predict)
-    return PredictionTerms(askers, file.study.predictions_per_hour)
+    study = file.study
+    return PredictionTerms(askers, study.predictions_per_hour, study.prediction_ids)
 
 
 def released_model(path: Path) -> Model:

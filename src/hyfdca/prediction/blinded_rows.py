@@ -1,0 +1,236 @@
+"""How holders find the requested rows among theirs, and nothing about other rows.
+
+The asker names its rows by pseudonyms under a key that nobody else has, made for this
+one request. A holder has the pseudonyms of its own IDs computed obliviously
+(``crypto/keys/oblivious.py``), in batches:
+
+| phase     | who         | down                | up                                   |
+|-----------|-------------|---------------------|--------------------------------------|
+| blind     | each holder | -                   | its next IDs as blinded points,      |
+|           |             |                     | signed; whether these are the last   |
+| evaluate  | the asker   | one holder's points | these times the asker's key, signed  |
+| recognise | each holder | its evaluated ones  | -                                    |
+
+Theory of operation. A holder that tries IDs needs the asker's key for each of them, and
+the asker applies it only to points that an organisation of the roster has signed, and
+to a limited number of points per holder. So a holder that follows the protocol learns
+which of its own rows are requested, and one that does not can ask about at most that
+number of IDs. Random points fill each holder's list up to a power of two, so the asker
+and the server learn the number of its rows only roughly. The asker does not learn which
+rows were recognised.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hyfdca.arrays import TokenArray
+from hyfdca.crypto.keys.identity import Identity
+from hyfdca.crypto.keys.oblivious import (
+    POINT_BYTES,
+    InvalidPointError,
+    SecretFactor,
+    id_points,
+    point_pseudonyms,
+    random_points,
+    unpack_points,
+)
+from hyfdca.crypto.keys.roster import Roster
+from hyfdca.prediction import messages as p
+from hyfdca.prediction.request import Kind, check_signed, digest, statement
+from hyfdca.protocol.codec import RemoteProtocolError
+from hyfdca.protocol.messages import Message
+from hyfdca.protocol.sessions import Conversation, Handlers, ServerSession
+
+BATCH = 1 << 15  # points of one message, which take some seconds
+MOST_ROWS = 1 << 20  # of one holder that are compared
+_FEWEST = 64  # points that a holder shows, even if it has fewer rows
+
+_BLINDED = Kind(b"hyfdca blinded ids 1", "these blinded IDs")
+_EVALUATED = Kind(b"hyfdca evaluated ids 1", "these evaluated IDs")
+
+
+def find_rows(
+    session: ServerSession, asker: int, holders: Iterable[int]
+) -> Conversation[None]:
+    """Pass points between the asker and the holders until all rows are compared."""
+    waiting = list(holders)
+    while waiting:
+        requests = dict.fromkeys(waiting, Message())
+        batches = yield from session.ask("blind", requests, p.BlindedIds)
+        evaluated = {}
+        for holder, batch in batches.items():
+            request = p.EvaluateRequest(
+                batch.points, batch.is_last, batch.signature, holder
+            )
+            replies = yield from session.ask(
+                "evaluate", {asker: request}, p.EvaluatedIds
+            )
+            evaluated[holder] = replies[asker]
+        yield from session.ask("recognise", evaluated, Message)
+        waiting = [holder for holder in waiting if not batches[holder].is_last]
+
+
+@dataclass(frozen=True, repr=False)
+class OneRequest:
+    """One request for predictions, as a party to it sees it.
+
+    Parameters
+    ----------
+    rank, asker : int
+        Of this organisation, and of the one that asks.
+    nonce : bytes
+        The random number of the request.
+    key : bytes
+        For hashes of IDs; the server does not have it.
+    """
+
+    identity: Identity
+    roster: Roster
+    rank: int
+    asker: int
+    nonce: bytes
+    key: bytes
+
+    def name(self, rank: int) -> str:
+        """Return an organisation's name."""
+        return self.roster.entries[rank].name
+
+    def sign(self, kind: Kind, *said: bytes) -> bytes:
+        """Return this organisation's signature of a statement about the request."""
+        content = statement(self.roster, self.rank, kind, self.nonce, *said)
+        return self.identity.sign(content)
+
+    def check(self, signer: int, signature: bytes, kind: Kind, *said: bytes) -> None:
+        """Check the signature of another organisation's statement.
+
+        Raises
+        ------
+        RemoteProtocolError
+        """
+        check_signed(self.roster, signer, signature, kind, self.nonce, *said)
+
+
+class BlindAsker:
+    """The asker's half: it has the key of the pseudonyms.
+
+    Parameters
+    ----------
+    ids : sequence of str
+        Of the rows that it asks for.
+    """
+
+    def __init__(self, request: OneRequest, ids: Sequence[str]) -> None:
+        self._request, self._factor = request, SecretFactor.generate()
+        points = self._factor.times(id_points(ids, request.key))
+        self.pseudonyms = point_pseudonyms(ids, points, request.key)
+        self._n_batches: Counter[int] = Counter()  # evaluated so far, by holder
+
+    @property
+    def handlers(self) -> Handlers:
+        """What the asker does in each phase."""
+        return {"evaluate": self._evaluate}
+
+    def _evaluate(self, asked: p.EvaluateRequest) -> p.EvaluatedIds:
+        request, number = self._request, self._n_batches[asked.holder]
+        said = b"%d" % number, digest(asked.points)
+        request.check(asked.holder, asked.signature, _BLINDED, *said)
+        sender = request.name(asked.holder)
+        _check_number(asked.points, number, sender)
+        points = _times(self._factor, asked.points, sender)
+        evaluated = memoryview(b"".join(points))
+        signature = request.sign(_EVALUATED, sender.encode(), *said, digest(evaluated))
+        self._n_batches[asked.holder] += 1
+        return p.EvaluatedIds(evaluated, signature)
+
+
+class BlindHolder:
+    """A holder's half: it finds out the pseudonyms of its own rows.
+
+    Parameters
+    ----------
+    ids : sequence of str
+        Of all its rows, at most ``MOST_ROWS``.
+    found : callable
+        Takes the pseudonyms of the rows, (n, 2), at the end.
+    """
+
+    def __init__(
+        self,
+        request: OneRequest,
+        ids: Sequence[str],
+        found: Callable[[TokenArray], None],
+    ) -> None:
+        self._request, self._ids, self._found = request, ids, found
+        self._factor = SecretFactor.generate()
+        self._n_points = max(1 << (len(ids) - 1).bit_length(), _FEWEST)
+        self._pseudonyms: list[TokenArray] = []  # by batch
+        self._shown = memoryview(b"")  # the last batch
+
+    @property
+    def handlers(self) -> Handlers:
+        """What the holder does in each phase."""
+        return {"blind": self._blind, "recognise": self._recognise}
+
+    @property
+    def _number(self) -> int:
+        """The number of the current batch."""
+        return len(self._pseudonyms)
+
+    @property
+    def _is_last(self) -> bool:
+        return (self._number + 1) * BATCH >= self._n_points
+
+    @property
+    def _batch(self) -> Sequence[str]:
+        """The IDs of the current batch."""
+        return self._ids[self._number * BATCH : (self._number + 1) * BATCH]
+
+    def _blind(self, _: Message) -> p.BlindedIds:
+        request, ids = self._request, self._batch
+        points = self._factor.times(id_points(ids, request.key))
+        points += random_points(min(self._n_points, BATCH) - len(ids))
+        self._shown = memoryview(b"".join(points))
+        said = b"%d" % self._number, digest(self._shown)
+        return p.BlindedIds(self._shown, self._is_last, request.sign(_BLINDED, *said))
+
+    def _recognise(self, evaluated: p.EvaluatedIds) -> None:
+        request, ids = self._request, self._batch
+        said = (b"%d" % self._number, digest(self._shown), digest(evaluated.points))
+        own_name = request.name(request.rank).encode()
+        signature = evaluated.signature
+        request.check(request.asker, signature, _EVALUATED, own_name, *said)
+        asker = request.name(request.asker)
+        if len(evaluated.points) != len(self._shown):
+            raise RemoteProtocolError(
+                f"Organisation {asker!r} evaluated another number of IDs."
+            )
+        own = evaluated.points[: len(ids) * POINT_BYTES]
+        points = _times(self._factor.inverse(), own, asker)
+        is_last = self._is_last
+        self._pseudonyms.append(point_pseudonyms(ids, points, request.key))
+        if is_last:
+            self._found(np.concatenate(self._pseudonyms))
+
+
+def _check_number(points: memoryview, number: int, sender: str) -> None:
+    """Refuse a batch that is too large, or one too many."""
+    if len(points) > BATCH * POINT_BYTES or (number + 1) * BATCH > MOST_ROWS:
+        raise RemoteProtocolError(
+            f"Organisation {sender!r} has more than {BATCH:,} IDs compared at once, or "
+            f"more than {MOST_ROWS:,} in all."
+        )
+
+
+def _times(factor: SecretFactor, points: memoryview, sender: str) -> list[bytes]:
+    """Return points times a factor; name their sender if they are invalid."""
+    try:
+        return factor.times(unpack_points(points))
+    except InvalidPointError as error:
+        raise RemoteProtocolError(
+            f"Organisation {sender!r} sent points that are refused: {error}."
+        ) from None
