@@ -7,7 +7,7 @@ import nacl.bindings as sodium
 import numpy as np
 import pytest
 
-from hyfdca.crypto.keys.oblivious import SecretFactor, random_points
+from hyfdca.crypto.keys.oblivious import SecretFactor, id_points, random_points
 from hyfdca.prediction import blinded_rows, bringing
 from hyfdca.prediction import messages as p
 from hyfdca.prediction.request import digest, statement
@@ -119,6 +119,21 @@ def test_the_number_of_rows_is_rounded(n_rows, n_points):
     points = {bytes(batch.points[i : i + 32]) for i in range(0, 32 * n_points, 32)}
     assert len(batch.points) == 32 * len(points) == 32 * n_points
     assert all(map(sodium.crypto_core_ed25519_is_valid_point, points))
+
+
+def test_rows_are_shown_in_random_order(monkeypatch):
+    """The order of a holder's points says nothing about its table."""
+    shown = []
+    monkeypatch.setattr(
+        blinded_rows,
+        "id_points",
+        lambda ids, key: shown.append(ids) or id_points(ids, key),
+    )
+    split = Split(make_model(), random_cells(60), [([0], [0]), (range(60), [1])])
+    split.scores("north")
+    table = list(split.tables[1].ids)
+    assert shown[1] != table
+    assert sorted(shown[1]) == sorted(table)
 
 
 def test_requests_have_nothing_in_common():

@@ -15,20 +15,23 @@ Theory of operation. A holder that tries IDs needs the asker's key for each of t
 the asker applies it only to points that an organisation of the roster has signed, and
 to a limited number of points per holder. So a holder that follows the protocol learns
 which of its own rows are requested, and one that does not can ask about at most that
-number of IDs. Random points fill each holder's list up to a power of two, so the asker
-and the server learn the number of its rows only roughly. The asker does not learn which
-rows were recognised.
+number of IDs. Random points fill each holder's list up to a power of two, in random
+order, so the asker and the server learn the number of its rows only roughly, and
+nothing of their order. The asker does not learn which rows were recognised.
 """
 
 from __future__ import annotations
 
+import secrets
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import compress
 
 import numpy as np
 
-from hyfdca.arrays import TokenArray
+from hyfdca.arrays import BoolArray, IntArray, TokenArray
 from hyfdca.crypto.keys.identity import Identity
 from hyfdca.crypto.keys.oblivious import (
     POINT_BYTES,
@@ -141,7 +144,8 @@ class BlindAsker:
         request.check(asked.holder, asked.signature, _BLINDED, *said)
         sender = request.name(asked.holder)
         _check_number(asked.points, number, sender)
-        points = _times(self._factor, asked.points, sender)
+        with _points_of(sender):
+            points = self._factor.times(unpack_points(asked.points))
         evaluated = memoryview(b"".join(points))
         signature = request.sign(_EVALUATED, sender.encode(), *said, digest(evaluated))
         self._n_batches[asked.holder] += 1
@@ -167,9 +171,10 @@ class BlindHolder:
     ) -> None:
         self._request, self._ids, self._found = request, ids, found
         self._factor = SecretFactor.generate()
-        self._n_points = max(1 << (len(ids) - 1).bit_length(), _FEWEST)
-        self._pseudonyms: list[TokenArray] = []  # by batch
-        self._shown = memoryview(b"")  # the last batch
+        self._slots = _shuffled(max(1 << (len(ids) - 1).bit_length(), _FEWEST))
+        self._pseudonyms = np.empty((len(ids), 2), np.uint64)
+        self._number = 0  # of the current batch
+        self._shown = memoryview(b"")  # the points of the current batch
 
     @property
     def handlers(self) -> Handlers:
@@ -177,44 +182,73 @@ class BlindHolder:
         return {"blind": self._blind, "recognise": self._recognise}
 
     @property
-    def _number(self) -> int:
-        """The number of the current batch."""
-        return len(self._pseudonyms)
-
-    @property
     def _is_last(self) -> bool:
-        return (self._number + 1) * BATCH >= self._n_points
+        return (self._number + 1) * BATCH >= len(self._slots)
 
     @property
-    def _batch(self) -> Sequence[str]:
-        """The IDs of the current batch."""
-        return self._ids[self._number * BATCH : (self._number + 1) * BATCH]
+    def _batch(self) -> IntArray:
+        """The current batch: for each point a row, or a number beyond all rows."""
+        return self._slots[self._number * BATCH : (self._number + 1) * BATCH]
+
+    @property
+    def _is_own(self) -> BoolArray:
+        """Which points of the current batch are of rows."""
+        return self._batch < len(self._ids)
 
     def _blind(self, _: Message) -> p.BlindedIds:
-        request, ids = self._request, self._batch
-        points = self._factor.times(id_points(ids, request.key))
-        points += random_points(min(self._n_points, BATCH) - len(ids))
+        request, is_own = self._request, self._is_own
+        ids = [self._ids[row] for row in self._batch[is_own]]
+        own = iter(self._factor.times(id_points(ids, request.key)))
+        others = iter(random_points(len(is_own) - len(ids)))
+        points = (next(own if is_row else others) for is_row in is_own)
         self._shown = memoryview(b"".join(points))
         said = b"%d" % self._number, digest(self._shown)
         return p.BlindedIds(self._shown, self._is_last, request.sign(_BLINDED, *said))
 
     def _recognise(self, evaluated: p.EvaluatedIds) -> None:
-        request, ids = self._request, self._batch
-        said = (b"%d" % self._number, digest(self._shown), digest(evaluated.points))
-        own_name = request.name(request.rank).encode()
-        signature = evaluated.signature
-        request.check(request.asker, signature, _EVALUATED, own_name, *said)
-        asker = request.name(request.asker)
+        self._check(evaluated)
+        # All of them: if some were not checked, that would show which are of no row.
+        with _points_of(self._asker):
+            points = self._factor.inverse().times(unpack_points(evaluated.points))
+        is_own, is_last = self._is_own, self._is_last
+        rows, own = self._batch[is_own], list(compress(points, is_own))
+        ids = [self._ids[row] for row in rows]
+        self._pseudonyms[rows] = point_pseudonyms(ids, own, self._request.key)
+        self._number += 1
+        if is_last:
+            self._found(self._pseudonyms)
+
+    @property
+    def _asker(self) -> str:
+        return self._request.name(self._request.asker)
+
+    def _check(self, evaluated: p.EvaluatedIds) -> None:
+        """Check that the asker evaluated the current batch."""
+        request = self._request
+        request.check(
+            request.asker,
+            evaluated.signature,
+            _EVALUATED,
+            request.name(request.rank).encode(),
+            b"%d" % self._number,
+            digest(self._shown),
+            digest(evaluated.points),
+        )
         if len(evaluated.points) != len(self._shown):
             raise RemoteProtocolError(
-                f"Organisation {asker!r} evaluated another number of IDs."
+                f"Organisation {self._asker!r} evaluated another number of IDs."
             )
-        own = evaluated.points[: len(ids) * POINT_BYTES]
-        points = _times(self._factor.inverse(), own, asker)
-        is_last = self._is_last
-        self._pseudonyms.append(point_pseudonyms(ids, points, request.key))
-        if is_last:
-            self._found(np.concatenate(self._pseudonyms))
+
+
+def _shuffled(n_slots: int) -> IntArray:
+    """Return numbers in an order that nobody can guess.
+
+    Otherwise an asker that evaluates points differently could find out where in a
+    table a row is.
+    """
+    numbers = list(range(n_slots))
+    secrets.SystemRandom().shuffle(numbers)
+    return np.array(numbers, np.int64)
 
 
 def _check_number(points: memoryview, number: int, sender: str) -> None:
@@ -226,10 +260,11 @@ def _check_number(points: memoryview, number: int, sender: str) -> None:
         )
 
 
-def _times(factor: SecretFactor, points: memoryview, sender: str) -> list[bytes]:
-    """Return points times a factor; name their sender if they are invalid."""
+@contextmanager
+def _points_of(sender: str) -> Iterator[None]:
+    """Name the sender of points that are refused within."""
     try:
-        return factor.times(unpack_points(points))
+        yield
     except InvalidPointError as error:
         raise RemoteProtocolError(
             f"Organisation {sender!r} sent points that are refused: {error}."
