@@ -48,7 +48,7 @@ def _find() -> None:
     asked, held = _ids(0), _ids(N_ROWS // 2)
     own, others = _requests()
     asker = once.time("asker names its rows", lambda: BlindAsker(own, asked))
-    holder = BlindHolder(others, held, found.append)
+    holder = BlindHolder(others, asker.public, held, found.append)
     n_bytes = 0
     while not found:
         n_bytes += _exchange(watch, asker, holder)

@@ -15,7 +15,6 @@ from hyfdca.crypto.keys.oblivious import (
     SecretFactor,
     id_points,
     point_pseudonyms,
-    random_points,
     unpack_points,
 )
 from tests.support.thoroughness import examples
@@ -35,6 +34,10 @@ INVALID = {
     "not the one way to write it": bytes([0xEE, *[0xFF] * 30, 0x7F]),
     **{f"of order {2**i}": point for i, point in enumerate(SMALL_ORDERS)},
 }
+
+
+def factors(number):
+    return [SecretFactor.generate() for _ in range(number)]
 
 
 @settings(max_examples=examples(20))
@@ -72,25 +75,28 @@ def test_other_keys_give_other_points():
     assert id_points(["r1"], KEY) != id_points(["r1"], bytes(32))
 
 
-def test_padding_is_made_of_valid_points():
-    """Random points are different, and are multiplied like any other."""
-    points = random_points(5)
+def test_what_a_key_makes_of_public_points():
+    """It is what their own factors make of the key's public point, so it is known."""
+    key_of_asker, checks = SecretFactor.generate(), factors(5)
+    points = [check.public() for check in checks]
     assert len({*points}) == 5
     assert all(map(sodium.crypto_core_ed25519_is_valid_point, points))
-    assert len(SecretFactor.generate().times(points)) == 5
+    known = [check.times([key_of_asker.public()])[0] for check in checks]
+    assert key_of_asker.times(points) == known
+    assert SecretFactor.generate().times(points) != known
 
 
 @pytest.mark.parametrize("point", INVALID.values(), ids=INVALID)
 def test_invalid_points_are_refused(point):
     """No secret factor is applied to bytes that are not a point of the subgroup."""
     with pytest.raises(InvalidPointError, match="a point is invalid"):
-        SecretFactor.generate().times([*random_points(1), point])
+        SecretFactor.generate().times([SecretFactor.generate().public(), point])
 
 
 @pytest.mark.parametrize("small", SMALL_ORDERS[1:], ids=["2", "4", "8"])
 def test_points_outside_the_subgroup_are_refused(small):
     """A point of the subgroup plus one of small order would show bits of a factor."""
-    [point] = random_points(1)
+    point = SecretFactor.generate().public()
     mixed = sodium.crypto_core_ed25519_add(point, small)
     with pytest.raises(InvalidPointError, match="a point is invalid"):
         SecretFactor.generate().times([mixed])
@@ -98,7 +104,7 @@ def test_points_outside_the_subgroup_are_refused(small):
 
 def test_truncated_points():
     """Bytes that are not a whole number of points are refused."""
-    points = random_points(2)
+    points = [factor.public() for factor in factors(2)]
     assert unpack_points(memoryview(b"".join(points))) == points
     with pytest.raises(InvalidPointError, match="truncated"):
         unpack_points(memoryview(b"".join(points)[:-1]))

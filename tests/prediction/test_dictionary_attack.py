@@ -39,7 +39,7 @@ class Attacker:
         self.number = 0
         self.say("introduce")
         self.request = self.say("request")
-        _, self.nonce, _, pseudonyms, _ = self.request
+        _, self.nonce, _, pseudonyms, _, self.signature = self.request
         self.asked = {pseudonyms[i : i + 16] for i in range(0, len(pseudonyms), 16)}
         purpose = f"prediction {self.nonce.hex()} samples".encode()
         self.key = derived(self.own._member.secrecy.keys.master, purpose)
@@ -153,6 +153,6 @@ def test_a_server_that_tries_ids(signer):
     """The asker evaluates no points that a holder did not sign."""
     attacker = Attacker("blinded")
     points = attacker.point("r20")
-    signature = attacker.request[4] if signer == "north" else bytes(64)
+    signature = attacker.signature if signer == "north" else bytes(64)
     with pytest.raises(Exception, match="'city' did not sign these blinded IDs"):
         attacker.say("evaluate", points, True, signature, 1)

@@ -7,7 +7,7 @@ import nacl.bindings as sodium
 import numpy as np
 import pytest
 
-from hyfdca.crypto.keys.oblivious import SecretFactor, id_points, random_points
+from hyfdca.crypto.keys.oblivious import SecretFactor, id_points
 from hyfdca.prediction import blinded_rows, bringing
 from hyfdca.prediction import messages as p
 from hyfdca.prediction.request import digest, statement
@@ -105,11 +105,11 @@ def test_batches(monkeypatch):
     assert np.array_equal(scores.margins, expected.margins)
     assert scores.n_absent.tolist() == [2] * 5 + [0] * 4
     batches = [batch for _, batch in replies(split, "blind", p.BlindedIds)]
-    assert [len(batch.points) // 32 for batch in batches] == [32] * 4
-    assert [batch.is_last for batch in batches] == [False, False, False, True]
+    assert [len(batch.points) // 32 for batch in batches] == [32] * 8
+    assert [batch.is_last for batch in batches] == [False] * 7 + [True]
 
 
-@pytest.mark.parametrize(("n_rows", "n_points"), [(1, 64), (64, 64), (65, 128)])
+@pytest.mark.parametrize(("n_rows", "n_points"), [(1, 128), (64, 128), (65, 256)])
 def test_the_number_of_rows_is_rounded(n_rows, n_points):
     """A holder shows a power of two of different points, not how many rows it has."""
     holdings = [([0, 1], [0, 1]), (range(n_rows), [2, 3])]
@@ -195,6 +195,17 @@ def test_invalid_points_of_the_asker(hostile, point):
     assert "rows" in hostile.members[1]._session.handlers
 
 
+def test_another_key_for_some_holders(hostile):
+    """An asker cannot leave a holder out, to get scores without its part."""
+    batch = blinded(hostile)
+    points = [bytes(batch.points[i : i + 32]) for i in range(0, 128 * 32, 32)]
+    other = memoryview(b"".join(SecretFactor.generate().times(points)))
+    said = b"city", b"0", digest(batch.points)
+    signature = signed(hostile, 0, blinded_rows._EVALUATED, other, *said)
+    with pytest.raises(RemoteProtocolError, match=r"'north' .* not under the key"):
+        hostile.say(1, "recognise", p.EvaluatedIds(other, signature))
+
+
 def test_another_number_of_points(hostile):
     """A holder gets as many points back as it sent."""
     batch = blinded(hostile)
@@ -208,7 +219,8 @@ def test_another_number_of_points(hostile):
 def test_points_that_a_server_swaps(hostile):
     """Neither side takes points that the other did not sign for it."""
     batch = blinded(hostile)
-    other = memoryview(b"".join(random_points(64)))
+    points = [SecretFactor.generate().public() for _ in range(128)]
+    other = memoryview(b"".join(points))
     with pytest.raises(RemoteProtocolError, match="'city' did not sign these blinded"):
         hostile.evaluate(1, msgspec.structs.replace(batch, points=other))
     with pytest.raises(RemoteProtocolError, match="'coast' did not sign these blinded"):
@@ -239,12 +251,12 @@ def test_a_holder_compares_a_limited_number(hostile, monkeypatch):
     monkeypatch.setattr(blinded_rows, "BATCH", 32)
     with pytest.raises(RemoteProtocolError, match="'city' has more than 32 IDs"):
         hostile.evaluate(1, batch)
-    monkeypatch.setattr(blinded_rows, "BATCH", 64)
-    monkeypatch.setattr(blinded_rows, "MOST_ROWS", 64)
+    monkeypatch.setattr(blinded_rows, "BATCH", 128)
+    monkeypatch.setattr(blinded_rows, "MOST_POINTS", 128)
     hostile.evaluate(1, batch)
     points = memoryview(bytes(batch.points))
     signature = signed(hostile, 1, blinded_rows._BLINDED, points, b"1")
-    with pytest.raises(RemoteProtocolError, match="or more than 64 in all"):
+    with pytest.raises(RemoteProtocolError, match="or more than 128 in all"):
         hostile.evaluate(1, p.BlindedIds(points, True, signature))
 
 
@@ -255,7 +267,7 @@ def test_a_table_with_too_many_rows(monkeypatch):
     answers, _ = split.run("north")
     assert answers[0].refusal == (
         "Organisation 'city' gives 'north' no predictions: the table of 'city' has "
-        "more than 1,048,576 rows, too many to compare blinded IDs of; leave rows out "
+        "more than 1,000,000 rows, too many to compare blinded IDs of; leave rows out "
         'of it, or set prediction_ids = "keyed" in the study file.'
     )
     split = Split(

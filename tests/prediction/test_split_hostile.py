@@ -41,7 +41,9 @@ def changed(asked, **changes):
     return msgspec.structs.replace(asked, **changes)
 
 
-@pytest.mark.parametrize("field", ["pseudonyms", "model", "nonce", "n_outputs"])
+@pytest.mark.parametrize(
+    "field", ["pseudonyms", "model", "nonce", "n_outputs", "public"]
+)
 def test_what_the_asker_did_not_sign(hostile, field):
     """A server cannot ask for other rows or another model than the asker did."""
     other = {
@@ -49,6 +51,7 @@ def test_what_the_asker_did_not_sign(hostile, field):
         "model": bytes(32),
         "nonce": bytes(32),
         "n_outputs": 2,
+        "public": bytes(32),
     }
     before, asked = hostile.n_logged(1), hostile.request()
     with pytest.raises(RemoteProtocolError, match="'north' did not sign this request"):

@@ -15,9 +15,12 @@ Theory of operation. A holder that tries IDs needs the asker's key for each of t
 the asker applies it only to points that an organisation of the roster has signed, and
 to a limited number of points per holder. So a holder that follows the protocol learns
 which of its own rows are requested, and one that does not can ask about at most that
-number of IDs. Random points fill each holder's list up to a power of two, in random
-order, so the asker and the server learn the number of its rows only roughly, and
-nothing of their order. The asker does not learn which rows were recognised.
+number of IDs. The asker does not learn which rows were recognised.
+
+Points of no row, whose result the holder knows, fill its list up to a power of two, in
+random order. So the asker and the server learn the number of its rows only roughly. And
+an asker that uses another key for some holders, to get scores without their parts, is
+noticed.
 """
 
 from __future__ import annotations
@@ -39,7 +42,6 @@ from hyfdca.crypto.keys.oblivious import (
     SecretFactor,
     id_points,
     point_pseudonyms,
-    random_points,
     unpack_points,
 )
 from hyfdca.crypto.keys.roster import Roster
@@ -50,8 +52,9 @@ from hyfdca.protocol.messages import Message
 from hyfdca.protocol.sessions import Conversation, Handlers, ServerSession
 
 BATCH = 1 << 15  # points of one message, which take some seconds
-MOST_ROWS = 1 << 20  # of one holder that are compared
-_FEWEST = 64  # points that a holder shows, even if it has fewer rows
+MOST_POINTS = 1 << 20  # of one holder that an asker evaluates
+MOST_ROWS = 1_000_000  # of one holder; the other points are checks
+_FEWEST_CHECKS = 64  # points of no row
 
 _BLINDED = Kind(b"hyfdca blinded ids 1", "these blinded IDs")
 _EVALUATED = Kind(b"hyfdca evaluated ids 1", "these evaluated IDs")
@@ -131,6 +134,7 @@ class BlindAsker:
         self._request, self._factor = request, SecretFactor.generate()
         points = self._factor.times(id_points(ids, request.key))
         self.pseudonyms = point_pseudonyms(ids, points, request.key)
+        self.public = self._factor.public()
         self._n_batches: Counter[int] = Counter()  # evaluated so far, by holder
 
     @property
@@ -157,6 +161,8 @@ class BlindHolder:
 
     Parameters
     ----------
+    public : bytes
+        The public half of the asker's key, which it has signed.
     ids : sequence of str
         Of all its rows, at most ``MOST_ROWS``.
     found : callable
@@ -166,15 +172,18 @@ class BlindHolder:
     def __init__(
         self,
         request: OneRequest,
+        public: bytes,
         ids: Sequence[str],
         found: Callable[[TokenArray], None],
     ) -> None:
-        self._request, self._ids, self._found = request, ids, found
+        self._request, self._public = request, public
+        self._ids, self._found = ids, found
         self._factor = SecretFactor.generate()
-        self._slots = _shuffled(max(1 << (len(ids) - 1).bit_length(), _FEWEST))
+        self._slots = _shuffled(_power_above(len(ids) + _FEWEST_CHECKS))
         self._pseudonyms = np.empty((len(ids), 2), np.uint64)
         self._number = 0  # of the current batch
         self._shown = memoryview(b"")  # the points of the current batch
+        self._checks: list[SecretFactor] = []  # of its points of no row
 
     @property
     def handlers(self) -> Handlers:
@@ -199,19 +208,22 @@ class BlindHolder:
         request, is_own = self._request, self._is_own
         ids = [self._ids[row] for row in self._batch[is_own]]
         own = iter(self._factor.times(id_points(ids, request.key)))
-        others = iter(random_points(len(is_own) - len(ids)))
+        n_checks = len(is_own) - len(ids)
+        self._checks = [SecretFactor.generate() for _ in range(n_checks)]
+        others = iter([check.public() for check in self._checks])
         points = (next(own if is_row else others) for is_row in is_own)
         self._shown = memoryview(b"".join(points))
         said = b"%d" % self._number, digest(self._shown)
         return p.BlindedIds(self._shown, self._is_last, request.sign(_BLINDED, *said))
 
     def _recognise(self, evaluated: p.EvaluatedIds) -> None:
-        self._check(evaluated)
-        # All of them: if some were not checked, that would show which are of no row.
-        with _points_of(self._asker):
-            points = self._factor.inverse().times(unpack_points(evaluated.points))
+        self._check_signed(evaluated)
         is_own, is_last = self._is_own, self._is_last
-        rows, own = self._batch[is_own], list(compress(points, is_own))
+        with _points_of(self._asker):
+            points = unpack_points(evaluated.points)
+            self._check_key(compress(points, ~is_own))
+            own = self._factor.inverse().times(compress(points, is_own))
+        rows = self._batch[is_own]
         ids = [self._ids[row] for row in rows]
         self._pseudonyms[rows] = point_pseudonyms(ids, own, self._request.key)
         self._number += 1
@@ -222,7 +234,13 @@ class BlindHolder:
     def _asker(self) -> str:
         return self._request.name(self._request.asker)
 
-    def _check(self, evaluated: p.EvaluatedIds) -> None:
+    def _check_key(self, points: Iterable[bytes]) -> None:
+        """Check that the points of no row are what the asker's key makes of them."""
+        known = [check.times([self._public])[0] for check in self._checks]
+        if list(points) != known:
+            raise InvalidPointError("they are not under the key that it has signed")
+
+    def _check_signed(self, evaluated: p.EvaluatedIds) -> None:
         """Check that the asker evaluated the current batch."""
         request = self._request
         request.check(
@@ -240,6 +258,11 @@ class BlindHolder:
             )
 
 
+def _power_above(number: int) -> int:
+    """Return the smallest power of two that is not below a number."""
+    return 1 << (number - 1).bit_length()
+
+
 def _shuffled(n_slots: int) -> IntArray:
     """Return numbers in an order that nobody can guess.
 
@@ -253,10 +276,10 @@ def _shuffled(n_slots: int) -> IntArray:
 
 def _check_number(points: memoryview, number: int, sender: str) -> None:
     """Refuse a batch that is too large, or one too many."""
-    if len(points) > BATCH * POINT_BYTES or (number + 1) * BATCH > MOST_ROWS:
+    if len(points) > BATCH * POINT_BYTES or (number + 1) * BATCH > MOST_POINTS:
         raise RemoteProtocolError(
             f"Organisation {sender!r} has more than {BATCH:,} IDs compared at once, or "
-            f"more than {MOST_ROWS:,} in all."
+            f"more than {MOST_POINTS:,} in all."
         )
 
 

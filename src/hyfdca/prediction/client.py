@@ -157,13 +157,14 @@ class PredictionClient:
         if declined is not None:
             raise RemoteProtocolError(declined_sentence(self.name, self.name, declined))
         nonce, n_outputs = secrets.token_bytes(p.NONCE_BYTES), bringing.n_outputs
-        pseudonyms, more = self._named(nonce)
+        pseudonyms, public, more = self._named(nonce)
         request = signed_request(
             self._identity,
             self._roster,
             bringing.digest,
             nonce,
             (n_outputs, pseudonyms),
+            public,
         )
         bringing.log.add(self.name, n_rows, nonce.hex())
         self._has_asked = True
@@ -171,13 +172,16 @@ class PredictionClient:
         self._session.handlers = {**self._session.handlers, **more}
         return request
 
-    def _named(self, nonce: bytes) -> tuple[TokenArray, Handlers]:
-        """Return the pseudonyms of all rows, and the phases that help to find them."""
+    def _named(self, nonce: bytes) -> tuple[TokenArray, bytes, Handlers]:
+        """Return pseudonyms of all rows, and what helps others to find their own.
+
+        That is the public half of the key of the pseudonyms, and further phases.
+        """
         ids = self._bringing.table.ids
         if self._bringing.terms.ids == "keyed":
-            return sample_pseudonyms(ids, self._keys(nonce)), {}
+            return sample_pseudonyms(ids, self._keys(nonce)), b"", {}
         asker = BlindAsker(self._request(self._rank, nonce), ids)
-        return asker.pseudonyms, asker.handlers
+        return asker.pseudonyms, asker.public, asker.handlers
 
     def _be_refused(self, notice: p.RefusedNotice) -> None:
         if not self._has_asked or self.scores is not None:
@@ -213,7 +217,8 @@ class PredictionClient:
         if self._bringing.terms.ids == "keyed":
             found(sample_pseudonyms(table.ids, self._keys(nonce)))
             return
-        holder = BlindHolder(self._request(request.asker, nonce), table.ids, found)
+        own = self._request(request.asker, nonce)
+        holder = BlindHolder(own, request.public, table.ids, found)
         self._session.handlers = {**self._own_handlers, **holder.handlers}
 
     # One prediction

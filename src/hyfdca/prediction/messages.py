@@ -27,6 +27,7 @@ LONGEST_REASON = 1000  # characters
 
 Nonce = Annotated[bytes, msgspec.Meta(min_length=NONCE_BYTES, max_length=NONCE_BYTES)]
 Signature = Annotated[bytes, msgspec.Meta(min_length=64, max_length=64)]
+PublicPoint = Annotated[bytes, msgspec.Meta(max_length=32)]
 Reason = Literal["permission", "rate", "model", "repeated", "rows"]
 
 
@@ -47,6 +48,9 @@ class Asked(Message, frozen=True):
     pseudonyms: Annotated[
         memoryview, Seen("asked pseudonyms")
     ]  # uint64, two per row that it holds
+    public: Annotated[
+        PublicPoint, Seen("prediction request")
+    ]  # half of the key of the pseudonyms; empty if all clients have that key
     signature: Annotated[Signature, Seen("prediction request")]
 
 

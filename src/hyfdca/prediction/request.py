@@ -20,7 +20,7 @@ class Kind(NamedTuple):
     what: str
 
 
-_REQUEST = Kind(b"hyfdca prediction 1", "this request for predictions")
+_REQUEST = Kind(b"hyfdca prediction 2", "this request for predictions")
 
 
 def signed_request(
@@ -29,14 +29,23 @@ def signed_request(
     model: bytes,
     nonce: bytes,
     rows: tuple[int, TokenArray],
+    public: bytes = b"",
 ) -> p.Asked:
-    """Return a signed request; ``rows`` are outputs per row and pseudonyms."""
+    """Return a signed request.
+
+    Parameters
+    ----------
+    rows : (int, array)
+        Outputs per row, and pseudonyms.
+    public : bytes
+        The public half of the key of the pseudonyms, if that key is the asker's alone.
+    """
     n_outputs, pseudonyms = rows
     packed = pack_tokens(pseudonyms)
     rank = roster.rank_of(identity.public)
-    said = _request_fields(model, nonce, n_outputs, packed)
+    said = _request_fields(model, nonce, n_outputs, packed, public)
     signature = identity.sign(statement(roster, rank, _REQUEST, *said))
-    return p.Asked(model, nonce, n_outputs, packed, signature)
+    return p.Asked(model, nonce, n_outputs, packed, public, signature)
 
 
 def checked_pseudonyms(request: p.ConsiderRequest, roster: Roster) -> TokenArray:
@@ -48,7 +57,11 @@ def checked_pseudonyms(request: p.ConsiderRequest, roster: Roster) -> TokenArray
         If it did not: the server has forged or changed the request.
     """
     said = _request_fields(
-        request.model, request.nonce, request.n_outputs, request.pseudonyms
+        request.model,
+        request.nonce,
+        request.n_outputs,
+        request.pseudonyms,
+        request.public,
     )
     check_signed(roster, request.asker, request.signature, _REQUEST, *said)
     tokens = unpack_tokens(request.pseudonyms)
@@ -58,9 +71,9 @@ def checked_pseudonyms(request: p.ConsiderRequest, roster: Roster) -> TokenArray
 
 
 def _request_fields(
-    model: bytes, nonce: bytes, n_outputs: int, pseudonyms: memoryview
+    model: bytes, nonce: bytes, n_outputs: int, pseudonyms: memoryview, public: bytes
 ) -> tuple[bytes, ...]:
-    return model, nonce, b"%d" % n_outputs, digest(pseudonyms)
+    return model, nonce, b"%d" % n_outputs, digest(pseudonyms), public
 
 
 def statement(roster: Roster, signer: int, kind: Kind, *said: bytes) -> bytes:

@@ -10,6 +10,9 @@ of the ID and of the point k·H(ID):
 | who has the key k  | k·b·H(ID)               | that point    |
 | who has the ID     | b⁻¹·k·b·H(ID) = k·H(ID) | nothing       |
 
+Whether the same k was used everywhere shows where its result is known: r·G, for the
+base point G and a random r, becomes r·(k·G), and k·G may be public.
+
 A point times an unknown random factor says nothing about the ID (decisional
 Diffie-Hellman), and without k no ID can be tried. H maps a hash of 64 bytes to two
 points and adds them, as RFC 9380 does, because one map does not reach all points. Both
@@ -34,6 +37,7 @@ from nacl.bindings import (
     crypto_core_ed25519_from_uniform,
     crypto_core_ed25519_scalar_invert,
     crypto_core_ed25519_scalar_reduce,
+    crypto_scalarmult_ed25519_base_noclamp,
     crypto_scalarmult_ed25519_noclamp,
 )
 from nacl.exceptions import CryptoError
@@ -64,6 +68,13 @@ class SecretFactor:
         uniform = secrets.token_bytes(_UNIFORM_BYTES)
         return cls(crypto_core_ed25519_scalar_reduce(uniform))
 
+    def public(self) -> bytes:
+        """Return the point that this factor makes of the base point.
+
+        It says nothing about the factor, and cannot be distinguished from a blinded ID.
+        """
+        return crypto_scalarmult_ed25519_base_noclamp(self.scalar)
+
     def inverse(self) -> SecretFactor:
         """Return the factor that undoes this one."""
         return SecretFactor(crypto_core_ed25519_scalar_invert(self.scalar))
@@ -85,11 +96,6 @@ class SecretFactor:
 def id_points(ids: Sequence[str], key: bytes) -> list[bytes]:
     """Return H of each ID; IDs are as the readers of tables return them."""
     return [_point(_hashed(_encoded(own), _UNIFORM_BYTES, _POINT, key)) for own in ids]
-
-
-def random_points(n_points: int) -> list[bytes]:
-    """Return points that cannot be told from blinded IDs."""
-    return [_point(secrets.token_bytes(_UNIFORM_BYTES)) for _ in range(n_points)]
 
 
 def point_pseudonyms(
