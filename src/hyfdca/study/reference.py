@@ -136,6 +136,10 @@ _STUDY = {
     "some seconds too.",
     "predictions_per_hour": "Rows that each organisation may ask the others to "
     "predict (between machines).",
+    "prediction_ids": "How holders find the rows that an organisation asks for: "
+    "`blinded`, so that they learn nothing about IDs that they do not hold; or "
+    "`keyed`, which takes no time, but then a holder can find out all IDs that are "
+    "asked for by trying.",
 }
 _CLIENT = {
     "name": "What the organisation is called; each has its own name.",

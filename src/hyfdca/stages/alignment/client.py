@@ -59,13 +59,24 @@ _LARGEST_LABEL = 1e50  # of which sums and squares stay finite
 
 
 class AlignmentClient:
-    """Answers from its own table; ``aligned`` is there once it knows its place."""
+    """Answers from its own table; ``aligned`` is there once it knows its place.
+
+    Parameters
+    ----------
+    pseudonyms : array (n_rows, 2), optional
+        Of its rows; by default those that the keys give its IDs.
+    """
 
     def __init__(
-        self, table: Table, keys: AlignmentKeys, settings: m.AlignmentSettings
+        self,
+        table: Table,
+        keys: AlignmentKeys,
+        settings: m.AlignmentSettings,
+        pseudonyms: TokenArray | None = None,
     ) -> None:
         self._table, self._keys, self._settings = table, keys, settings
         self._classes = _classes_of(table, settings)
+        self._given_pseudonyms = pseudonyms
         self._pseudonyms: TokenArray | None = None  # then in the study's order
         self._aligned: AlignedTable | None = None
         self._rounded_by: dict[m.Line, RoundedCells] = {}
@@ -97,7 +108,9 @@ class AlignmentClient:
         if refused is not None:
             return refused
         table, keys = self._table, self._keys
-        pseudonyms = sample_pseudonyms(table.ids, keys)
+        pseudonyms = self._given_pseudonyms
+        if pseudonyms is None:
+            pseudonyms = sample_pseudonyms(table.ids, keys)
         if repeated := n_repeated(pseudonyms):
             return m.Refused("repeated", repeated)
         self._pseudonyms = pseudonyms
