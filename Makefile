@@ -48,7 +48,7 @@ bench-rounds: $(READY)  ## Rounds, participation and wall time of the bundle met
 bench-crypto: $(READY)  ## What encryption costs, number by number, a round, a training
 	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[bench]'
 	$(BIN)/hyfdca bench crypto
-	$(BIN)/python -m benchmarks encryption alignment
+	$(BIN)/python -m benchmarks encryption alignment prediction
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "hyfdca needs Python 3.11 or later; set PYTHON=...")'

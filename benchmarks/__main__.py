@@ -20,7 +20,7 @@ from hyfdca.runtime.machine import keep_memory
 
 NAMES = ("convergence", "reference", "round", "simulator", "memory", "alignment")
 OF_ROUNDS = ("rounds", "intercept", "losses", "participation", "wall", "figure")
-OF_ENCRYPTION = ("encryption", "alignment")
+OF_ENCRYPTION = ("encryption", "alignment", "prediction")
 OF_NETWORK = ("flare", "hosting")
 OF_CODE = ("trace",)
 KNOWN = tuple(

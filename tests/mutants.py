@@ -124,6 +124,25 @@ MUTANTS: dict[str, Mutant] = {
         "left = self.rows_per_hour",
         "tests/prediction",
     ),
+    "an asker evaluates points that no holder signed": _one(
+        "prediction/blinded_rows.py",
+        "request.check(asked.holder, asked.signature, _BLINDED, *said)",
+        "pass",
+        "tests/prediction/test_split_blinded.py",
+        "tests/prediction/test_dictionary_attack.py",
+    ),
+    "a holder takes points under any key": _one(
+        "prediction/blinded_rows.py",
+        "if list(points) != known:",
+        "if False:",
+        "tests/prediction/test_split_blinded.py",
+    ),
+    "points are hashed without the clients' key": _one(
+        "crypto/keys/oblivious.py",
+        "blake2b(content, digest_size=size, key=key, person=person)",
+        "blake2b(content, digest_size=size, person=person)",
+        "tests/crypto/test_oblivious.py",
+    ),
     # The protocol
     "a client answers phases in any order": _one(
         "protocol/sessions.py",

@@ -105,7 +105,7 @@ def same_key(files):
 BAD = {
     "labels disagree": (
         lambda f: f.organisations["coast"].table["y"].__setitem__(0, "neither"),
-        "different labels .* 'north' and 'coast' in 1 row",
+        "different labels .label_column 'y'. .* 'north' and 'coast' in 1 row",
     ),
     "duplicate IDs": (
         spoil("north", id="P001"),
@@ -121,7 +121,7 @@ BAD = {
     ),
     "weights disagree": (
         weighted(lambda row: 1.0, coast=2.0),
-        "different labels or weights .* 'north' and 'coast' in 10 rows, 'city' and",
+        "different weights .weight_column 'w'. .* 'north' and 'coast' in 10 rows",
     ),
     "negative weight": (
         weighted(lambda row: row - 3),
@@ -189,8 +189,8 @@ BAD = {
     ),
     "cells disagree": (
         spoil("city", x2="7.0"),
-        "different values .* 'north' and 'city' in 1 row .a blank cell differs from a "
-        "value.; .*disagreeing_cells .*blank or not",
+        "different values .* 'north' and 'city' in 1 row, in column 'x2'; correct them"
+        '.* ignore = ."x2". below .*disagreeing_cells .*blank or not',
     ),
     "missing cell": (
         spoil("city", x3=""),

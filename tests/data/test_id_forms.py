@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from hyfdca.data.id_forms import ID_FORMS, sampled
@@ -54,3 +56,14 @@ def test_a_sample_of_one_in_one_is_all():
     """Small tables are compared whole."""
     assert list(sampled(["a", "0", "-"], 1)) == ["a", "0", "-"]
     assert list(sampled(["", "0", "-é"], 4)) == ["", "0", "-é"]  # nothing to choose by
+
+
+def test_a_long_id_costs_its_own_length():
+    """One very long ID among many does not make them all as long."""
+    ids = [f"Pa-{row:06d}" for row in range(5000)]
+    tracemalloc.start()
+    with_long = set(sampled([*ids, "x" * 100_000], 16))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert with_long - {"x" * 100_000} == set(sampled(ids, 16))
+    assert peak < 40 * (100_000 + sum(map(len, ids)))  # bytes per character

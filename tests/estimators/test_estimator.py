@@ -152,6 +152,8 @@ def test_grid_is_clipped_and_takes_a_partition():
     own = HyFDCAClassifier(grid=halves, l2=1.0, random_state=0).fit(X, y)
     assert own.history_[0]["participants"] == (0, 1)
     assert own.stop_reason_ == clipped.stop_reason_ == "tolerance"
+    assert own.uncovered_share_ == 80 / 400  # of the cells, the intercept apart
+    assert clipped.uncovered_share_ == 0.0
 
 
 def test_many_classes_are_learnt_in_one_run():

@@ -178,3 +178,13 @@ def test_models_show_no_numbers():
     """The text of a model is short."""
     assert len(repr(make_model())) < 200
     assert isinstance(make_model(), Model)
+
+
+def test_offsets_are_not_added(tmp_path):
+    """A model with offsets warns that predictions are without them."""
+    with pytest.warns(UserWarning, match="hyfdca predict, which reads 'exposure'"):
+        estimator = loaded(tmp_path, "regression", "huber", offset_column="exposure")
+    values = random_cells(5)
+    plain = loaded(tmp_path, "regression", "huber")
+    np.testing.assert_array_equal(estimator.predict(values), plain.predict(values))
+    assert estimator.uncovered_share_ is None

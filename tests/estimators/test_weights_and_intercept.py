@@ -211,11 +211,16 @@ def test_scaling_of_the_target_can_be_turned_off(diabetes):
     )
 
 
-def test_constant_target():
-    """A target that does not vary is predicted as it is."""
-    X = np.random.Generator(np.random.PCG64(0)).standard_normal((20, 3))
-    model = HyFDCARegressor(random_state=0).fit(X, np.full(20, 7e6))
-    assert model.predict(X) == pytest.approx(np.full(20, 7e6))
+@pytest.mark.parametrize("value", [7e6, 0.1, -1 / 3, 0.0])
+@pytest.mark.parametrize("algorithm", ["bundle", "lbfgs", "hyfdca"])
+def test_constant_target(algorithm, value):
+    """A target that does not vary is predicted as it is, certified."""
+    X = np.random.Generator(np.random.PCG64(0)).standard_normal((60, 3))
+    model = HyFDCARegressor(algorithm=algorithm, random_state=0)
+    model.fit(X, np.full(60, value))
+    assert model.predict(X) == pytest.approx(np.full(60, value), rel=1e-14)
+    assert model.stop_reason_ == "tolerance"
+    assert model.certificate_.gap == 0.0
 
 
 # Weights of samples

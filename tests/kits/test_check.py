@@ -19,6 +19,7 @@ from hyfdca.kits.key_files import read_public
 from hyfdca.kits.tls import certificate_pem
 from hyfdca.study.identity import study_fingerprint
 from tests.kits.kit_commands import refused, succeed
+from tests.support.consortia import make_files
 
 pytest.importorskip("nvflare")
 pytestmark = [
@@ -262,3 +263,35 @@ def test_ranges_of_numbers(installed, hyfdca):
 
     edit(change)(installed)
     assert re.search(r"labels +│ -3.5 to 35.5", check(hyfdca, installed))
+
+
+def test_a_table_before_there_are_kits(tmp_path, hyfdca):
+    """A study file and a table suffice, of one organisation or of all."""
+    study = make_files().write(tmp_path)
+    own = tmp_path / "own.csv"
+    own.write_text("id,x0,x1,x2,y\na,1,2,3,ill\nb,2,3,4,well\n")
+    one = succeed(hyfdca, "check", study, "--client", "north", "--data", own)
+    assert "Fits the study" in one
+    assert "'north', in the study file" in one
+    assert re.search(r"rows +│ 2, each with its own ID", one)
+    assert "fingerprint" not in one
+    every = succeed(hyfdca, "check", study)
+    for name, n_rows in (("north", 40), ("city", 40), ("coast", 20)):
+        assert re.search(rf"'{name}', in[^\n]*\n[^\n]*\n│ rows +│ {n_rows},", every)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--client", "nowhere"], "no organisation 'nowhere'; its organisations are"),
+        (["--data", "own.csv"], "Give --client too"),
+        (["--kit", "kit"], "Give either --kit and --data, or a study file"),
+        (["--client", "city"], "city.csv has no column 'x9'"),
+    ],
+)
+def test_what_does_not_fit_before_there_are_kits(tmp_path, hyfdca, options, sentence):
+    """It is refused with one sentence."""
+    files = make_files()
+    files.organisations["city"].extra = 'features = ["x9"]'
+    study = files.write(tmp_path)
+    assert sentence in refused(hyfdca, tmp_path, "check", study, *options)

@@ -35,6 +35,24 @@ def test_ids_that_lost_their_zeros(tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.usefixtures("small_tls")
+def test_rows_without_ids(tmp_path: Path) -> None:
+    """An organisation with a LIBSVM file is refused, unless the study is by order."""
+    files = make_files(encryption='"none"', scale='"maxabs"')
+    with site(tmp_path, files) as made:
+        made.data["north"] = tmp_path / "north.libsvm"
+        made.data["north"].write_text("1 1:1\n-1 2:1\n", "utf-8")
+        server, clients = made.start()
+        for party in (clients["north"], server):
+            assert party.ends(180) == 2, party.said
+            last = party.said.splitlines(keepends=True)[-1]
+            assert_one_sentence(last)
+            assert "Organisation 'north'" in last
+            assert "north.libsvm has no IDs to match its rows by" in last
+            assert 'set rows = "by order" if the same line is the same case' in last
+        assert not any("Traceback" in client.said for client in clients.values())
+
+
+@pytest.mark.usefixtures("small_tls")
 def test_cells_that_nobody_holds(tmp_path: Path) -> None:
     """They are refused with their share, unless the study says what they are."""
     files = make_files(encryption='"none"', uncovered='"refuse"')

@@ -15,56 +15,13 @@ from hyfdca.prediction import messages as p
 from hyfdca.prediction.request import signed_request
 from hyfdca.protocol.codec import RemoteProtocolError, pack_tokens
 from hyfdca.protocol.messages import GridSpec, Message
-from hyfdca.protocol.sessions import TOKEN_BYTES, decode, frame, unframe
+from hyfdca.protocol.sessions import decode, frame, unframe
 from hyfdca.study import messages as s
 from tests.model.models import make_model, random_cells
-from tests.prediction.split_cases import STUDY_HASH, Split
+from tests.prediction.hostile_server import HOLDINGS, TOKEN, Hostile
+from tests.prediction.split_cases import Split
 
-TOKEN = STUDY_HASH[:TOKEN_BYTES]
-HOLDINGS = [([0, 1, 2, 3], [0, 1]), ([0, 1, 2, 5], [2]), ([1, 2, 3, 6], [3, 1])]
 GRIDS = p.PartsRequest(GridSpec(30, 50), GridSpec(0, 20))
-
-
-class Hostile:
-    """A server that sends arbitrary messages to members that share keys."""
-
-    def __init__(self, **given):
-        self.split = Split(make_model(), random_cells(7), HOLDINGS, **given)
-        self.split.scores("north")  # they have keys now
-        [reply] = [r for phase, *_, r in self.split.said if phase == "request"]
-        self.asked = decode(unframe(reply, TOKEN)[1], p.Asked)
-        self.start()
-
-    def start(self):
-        """Restart all members; so far they have only been asked who they are."""
-        self.members, self._number = self.split.members("north"), 0
-        for rank in range(len(self.members)):
-            self.say(rank, "introduce", Message())
-
-    def take_over(self, members):
-        """Continue with members that have just been served."""
-        self.members, self._number = members, 10**6
-
-    def say(self, rank, phase, message):
-        """Send a message to a member; return the body of its reply."""
-        self._number += 1
-        payload = frame(TOKEN, self._number, message)
-        return unframe(self.members[rank].handle("prediction", phase, payload), TOKEN)[
-            1
-        ]
-
-    def request(self):
-        """Have the asker sign a request."""
-        return decode(self.say(0, "request", Message()), p.Asked)
-
-    def consider(self, rank, asked, asker=0):
-        """Deliver a request to a holder."""
-        said = p.ConsiderRequest(**msgspec.structs.asdict(asked), asker=asker)
-        return decode(self.say(rank, "consider", said), p.Consent | p.Declined)
-
-    def n_logged(self, rank):
-        """Return how many predictions a holder has logged."""
-        return len(self.split.log(rank).entries)
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +41,9 @@ def changed(asked, **changes):
     return msgspec.structs.replace(asked, **changes)
 
 
-@pytest.mark.parametrize("field", ["pseudonyms", "model", "nonce", "n_outputs"])
+@pytest.mark.parametrize(
+    "field", ["pseudonyms", "model", "nonce", "n_outputs", "public"]
+)
 def test_what_the_asker_did_not_sign(hostile, field):
     """A server cannot ask for other rows or another model than the asker did."""
     other = {
@@ -92,6 +51,7 @@ def test_what_the_asker_did_not_sign(hostile, field):
         "model": bytes(32),
         "nonce": bytes(32),
         "n_outputs": 2,
+        "public": bytes(32),
     }
     before, asked = hostile.n_logged(1), hostile.request()
     with pytest.raises(RemoteProtocolError, match="'north' did not sign this request"):
@@ -164,6 +124,9 @@ def test_parts_are_given_once(hostile):
     is set to the one before, as if the table of phases let a server come so far.
     """
     hostile.consider(1, hostile.request())
+    with pytest.raises(RemoteProtocolError, match="there is no phase 'rows'"):
+        hostile.say(1, "rows", Message())
+    hostile.let_find(1)
     with pytest.raises(RemoteProtocolError, match="'parts' is out of order"):
         hostile.say(1, "parts", GRIDS)
     hostile.members[1]._session.last_phase = "part bound"
@@ -252,11 +215,15 @@ def test_a_refusal_is_one_line(hostile):
 def test_every_phase_is_known(hostile):
     """A member answers no phase that the audit cannot read."""
     hostile.consider(1, hostile.request())
+    answered = set(hostile.members[1]._session.handlers)
+    hostile.let_find(1)
     for member in hostile.members[:2]:
         session = member._session
         assert session.phases in TABLES
         assert "scores" in session.handlers
         assert set(session.handlers) <= set(session.phases)
+        answered |= set(session.handlers)
+    assert answered == set(p.PHASES)
 
 
 @pytest.mark.parametrize("scheme", ["stream", "bfv", "none"])

@@ -20,6 +20,7 @@ from tests.stages.alignments import (
     ANYHOW,
     CLASSIFICATION,
     KEYS,
+    N_FEATURES,
     N_SAMPLES,
     OTHER_KEYS,
     TOKEN,
@@ -305,13 +306,14 @@ def test_missing_cells_agree_with_missing_cells():
 
 @given(consortia())
 def test_disagreeing_cells_are_counted(consortium):
-    """The error counts, by pair, rows in which a holder differs from the owner."""
+    """The error names columns, and counts rows by pairs of a holder and the owner."""
     tables = [held.table for held in consortium]
     tables = [
         spoiled(table, [(0, 0), (1, -1)], -77.0 - k) if held.columns else table
         for k, (held, table) in enumerate(zip(consortium, tables, strict=True))
     ]
     found: dict[tuple[int, int], set[int]] = {}
+    differing: set[int] = set()
     values: dict[tuple[int, int], tuple[int, float]] = {}
     for client, (held, table) in enumerate(zip(consortium, tables, strict=True)):
         cells = table.cells.toarray()
@@ -320,6 +322,7 @@ def test_disagreeing_cells_are_counted(consortium):
                 owner, value = values.setdefault((row, column), (client, cells[i, j]))
                 if value != cells[i, j]:
                     found.setdefault((owner, client), set()).add(row)
+                    differing.add(column)
     if not found:
         Meeting(tables, ANYHOW).run()
         return
@@ -330,6 +333,10 @@ def test_disagreeing_cells_are_counted(consortium):
         for (a, b), rows in found.items()
     ]
     assert sum(text in str(caught.value) for text in named) == min(3, len(named))
+    listed = str(caught.value).partition("; correct")[0].partition(", in column")[2]
+    is_named = {column for column in range(N_FEATURES) if name_of(column) in listed}
+    assert is_named <= differing
+    assert len(is_named) == min(3, len(differing))
     first = replace(ANYHOW, disagreeing_cells="first")
     Meeting(tables, first).run()
 

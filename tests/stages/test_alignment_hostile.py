@@ -13,6 +13,7 @@ from hyfdca.protocol.codec import RemoteProtocolError, pack_bits, pack_indices
 from hyfdca.protocol.messages import Message
 from hyfdca.protocol.sessions import decode, frame, unframe
 from hyfdca.stages.alignment.checks import AlignmentError
+from hyfdca.stages.alignment.client import AlignmentClient
 from hyfdca.stages.alignment.messages import (
     MOST_CLASSES,
     AlignmentSettings,
@@ -21,6 +22,7 @@ from hyfdca.stages.alignment.messages import (
     PlacementNotice,
     Refused,
     Rows,
+    TargetTokens,
 )
 from tests.stages.alignments import CLASSIFICATION, TOKEN, Held, Meeting, make_table
 
@@ -117,6 +119,40 @@ def test_hostile_tokens(size):
     change = changed(tokens=b"\0" * size)
     with pytest.raises(RemoteProtocolError, match="client 1 to 'cells'"):
         tampered(change, "cells", CellTokens).run()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda reply: TargetTokens([reply.tokens[0][8:]]), "client 1 to 'targets'"),
+        (lambda reply: TargetTokens([]), "client 1 left out labels"),
+    ],
+)
+def test_bad_tokens_of_labels_by_column(change, message):
+    """Tokens of labels are as many as there are columns and rows."""
+    held = [make_table([0, 1, 2], [0]), make_table([0, 1, 2], [1])]
+    held[1] = replace(held[1], labels=("healthy", "healthy", "healthy"))
+    meeting = Meeting(held)
+    meeting.wires[1].tamper["targets"] = (TargetTokens, change)
+    with pytest.raises(RemoteProtocolError, match=message):
+        meeting.run()
+
+
+def test_labels_are_rounded_only_if_the_study_rounds():
+    """A server cannot have labels rounded that the study compares exactly."""
+    meeting = Meeting([make_table([0, 1], [0])])
+    meeting.run()
+    _, body = unframe(meeting.wires[0].down[1], TOKEN)
+    notice = msgspec.structs.replace(decode(body, PlacementNotice), rounded=b"\xff")
+    client = AlignmentClient(meeting.tables[0], meeting.keys, meeting.settings)
+    client.handlers["rows"](Message())
+    with pytest.raises(RemoteProtocolError, match="does not round labels"):
+        client.handlers["placement"](notice)
+    unlabelled = make_table([0, 1], [0], has_labels=False)
+    client = AlignmentClient(unlabelled, meeting.keys, meeting.settings)
+    client.handlers["rows"](Message())
+    with pytest.raises(RemoteProtocolError, match="of nobody"):
+        client.handlers["targets"](Message())
 
 
 # Servers that break the protocol

@@ -108,11 +108,28 @@ def test_weights_and_offsets_that_disagree(column):
     Meeting(tables, settings).run()
     tables[1] = replace(tables[1], **{column: np.array([1.0, 2.0, 0.25, 3.0])})
     sentence = refused(tables, settings)
-    assert f"different labels or {column} for rows that they share" in sentence
-    assert "'org0' and 'org1' in 2 rows; correct them" in sentence
+    assert f"different {column} for rows that they share" in sentence
+    assert "'org0' and 'org1' in 2 rows; correct them, raise cell_toler" in sentence
     zeros = [replace(make_table(ALL, [0]), offsets=np.full(4, z)) for z in (0.0, -0.0)]
     offsets = TargetSettings(has_offsets=True)
     Meeting(zeros, replace(CLASSIFICATION, targets=offsets)).run()
+
+
+def test_differing_columns_are_named():
+    """Of labels, weights and offsets those that differ are named as the study does."""
+    names = {"label_column": "died", "weight_column": "w", "offset_column": "o"}
+    targets = TargetSettings(has_weights=True, has_offsets=True, names=names)
+    settings = replace(CLASSIFICATION, targets=targets, cell_tolerance=1e-6)
+    numbers = np.array([1.0, 2.0, 0.5, 1.5])
+    one = replace(make_table(ALL, [0]), weights=numbers, offsets=numbers)
+    other = replace(relabelled(one, "other"), offsets=numbers[::-1])
+    sentence = refused([one, other], settings)
+    assert "different labels (label_column 'died') and offsets (offset_" in sentence
+    assert (
+        "column 'o') for rows that they share: 'org0' and 'org1' in 4 row" in sentence
+    )
+    assert "weight_column" not in sentence
+    assert "cell_tolerance" not in sentence
 
 
 def test_a_weight_of_0_is_no_blank_label():

@@ -21,7 +21,7 @@ from hyfdca.stages.alignment.messages import (
     HintsRequest,
 )
 from hyfdca.stages.alignment.rounding import choose_grids, round_values
-from tests.stages.alignments import ANYHOW, Meeting, consortia, make_table
+from tests.stages.alignments import ANYHOW, Meeting, consortia, make_table, name_of
 
 TOLERANT = AlignmentSettings("classification", cell_tolerance=1e-6)
 ROWS = list(range(30))
@@ -76,8 +76,15 @@ def nudged(relative, seed=3):
 
 @pytest.mark.parametrize("change", [as_float32, nudged(4e-7), nudged(0.0)])
 def test_rounded_cells_are_the_same(change):
-    """Cells in single precision or with rounding differences pass by tolerance."""
-    Meeting(tables(change), TOLERANT).run()
+    """Cells in single precision or with rounding differences pass, and stay as is."""
+    meeting = Meeting(tables(change), TOLERANT)
+    alignment = meeting.run()
+    assert alignment.features == tuple(map(name_of, range(4)))
+    for client, table in zip(meeting.clients, meeting.tables, strict=True):
+        own = client.aligned
+        order = [table.features.index(name) for name in own.features]
+        expected = table.cells[client.order][:, order].toarray()
+        assert np.array_equal(own.cells.toarray(), expected)
 
 
 def test_without_a_tolerance_cells_must_be_equal():
@@ -97,8 +104,8 @@ def test_cells_beyond_the_tolerance_are_counted():
     with pytest.raises(AlignmentError) as caught:
         Meeting(made, TOLERANT).run()
     assert (
-        "share: 'org0' and 'org1' in 2 rows (a blank cell differs from a value); "
-        in str(caught.value)
+        "share: 'org0' and 'org1' in 2 rows, in columns 'blood pressure 000' and "
+        "'blood pressure 002'; " in str(caught.value)
     )
     assert "(relative, now 1e-06)" in str(caught.value)
 
@@ -111,8 +118,12 @@ def test_missing_cells_are_no_number():
     gaps = replace(gaps, cells=sp.csr_array(cells))
     rounded = replace(gaps, cells=sp.csr_array(as_float32(gaps.cells)))
     Meeting([gaps, rounded], TOLERANT).run()
-    with pytest.raises(AlignmentError, match="'org0' and 'org1' in 1 row"):
+    with pytest.raises(
+        AlignmentError, match="'org0' and 'org1' in 1 row, in"
+    ) as caught:
         Meeting([make_table(ROWS, [0, 1]), rounded], TOLERANT).run()
+    assert "in column 'blood pressure 001'; correct them" in str(caught.value)
+    assert 'write ignore = ["blood pressure 001"] below' in str(caught.value)
 
 
 @given(consortia(), st.sampled_from([1e-7, 1e-5]))

@@ -183,3 +183,33 @@ def test_too_many_levels(monkeypatch):
     monkeypatch.setattr("hyfdca.stages.levels.messages.MOST_LEVELS", 8)
     with pytest.raises(AlignmentError, match="have 9 levels together, more than 8"):
         LevelMeeting(TABLES).run()
+
+
+@pytest.mark.parametrize(
+    "wards", [(["ICU", "ER"], ["icu", "ER"]), (["a b", "ab"], ["ER", "ab"])]
+)
+def test_levels_that_are_written_differently(wards):
+    """Capitals and blanks alone make no level, at one organisation or between two."""
+    tables = [
+        table_with([2 * k, 2 * k + 1], ward=own, site=["x", "y"])
+        for k, own in enumerate(wards)
+    ]
+    watchful = LevelSettings(1, similar="refuse")
+    with pytest.raises(AlignmentError, match="Column 'ward' has 1 level") as caught:
+        LevelMeeting(tables, watchful).run()
+    assert 'similar_levels = "allow"' in str(caught.value)
+    allowed = LevelMeeting(tables, LevelSettings(1)).run()
+    entry = allowed.entries["ward"]
+    assert {*entry.levels, entry.reference} == {*wards[0], *wards[1]}
+
+
+def test_different_levels_may_be_refused_and_pass():
+    """Levels that differ in more, and blank ones, are no spellings of each other."""
+    tables = [
+        table_with([0, 1], ward=["ICU", None]),
+        table_with([2, 3], ward=["ER", "ICU"]),
+    ]
+    levels = LevelMeeting(tables, LevelSettings(1, similar="refuse")).run()
+    assert {*levels.entries["ward"].levels, levels.entries["ward"].reference} == {
+        *("ICU", "ER", "")
+    }

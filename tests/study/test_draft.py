@@ -289,3 +289,31 @@ def test_names_that_would_end_a_comment(hyfdca, tmp_path):
     frames["city.parquet"] = frames["city.parquet"].assign(**{odd: range(N_ROWS)})
     _, file = drafted(hyfdca, tmp_path, write(tmp_path, frames))
     assert file.clients[1].ignore == [odd]
+
+
+def test_weights_and_offsets_are_pointed_out(hyfdca, tmp_path):
+    """Numbers at all label holders whose names say so stay features until confirmed."""
+    frame = pooled().rename(columns={"dose": "sample_weight", "pulse": "log_exposure"})
+    frame["weight_class"] = "light"
+    rows = {"a.csv": frame[:40].drop(columns="weight"), "b.csv": frame[20:]}
+    text, file = drafted(hyfdca, tmp_path, write(tmp_path, rows), "--label", "outcome")
+    assert "# If 'sample_weight' is how often each row counts and no feature" in text
+    assert '# weight_column = "sample_weight"\n' in text
+    assert '# offset_column = "log_exposure"\n' in text
+    assert "'weight_class' is" not in text  # text
+    assert "'weight' is" not in text  # a lacks it
+    assert (file.study.weight_column, file.study.offset_column) == (None, None)
+
+
+def test_ids_that_lost_their_zeros_are_pointed_out(hyfdca, tmp_path):
+    """A draft says which tables were meant to share more rows, and why they do not."""
+    frame = pooled()
+    frame["patient"] = [f"{row + 1:03d}" for row in range(N_ROWS)]
+    lost = frame[30:].assign(patient=[str(row + 1) for row in range(30, N_ROWS)])
+    paths = write(tmp_path, {"a.csv": frame, "b.csv": lost, "c.csv": frame[40:]})
+    text, _ = drafted(hyfdca, tmp_path, paths, "--label", "outcome", "--id", "patient")
+    assert (
+        "# a.csv and b.csv share 0 IDs, and 30 more that differ in leading zeros "
+        "alone: write them alike.\n" in text
+    )
+    assert "a.csv and c.csv share" not in text

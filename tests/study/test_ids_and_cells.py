@@ -7,12 +7,14 @@ import json
 import numpy as np
 import pytest
 
-from tests.support.consortia import assert_one_sentence, make_files
+from tests.support.consortia import assert_one_sentence, make_files, scores
 from tests.support.durable_runs import Consortium, numbers, undisturbed
+from tests.support.labelled_files import add_column
 
 pytestmark = pytest.mark.usefixtures("no_figure")
 
 ENCRYPTIONS = ["none", "stream"]
+SHARED = {*range(20, 40), *range(50, 60)}  # rows of city that others hold too
 
 
 def written(files, folder, name, change):
@@ -98,6 +100,52 @@ def test_the_first_holder_counts(hyfdca, tmp_path):
     assert models[0] == models[1]
 
 
+def with_targets(**settings):
+    """Return a regression with weights and offsets that take double precision."""
+    files = make_files(labels=scores().tolist(), loss='"squared"', **settings)
+    add_column(files, "weight_column", "w", lambda row: 1.1 + row / 7)
+    return add_column(files, "offset_column", "o", lambda row: row / 300)
+
+
+def in_single(files, column, rows, *names):
+    """Write a column in single precision in some rows of some organisations."""
+    for name in names:
+        own = files.organisations[name]
+        own.table[column] = [
+            repr(float(np.float32(cell) if row in rows else np.float64(cell)))
+            for row, cell in zip(own.rows, own.table[column], strict=True)
+        ]
+    return files
+
+
+@pytest.mark.parametrize("column", ["y", "w", "o"])
+def test_targets_in_single_precision(hyfdca, tmp_path, column):
+    """If a holder has a number in single precision, so have all holders of its row."""
+    alone, everywhere = (
+        in_single(with_targets(), column, range(20, 60), "city") for _ in range(2)
+    )
+    for every in ("y", "w", "o"):
+        in_single(everywhere, every, SHARED, *everywhere.organisations)
+    models = []
+    for number, files in enumerate((alone, everywhere)):
+        folder = tmp_path / f"{number}"
+        folder.mkdir()
+        code, *_ = hyfdca("train", files.write(folder), "--out", folder / "out")
+        assert code == 0
+        models.append((folder / "out" / "model.json").read_bytes())
+    assert models[0] == models[1]
+
+
+def test_targets_without_a_tolerance(hyfdca, tmp_path):
+    """A tolerance of zero compares them exactly; the sentence names it."""
+    files = in_single(with_targets(cell_tolerance="0.0"), "y", range(60), "city")
+    code, _, errors = hyfdca("train", files.write(tmp_path), "--out", tmp_path / "out")
+    assert code == 2
+    assert_one_sentence(errors)
+    assert "different labels (label_column 'y') for rows that they share" in errors
+    assert "raise cell_tolerance (now 0) if numbers are only rounded" in errors
+
+
 def test_without_a_tolerance(hyfdca, tmp_path):
     """A tolerance of zero compares cells exactly."""
     files = make_files(encryption='"none"', cell_tolerance="0.0")
@@ -111,11 +159,12 @@ def test_without_a_tolerance(hyfdca, tmp_path):
 
 
 def test_rounded_cells_survive_restarts(tmp_path):
-    """Requests with hints are replayed after a restart, to the same model."""
+    """Requests with hints or rounded weights are replayed after a restart alike."""
     files = make_files(encryption='"none"')
     table = files.organisations["city"].table
     table["x2"] = [repr(float(np.float32(cell))) for cell in table["x2"]]
-    files.write(tmp_path)
+    add_column(files, "weight_column", "w", lambda row: 1.1 + row / 7)
+    in_single(files, "w", range(60), "city").write(tmp_path)
     expected, weights = undisturbed(tmp_path)
     consortium = Consortium(tmp_path)
     consortium.begin(2)

@@ -123,3 +123,16 @@ def test_classes_have_no_scale(tmp_path):
     files = make_files(scale_target="true")
     with pytest.raises(StudyError, match="scale_target is for regressions"):
         prepare(load(files.write(tmp_path)), tmp_path)
+
+
+@pytest.mark.parametrize("precision", ["full", "compact"])
+def test_constant_targets(tmp_path, precision):
+    """A target that does not vary is certified at once, however its mean is rounded."""
+
+    def weighted(files):
+        return add_column(files, "weight_column", "w", lambda row: 0.3 + row % 7)
+
+    settings = {"encryption": '"stream"', "precision": f'"{precision}"'}
+    outcome = outcome_of(tmp_path, np.full(N_ROWS, 0.1), weighted, **settings)
+    assert outcome.result()["converged"]
+    assert outcome.model().intercept[0] == pytest.approx(0.1, rel=1e-11)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from hyfdca.algorithms import Bundle, FedAvg, Hyfdca
+from hyfdca.algorithms import Bundle, FedAvg, Hyfdca, Lbfgs
 from hyfdca.maths.objective import Measurement
 from hyfdca.training.settings import TrainingSettings
 from hyfdca.training.stopping import (
@@ -90,6 +90,9 @@ def test_every_reason_but_the_tolerance_has_advice():
         assert advice_for(reason, Bundle)
     assert "step" in advice_for("diverged", Hyfdca)
     assert "rate" in advice_for("diverged", FedAvg)
+    assert "penalise_intercept = true" in advice_for("round limit", Lbfgs)
+    assert "penalise_intercept" not in advice_for("diverged", Lbfgs)
+    assert "penalise_intercept" not in advice_for("round limit", Bundle)
 
 
 @pytest.mark.parametrize("algorithm", ["bundle", "hyfdca"])

@@ -154,6 +154,10 @@ VALUES: dict[str, Value] = {
     "placement": Value("who counts which rows and columns", None, _OWN),
     # Predictions of split rows
     "asked pseudonyms": Value("keyed pseudonyms of requested rows", None, _HOLDERS),
+    "blinded IDs": Value("a holder's IDs, blinded by it", None, "the asker"),
+    "evaluated IDs": Value(
+        "a holder's blinded IDs under the asker's key", None, "that holder"
+    ),
     "prediction request": Value("who asks, for how many rows", None, _HOLDERS),
     "prediction refusal": Value("why a request is refused", None, "the asker"),
     "model digest": Value("a digest of the model", None, _HOLDERS),

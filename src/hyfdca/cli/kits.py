@@ -140,13 +140,34 @@ def adopt_startup_kit(
 
 
 def check_data(
-    kit: Annotated[Path, typer.Option(help="This organisation's kit.")],
-    data: Annotated[Path, typer.Option(help="Its table.")],
+    study: Annotated[
+        Path | None,
+        typer.Argument(help="The study file (TOML), as long as there are no kits."),
+    ] = None,
+    kit: Annotated[
+        Path | None, typer.Option(help="This organisation's kit, which has the study.")
+    ] = None,
+    client: Annotated[
+        str | None, typer.Option(help="One organisation of the study file.")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Its table, if not as in the study file.")
+    ] = None,
 ) -> None:
-    """Compare a table and a kit with the study, before going online."""
+    """Compare tables, and a kit if there is one, with the study before going online."""
     from rich.console import Console
 
     from hyfdca.cli.kits_display import show_checked
-    from hyfdca.kits.checking import check
+    from hyfdca.kits.checking import check, check_without_kits
 
-    show_checked(Console(), check(kit, data))
+    console = Console()
+    if study is not None and kit is None:
+        for checked in check_without_kits(study, client, data):
+            show_checked(console, checked)
+    elif kit is not None and data is not None and study is None and client is None:
+        show_checked(console, check(kit, data))
+    else:
+        raise StudyError(
+            "Give either --kit and --data, or a study file, with or without --client "
+            "and --data."
+        )

@@ -8,7 +8,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hyfdca.kits.checking import Checked, CheckedTable, FeatureFacts
+from hyfdca.kits.checking import (
+    Checked,
+    CheckedKit,
+    CheckedTable,
+    FeatureFacts,
+)
 from hyfdca.kits.installing import Installed
 from hyfdca.kits.provisioning import Provisioned
 
@@ -20,8 +25,9 @@ _COMPARE = (
 
 
 def show_checked(console: Console, checked: Checked) -> None:
-    """Show a table and a kit that match the study."""
-    table = Table(title="Ready to take part", title_justify="left", show_header=False)
+    """Show a table that matches the study, and its kit if there is one."""
+    title = "Fits the study" if checked.kit is None else "Ready to take part"
+    table = Table(title=title, title_justify="left", show_header=False)
     for what, value in _rows(checked):
         # Plain text, because names from files may look like markup.
         table.add_row(what, Text(value, overflow="fold"))
@@ -32,13 +38,10 @@ def show_checked(console: Console, checked: Checked) -> None:
 
 
 def _rows(checked: Checked) -> list[tuple[str, str]]:
-    own, certificate = checked.table, checked.certificate
-    first, last = (
-        day.date().isoformat()
-        for day in (certificate.not_valid_before_utc, certificate.not_valid_after_utc)
-    )
+    own = checked.table
+    where = "in the study file" if checked.kit is None else "on the roster"
     return [
-        ("organisation", f"{checked.name!r}, on the roster"),
+        ("organisation", f"{checked.name!r}, {where}"),
         ("study", repr(checked.study)),
         ("rows", f"{own.n_rows}, each with its own ID"),
         ("features", str(len(own.features))),
@@ -46,10 +49,23 @@ def _rows(checked: Checked) -> list[tuple[str, str]]:
         *_left_out(own),
         ("missing cells", str(own.n_missing)),
         ("constant columns", _named([f.name for f in own.features if f.is_constant])),
+        *([] if checked.kit is None else _kit_rows(checked.kit)),
+    ]
+
+
+def _kit_rows(kit: CheckedKit) -> list[tuple[str, str]]:
+    first, last = (
+        day.date().isoformat()
+        for day in (
+            kit.certificate.not_valid_before_utc,
+            kit.certificate.not_valid_after_utc,
+        )
+    )
+    return [
         ("certificate", f"valid from {first} to {last}"),
-        ("study's fingerprint", checked.study_fingerprint),
-        ("root's fingerprint", checked.root_fingerprint),
-        ("own key's fingerprint", checked.key_fingerprint),
+        ("study's fingerprint", kit.study_fingerprint),
+        ("root's fingerprint", kit.root_fingerprint),
+        ("own key's fingerprint", kit.key_fingerprint),
     ]
 
 

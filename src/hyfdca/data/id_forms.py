@@ -82,10 +82,13 @@ def sampled(ids: Sequence[str], every: int) -> Iterator[str]:
 
 
 def _is_chosen(ids: Sequence[str], every: int) -> BoolArray:
-    texts = np.array(ids, dtype=np.str_)
-    codes = texts.view(np.uint32).reshape(len(ids), -1)
+    # All in one string: an array of texts would pad each to the longest of them.
+    text = "".join(ids).encode("utf-32-le", errors="surrogatepass")
+    codes = np.frombuffer(text, np.dtype("<u4"))
     weights = _WEIGHTS[np.minimum(codes, len(_WEIGHTS) - 1)]
-    sums = weights.sum(axis=1, dtype=np.uint64)
+    totals = np.concatenate([[np.uint64(0)], np.cumsum(weights, dtype=np.uint64)])
+    ends = np.cumsum([0, *map(len, ids)])
+    sums = np.diff(totals[ends])
     return np.asarray((sums >> np.uint64(48)) % np.uint64(every) == 0)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from hyfdca.arrays import BoolArray
 from hyfdca.data.labels import class_numbers, encode_numbers
 from hyfdca.data.tables import Table, TableError
-from hyfdca.data.targets import Targets, TargetSettings
+from hyfdca.data.targets import Targets, TargetSettings, in_single_precision
 from hyfdca.errors import counted
 
 _LARGEST = 1e100  # as of cells: sums and products stay finite
@@ -56,6 +56,26 @@ def target_texts(table: Table) -> Sequence[str]:
         " ".join([*map(float.hex, row), label])
         for row, label in zip(numbers.tolist(), labels, strict=True)
     ]
+
+
+def texts_by_column(table: Table, is_number: bool, is_single: bool) -> list[list[str]]:
+    """Return texts of labels, weights and offsets, each equal if what it is of is.
+
+    Parameters
+    ----------
+    is_number : bool
+        Whether labels are numbers; otherwise they are classes.
+    is_single : bool
+        Whether numbers are equal if they are in single precision.
+    """
+    labels = table.labels or ()
+    label = encode_numbers(labels)[0][:, 0] if is_number else None
+    texts = [list(labels)] if label is None else []
+    for column in (label, table.weights, table.offsets):
+        if column is not None:
+            values = in_single_precision(column) if is_single else column
+            texts.append(list(map(float.hex, (values + 0.0).tolist())))
+    return texts
 
 
 def targets_of(

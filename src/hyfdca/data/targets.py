@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -28,6 +28,8 @@ class TargetSettings:
         Whether a client may learn labels that it does not have, of rows that it holds.
     scaling : {"none", "scale", "centre"}
         Whether numbers are scaled to deviation 1, and centred too.
+    names : mapping of str to str
+        What the study calls the columns "label_column" and so on, for refusals.
     """
 
     has_weights: bool = False
@@ -35,11 +37,12 @@ class TargetSettings:
     class_weight: ClassWeight | None = None
     labels_visible: bool = False
     scaling: Literal["none", "scale", "centre"] = "none"
+    names: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def n_columns(self) -> int:
         """How many numbers a row has: its label, and what else the study has."""
-        return 1 + self.has_weights + self.has_offsets
+        return len(self.columns)
 
     @property
     def is_balanced(self) -> bool:
@@ -57,11 +60,10 @@ class TargetSettings:
         return self.has_weights or self.is_balanced
 
     @property
-    def what(self) -> str:
-        """What holders of a row must agree on, in words."""
-        words = ["labels", *["weights"] * self.has_weights]
-        words += ["offsets"] * self.has_offsets
-        return " or ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
+    def columns(self) -> tuple[str, ...]:
+        """What the numbers of a row are: its label, and what else the study has."""
+        beside = ("weight",) * self.has_weights + ("offset",) * self.has_offsets
+        return ("label", *beside)
 
 
 @dataclass(frozen=True, repr=False)
@@ -114,6 +116,11 @@ class Targets:
         """Return those of some rows."""
         return replace(self, values=self.values[rows])
 
+    def rounded(self, rows: BoolArray) -> Targets:
+        """Return the targets with those of some rows in single precision."""
+        values = np.where(rows[:, None], in_single_precision(self.values), self.values)
+        return replace(self, values=values)
+
     def completed(self, rows: IntArray, values: FloatArray) -> Targets:
         """Return the targets with those of some rows replaced.
 
@@ -138,6 +145,14 @@ class Targets:
         if self.n_classes and not np.all(np.isin(labels, np.arange(self.n_classes))):
             return False
         return self.weights is None or bool(np.all(self.weights[rows] > 0.0))
+
+
+def in_single_precision(values: FloatArray) -> FloatArray:
+    """Return numbers as float32 has them; those beyond its range stay as they are."""
+    with np.errstate(over="ignore", under="ignore"):
+        single = values.astype(np.float32).astype(np.float64)
+    is_within = (single != 0.0) & ~np.isinf(single)
+    return np.where(is_within, single, values)
 
 
 @dataclass(frozen=True, repr=False)

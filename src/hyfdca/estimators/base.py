@@ -43,8 +43,10 @@ from hyfdca.estimators.parameters import (
 from hyfdca.estimators.units import Units
 from hyfdca.federation.algorithm import Algorithm, StartsAnywhere
 from hyfdca.federation.problem import Profile
+from hyfdca.holdings.axis import Axis
 from hyfdca.holdings.block import split_blocks
-from hyfdca.holdings.layout import layout_of
+from hyfdca.holdings.coverage import coverage_of
+from hyfdca.holdings.layout import Layout, layout_of
 from hyfdca.holdings.participation import Participation, random_fraction
 from hyfdca.holdings.partition import Partition, grid
 from hyfdca.holdings.rules import PartitionRule
@@ -96,6 +98,7 @@ class FederatedLinearModel(BaseEstimator):
     intercept_: Any
     certificate_: Measurement | None
     history_: list[dict[str, Any]]
+    uncovered_share_: float | None
     stop_reason_: StopReason | None
     model_: Model | None
     _target: TargetScaling  # of the last fit
@@ -120,6 +123,10 @@ class FederatedLinearModel(BaseEstimator):
         to 1e-12 times the summed sizes of its terms and the offsets' terms. Predictions
         do not use them. ``history_`` is empty, because a model file has none.
 
+        Offsets are not added, since ``predict`` of scikit-learn has no place for them:
+        predictions are those of rows whose offset is 0. If the model has an
+        ``offset_column``, a warning says so; ``hyfdca predict`` adds them.
+
         Raises
         ------
         ValueError
@@ -130,6 +137,13 @@ class FederatedLinearModel(BaseEstimator):
             raise ValueError(
                 f"The model file {path} is for {model.task}, not for {cls._task}; use "
                 "from_model of the other estimator."
+            )
+        if model.file.offset_column is not None:
+            warnings.warn(
+                f"The model in {path} was trained with offsets, which are not added "
+                "here: add them to the margins of decision_function or predict, or use "
+                f"hyfdca predict, which reads {model.file.offset_column!r}.",
+                stacklevel=2,
             )
         estimator = cls(**settings_of(model))
         estimator._take(model)
@@ -160,7 +174,7 @@ class FederatedLinearModel(BaseEstimator):
         self._target = TargetScaling(training.target_centre, training.target_scale)
         self.algorithm_ = training.algorithm
         self.algorithm_reason_ = training.algorithm_reason
-        self.history_ = []
+        self.history_, self.uncovered_share_ = [], None
         self.stop_reason_ = training.stop_reason
         self.n_iter_ = training.rounds
 
@@ -225,6 +239,7 @@ class FederatedLinearModel(BaseEstimator):
         self.algorithm_ = runner.algorithm.algorithm.name
         self.algorithm_reason_ = runner.algorithm.reason
         self.history_ = runner.history
+        self.uncovered_share_ = _uncovered_share(runner.federation.layout, n_features)
         self.stop_reason_ = runner.stop_reason
         self.n_iter_ = len(runner.history)
 
@@ -371,6 +386,12 @@ class FederatedLinearModel(BaseEstimator):
 
 
 _UNKNOWN = object()
+
+
+def _uncovered_share(layout: Layout, n_features: int) -> float:
+    """Return the share of cells that no client holds; the bias has none."""
+    items = tuple(own[own < n_features] for own in layout.features.items)
+    return coverage_of(layout.samples, Axis(n_features, items)).uncovered_share
 
 
 def _mapping(name: str, given: Any) -> dict[str, Any]:

@@ -98,6 +98,9 @@ PARAMETERS = """
     history_ : list of dict
         One record per round: primal, dual, gap, seconds, bytes, round trips and
         participants.
+    uncovered_share_ : float or None
+        The share of cells that no client holds, which count as 0; None after
+        ``from_model``.
     algorithm_, algorithm_reason_ : str
         The algorithm that was run, and why.
     n_iter_ : int

@@ -114,7 +114,8 @@ class Algorithm(ABC):
     # Whether it can leave the intercept without penalty, and add offsets to margins
     frees_intercept: ClassVar[bool] = False
     takes_offsets: ClassVar[bool] = False
-    # What to do where it diverges
+    # What else to do where it does not converge in time, and what where it diverges
+    late_advice: ClassVar[str] = ""
     advice: ClassVar[str] = "scale the features, use a larger l2 or algorithm='bundle'"
 
     def __post_init__(self) -> None:

@@ -12,7 +12,8 @@ from hyfdca.errors import StudyError
 from hyfdca.kits.key_files import read_identity
 from hyfdca.kits.kit import KEYS, OUT, STUDY, Kit
 from hyfdca.model.model import Model
-from hyfdca.prediction.client import Bringing, PredictionClient
+from hyfdca.prediction.bringing import Bringing
+from hyfdca.prediction.client import PredictionClient
 from hyfdca.prediction.policy import PredictionLog
 from hyfdca.prediction.split_rows import (
     PredictionParty,

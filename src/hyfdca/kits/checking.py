@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import datetime
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -19,10 +20,11 @@ from hyfdca.kits.kit import ClientKit, read_certificate, read_client_kit
 from hyfdca.kits.policy import is_strict_client
 from hyfdca.stages.alignment.checks import refusal
 from hyfdca.stages.alignment.client import own_refusal
+from hyfdca.study.file import Client, StudyFile, load
 from hyfdca.study.identity import make_roster, study_fingerprint
 from hyfdca.study.kind_notes import kind_word
 from hyfdca.study.plan import alignment_settings
-from hyfdca.study.tables import table_of
+from hyfdca.study.tables import data_of, table_of
 
 _SOON = 30  # days
 
@@ -68,17 +70,30 @@ class CheckedTable:
 
 
 @dataclass(frozen=True)
-class Checked:
-    """A kit and a table that fit the study, as far as one organisation can tell."""
+class CheckedKit:
+    """What people compare, and until when the kit is valid."""
 
-    name: str
-    study: str
     study_fingerprint: str
     key_fingerprint: str
     root_fingerprint: str
     certificate: x509.Certificate
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A table that fits the study, as far as one organisation can tell.
+
+    Parameters
+    ----------
+    kit : CheckedKit or None
+        None before the organisation has a kit.
+    """
+
+    name: str
+    study: str
     table: CheckedTable
     warnings: tuple[str, ...]
+    kit: CheckedKit | None = None
 
 
 def check(kit: Path, data: Path) -> Checked:
@@ -96,17 +111,53 @@ def check(kit: Path, data: Path) -> Checked:
         own.file.study.key_epoch,
     )
     certificate = check_certificate(own)
-    table = _table(own, data)
-    return Checked(
-        own.client.name,
-        own.file.study.name,
+    checked = _checked(own.file, own.client, data)
+    made = CheckedKit(
         study_fingerprint(own.content),
         own.identity.public.fingerprint,
         tls.fingerprint(read_certificate(own.flare, "rootCA")),
         certificate,
-        table,
-        tuple(_warnings(own, certificate, table)),
     )
+    warnings = (*checked.warnings, *_kit_warnings(own, certificate))
+    return replace(checked, kit=made, warnings=warnings)
+
+
+def check_without_kits(
+    study: Path, name: str | None, data: Path | None
+) -> list[Checked]:
+    """Check tables against a study file, before there are kits.
+
+    Parameters
+    ----------
+    name : str or None
+        The organisation; by default all, with the tables that the study file names.
+    data : Path or None
+        Its table; by default the one that the study file names.
+
+    Raises
+    ------
+    StudyError
+        If a table does not fit.
+    """
+    file = load(study)
+    if name is None and data is not None:
+        raise StudyError("Give --client too, the organisation whose table --data is.")
+    chosen = [client for client in file.clients if name in (None, client.name)]
+    if not chosen:
+        known = ", ".join(repr(client.name) for client in file.clients)
+        raise StudyError(
+            f"The study file {study} has no organisation {name!r}; its organisations "
+            f"are {known}."
+        )
+    return [
+        _checked(file, client, data or study.parent / data_of(client))
+        for client in chosen
+    ]
+
+
+def _checked(file: StudyFile, client: Client, data: Path) -> Checked:
+    table = _table(file, client, data)
+    return Checked(client.name, file.study.name, table, tuple(_warnings(table)))
 
 
 def check_certificate(own: ClientKit) -> x509.Certificate:
@@ -132,12 +183,12 @@ def check_certificate(own: ClientKit) -> x509.Certificate:
     return certificate
 
 
-def _table(own: ClientKit, data: Path) -> CheckedTable:
-    study, settings = own.file.study, alignment_settings(own.file)
-    table = table_of(study, own.client, data)
+def _table(file: StudyFile, client: Client, data: Path) -> CheckedTable:
+    study, settings = file.study, alignment_settings(file)
+    table = table_of(study, client, data)
     refused = own_refusal(table, settings)
     if refused is not None:
-        raise StudyError(str(refusal(own.client.name, refused, settings)))
+        raise StudyError(str(refusal(client.name, refused, settings)))
     if study.scale == "standard" and table.cells.nnz < np.prod(table.cells.shape):
         raise StudyError(
             f'The table {data.name} is sparse, and scale = "standard" would make it '
@@ -182,20 +233,17 @@ def _features(table: Table, origin: datetime.date) -> tuple[FeatureFacts, ...]:
     return tuple(FeatureFacts(*own) for own in zip(*facts, strict=True))
 
 
-def _warnings(
-    own: ClientKit, certificate: x509.Certificate, table: CheckedTable
-) -> list[str]:
-    warnings = []
+def _warnings(table: CheckedTable) -> Iterator[str]:
+    yield from table.notes
+    if any(own.is_constant for own in table.features):
+        yield "Constant columns carry no information here; elsewhere they may vary."
+
+
+def _kit_warnings(own: ClientKit, certificate: x509.Certificate) -> Iterator[str]:
     left = tls.days_left(certificate)
     if left < _SOON:
-        warnings.append(f"The certificate expires in {left} days.")
-    warnings += table.notes
-    if any(own.is_constant for own in table.features):
-        warnings.append(
-            "Constant columns carry no information here; elsewhere they may vary."
-        )
+        yield f"The certificate expires in {left} days."
     if not is_strict_client(own.flare):
-        warnings.append(
+        yield (
             "The kit's settings in flare/local are no longer strict; reinstall the kit."
         )
-    return warnings

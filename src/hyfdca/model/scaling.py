@@ -13,6 +13,8 @@ from hyfdca.arrays import FloatArray
 Scale = Literal["none", "standard", "maxabs"]
 Missing = Literal["refuse", "mean"]
 
+_NOISE = 2.0**-38  # of a mean: more than sealed sums of 42 bits get wrong
+
 
 @dataclass(frozen=True)
 class Scaling:
@@ -38,13 +40,22 @@ class Scaling:
 
 @dataclass(frozen=True)
 class TargetScaling:
-    """Maps each target y of a regression to (y - centre) / scale for training."""
+    """Maps each target y of a regression to (y - centre) / scale for training.
+
+    Parameters
+    ----------
+    varies : bool
+        If false, all targets are the centre but for rounding, and become 0.
+    """
 
     centre: float = 0.0
     scale: float = 1.0
+    varies: bool = True
 
     def apply(self, targets: FloatArray) -> FloatArray:
         """Return targets as a model is trained on them."""
+        if not self.varies:
+            return np.zeros_like(targets)
         return (targets - self.centre) / self.scale
 
 
@@ -58,7 +69,8 @@ def target_scaling(mean: float, mean_square: float, is_centred: bool) -> TargetS
         Of distances to the mean if ``is_centred``, else of the targets themselves.
     """
     scale = float(np.sqrt(mean_square))
-    centre = mean if is_centred else 0.0
-    # Where only rounding differs from the mean, there is nothing to scale by.
-    noise = float(np.finfo(np.float64).eps) * 8 * abs(mean)
-    return TargetScaling(centre, scale if scale > noise else 1.0)
+    if not is_centred:
+        return TargetScaling(0.0, scale or 1.0)
+    if scale <= _NOISE * abs(mean):
+        return TargetScaling(mean, varies=False)
+    return TargetScaling(mean, scale)

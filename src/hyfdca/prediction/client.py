@@ -12,37 +12,36 @@ study, and *prediction*:
 | consider  | everybody else  | the same            | consent, or why not            |
 | refused   | the asker       | why it gets nothing | -                              |
 
-Between the last two come the alignment (``stages/alignment``) and the sums
-(``prediction/sums.py``), in the same stage.
+Between the last two come, in the same stage, the phases by which holders find the rows
+(``prediction/blinded_rows.py``), the alignment (``stages/alignment``) and the sums
+(``prediction/sums.py``).
 
 Theory of operation. A holder trusts the asker's signature and its own files, not the
 server. It checks permission, limit and model, and logs the prediction, before it
 contributes anything. It then continues only with those of its rows whose pseudonyms the
-asker signed. Pseudonyms use keys derived for this one prediction, so the server can
-link them neither to training nor to other predictions.
+asker signed. Pseudonyms use keys of this one prediction, so the server can link them
+neither to training nor to other predictions. If the study says ``prediction_ids =
+"keyed"``, all clients have these keys, and a holder can try IDs that it does not hold.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.sparse as sp
 
 from hyfdca.arrays import FloatArray, IntArray, TokenArray
 from hyfdca.crypto.keys.identity import Identity
-from hyfdca.crypto.keys.pseudonyms import sample_pseudonyms
+from hyfdca.crypto.keys.pseudonyms import AlignmentKeys, sample_pseudonyms
 from hyfdca.crypto.keys.roster import Roster
-from hyfdca.crypto.schemes.fixedpoint import power_above
-from hyfdca.data.tables import Table, stored_densely
-from hyfdca.holdings.ownership import OwnCells
-from hyfdca.model.categories import features_of, model_expansion
-from hyfdca.model.model import Model
-from hyfdca.model.scaling import Scaling
+from hyfdca.data.tables import Table
 from hyfdca.prediction import messages as p
-from hyfdca.prediction.policy import PredictionLog, PredictionTerms, declined_sentence
+from hyfdca.prediction.blinded_rows import BlindAsker, BlindHolder, OneRequest
+from hyfdca.prediction.bringing import Bringing
+from hyfdca.prediction.parts import common_part, own_parts
+from hyfdca.prediction.policy import declined_sentence
 from hyfdca.prediction.request import checked_pseudonyms, signed_request
 from hyfdca.prediction.sums import OwnParts, ScoreSums, ScoringClient
 from hyfdca.protocol.codec import RemoteProtocolError
@@ -50,9 +49,7 @@ from hyfdca.protocol.messages import Message
 from hyfdca.protocol.sessions import TOKEN_BYTES, ClientSession, Handlers
 from hyfdca.runtime.driver import one_thread
 from hyfdca.runtime.store import StoreError
-from hyfdca.stages.alignment.aligned_table import AlignedTable
 from hyfdca.stages.alignment.client import AlignmentClient
-from hyfdca.stages.alignment.messages import AlignmentSettings
 from hyfdca.study.client import StudyClient
 
 STAGE = "prediction"
@@ -72,28 +69,6 @@ class SplitScores:
 
     margins: FloatArray
     n_absent: IntArray
-
-
-@dataclass(frozen=True, repr=False)
-class Bringing:
-    """What an organisation provides for predictions.
-
-    Parameters
-    ----------
-    table : Table
-        Rows that it asks for or holds features of; its columns are those of the model's
-        columns that it has.
-    digest : bytes
-        Of the model.
-    """
-
-    table: Table
-    model: Model
-    digest: bytes
-    terms: PredictionTerms
-    log: PredictionLog
-    alignment: AlignmentSettings
-    asks: bool = False
 
 
 class PredictionClient:
@@ -181,19 +156,32 @@ class PredictionClient:
         declined = bringing.terms.objection(bringing.log, self.name, n_rows)
         if declined is not None:
             raise RemoteProtocolError(declined_sentence(self.name, self.name, declined))
-        nonce, n_outputs = secrets.token_bytes(p.NONCE_BYTES), self._n_outputs
-        pseudonyms = self._pseudonyms(nonce)
+        nonce, n_outputs = secrets.token_bytes(p.NONCE_BYTES), bringing.n_outputs
+        pseudonyms, public, more = self._named(nonce)
         request = signed_request(
             self._identity,
             self._roster,
             bringing.digest,
             nonce,
             (n_outputs, pseudonyms),
+            public,
         )
         bringing.log.add(self.name, n_rows, nonce.hex())
         self._has_asked = True
-        self._begin(table, nonce, is_asker=True)
+        self._begin((table, pseudonyms), nonce, is_asker=True)
+        self._session.handlers = {**self._session.handlers, **more}
         return request
+
+    def _named(self, nonce: bytes) -> tuple[TokenArray, bytes, Handlers]:
+        """Return pseudonyms of all rows, and what helps others to find their own.
+
+        That is the public half of the key of the pseudonyms, and further phases.
+        """
+        ids = self._bringing.table.ids
+        if self._bringing.terms.ids == "keyed":
+            return sample_pseudonyms(ids, self._keys(nonce)), b"", {}
+        asker = BlindAsker(self._request(self._rank, nonce), ids)
+        return asker.pseudonyms, asker.public, asker.handlers
 
     def _be_refused(self, notice: p.RefusedNotice) -> None:
         if not self._has_asked or self.scores is not None:
@@ -209,50 +197,55 @@ class PredictionClient:
         if request.asker == self._rank:
             raise RemoteProtocolError("an asker cannot consider its own request")
         asker = self._roster.entries[request.asker].name
-        declined = self._objection(request, asker, len(pseudonyms))
+        declined = self._bringing.objection(request, asker, len(pseudonyms))
         if declined is not None:
             self._tell(declined_sentence(self.name, asker, declined))
             return declined
         self._bringing.log.add(asker, len(pseudonyms), request.nonce.hex())
         self._tell(f"Organisation {asker!r} asks for {len(pseudonyms)} rows.")
-        own = self._pseudonyms(request.nonce)
-        held = _rows_among(self._bringing.table, own, pseudonyms)
-        self._begin(held, request.nonce, is_asker=False)
+        self._find(request, pseudonyms)
         return p.Consent()
 
-    def _objection(
-        self, request: p.ConsiderRequest, asker: str, n_rows: int
-    ) -> p.Declined | None:
-        bringing = self._bringing
-        declined = bringing.terms.objection(bringing.log, asker, n_rows)
-        if declined is not None:
-            return declined
-        is_same = request.model == bringing.digest
-        if not is_same or request.n_outputs != self._n_outputs:
-            return p.Declined("model", 0)
-        if bringing.log.has(request.nonce.hex()):
-            return p.Declined("repeated", 0)
-        return None
+    def _find(self, request: p.ConsiderRequest, asked: TokenArray) -> None:
+        """Begin with the requested rows, once this organisation can recognise them."""
+        table, nonce = self._bringing.table, request.nonce
+
+        def found(own: TokenArray) -> None:
+            rows = _rows_among(own, asked)
+            self._begin((table.of_rows(rows), own[rows]), nonce, is_asker=False)
+
+        if self._bringing.terms.ids == "keyed":
+            found(sample_pseudonyms(table.ids, self._keys(nonce)))
+            return
+        own = self._request(request.asker, nonce)
+        holder = BlindHolder(own, request.public, table.ids, found)
+        self._session.handlers = {**self._own_handlers, **holder.handlers}
 
     # One prediction
 
-    @property
-    def _n_outputs(self) -> int:
-        return int(self._bringing.model.weights.shape[1])
+    def _keys(self, nonce: bytes) -> AlignmentKeys:
+        """Return the keys of one prediction, which the server does not have."""
+        return self._member.secrecy.alignment_keys(f"prediction {nonce.hex()}")
 
-    @staticmethod
-    def _purpose(nonce: bytes) -> str:
-        return f"prediction {nonce.hex()}"
+    def _request(self, asker: int, nonce: bytes) -> OneRequest:
+        key, own = self._keys(nonce).samples, (self._identity, self._roster)
+        return OneRequest(*own, self._rank, asker, nonce, key)
 
-    def _pseudonyms(self, nonce: bytes) -> TokenArray:
-        keys = self._member.secrecy.alignment_keys(self._purpose(nonce))
-        return sample_pseudonyms(self._bringing.table.ids, keys)
+    def _begin(
+        self, rows: tuple[Table, TokenArray], nonce: bytes, is_asker: bool
+    ) -> None:
+        """Prepare for one prediction, discarding any earlier one.
 
-    def _begin(self, table: Table, nonce: bytes, is_asker: bool) -> None:
-        """Prepare for one prediction, discarding any earlier one."""
-        secrecy, model = self._member.secrecy, self._bringing.model
-        keys = secrecy.alignment_keys(self._purpose(nonce))
-        alignment = AlignmentClient(table, keys, self._bringing.alignment)
+        Parameters
+        ----------
+        rows : (Table, array)
+            The requested rows that this organisation holds, and their pseudonyms.
+        """
+        bringing, model = self._bringing, self._bringing.model
+        table, pseudonyms = rows
+        alignment = AlignmentClient(
+            table, self._keys(nonce), bringing.alignment, pseudonyms
+        )
         made: list[OwnParts] = []
 
         def parts() -> OwnParts:
@@ -264,8 +257,8 @@ class PredictionClient:
             self._take(sums, alignment.order)
 
         scoring = ScoringClient(
-            secrecy.sealers(),
-            (len(table.ids), self._n_outputs),
+            self._member.secrecy.sealers(),
+            (len(table.ids), bringing.n_outputs),
             parts,
             take if is_asker else None,
         )
@@ -297,75 +290,8 @@ class PredictionStage:
         return self._member.handle(self._name, phase, payload)
 
 
-def _rows_among(table: Table, own: TokenArray, asked: TokenArray) -> Table:
-    """Return the rows of a table whose pseudonyms were asked for."""
+def _rows_among(own: TokenArray, asked: TokenArray) -> IntArray:
+    """Return the rows whose pseudonyms were asked for."""
     wanted = set(map(tuple, asked.tolist()))
     rows = [row for row, name in enumerate(map(tuple, own.tolist())) if name in wanted]
-    return table.of_rows(np.array(rows, np.int64))
-
-
-_SLACK = 1e-9  # covers the rounding of norms
-
-
-def own_parts(model: Model, table: AlignedTable) -> OwnParts:
-    """Return what the cells that an organisation counts add to the margins.
-
-    All columns of the table are columns of the model.
-    """
-    expansion = model_expansion(table.features, model.inputs.categories, table.levels)
-    features = _features(model, table.features)
-    scaling, weights = _scaling(model, features), model.weights[features]
-    cells = table.cells
-    if np.any(scaling.offset) and cells.nnz < cells.shape[0] * cells.shape[1]:
-        cells = stored_densely(cells.toarray())  # zeros have an offset too
-    scaled = scaling.apply(expansion.features(table.own.of(cells)))
-    # Overflow shows in the bound.
-    with np.errstate(over="ignore", invalid="ignore"):
-        margins = scaled @ weights
-        bound = _longest(scaled) * float(np.linalg.norm(weights, axis=0).max())
-        return OwnParts(margins, _n_owned(table.own), _above(bound))
-
-
-def common_part(model: Model) -> FloatArray:
-    """Return the part common to all margins, (n_outputs,); the asker adds it."""
-    reference, scaling = _reference(model), model.scaling
-    scaled = (reference - scaling.offset) / scaling.scale
-    common: FloatArray = scaled @ model.weights + model.intercept
-    return common
-
-
-def _reference(model: Model) -> FloatArray:
-    """Return the value of each feature that adds nothing to a margin."""
-    is_filled = model.file.scaling.missing == "mean"
-    return model.scaling.filling if is_filled else model.scaling.offset
-
-
-def _features(model: Model, columns: Sequence[str]) -> IntArray:
-    """Return the numbers of the features that columns become."""
-    made = features_of(columns, model.inputs.categories)
-    place = {name: number for number, name in enumerate(model.features)}
-    return np.array([place[name] for name in made], np.int64)
-
-
-def _scaling(model: Model, features: IntArray) -> Scaling:
-    scaling = model.scaling
-    return Scaling(
-        _reference(model)[features], scaling.scale[features], scaling.filling[features]
-    )
-
-
-def _longest(cells: sp.csr_array) -> float:
-    squares = np.asarray(cells.multiply(cells).sum(axis=1)).ravel()
-    return float(np.sqrt(squares.max(initial=0.0)))
-
-
-def _above(bound: float) -> float:
-    return power_above(bound * (1 + _SLACK)) if np.isfinite(bound) else np.inf
-
-
-def _n_owned(own: OwnCells) -> IntArray:
-    """Return how many cells of each row an organisation counts."""
-    n_groups = own.owns.shape[1]
-    sizes = np.bincount(own.column_groups, minlength=n_groups)
-    counts: IntArray = (own.owns @ sizes)[own.row_groups]
-    return counts
+    return np.array(rows, np.int64)

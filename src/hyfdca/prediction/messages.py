@@ -27,7 +27,8 @@ LONGEST_REASON = 1000  # characters
 
 Nonce = Annotated[bytes, msgspec.Meta(min_length=NONCE_BYTES, max_length=NONCE_BYTES)]
 Signature = Annotated[bytes, msgspec.Meta(min_length=64, max_length=64)]
-Reason = Literal["permission", "rate", "model", "repeated"]
+PublicPoint = Annotated[bytes, msgspec.Meta(max_length=32)]
+Reason = Literal["permission", "rate", "model", "repeated", "rows"]
 
 
 class Introduction(Message, frozen=True):
@@ -47,6 +48,9 @@ class Asked(Message, frozen=True):
     pseudonyms: Annotated[
         memoryview, Seen("asked pseudonyms")
     ]  # uint64, two per row that it holds
+    public: Annotated[
+        PublicPoint, Seen("prediction request")
+    ]  # half of the key of the pseudonyms; empty if all clients have that key
     signature: Annotated[Signature, Seen("prediction request")]
 
 
@@ -67,6 +71,27 @@ class Declined(Message, tag="declined", frozen=True):
     count: Annotated[
         Number, Seen("prediction refusal")
     ]  # rows that the asker may ask for now
+
+
+class BlindedIds(Message, frozen=True):
+    """Some of a holder's IDs as points, blinded and filled up with random points."""
+
+    points: Annotated[memoryview, Seen("blinded IDs")]  # 32 bytes each
+    is_last: Annotated[bool, Seen("numbers")]
+    signature: Annotated[Signature, Seen("blinded IDs")]
+
+
+class EvaluateRequest(BlindedIds, frozen=True):
+    """The same to the asker, with the holder's rank."""
+
+    holder: Annotated[Number, Seen("numbers")]
+
+
+class EvaluatedIds(Message, frozen=True):
+    """A holder's points times the asker's key, from the asker and to that holder."""
+
+    points: Annotated[memoryview, Seen("evaluated IDs")]  # 32 bytes each
+    signature: Annotated[Signature, Seen("evaluated IDs")]
 
 
 class PartBound(Message, frozen=True):
@@ -111,13 +136,20 @@ _ANSWERED = (
     *("arrange", "part bound", "parts", "scores"),
 )
 
+# The requested rows are known here; without blinding they are so after ``consider``.
+_FOUND = ("request", "evaluate", "consider", "recognise")
+
 PHASES: Phases = {
     "introduce": Phase(Message, (Introduction,), (START,)),
     "request": Phase(Message, (Asked,), _ANSWERED),
     "consider": Phase(ConsiderRequest, (Consent, Declined), _ANSWERED),
+    # How holders find the requested rows, if their IDs are blinded
+    "blind": Phase(Message, (BlindedIds,), ("consider", "recognise")),
+    "evaluate": Phase(EvaluateRequest, (EvaluatedIds,), ("request", "evaluate")),
+    "recognise": Phase(EvaluatedIds, (Message,), ("blind",)),
     # Alignment of the requested rows, then the sums
     **ALIGNMENT,
-    "rows": replace(ALIGNMENT["rows"], after=("request", "consider")),
+    "rows": replace(ALIGNMENT["rows"], after=_FOUND),
     "arrange": Phase(Arrangements, after=("placement", "cells")),
     "part bound": Phase(Message, (PartBound,), ("arrange",)),
     "parts": Phase(PartsRequest, (ScoreParts,), ("part bound",)),

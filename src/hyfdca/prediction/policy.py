@@ -9,7 +9,9 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from hyfdca.prediction import messages as p
+from hyfdca.prediction.blinded_rows import MOST_ROWS
 from hyfdca.runtime.store import Store, StoreError
+from hyfdca.study.file import PredictionIds
 
 _DECLINED = {
     "permission": "the study file does not set may_predict = true for it",
@@ -19,6 +21,11 @@ _DECLINED = {
     ),
     "model": "it asks for scores of another model; use the same model.json everywhere",
     "repeated": "the same request was answered before; send a new one",
+    "rows": (
+        "the table of {holder!r} has more than {most:,} rows, too many to compare "
+        'blinded IDs of; leave rows out of it, or set prediction_ids = "keyed" in the '
+        "study file"
+    ),
 }
 
 
@@ -32,10 +39,13 @@ class PredictionTerms:
         Who may ask.
     rows_per_hour : int
         How many rows each of them may ask for per hour.
+    ids : {"blinded", "keyed"}
+        How holders find the rows that are asked for.
     """
 
     askers: frozenset[str]
     rows_per_hour: int
+    ids: PredictionIds
 
     def objection(
         self, log: PredictionLog, asker: str, n_rows: int
@@ -49,7 +59,8 @@ class PredictionTerms:
 
 def declined_sentence(holder: str, asker: str, declined: p.Declined) -> str:
     """Return the sentence that says why a holder declines an asker."""
-    why = _DECLINED[declined.reason].format(count=declined.count)
+    known = {"count": declined.count, "holder": holder, "most": MOST_ROWS}
+    why = _DECLINED[declined.reason].format(**known)
     return f"Organisation {holder!r} gives {asker!r} no predictions: {why}."
 
 

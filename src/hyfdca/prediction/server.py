@@ -13,6 +13,7 @@ import msgspec
 
 from hyfdca.crypto.schemes.registry import Adders, new_group_secret
 from hyfdca.prediction import messages as p
+from hyfdca.prediction.blinded_rows import find_rows
 from hyfdca.prediction.client import STAGE
 from hyfdca.prediction.policy import declined_sentence
 from hyfdca.prediction.sums import ScoringServer
@@ -83,6 +84,9 @@ class PredictionServer:
     def _everyone(self) -> range:
         return range(len(self._plan.names))
 
+    def _others(self, asker: int) -> list[int]:
+        return [client for client in self._everyone if client != asker]
+
     def run(self) -> list[Answered]:
         """Have everybody compare keys, then serve all askers; return the outcomes.
 
@@ -136,6 +140,8 @@ class PredictionServer:
         replies = yield from session.ask("request", {asker: Message()}, p.Asked)
         request = replies[asker]
         yield from self._ask_consent(asker, request)
+        if plan.prediction_ids == "blinded":
+            yield from find_rows(session, asker, self._others(asker))
         settings = prediction_alignment(plan.alignment)
         server = AlignmentServer(plan.names, settings, session)
         layout = (yield from server.run()).layout
@@ -146,7 +152,7 @@ class PredictionServer:
 
     def _ask_consent(self, asker: int, request: p.Asked) -> Conversation[None]:
         said = p.ConsiderRequest(**msgspec.structs.asdict(request), asker=asker)
-        others = {client: said for client in self._everyone if client != asker}
+        others = dict.fromkeys(self._others(asker), said)
         replies = yield from self._session.ask("consider", others, Message)
         names = self._plan.names
         for client, reply in replies.items():

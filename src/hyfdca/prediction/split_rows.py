@@ -19,12 +19,8 @@ from hyfdca.data.tables import Columns, Table, TableError, normalised
 from hyfdca.errors import StudyError, counted
 from hyfdca.model.file import as_bytes
 from hyfdca.model.model import Model, ModelError, read_model
-from hyfdca.prediction.client import (
-    Bringing,
-    PredictionClient,
-    PredictionStage,
-    SplitScores,
-)
+from hyfdca.prediction.bringing import Bringing
+from hyfdca.prediction.client import PredictionClient, PredictionStage, SplitScores
 from hyfdca.prediction.complete_rows import Predictions, predictions_for
 from hyfdca.prediction.policy import PredictionLog, PredictionTerms, declined_sentence
 from hyfdca.prediction.server import (
@@ -48,7 +44,8 @@ def model_digest(model: Model) -> bytes:
 def terms_of(file: StudyFile) -> PredictionTerms:
     """Return a study file's terms for predictions."""
     askers = frozenset(client.name for client in file.clients if client.may_predict)
-    return PredictionTerms(askers, file.study.predictions_per_hour)
+    study = file.study
+    return PredictionTerms(askers, study.predictions_per_hour, study.prediction_ids)
 
 
 def released_model(path: Path) -> Model:

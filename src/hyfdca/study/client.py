@@ -22,7 +22,7 @@ or noise.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
@@ -30,34 +30,25 @@ from hyfdca.algorithms.registry import ALGORITHMS, AUTO
 from hyfdca.crypto.keys.identity import Identity
 from hyfdca.crypto.keys.roster import Roster
 from hyfdca.crypto.schemes.registry import Workforce
-from hyfdca.data.expansion import Expansion, expansion_of_numbers
+from hyfdca.data.expansion import Expansion
 from hyfdca.data.labels import n_outputs
 from hyfdca.data.tables import Table
 from hyfdca.federation.algorithm import ClientHalf
 from hyfdca.federation.client import Party
 from hyfdca.federation.secrets import ClientSecrecy, make_keys
 from hyfdca.holdings.block import Block
-from hyfdca.holdings.ownership import Cells, owned_cells
 from hyfdca.protocol import checkpoint
 from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.messages import Message
-from hyfdca.protocol.phases import Phases
 from hyfdca.protocol.sessions import ClientSession, Handlers, Listener
 from hyfdca.protocol.transcript import Account, Transcript, TranscriptState
 from hyfdca.runtime.driver import one_thread
 from hyfdca.runtime.store import Archive, MemoryStore, Store, StoreError
-from hyfdca.stages.alignment import messages as alignment_messages
 from hyfdca.stages.alignment.aligned_table import AlignedTable
-from hyfdca.stages.alignment.client import AlignmentClient
 from hyfdca.stages.keys import messages as key_messages
 from hyfdca.stages.keys.client import HeldKeys, KeyHolder
-from hyfdca.stages.labels import messages as label_messages
-from hyfdca.stages.labels.client import LabelClient, WeightClient, label_client
-from hyfdca.stages.levels.client import LevelsClient
-from hyfdca.stages.levels.messages import PHASES as LEVEL_PHASES
-from hyfdca.stages.scaling import PHASES as SCALING_PHASES
-from hyfdca.stages.scaling import ScalingClient
 from hyfdca.study import messages as m
+from hyfdca.study.client_stages import Begin, ClientStages
 from hyfdca.study.identity import hash_text
 from hyfdca.study.plan import PROTOCOL, Plan
 
@@ -165,12 +156,7 @@ class StudyClient:
     def _forget(self) -> None:
         """Reset to the state before the first stage."""
         self._sessions = {"study": self._sessions["study"]}
-        self._alignment: AlignmentClient | None = None
-        self._labels: LabelClient | WeightClient | None = None
-        self._levels: LevelsClient | None = None
-        self._numbers: Cells | None = None
-        self._scaling: ScalingClient | None = None
-        self._block: Block | None = None
+        self._stages = ClientStages(self._plan, self._table, lambda: self.secrecy)
         self._party: Party | None = None
         self._half: ClientHalf | None = None
         # Requests before the first round; None once they are saved.
@@ -201,12 +187,9 @@ class StudyClient:
 
     def _session(self, stage: str) -> ClientSession:
         if stage not in self._sessions:
-            begin: dict[str, tuple[Phases, Callable[[], Handlers]]] = {
+            begin: dict[str, Begin] = {
                 "keys": (key_messages.PHASES, lambda: self._key_holder.handlers),
-                "alignment": (alignment_messages.PHASES, self._begin_alignment),
-                "labels": (label_messages.PHASES, self._begin_labels),
-                "levels": (LEVEL_PHASES, self._begin_levels),
-                "scaling": (SCALING_PHASES, self._begin_scaling),
+                **self._stages.begin,
                 # The algorithm's own phases follow once the server has named it.
                 "training": (m.START_PHASES, lambda: {"start": self._start}),
             }
@@ -249,78 +232,20 @@ class StudyClient:
         keys = self._key_holder.keys
         return ClientSecrecy(self._plan.encryption, keys, self._hire)
 
-    def _begin_alignment(self) -> Handlers:
-        self._alignment = AlignmentClient(
-            self._table, self.secrecy.alignment_keys(), self._plan.alignment
-        )
-        return self._alignment.handlers
-
     @property
     def aligned(self) -> AlignedTable:
         """The organisation's table in the study's order."""
-        if self._alignment is None:
-            raise RemoteProtocolError("this stage comes after the alignment")
-        return self._alignment.aligned
-
-    def _begin_labels(self) -> Handlers:
-        if self._block is not None:
-            raise RemoteProtocolError("labels come before training")
-        self._labels = self._new_labels()
-        return self._labels.handlers
-
-    def _new_labels(self) -> LabelClient | WeightClient:
-        targets = self._plan.alignment.targets
-        return label_client(self.aligned, targets, self.secrecy.sealers())
-
-    def _begin_levels(self) -> Handlers:
-        aligned, secrecy = self.aligned, self.secrecy
-        if not aligned.categories:
-            raise RemoteProtocolError("it has no column that is a category")
-        self._levels = LevelsClient(
-            aligned,
-            self._table.digest,
-            secrecy.alignment_keys(),
-            self._plan.levels,
-            secrecy.sealers(),
-        )
-        return self._levels.handlers
+        return self._stages.aligned
 
     @property
     def expansion(self) -> Expansion:
         """How the organisation's columns become features."""
-        if self._levels is not None:
-            return self._levels.expansion
-        if self.aligned.categories:
-            raise RemoteProtocolError("this stage comes after the levels")
-        return expansion_of_numbers(len(self.aligned.features))
-
-    def _begin_scaling(self) -> Handlers:
-        plan, aligned = self._plan, self.aligned
-        is_number = self.expansion.is_number
-        self._numbers = owned_cells(
-            aligned.own.of_columns(is_number), self.expansion.numbers(aligned.cells)
-        )
-        self._scaling = ScalingClient(
-            self._numbers,
-            plan.scale,
-            plan.missing,
-            self.secrecy.sealers(),
-            plan.is_centred,
-        )
-        return self._scaling.handlers
+        return self._stages.expansion
 
     @property
     def block(self) -> Block:
         """The features that the organisation counts, scaled."""
-        if self._numbers is None or self._scaling is None:
-            raise RemoteProtocolError("this stage comes after the scaling")
-        if self._block is None:
-            scaled = self._scaling.scaling.apply(self._numbers.stored)
-            # Where nothing is lacking, the server does not begin the stage of labels.
-            losses = (self._labels or self._new_labels()).losses
-            features = self.aligned.features_of(scaled, self.expansion)
-            self._block = self.aligned.block(features, self._plan.bias, losses)
-        return self._block
+        return self._stages.block
 
     def _start(self, notice: m.StartNotice) -> None:
         plan, training = self._plan, self._plan.training

@@ -11,6 +11,7 @@ from pathlib import Path
 from hyfdca.data.glance import Glance, glance_at
 from hyfdca.data.tables import DATE_ORIGIN, KINDS, Kind, TableError, listed
 from hyfdca.errors import StudyError
+from hyfdca.study.draft_hints import id_hints, role_hints
 from hyfdca.study.file import parse
 from hyfdca.study.guesses import Roles, guess_roles
 from hyfdca.study.kind_notes import kind_word
@@ -75,10 +76,12 @@ def _columns(glances: Sequence[Glance], roles: Roles) -> Iterator[str]:
     without_ids = [g for g in glances if g.numbered is not None and not g.has_ids]
     if roles.ids.usual is not None:
         yield _comment(roles.ids.why)
+        yield from map(_comment, id_hints(glances, roles))
         yield _line("id_column", roles.ids.usual)
     if roles.labels.usual is not None:
         yield _comment(roles.labels.why)
         yield _line("label_column", roles.labels.usual)
+        yield from map(_comment, role_hints(glances, roles))
     if without_ids and len({glance.n_rows for glance in glances}) == 1:
         yield "# Some tables have no IDs, and all have the same number of rows. Check"
         yield "# that the same line is the same case everywhere, or add IDs instead."

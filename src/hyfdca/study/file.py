@@ -78,6 +78,7 @@ HostName = Annotated[
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
 Character = Annotated[str, msgspec.Meta(min_length=1, max_length=1)]
 Decimal = Literal[".", ","]
+PredictionIds = Literal["blinded", "keyed"]
 Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
 
 
@@ -148,6 +149,7 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     labels_visible_to_holders: bool = False
     allow_unshared: bool = False
     similar_ids: SimilarIds = "refuse"
+    similar_levels: Literal["refuse", "allow"] = "refuse"
     disagreeing_cells: DisagreeingCells = "refuse"
     cell_tolerance: Annotated[float, msgspec.Meta(ge=0, le=0.1)] = 1e-6
     key_epoch: KeyEpoch = 1  # raise it to have new keys made
@@ -156,6 +158,7 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     phase_timeout: Seconds = 60.0  # for a reply
     checkpoint_every: AtLeastOne = 1  # rounds
     predictions_per_hour: AtLeastOne = 1000  # rows that each organisation may ask for
+    prediction_ids: PredictionIds = "blinded"  # how holders find these rows
 
     @property
     def positive_text(self) -> str | None:

@@ -165,7 +165,7 @@ def _guess_own_ids(glances: Sequence[Glance]) -> Guess:
 def _id_rank(name: str, glances: Sequence[Glance], n_shared: int) -> tuple[int, ...]:
     """Return a sort key: the larger, the more a column looks like an ID."""
     counts_rows = any(glance.is_row_number(name) for glance in glances)
-    return (n_shared > 0, not counts_rows, _has_word(name, _ID_WORDS), n_shared)
+    return (n_shared > 0, not counts_rows, has_word(name, _ID_WORDS), n_shared)
 
 
 def _n_shared(glances: Sequence[Glance], names: Sequence[str]) -> int:
@@ -194,7 +194,7 @@ def _guess_labels(glances: Sequence[Glance], ids: Guess) -> Guess:
     )
     if not names:
         return Guess((None,) * len(glances), "")
-    by_word = [name for name in names if _has_word(name, _LABEL_WORDS)]
+    by_word = [name for name in names if has_word(name, _LABEL_WORDS)]
     if by_word:
         best = max(by_word, key=lambda name: _label_rank(name, glances))
         return _in_tables(glances, best, f"{best!r} is a usual name of labels.")
@@ -214,7 +214,7 @@ def _in_tables(glances: Sequence[Glance], name: str, why: str) -> Guess:
 
 
 def _label_rank(name: str, glances: Sequence[Glance]) -> tuple[int, int]:
-    place = next(i for i, word in enumerate(_LABEL_WORDS) if _has_word(name, (word,)))
+    place = next(i for i, word in enumerate(_LABEL_WORDS) if has_word(name, (word,)))
     return sum(name in glance.columns for glance in glances), -place
 
 
@@ -223,7 +223,7 @@ def _n_values(glances: Sequence[Glance], name: str) -> int:
     return len(frozenset().union(*own))
 
 
-def _has_word(name: str, words: Sequence[str]) -> bool:
+def has_word(name: str, words: Sequence[str]) -> bool:
     """Return whether one of the words is in a name such as "patient_id" or "rowID"."""
     parts = re.split(r"[\W_]+|(?<=[a-z])(?=[A-Z])", name)
     return any(part.casefold() in words for part in parts)

@@ -20,7 +20,7 @@ from hyfdca.model.scaling import Missing, Scale
 from hyfdca.protocol.sessions import TOKEN_BYTES
 from hyfdca.stages.alignment.messages import AlignmentSettings
 from hyfdca.stages.levels.messages import LevelSettings
-from hyfdca.study.file import Bernoulli, Cyclic, Study, StudyFile
+from hyfdca.study.file import Bernoulli, Cyclic, PredictionIds, Study, StudyFile
 from hyfdca.study.roles import target_settings
 from hyfdca.training.settings import TrainingSettings
 
@@ -49,6 +49,8 @@ class Plan:
         Seconds that a reply may take.
     checkpoint_every : int
         Rounds between checkpoints.
+    prediction_ids : {"blinded", "keyed"}
+        How holders find the rows that are asked for.
     """
 
     study_hash: bytes
@@ -66,6 +68,7 @@ class Plan:
     quorum: int
     phase_timeout: float
     checkpoint_every: int
+    prediction_ids: PredictionIds
 
     @property
     def token(self) -> bytes:
@@ -96,7 +99,9 @@ def _plan(file: StudyFile, study_hash: bytes) -> Plan:
         epoch=study.key_epoch,
         encryption=study.encryption_settings(),
         alignment=alignment_settings(file),
-        levels=LevelSettings(study.min_level_count, study.release_level_names),
+        levels=LevelSettings(
+            study.min_level_count, study.release_level_names, study.similar_levels
+        ),
         scale=study.scale,
         missing=study.missing,
         is_centred=study.uncovered == "mean",
@@ -106,6 +111,7 @@ def _plan(file: StudyFile, study_hash: bytes) -> Plan:
         quorum=len(names) if study.quorum == "all" else study.quorum,
         phase_timeout=study.phase_timeout,
         checkpoint_every=study.checkpoint_every,
+        prediction_ids=study.prediction_ids,
     )
 
 

@@ -121,10 +121,14 @@ _STUDY = {
     "similar_ids": "If many more rows of two organisations would match if their IDs "
     "were written alike (leading zeros, `.0`, capitals, blanks, punctuation): refuse, "
     "or take them as different rows.",
+    "similar_levels": "If levels of a category differ in capitals or blanks alone, in "
+    "one table or between organisations: refuse, or take them as different levels.",
     "disagreeing_cells": "If two organisations have different values of a cell, or one "
     "has it blank: refuse, or take the cell of the one listed first, blank or not.",
     "cell_tolerance": "Values of a cell at two organisations are the same if their "
-    "relative difference is at most this; the one listed first counts.",
+    "relative difference is at most this; the one listed first counts. Labels that are "
+    "numbers, weights and offsets are the same if single precision does not tell them "
+    "apart, unless this is below 6e-8.",
     "key_epoch": "Raise it to have new keys made.",
     "quorum": "How many organisations a round needs (between machines).",
     "phase_timeout": "Seconds that an answer may take (between machines).",
@@ -132,6 +136,10 @@ _STUDY = {
     "some seconds too.",
     "predictions_per_hour": "Rows that each organisation may ask the others to "
     "predict (between machines).",
+    "prediction_ids": "How holders find the rows that an organisation asks for: "
+    "`blinded`, so that they learn nothing about IDs that they do not hold; or "
+    "`keyed`, which takes no time, but then a holder can find out all IDs that are "
+    "asked for by trying.",
 }
 _CLIENT = {
     "name": "What the organisation is called; each has its own name.",

@@ -25,6 +25,12 @@ class ColumnRoles:
     weight: str | None
     offset: str | None
 
+    @classmethod
+    def of_study(cls, study: Study) -> ColumnRoles:
+        """Return the names that [study] gives."""
+        columns = study.id_column, study.label_column
+        return cls(*map(_name, (*columns, study.weight_column, study.offset_column)))
+
     def given(self) -> Iterator[tuple[str, str]]:
         """Yield each key of the study file that names a column, with that name."""
         for role in ("id", "label", "weight", "offset"):
@@ -56,6 +62,7 @@ def target_settings(file: StudyFile) -> TargetSettings:
         class_weight=weights,
         labels_visible=study.labels_visible_to_holders,
         scaling=_target_scaling(study),
+        names=dict(ColumnRoles.of_study(study).given()),
     )
 
 

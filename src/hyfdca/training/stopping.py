@@ -26,7 +26,10 @@ _ADVICE: dict[str | None, str] = {
 
 def advice_for(reason: str | None, algorithm: Algorithm | type[Algorithm]) -> str:
     """Return what to do about a run that did not reach its tolerance."""
-    return algorithm.advice if reason == "diverged" else _ADVICE[reason]
+    if reason == "diverged":
+        return algorithm.advice
+    is_late = reason in ("round limit", "time limit")
+    return _ADVICE[reason] + (algorithm.late_advice if is_late else "")
 
 
 @dataclass

@@ -44,6 +44,11 @@ class Lbfgs(Algorithm):
     """L-BFGS on the primal, for smooth losses, on the exchanges of the bundle."""
 
     name: ClassVar[str] = "lbfgs"
+    # Its planes may not enclose an intercept without penalty.
+    late_advice: ClassVar[str] = (
+        ", or, unless the intercept is penalised, use algorithm='bundle' or "
+        "penalise_intercept = true"
+    )
     frees_intercept: ClassVar[bool] = True
     takes_offsets: ClassVar[bool] = True
     phases: ClassVar[Phases] = PHASES

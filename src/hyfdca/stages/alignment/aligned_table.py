@@ -23,6 +23,7 @@ from hyfdca.data.targets import SampleLosses, Targets
 from hyfdca.holdings.block import Block, append_bias
 from hyfdca.holdings.ownership import OwnCells
 
+_NO_CELL = np.uint64(0xFFFF_FFFF_FFFF_FFFE)  # bits that no number has, nor a start
 _CHUNK = 1 << 20  # stored cells whose tokens are computed at a time
 
 
@@ -113,7 +114,7 @@ def row_tokens(
     """Return one token per row and column group, over all its cells there.
 
     It is the sum of their tokens, without those of zeros: so a sparse table costs no
-    more than it stores, and the server does not learn which cell differs. The
+    more than it stores, and the server does not learn which cells agree. The
     sum starts with a token of the row, or it would show rows of zeros.
     """
     column_groups, words = table.own.column_groups, table.words
@@ -132,6 +133,45 @@ def row_tokens(
         where = place[column_groups[column]] * len(pseudonyms) + row
         np.add.at(tokens.reshape(-1), where, own)
     return tokens
+
+
+def column_tokens(
+    table: AlignedTable,
+    rectangles: tuple[IntArray, IntArray],
+    pseudonyms: TokenArray,
+    keys: AlignmentKeys,
+) -> TokenArray:
+    """Return one token per column of each rectangle, over all its cells there.
+
+    Parameters
+    ----------
+    rectangles : pair of arrays
+        The row group and the column group of each.
+    """
+    own, n_columns = table.own, len(table.features)
+    first = np.unique(own.row_groups, return_index=True)[1]
+    row_groups = np.unique(rectangles[0])
+    place = np.full(len(first), -1)
+    place[row_groups] = np.arange(len(row_groups))
+    # As with rows, a token of no cell hides columns of zeros.
+    start = np.repeat(pseudonyms[first[row_groups]], n_columns, axis=0)
+    words = np.tile(table.words, len(row_groups))
+    tokens = cell_tokens(start, words, np.full(len(words), _NO_CELL), keys).copy()
+    for rows in _chunks(table.cells):
+        cells = table.cells[rows].tocoo()
+        row, column = cells.row + rows.start, cells.col
+        kept = (place[own.row_groups[row]] >= 0) & (cells.data != 0.0)
+        row, column = row[kept], column[kept]
+        values = table.cell_words(column, cells.data[kept])
+        each = cell_tokens(pseudonyms[row], table.words[column], values, keys)
+        np.add.at(tokens, place[own.row_groups[row]] * n_columns + column, each)
+    by_group = tokens.reshape(len(row_groups), n_columns)
+    return np.concatenate(
+        [
+            by_group[place[row_group], own.column_groups == column_group]
+            for row_group, column_group in zip(*rectangles, strict=True)
+        ]
+    )
 
 
 def _chunks(cells: sp.csr_array) -> list[slice]:

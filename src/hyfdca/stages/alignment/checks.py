@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -17,6 +18,7 @@ from hyfdca.stages.alignment.comparison import Disagreements
 from hyfdca.stages.alignment.label_rows import Blanks
 from hyfdca.stages.alignment.messages import LONGEST_NAME, AlignmentSettings, Refused
 from hyfdca.stages.alignment.similar_ids import SimilarIds
+from hyfdca.stages.alignment.target_comparison import ComparedTargets
 
 _MOST_NAMED = 3  # organisations, or pairs of them, in one sentence
 
@@ -189,32 +191,45 @@ def check_similar_ids(names: Sequence[str], found: SimilarIds | None) -> None:
     )
 
 
-def check_agreed_labels(
-    names: Sequence[str], counts: Disagreements, settings: AlignmentSettings
-) -> None:
-    """Refuse labels, weights or offsets that differ."""
-    what = settings.targets.what
-    if counts:
-        raise AlignmentError(
-            f"Organisations have different {what} for rows that they share: "
-            f"{_pairs(names, counts)}; correct them, or write label = false below the "
-            f"name of an organisation whose {what.replace(' or ', ' and ')} are not to "
-            "count."
-        )
+def differing_targets(
+    names: Sequence[str], compared: ComparedTargets, settings: AlignmentSettings
+) -> AlignmentError:
+    """Return that labels, weights or offsets differ, and in which columns."""
+    columns = settings.targets.names
+    what = [
+        f"{name}s ({key} {columns[key]!r})" if key in columns else f"{name}s"
+        for name in compared.columns
+        for key in [f"{name}_column"]
+    ]
+    exactly = (
+        ""
+        if settings.rounds_targets
+        else f", raise cell_tolerance (now {settings.cell_tolerance:g}) if numbers are "
+        "only rounded"
+    )
+    return AlignmentError(
+        f"Organisations have different {_listed(what)} for rows that they share: "
+        f"{_pairs(names, compared.counts)}; correct them{exactly}, or write label = "
+        "false below the name of an organisation whose labels are not to count."
+    )
 
 
-def check_agreed_cells(
-    names: Sequence[str], counts: Disagreements, tolerance: float
-) -> None:
-    """Refuse cells that differ by more than a tolerance."""
-    if counts:
-        raise AlignmentError(
-            f"Organisations have different values in cells that they share: "
-            f"{_pairs(names, counts)} (a blank cell differs from a value); correct "
-            f"them, raise cell_tolerance (relative, now {tolerance:g}), or set "
-            'disagreeing_cells = "first" to take the cell of the organisation that the '
-            "study names first, blank or not."
-        )
+def differing_cells(
+    names: Sequence[str],
+    counts: Disagreements,
+    columns: Sequence[str],
+    tolerance: float,
+) -> AlignmentError:
+    """Return that cells differ by more than a tolerance, in some columns."""
+    ignored = json.dumps(columns[:1], ensure_ascii=False)
+    return AlignmentError(
+        f"Organisations have different values in cells that they share: "
+        f"{_pairs(names, counts)}, in {_columns(columns)}; correct them, raise "
+        f"cell_tolerance (relative, now {tolerance:g}), fill blank cells (which differ "
+        f"from any value) or write ignore = {ignored} below the name of the "
+        'organisation that has them, or set disagreeing_cells = "first" to take the '
+        "cell of the organisation that the study names first, blank or not."
+    )
 
 
 def check_classes(
@@ -303,6 +318,11 @@ def _pairs(names: Sequence[str], counts: Disagreements) -> str:
         f"{names[a]!r} and {names[b]!r} in {counted(n, 'row')}" for (a, b), n in most
     ]
     return _listed(parts, ", ")
+
+
+def _columns(names: Sequence[str]) -> str:
+    noun = "column" if len(names) == 1 else "columns"
+    return f"{noun} {_listed([repr(name) for name in names])}"
 
 
 def _listed(parts: Sequence[str], last: str = " and ") -> str:

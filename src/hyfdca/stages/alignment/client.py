@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from itertools import chain
 
 import numpy as np
@@ -30,6 +29,7 @@ from hyfdca.data.target_columns import (
     known_labels,
     target_texts,
     targets_of,
+    texts_by_column,
 )
 from hyfdca.data.targets import Targets
 from hyfdca.holdings.ownership import OwnCells
@@ -45,7 +45,11 @@ from hyfdca.protocol.codec import (
 from hyfdca.protocol.messages import Message
 from hyfdca.protocol.sessions import Handlers
 from hyfdca.stages.alignment import messages as m
-from hyfdca.stages.alignment.aligned_table import AlignedTable, row_tokens
+from hyfdca.stages.alignment.aligned_table import (
+    AlignedTable,
+    column_tokens,
+    row_tokens,
+)
 from hyfdca.stages.alignment.hints import RoundedCells
 from hyfdca.stages.alignment.kinds import pack_kinds
 from hyfdca.stages.alignment.matching import n_repeated
@@ -55,15 +59,27 @@ _LARGEST_LABEL = 1e50  # of which sums and squares stay finite
 
 
 class AlignmentClient:
-    """Answers from its own table; ``aligned`` is there once it knows its place."""
+    """Answers from its own table; ``aligned`` is there once it knows its place.
+
+    Parameters
+    ----------
+    pseudonyms : array (n_rows, 2), optional
+        Of its rows; by default those that the keys give its IDs.
+    """
 
     def __init__(
-        self, table: Table, keys: AlignmentKeys, settings: m.AlignmentSettings
+        self,
+        table: Table,
+        keys: AlignmentKeys,
+        settings: m.AlignmentSettings,
+        pseudonyms: TokenArray | None = None,
     ) -> None:
         self._table, self._keys, self._settings = table, keys, settings
         self._classes = _classes_of(table, settings)
+        self._given_pseudonyms = pseudonyms
         self._pseudonyms: TokenArray | None = None  # then in the study's order
         self._aligned: AlignedTable | None = None
+        self._rounded_by: dict[m.Line, RoundedCells] = {}
         self.order = np.empty(0, np.int64)  # its rows, in the study's order
 
     @property
@@ -72,6 +88,7 @@ class AlignmentClient:
         return {
             "rows": self._rows,
             "id forms": self._id_forms,
+            "targets": self._target_tokens,
             "placement": self._place,
             "cells": self._cells,
             "hints": self._hints,
@@ -91,7 +108,9 @@ class AlignmentClient:
         if refused is not None:
             return refused
         table, keys = self._table, self._keys
-        pseudonyms = sample_pseudonyms(table.ids, keys)
+        pseudonyms = self._given_pseudonyms
+        if pseudonyms is None:
+            pseudonyms = sample_pseudonyms(table.ids, keys)
         if repeated := n_repeated(pseudonyms):
             return m.Refused("repeated", repeated)
         self._pseudonyms = pseudonyms
@@ -115,6 +134,20 @@ class AlignmentClient:
             raise RemoteProtocolError("the study does not compare similar IDs")
         return answer_id_forms(self._table.ids, request, self._keys)
 
+    def _target_tokens(self, _: Message) -> m.TargetTokens:
+        table, pseudonyms = self._table, self._pseudonyms
+        if pseudonyms is None or table.labels is None:
+            raise RemoteProtocolError("labels are asked for before rows, or of nobody")
+        settings, tokens = self._settings, []
+        is_number = settings.task == "regression"
+        columns = texts_by_column(table, is_number, settings.rounds_targets)
+        for number, texts in enumerate(columns):
+            numbered = [f"{number} {text}" for text in texts]
+            own = label_tokens(pseudonyms, numbered, self._keys)
+            own[~is_labelled(table)] = NO_LABEL
+            tokens.append(pack_tokens(own))
+        return m.TargetTokens(tokens)
+
     def _place(self, notice: m.PlacementNotice) -> None:
         if self._pseudonyms is None or self._aligned is not None:
             raise RemoteProtocolError("a placement comes before the rows, or twice")
@@ -128,12 +161,12 @@ class AlignmentClient:
         if notice.counts_bias and not counts_rows.any():
             raise RemoteProtocolError("a client without the bias is to count it")
         counts_columns = unpack_bits(notice.counts_columns, own.owns.shape[1:])
-        targets = self._targets(notice.classes)
+        targets = self._targets(notice, rows)
         features = tuple(table.features[column] for column in columns.tolist())
         self._aligned = AlignedTable(
             features=features,
             cells=table.cells[rows][:, columns],
-            targets=None if targets is None else targets.of_rows(rows),
+            targets=targets,
             own=own,
             counts_sample=counts_rows[own.row_groups],
             counts_feature=counts_columns[own.column_groups],
@@ -156,9 +189,23 @@ class AlignmentClient:
             raise RemoteProtocolError("other rows are left out than those to leave out")
         return rows
 
-    def _targets(self, classes: list[str]) -> Targets | None:
-        """Return this client's targets, if the classes can be theirs."""
-        positive, table = self._settings.positive, self._table
+    def _targets(self, notice: m.PlacementNotice, rows: IntArray) -> Targets | None:
+        """Return the targets of this client's rows, rounded where it is told to."""
+        self._check_classes(notice.classes)
+        table, settings = self._table, self._settings
+        if notice.rounded is not None and not settings.rounds_targets:
+            raise RemoteProtocolError("the study does not round labels")
+        if table.labels is None:
+            return None
+        targets = targets_of(table, notice.classes, settings.positive, settings.targets)
+        targets = targets.of_rows(rows)
+        if notice.rounded is None:
+            return targets
+        return targets.rounded(unpack_bits(notice.rounded, (len(rows),)))
+
+    def _check_classes(self, classes: list[str]) -> None:
+        """Refuse classes that cannot be those of this client's labels."""
+        positive = self._settings.positive
         if self._settings.task == "regression":
             is_possible = not classes
         elif positive is None:
@@ -167,35 +214,39 @@ class AlignmentClient:
             is_possible = len(classes) == 2 and classes[1] == positive
         if not is_possible or len(set(classes)) < len(classes):
             raise RemoteProtocolError("these cannot be the classes of the study")
-        if table.labels is None:
-            return None
-        return targets_of(table, classes, positive, self._settings.targets)
 
     def _cells(self, request: m.CellsRequest) -> m.CellTokens:
         table, own = self.aligned, self.aligned.own
         columns, is_wanted = _rectangles(request, own)
         if request.hints is not None:
-            is_others = is_wanted & ~own.owns[:, columns]
-            table = self._rounded.table(*_listed(is_others, columns), request.hints)
-        tokens = row_tokens(table, columns, self._placed_pseudonyms, self._keys)
-        return m.CellTokens(pack_tokens(tokens[is_wanted[own.row_groups].T]))
+            others = _listed(is_wanted & ~own.owns[:, columns], columns)
+            table = self._rounded(request.by).table(*others, request.hints)
+        secrets = self._placed_pseudonyms, self._keys
+        if request.by == "column":
+            tokens = column_tokens(table, _listed(is_wanted, columns), *secrets)
+        else:
+            by_row = row_tokens(table, columns, *secrets)
+            tokens = by_row[is_wanted[own.row_groups].T]
+        return m.CellTokens(pack_tokens(tokens))
 
     def _hints(self, request: m.HintsRequest) -> m.Hints:
         columns, is_wanted = _rectangles(request, self.aligned.own)
-        return m.Hints(self._rounded.hints(*_listed(is_wanted, columns)))
+        rounded = self._rounded(request.by)
+        return m.Hints(rounded.hints(*_listed(is_wanted, columns)))
 
     @property
     def _placed_pseudonyms(self) -> TokenArray:
         assert self._pseudonyms is not None  # noqa: S101  # before the placement
         return self._pseudonyms
 
-    @cached_property
-    def _rounded(self) -> RoundedCells:
-        tolerance = self._settings.cell_tolerance
+    def _rounded(self, by: m.Line) -> RoundedCells:
+        tolerance, key = self._settings.cell_tolerance, self._keys.cells
         if not tolerance:
             raise RemoteProtocolError("the study does not round cells")
-        table, pseudonyms = self.aligned, self._placed_pseudonyms
-        return RoundedCells(table, pseudonyms, self._keys.cells, tolerance)
+        if by not in self._rounded_by:
+            placed = self.aligned, self._placed_pseudonyms
+            self._rounded_by[by] = RoundedCells(*placed, key, tolerance, by)
+        return self._rounded_by[by]
 
 
 def _rectangles(

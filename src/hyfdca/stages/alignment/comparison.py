@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 
 import numpy as np
 
 from hyfdca.arrays import IntArray, TokenArray
-from hyfdca.crypto.keys.pseudonyms import NO_LABEL
 from hyfdca.holdings.layout import Layout
 from hyfdca.holdings.ownership import CellHolders
 from hyfdca.protocol.codec import (
@@ -20,8 +20,7 @@ from hyfdca.protocol.codec import (
 )
 from hyfdca.protocol.sessions import Conversation, ServerSession
 from hyfdca.stages.alignment import messages as m
-from hyfdca.stages.alignment.hint_exchange import ask_hints
-from hyfdca.stages.alignment.label_rows import LabelRows
+from hyfdca.stages.alignment.hint_exchange import Rectangle, Rectangles, ask_hints
 
 Disagreements = dict[tuple[int, int], int]  # rows, by pairs of clients
 
@@ -38,13 +37,23 @@ class TokenComparison:
 
     def add(
         self, client: int, samples: IntArray, owners: IntArray, tokens: TokenArray
-    ) -> None:
-        """Compare a client's tokens with those of the samples' owners, added before."""
+    ) -> bool:
+        """Compare a client's tokens with those of the samples' owners, added before.
+
+        Returns whether any differs.
+        """
         is_own = owners == client
         self._reference[samples[is_own]] = tokens[is_own]
         differs = (self._reference[samples] != tokens) & ~is_own
         pairs = owners[differs] * self._n_clients + client
         self._found.append(pairs * len(self._reference) + samples[differs])
+        return bool(differs.any())
+
+    @property
+    def samples(self) -> IntArray:
+        """The samples on which a client and an owner disagree."""
+        found = np.concatenate(self._found)
+        return np.unique(found % max(len(self._reference), 1))
 
     def counts(self) -> Disagreements:
         """Return the number of samples on which a client and an owner disagree."""
@@ -54,67 +63,87 @@ class TokenComparison:
         return {divmod(pair, self._n_clients): count for pair, count in each}
 
 
-def compare_labels(layout: Layout, rows: LabelRows) -> Disagreements:
-    """Compare tokens of (ID, label) where clients have one."""
-    comparison = TokenComparison(layout)
-    for client, tokens in enumerate(rows.tokens):
-        if tokens is not None:
-            is_said = tokens != NO_LABEL
-            samples = layout.samples.items[client][is_said]
-            comparison.add(client, samples, rows.owners[samples], tokens[is_said])
-    return comparison.counts()
-
-
-def compare_cells(
-    layout: Layout,
-    holders: Sequence[CellHolders],
-    session: ServerSession,
-    *,
-    is_rounded: bool = False,
-) -> Conversation[Disagreements]:
-    """Ask for tokens of the cells that several clients hold, and compare them.
+@dataclass(frozen=True)
+class CellComparison:
+    """Asks for tokens of the cells that several clients hold, and compares them.
 
     Parameters
     ----------
     is_rounded : bool
         Whether clients round their cells first, on grids that the owners choose.
     """
-    comparison = TokenComparison(layout)
-    for columns in _batches(holders):
-        places = {k: _places(own, columns) for k, own in enumerate(holders)}
+
+    layout: Layout
+    holders: Sequence[CellHolders]
+    session: ServerSession
+    is_rounded: bool = False
+
+    def counts(self) -> Conversation[Disagreements]:
+        """Return the number of samples on which a client and an owner disagree."""
+        comparison = TokenComparison(self.layout)
+        for columns in _batches(self.holders):
+            places, replies = yield from self._ask(columns, "row")
+            tokens = {
+                k: _by_column(k, self.holders[k], places[k], reply)
+                for k, reply in replies.items()
+            }
+            for column in columns:
+                for client, own in tokens.items():
+                    if column in own:
+                        rows, owners, values = own[column]
+                        samples = self.layout.samples.items[client][rows]
+                        comparison.add(client, samples, owners, values)
+        return comparison.counts()
+
+    def columns(self) -> Conversation[IntArray]:
+        """Return the features on whose cells a client and an owner disagree."""
+        features = self.layout.features
+        differs = np.zeros(features.n_items, dtype=bool)
+        for columns in _batches(self.holders):
+            places, replies = yield from self._ask(columns, "column")
+            owned: dict[Rectangle, TokenArray] = {}
+            for client, reply in replies.items():
+                for name, own, tokens in self._rectangles(client, places, reply):
+                    is_other = owned.setdefault(name, tokens) != tokens
+                    differs[features.items[client][own[is_other]]] = True
+        return np.flatnonzero(differs)
+
+    def _ask(
+        self, columns: Sequence[int], by: m.Line
+    ) -> Conversation[tuple[dict[int, IntArray], dict[int, m.CellTokens]]]:
+        """Return the clients' column groups that are compared, and their tokens."""
+        places = {k: _places(own, columns) for k, own in enumerate(self.holders)}
         hints: dict[int, list[memoryview]] | None = None
-        if is_rounded:
-            hints = yield from ask_hints(layout, holders, places, session)
-        requests = _requests(holders, places, hints)
-        replies = yield from session.ask("cells", requests, m.CellTokens)
-        tokens = {
-            k: _by_column(k, holders[k], places[k], reply)
-            for k, reply in replies.items()
+        if self.is_rounded:
+            hints = yield from ask_hints(
+                self.layout, self.holders, places, by, self.session
+            )
+        requests = {
+            client: m.CellsRequest(
+                pack_indices(own),
+                pack_bits(self.holders[client].is_shared[:, own]),
+                None if hints is None else hints[client],
+                by,
+            )
+            for client, own in places.items()
+            if len(own)
         }
-        for column in columns:
-            for client, own in tokens.items():
-                if column in own:
-                    rows, owners, values = own[column]
-                    samples = layout.samples.items[client][rows]
-                    comparison.add(client, samples, owners, values)
-    return comparison.counts()
+        replies = yield from self.session.ask("cells", requests, m.CellTokens)
+        return places, replies
 
-
-def _requests(
-    holders: Sequence[CellHolders],
-    places: Mapping[int, IntArray],
-    hints: Mapping[int, list[memoryview]] | None,
-) -> dict[int, m.CellsRequest]:
-    """Return the requests to clients that hold some of the cells."""
-    return {
-        client: m.CellsRequest(
-            pack_indices(columns),
-            pack_bits(holders[client].is_shared[:, columns]),
-            None if hints is None else hints[client],
-        )
-        for client, columns in places.items()
-        if len(columns)
-    }
+    def _rectangles(
+        self, client: int, places: Mapping[int, IntArray], reply: m.CellTokens
+    ) -> Iterator[tuple[Rectangle, IntArray, TokenArray]]:
+        """Yield a client's rectangles that others hold too: columns and tokens."""
+        held, asked = self.holders[client], places[client]
+        is_shared = held.is_shared[:, asked]
+        names = Rectangles(self.layout, self.holders, places).of(client, is_shared)
+        columns = [
+            np.flatnonzero(held.column_groups == asked[place])
+            for place in np.nonzero(is_shared.T)[0]
+        ]
+        tokens = _split(client, reply, [len(own) for own in columns])
+        yield from zip(names, columns, tokens, strict=True)
 
 
 def _batches(holders: Sequence[CellHolders]) -> Iterator[list[int]]:
@@ -142,14 +171,21 @@ def _by_column(
 ) -> dict[int, tuple[IntArray, IntArray, TokenArray]]:
     """Return rows held by others too, their owners and tokens, by column group."""
     rows = [np.flatnonzero(own.is_shared[own.row_groups, place]) for place in places]
-    ends = np.cumsum([len(r) for r in rows])
-    try:
-        tokens = np.split(unpack_tokens(reply.tokens, int(ends[-1])), ends[:-1])
-    except RemoteProtocolError as error:
-        raise RemoteProtocolError(
-            f"answer of client {client} to 'cells': {error}"
-        ) from None
+    tokens = _split(client, reply, [len(r) for r in rows])
     return {
         int(own.columns[place]): (r, own.owners[own.row_groups[r], place], values)
         for place, r, values in zip(places, rows, tokens, strict=True)
     }
+
+
+def _split(
+    client: int, reply: m.CellTokens, sizes: Sequence[int]
+) -> Sequence[TokenArray]:
+    """Return the tokens of a reply in parts of these sizes."""
+    ends = np.cumsum(sizes)
+    try:
+        return np.split(unpack_tokens(reply.tokens, int(ends[-1])), ends[:-1])
+    except RemoteProtocolError as error:
+        raise RemoteProtocolError(
+            f"answer of client {client} to 'cells': {error}"
+        ) from None

@@ -20,6 +20,7 @@ def ask_hints(
     layout: Layout,
     holders: Sequence[CellHolders],
     places: Mapping[int, IntArray],
+    by: m.Line,
     session: ServerSession,
 ) -> Conversation[dict[int, list[memoryview]]]:
     """Return the hints for each client, in the order in which it lists its groups.
@@ -29,10 +30,10 @@ def ask_hints(
     places : mapping of int to array
         The column groups of each client that are compared, by its own numbers.
     """
-    names = _Rectangles(layout, holders, places)
+    names = Rectangles(layout, holders, places)
     owned = {client: names.is_owned(client) for client in places}
     requests = {
-        client: m.HintsRequest(pack_indices(places[client]), pack_bits(is_owned))
+        client: m.HintsRequest(pack_indices(places[client]), pack_bits(is_owned), by)
         for client, is_owned in owned.items()
         if is_owned.any()
     }
@@ -49,7 +50,7 @@ def ask_hints(
     }
 
 
-class _Rectangles:
+class Rectangles:
     """Names rectangles of cells in a way that is the same for all of their holders."""
 
     def __init__(

@@ -3,7 +3,8 @@
 A row group and a column group form a rectangle of cells, which one client owns. Its
 hint to the other holders says on which of two grids each cell is rounded. Cells of
 zeros are not stored and need none. So a hint has, by row, how many cells are stored,
-and then one bit for each. A row with another number of cells differs anyway.
+and then one bit for each. A row with another number of cells differs anyway. Where
+tokens are by column, so are hints: they have the same for every column.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from hyfdca.arrays import BoolArray, IntArray, TokenArray
 from hyfdca.crypto.keys.notes import NoteError, open_note, seal_note
 from hyfdca.protocol.codec import RemoteProtocolError, pack_bits, unpack_bits
 from hyfdca.stages.alignment.aligned_table import AlignedTable
+from hyfdca.stages.alignment.messages import Line
 from hyfdca.stages.alignment.rounding import choose_grids, round_values
 
 _COUNT = np.dtype("<u4")
@@ -30,13 +32,20 @@ class RoundedCells:
     ----------
     pseudonyms : array (rows, 2)
         In the order of the table; with ``key`` they bind a hint to its rectangle.
+    by : {"row", "column"}
+        What a hint is by: the *lines* of the table, in the following.
     """
 
     def __init__(
-        self, table: AlignedTable, pseudonyms: TokenArray, key: bytes, tolerance: float
+        self,
+        table: AlignedTable,
+        pseudonyms: TokenArray,
+        key: bytes,
+        tolerance: float,
+        by: Line = "row",
     ) -> None:
         self._table, self._pseudonyms, self._key = table, pseudonyms, key
-        self._tolerance = tolerance
+        self._tolerance, self._by = tolerance, by
 
     def hints(self, row_groups: IntArray, column_groups: IntArray) -> list[memoryview]:
         """Return the sealed hints of rectangles that the client owns."""
@@ -91,44 +100,59 @@ class RoundedCells:
         return np.repeat(np.arange(n_rows), np.diff(self._stored.indptr))
 
     @cached_property
+    def _lines(self) -> IntArray:
+        """The line of each stored cell."""
+        columns = self._stored.indices.astype(np.int64)
+        return self._rows if self._by == "row" else columns
+
+    @property
+    def _line_groups(self) -> IntArray:
+        """The group of each line."""
+        own = self._table.own
+        return own.row_groups if self._by == "row" else own.column_groups
+
+    @cached_property
     def _by_rectangle(self) -> tuple[IntArray, IntArray]:
         """Stored cells, rectangle by rectangle, and where each rectangle starts."""
         own = self._table.own
         n_row_groups, n_column_groups = own.owns.shape
         numbers = own.column_groups[self._stored.indices] * n_row_groups
         numbers = numbers + own.row_groups[self._rows]
-        order = np.argsort(numbers, kind="stable")
+        order = np.lexsort((self._lines, numbers))
         starts = np.arange(n_row_groups * n_column_groups + 1)
         return order, np.searchsorted(numbers[order], starts)
 
     def _cells_of(self, row_group: int, column_group: int) -> IntArray:
-        """Return the stored cells of a rectangle, row by row."""
+        """Return the stored cells of a rectangle, line by line."""
         order, starts = self._by_rectangle
         number = column_group * self._table.own.owns.shape[0] + row_group
         return order[starts[number] : starts[number + 1]]
 
     @cached_property
     def _group_sizes(self) -> IntArray:
-        """How many rows each row group has."""
-        return np.bincount(self._table.own.row_groups)
+        """How many lines each group has."""
+        return np.bincount(self._line_groups)
 
     @cached_property
     def _ranks(self) -> IntArray:
-        """The place of each row among those of its group."""
-        order = np.argsort(self._table.own.row_groups, kind="stable")
+        """The place of each line among those of its group."""
+        order = np.argsort(self._line_groups, kind="stable")
         starts = np.cumsum(self._group_sizes) - self._group_sizes
         ranks = np.empty(len(order), np.int64)
         ranks[order] = np.arange(len(order)) - np.repeat(starts, self._group_sizes)
         return ranks
 
-    def _counts(self, row_group: int, cells: IntArray) -> tuple[IntArray, IntArray]:
-        """Return the rank of each cell's row in its group, and cells per row."""
-        ranks = self._ranks[self._rows[cells]]
-        return ranks, np.bincount(ranks, minlength=int(self._group_sizes[row_group]))
+    def _counts(
+        self, row_group: int, column_group: int, cells: IntArray
+    ) -> tuple[IntArray, IntArray]:
+        """Return the rank of each cell's line in its group, and cells per line."""
+        group = row_group if self._by == "row" else column_group
+        ranks = self._ranks[self._lines[cells]]
+        return ranks, np.bincount(ranks, minlength=int(self._group_sizes[group]))
 
     def _hint(self, row_group: int, column_group: int) -> bytes:
         cells = self._cells_of(row_group, column_group)
-        _, counts = self._counts(row_group, cells)
+        _, counts = self._counts(row_group, column_group, cells)
         bits = pack_bits(self._own_choice[cells])
         return counts.astype(_COUNT).tobytes() + bytes(bits)
 
@@ -136,13 +160,13 @@ class RoundedCells:
         """Return the grid of each stored cell of a rectangle, as its owner says."""
         content = self._content(row_group, column_group, hint)
         cells = self._cells_of(row_group, column_group)
-        ranks, counts = self._counts(row_group, cells)
+        ranks, counts = self._counts(row_group, column_group, cells)
         size = len(counts) * _COUNT.itemsize
         if len(content) < size:
             raise RemoteProtocolError("a hint is cut off")
         theirs = np.frombuffer(content[:size], _COUNT).astype(np.int64)
         bits = unpack_bits(content[size:], (int(theirs.sum()),))
-        # Within a row the bits are in the order of the cells.
+        # Within a line the bits are in the order of the cells.
         within = np.arange(len(ranks)) - (np.cumsum(counts) - counts)[ranks]
         places = (np.cumsum(theirs) - theirs)[ranks] + within
         is_alike = (theirs == counts)[ranks]
@@ -164,7 +188,8 @@ class RoundedCells:
         rows, columns = self._first
         row, column = rows[row_group], columns[column_group]
         word = self._table.words[[column]]
-        return bytes(self._pseudonyms[row].data) + bytes(word.data)
+        which = bytes(self._pseudonyms[row].data) + bytes(word.data)
+        return which + self._by.encode()
 
     @cached_property
     def _first(self) -> tuple[IntArray, IntArray]:

@@ -15,6 +15,7 @@ from hyfdca.protocol.phases import START, Phase, Phases
 
 MOST_CLASSES = 1000  # that max_classes may allow
 _USUAL_CLASSES = 20
+_SINGLE_PRECISION = 2.0**-24  # the relative error of rounding to it
 LONGEST_NAME = 1000  # characters of the name of a class or a feature
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_NAME)]
@@ -22,6 +23,7 @@ ClassList = Annotated[list[Name], msgspec.Meta(max_length=MOST_CLASSES)]
 Uncovered = Literal["refuse", "mean", "zero"]
 DisagreeingCells = Literal["refuse", "first"]
 SimilarIds = Literal["refuse", "allow"]
+Line = Literal["row", "column"]  # over whose cells a token is
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,8 @@ class AlignmentSettings:
         that of the lowest-ranked one, as for every cell held twice, without comparing.
     cell_tolerance : float
         Values of a cell whose relative difference is at most this are not different.
+        Labels that are numbers, weights and offsets are compared in single precision
+        if it allows for that.
     similar_ids : {"refuse", "allow"}
         What to do if many more rows of two organisations would match if their IDs were
         written alike: stop, or take them as different rows without looking.
@@ -76,6 +80,11 @@ class AlignmentSettings:
     def n_classes_allowed(self) -> int:
         """How many classes there may be."""
         return _USUAL_CLASSES if self.max_classes is None else self.max_classes
+
+    @property
+    def rounds_targets(self) -> bool:
+        """Whether numbers beside the cells are the same in single precision."""
+        return self.cell_tolerance >= _SINGLE_PRECISION
 
 
 class Rows(Message, tag="rows", frozen=True):
@@ -123,6 +132,17 @@ class IdForms(Message, frozen=True):
     ]  # uint64, two per ID, sorted: their order shows nothing of the rows'
 
 
+class TargetTokens(Message, frozen=True):
+    """Tokens of the labels, of the weights and of the offsets, as the study has them.
+
+    Those of numbers are of their values in single precision, if the study rounds them.
+    """
+
+    tokens: Annotated[
+        list[memoryview], Seen("label tokens")
+    ]  # uint64, one per row, NO_LABEL among them
+
+
 class PlacementNotice(Message, frozen=True):
     """Where a client's rows and columns are in the study; no answer.
 
@@ -154,6 +174,9 @@ class PlacementNotice(Message, frozen=True):
     categories: Annotated[memoryview | None, Seen("feature kinds")] = (
         None  # bits, by column: a category; none if no column is
     )
+    rounded: Annotated[memoryview | None, Seen("placement")] = (
+        None  # bits, by row: label, weight and offset are taken in single precision
+    )
 
 
 # Groups of cells: column groups, by the client's own numbers, and row groups of each.
@@ -164,7 +187,7 @@ RowGroups = Annotated[
 
 
 class CellsRequest(Message, frozen=True):
-    """Ask for tokens of cells held twice.
+    """Ask for tokens of cells held twice, by row; by column, to name those that differ.
 
     With hints, tokens are of rounded cells. There is one hint for each group of cells
     that the client does not own itself, by column group and then by row group.
@@ -173,6 +196,7 @@ class CellsRequest(Message, frozen=True):
     columns: ColumnGroups
     rows: RowGroups
     hints: Annotated[list[memoryview] | None, Seen("cell hints")] = None
+    by: Annotated[Line, Seen("numbers")] = "row"
 
 
 class HintsRequest(Message, frozen=True):
@@ -180,6 +204,7 @@ class HintsRequest(Message, frozen=True):
 
     columns: ColumnGroups
     rows: RowGroups
+    by: Annotated[Line, Seen("numbers")] = "row"
 
 
 class Hints(Message, frozen=True):
@@ -192,17 +217,22 @@ class Hints(Message, frozen=True):
 
 
 class CellTokens(Message, frozen=True):
-    """One token per row and column group asked for, over all its cells there."""
+    """One token per row and column group asked for, over all its cells there.
+
+    By column there is one per column and row group.
+    """
 
     tokens: Annotated[
         memoryview, Seen("cell tokens")
-    ]  # uint64, by column group, then by row in the study's order
+    ]  # uint64, by column group, then by row in the study's order, or by row group
+    # and then by column
 
 
 PHASES: Phases = {
     "rows": Phase(Message, (Rows, Refused), (START,)),
     "id forms": Phase(IdFormsRequest, (IdForms,), ("rows", "id forms")),
-    "placement": Phase(PlacementNotice, after=("rows", "id forms")),
+    "targets": Phase(Message, (TargetTokens,), ("rows", "id forms")),
+    "placement": Phase(PlacementNotice, after=("rows", "id forms", "targets")),
     "cells": Phase(CellsRequest, (CellTokens,), ("placement", "cells", "hints")),
     "hints": Phase(HintsRequest, (Hints,), ("cells",)),
 }

@@ -10,10 +10,14 @@ It comes before everything else, as a conversation of its own.
 |           |                                      | "no label", class names          |
 | id forms  | forms, to clients that share few     | pseudonyms of IDs in these forms |
 |           | rows                                 |                                  |
+| targets   | to clients with labels, if some      | tokens of labels, weights and    |
+|           | differ                               | offsets, in single precision     |
 | placement | order of rows and columns, their     | -                                |
 |           | groups, what is counted, classes,    |                                  |
-|           | which columns are categories         |                                  |
-| cells     | groups that hold cells held twice    | tokens of the rows' cells there  |
+|           | which columns are categories, which  |                                  |
+|           | labels to round                      |                                  |
+| cells     | groups that hold cells held twice    | tokens of the rows' cells there; |
+|           |                                      | of the columns' if some differ   |
 | hints     | such groups that the client owns, if | how to round its cells, sealed   |
 |           | tokens differ                        | for those that hold them too     |
 
@@ -28,7 +32,7 @@ table.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -50,7 +54,7 @@ from hyfdca.protocol.messages import Message
 from hyfdca.protocol.sessions import Conversation, ServerSession
 from hyfdca.stages.alignment import checks
 from hyfdca.stages.alignment import messages as m
-from hyfdca.stages.alignment.comparison import compare_cells, compare_labels
+from hyfdca.stages.alignment.comparison import CellComparison
 from hyfdca.stages.alignment.kinds import (
     CATEGORY,
     agreed_kinds,
@@ -60,6 +64,7 @@ from hyfdca.stages.alignment.kinds import (
 from hyfdca.stages.alignment.label_rows import Blanks, LabelRows
 from hyfdca.stages.alignment.matching import Matched, match, unpack_pseudonyms
 from hyfdca.stages.alignment.similar_ids import find_similar_ids
+from hyfdca.stages.alignment.target_comparison import compare_targets
 
 _Orders = tuple[IntArray, IntArray]  # of a client's rows and columns
 
@@ -78,6 +83,9 @@ class Alignment:
         The kind of each feature, as its place in ``KINDS``.
     blanks : Blanks
         Labels that some clients lack and others have.
+    is_rounded : array (samples,)
+        Whether the label, weight and offset of each are taken in single precision,
+        because a holder has no more.
     n_without_label, n_without_weight : int
         Rows that were left out: nobody has their label, or their weight is 0.
     """
@@ -87,6 +95,7 @@ class Alignment:
     classes: tuple[str, ...]
     kinds: ByteArray
     blanks: Blanks
+    is_rounded: BoolArray
     n_without_label: int = 0
     n_without_weight: int = 0
 
@@ -129,7 +138,13 @@ class AlignmentServer:
         shown = yield from self._ask_rows()
         rows = match([own.pseudonyms for own in shown])
         yield from self._compare_ids(rows.axis)
-        alignment, orders = self._matched(shown, rows)
+        columns = match([own.features for own in shown])
+        labels = _label_rows(shown, rows)
+        every = self._every(shown, rows, columns)
+        is_rounded = np.zeros(rows.axis.n_items, dtype=bool)
+        if self._settings.needs_labels:
+            is_rounded = yield from self._compare_labels(every, rows, labels)
+        alignment, orders = self._matched(shown, (rows, columns), labels, is_rounded)
         del shown, rows  # large, and not needed once they are matched
         layout = alignment.layout
         holders = cell_holders(layout.samples, layout.features)
@@ -141,7 +156,7 @@ class AlignmentServer:
         yield from self._session.tell("placement", notices)
         del notices
         if self._settings.disagreeing_cells == "refuse":
-            yield from self._compare_cells(layout, holders)
+            yield from self._compare_cells(layout, holders, alignment.features)
         return alignment
 
     def _compare_ids(self, rows: Axis) -> Conversation[None]:
@@ -151,34 +166,62 @@ class AlignmentServer:
             checks.check_similar_ids(self._names, found)
 
     def _compare_cells(
-        self, layout: Layout, holders: Sequence[CellHolders]
+        self, layout: Layout, holders: Sequence[CellHolders], features: Sequence[str]
     ) -> Conversation[None]:
         """Refuse cells that differ, exactly or by more than the tolerance."""
-        counts = yield from compare_cells(layout, holders, self._session)
+        comparison = CellComparison(layout, holders, self._session)
+        counts = yield from comparison.counts()
         tolerance = self._settings.cell_tolerance
         if counts and tolerance:
-            counts = yield from compare_cells(
-                layout, holders, self._session, is_rounded=True
-            )
-        checks.check_agreed_cells(self._names, counts, tolerance)
+            comparison = replace(comparison, is_rounded=True)
+            counts = yield from comparison.counts()
+        if counts:
+            differing = yield from comparison.columns()
+            columns = [features[column] for column in differing.tolist()]
+            raise checks.differing_cells(self._names, counts, columns, tolerance)
 
-    def _matched(
-        self, shown: Sequence[_Shown], rows: Matched
-    ) -> tuple[Alignment, list[_Orders]]:
-        """Match what was shown; return each client's orders of rows and columns too."""
-        columns = match([own.features for own in shown])
+    def _compare_labels(
+        self, every: Layout, rows: Matched, labels: LabelRows
+    ) -> Conversation[BoolArray]:
+        """Check all rows' labels; return which of them holders are to round."""
+        names, settings = self._names, self._settings
+        columns = settings.targets.columns
+        compared = yield from compare_targets(
+            every, rows.orders, labels, columns, self._session
+        )
+        if compared.counts:
+            raise checks.differing_targets(names, compared, settings)
+        checks.check_labelled(names, every.samples.items, labels.is_labelled)
+        checks.check_labels_visible(names, labels.blanks(), settings)
+        return compared.is_rounded
+
+    def _every(
+        self, shown: Sequence[_Shown], rows: Matched, columns: Matched
+    ) -> Layout:
+        """Return who holds what before rows are left out, if tables fit together."""
         if not self._settings.hide_feature_names:
             checks.check_names(self._names, [own.names for own in shown])
         labelled = tuple(own.label_tokens is not None for own in shown)
         every = Layout(rows.axis, columns.axis, labelled)
         if not self._settings.allow_unshared:
             checks.check_shared(self._names, every)
-        labels = _label_rows(shown, rows)
+        return every
+
+    def _matched(
+        self,
+        shown: Sequence[_Shown],
+        matched: tuple[Matched, Matched],
+        labels: LabelRows,
+        is_rounded: BoolArray,
+    ) -> tuple[Alignment, list[_Orders]]:
+        """Match what was shown; return each client's orders of rows and columns too."""
+        rows, columns = matched
         if self._settings.needs_labels:
-            self._check_labels(every, labels)
             rows = rows.restricted(labels.is_labelled)
+            is_rounded = is_rounded[labels.is_labelled]
+        labelled = tuple(own.label_tokens is not None for own in shown)
         layout = Layout(rows.axis, columns.axis, labelled)
-        alignment = self._alignment(layout, columns, shown, labels)
+        alignment = self._alignment(layout, columns, shown, labels, is_rounded)
         return alignment, list(zip(rows.orders, columns.orders, strict=True))
 
     def _alignment(
@@ -187,6 +230,7 @@ class AlignmentServer:
         columns: Matched,
         shown: Sequence[_Shown],
         labels: LabelRows,
+        is_rounded: BoolArray,
     ) -> Alignment:
         """Return what is known of the rows that remain, if they make a study."""
         features = _names_of(shown, columns)
@@ -201,6 +245,7 @@ class AlignmentServer:
             self._common_classes(layout, shown),
             kinds,
             labels.blanks(),
+            is_rounded,
             n_left_out - labels.n_without_weight,
             labels.n_without_weight,
         )
@@ -232,14 +277,6 @@ class AlignmentServer:
             raise RemoteProtocolError(
                 f"answer of client {client} to 'rows': {error}"
             ) from None
-
-    def _check_labels(self, every: Layout, labels: LabelRows) -> None:
-        """Check what all rows' labels are, and who may learn them."""
-        names, settings = self._names, self._settings
-        disagreements = compare_labels(every, labels)
-        checks.check_agreed_labels(names, disagreements, settings)
-        checks.check_labelled(names, every.samples.items, labels.is_labelled)
-        checks.check_labels_visible(names, labels.blanks(), settings)
 
     def _common_classes(
         self, layout: Layout, shown: Sequence[_Shown]
@@ -316,6 +353,8 @@ def _notice(
     counts_rows[held.row_groups] = layout.counts_samples(client)
     counts_columns = np.zeros(held.owners.shape[1], dtype=bool)
     counts_columns[held.column_groups] = layout.counts_features(client)
+    is_rounded = alignment.is_rounded[layout.samples.items[client]]
+    rounds = layout.labelled[client] and bool(is_rounded.any())
     return m.PlacementNotice(
         n_samples=layout.samples.n_items,
         rows=pack_indices(rows),
@@ -328,4 +367,5 @@ def _notice(
         counts_bias=client == layout.bias_designee,
         classes=list(alignment.classes),
         categories=pack_bits(is_category) if is_category.any() else None,
+        rounded=pack_bits(is_rounded) if rounds else None,
     )

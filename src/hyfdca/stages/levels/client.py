@@ -13,6 +13,7 @@ from hyfdca.crypto.keys.pseudonyms import AlignmentKeys, level_pseudonyms
 from hyfdca.crypto.schemes.fixedpoint import GridOverflowError
 from hyfdca.crypto.schemes.registry import Sealers
 from hyfdca.data.expansion import Expansion
+from hyfdca.data.tables import bare_name
 from hyfdca.federation.messages import Arrangements, GridRequest
 from hyfdca.federation.sealing import Sealing
 from hyfdca.protocol.codec import (
@@ -87,6 +88,7 @@ class LevelsClient:
         """What the client does in each phase."""
         return {
             "level tokens": self._tokens,
+            "level spellings": self._spellings,
             "level union": self._take_union,
             "arrange": self._arrange,
             "level counts": self._counts,
@@ -126,6 +128,19 @@ class LevelsClient:
             for own in self._categories
         ]
         sizes = np.array([len(own.codes) for own in self._categories])
+        return m.LevelTokens(pack_indices(sizes), pack_tokens(np.concatenate(tokens)))
+
+    def _spellings(self, _: Message) -> m.LevelTokens:
+        """Return tokens of the levels without capitals and blanks, each once."""
+        if self._settings.similar != "refuse":
+            raise RemoteProtocolError("the study does not compare similar levels")
+        tokens = []
+        for own in self._categories:
+            bare = sorted(set(map(bare_name, own.shown)))
+            # Names of columns are trimmed, so no column has these tokens itself.
+            words = level_pseudonyms(f"\n{own.name}", bare, self._keys)
+            tokens.append(words[np.lexsort(words.T)])
+        sizes = np.array([len(words) for words in tokens])
         return m.LevelTokens(pack_indices(sizes), pack_tokens(np.concatenate(tokens)))
 
     def _take_union(self, notice: m.UnionNotice) -> None:

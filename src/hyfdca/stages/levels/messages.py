@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -28,10 +28,14 @@ class LevelSettings:
         Levels with fewer rows are one level, "other".
     releases_names : bool
         Whether the names of levels become part of the model.
+    similar : {"refuse", "allow"}
+        What to do if levels of a column differ in capitals or blanks alone: stop, or
+        take them as different levels without looking.
     """
 
     min_count: int = 5
     releases_names: bool = True
+    similar: Literal["refuse", "allow"] = "allow"
 
 
 class LevelTokens(Message, frozen=True):
@@ -78,7 +82,8 @@ class LevelNames(Message, frozen=True):
 
 PHASES: Phases = {
     "level tokens": Phase(Message, (LevelTokens,), (START,)),
-    "level union": Phase(UnionNotice, after=("level tokens",)),
+    "level spellings": Phase(Message, (LevelTokens,), ("level tokens",)),
+    "level union": Phase(UnionNotice, after=("level tokens", "level spellings")),
     "arrange": Phase(Arrangements, after=("level union",)),
     "level counts": Phase(GridRequest, (Part,), ("arrange",), "level counts"),
     "keep levels": Phase(CountsNotice, (KeptLevels,), ("level counts",)),

@@ -7,6 +7,8 @@ with the holders of such columns.
 |--------------|-------------------------------|------------------------------------|
 | level tokens | -                             | keyed tokens of a client's levels, |
 |              |                               | by column                          |
+| level        | -                             | the same of their names without    |
+| spellings    |                               | capitals and blanks, each once     |
 | level union  | how many levels the study has | -                                  |
 |              | in each column, the places of |                                    |
 |              | the client's own              |                                    |
@@ -32,6 +34,7 @@ from hyfdca.arrays import BoolArray, IntArray, TokenArray
 from hyfdca.crypto.schemes.arrangement import Arrangement, opaque_groups
 from hyfdca.crypto.schemes.fixedpoint import grid_for
 from hyfdca.crypto.schemes.registry import Adders, Use
+from hyfdca.errors import counted
 from hyfdca.federation.messages import Arrangements, GridRequest
 from hyfdca.federation.sums import CachedSum, layout_for
 from hyfdca.holdings.axis import Axis, owner_groups
@@ -90,7 +93,7 @@ class LevelsServer:
         Raises
         ------
         AlignmentError
-            If there are too many levels.
+            If there are too many levels, or some that are written differently.
         """
         union = yield from self._union()
         notices = {
@@ -110,19 +113,39 @@ class LevelsServer:
         return Levels(self._columns, widths, dict(zip(names, entries, strict=True)))
 
     def _union(self) -> Conversation[_Union]:
-        requests = dict.fromkeys(self._holders, Message())
-        replies = yield from self._session.ask("level tokens", requests, m.LevelTokens)
-        shown = {c: self._checked(c, reply) for c, reply in replies.items()}
-        union = _matched(shown, self._categories.n_items)
+        union = yield from self._shown("level tokens")
         if union.sizes.sum() >= m.MOST_LEVELS:
             raise AlignmentError(
                 f"The categories have {union.sizes.sum():,} levels together, more than "
                 f"{m.MOST_LEVELS:,}; leave out columns of free text with ignore."
             )
+        if self._settings.similar == "refuse":
+            spelt = yield from self._shown("level spellings")
+            self._check_spelling(union.sizes - spelt.sizes)
         return union
 
+    def _shown(self, phase: str) -> Conversation[_Union]:
+        """Ask for tokens of all levels, or of their spellings, and match them."""
+        requests = dict.fromkeys(self._holders, Message())
+        replies = yield from self._session.ask(phase, requests, m.LevelTokens)
+        shown = {c: self._checked(phase, c, reply) for c, reply in replies.items()}
+        return _matched(shown, self._categories.n_items)
+
+    def _check_spelling(self, n_similar: IntArray) -> None:
+        """Refuse levels of a column that differ in capitals or blanks alone."""
+        names = self._columns.named("category")
+        for name, count in zip(names, n_similar.tolist(), strict=True):
+            if count > 0:
+                levels = counted(count, "level that differs", "levels that differ")
+                raise AlignmentError(
+                    f"Column {name!r} has {levels} from another one in capitals or "
+                    "blanks alone; write them alike in all tables, or set "
+                    'similar_levels = "allow" (the default is "refuse") if they are '
+                    "different levels."
+                )
+
     def _checked(
-        self, client: int, reply: m.LevelTokens
+        self, phase: str, client: int, reply: m.LevelTokens
     ) -> tuple[IntArray, TokenArray]:
         """Return the category of each of a client's levels, and their tokens."""
         own = self._categories.items[client]
@@ -131,7 +154,7 @@ class LevelsServer:
             tokens = unpack_tokens(reply.tokens, 2 * int(sizes.sum()))
         except RemoteProtocolError as error:
             raise RemoteProtocolError(
-                f"answer of client {client} to 'level tokens': {error}"
+                f"answer of client {client} to {phase!r}: {error}"
             ) from None
         return np.repeat(own, sizes), tokens.reshape(-1, 2)
 
