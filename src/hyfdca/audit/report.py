@@ -18,6 +18,7 @@ from hyfdca.audit.reading import Heard, UnknownError, heard
 from hyfdca.audit.scoring import AttackScore
 from hyfdca.audit.server_attacks import ATTACKS, Truth
 from hyfdca.audit.sightings import Sighting, Sightings
+from hyfdca.audit.sparse_attack import SparseScore, attack_sparse
 from hyfdca.audit.views import (
     Header,
     Record,
@@ -44,12 +45,15 @@ class ClientAudit:
         By group of its samples, from margins.
     columns : list of ColumnScore
         By other client, from weights or slopes of columns that both have.
+    sparse : list of SparseScore
+        By group of its samples, from margins, without a known row.
     """
 
     name: str
     seen: list[Sighting]
     rotations: list[RotationScore]
     columns: list[ColumnScore]
+    sparse: list[SparseScore]
 
 
 @dataclass(frozen=True)
@@ -117,6 +121,19 @@ class Audit:
             "seen": [_seen_as_json(one) for one in client.seen],
             "groups": groups,
             "columns": columns,
+            "sparse": [self._sparse(found) for found in client.sparse],
+        }
+
+    def _sparse(self, found: SparseScore) -> dict[str, Any]:
+        return {
+            "others": [self.names[other] for other in found.group.others],
+            "rows": len(found.group.rows),
+            "rank": found.rank,
+            "binary": asdict(found.binary),
+            "sparse": asdict(found.sparse),
+            "dense": found.n_dense,
+            "wrong": found.n_wrong,
+            "programmes": found.n_programmes,
         }
 
 
@@ -242,4 +259,5 @@ def _client_audit(
         list(sightings.seen.values()),
         [mount(overheard, group, truth) for group in groups],
         attack_columns(rests, truth),
+        attack_sparse(overheard, groups, truth),
     )

@@ -34,6 +34,8 @@ def show_audit(console: Console, audit: Audit) -> None:
         console.print(_client_table(audit, client))
         if client.columns:
             console.print(_columns_table(audit, client))
+        if client.sparse:
+            console.print(_sparse_table(audit, client))
     title = f"Profile {header.profile}, encryption {header.encryption}."
     console.print(title, highlight=False)
     verdict = _CLEAN if audit.was_attacked else _NOT_ATTACKED
@@ -113,6 +115,23 @@ def _client_table(audit: Audit, client: ClientAudit) -> Table:
             found = [str(n_known), f"{score.error:.2g}", f"{score.recovered:.0%}"]
             table.add_row(*start, *found)
             start = ["", "", ""]
+    return table
+
+
+def _sparse_table(audit: Audit, client: ClientAudit) -> Table:
+    title = f"What {escape(client.name)} could infer without knowing a row"
+    names = ("rows", "margins", "columns", "of 0 and 1", "mostly 0")
+    table = _table_of_numbers(title, "columns of", names)
+    table.caption = "margins: independent ones per row; columns found in all rows"
+    for found in client.sparse:
+        table.add_row(
+            ", ".join(escape(audit.names[o]) for o in found.group.others),
+            f"{len(found.group.rows):,}",
+            f"{found.rank:,}",
+            f"{found.n_columns:,}",
+            f"{found.binary.found:,} of {found.binary.columns:,}",
+            f"{found.sparse.found:,} of {found.sparse.columns:,}",
+        )
     return table
 
 
