@@ -3,57 +3,26 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from hyfdca.audit.client_attack import Overheard, RotationScore, groups_of, mount
-from hyfdca.audit.column_attack import ColumnScore, Rests, attack_columns
+from hyfdca.audit.client_audit import ClientAudit, audit_client
 from hyfdca.audit.evidence import Evidence
 from hyfdca.audit.facts import Facts
-from hyfdca.audit.reading import Heard, UnknownError, heard
+from hyfdca.audit.reading import messages
 from hyfdca.audit.scoring import AttackScore
 from hyfdca.audit.server_attacks import ATTACKS, Truth
 from hyfdca.audit.sightings import Sighting, Sightings
-from hyfdca.audit.sparse_attack import SparseScore, attack_sparse
-from hyfdca.audit.views import (
-    Header,
-    Record,
-    ViewError,
-    client_views,
-    read_view,
-    view_path,
-)
+from hyfdca.audit.views import Header, ViewError, client_views, read_view, view_path
 from hyfdca.errors import StudyError
 from hyfdca.study.file import StudyFile, load
 from hyfdca.study.local import LocalRun, local_plan, prepare
 
 # Attacks that the trust model admits: in the open profile the server has every share.
 _ADMITTED = {"open": {"share differences", "plane differences"}, "sealed": set[str]()}
-
-
-@dataclass(frozen=True)
-class ClientAudit:
-    """What a recorded client could find out.
-
-    Parameters
-    ----------
-    rotations : list of RotationScore
-        By group of its samples, from margins.
-    columns : list of ColumnScore
-        By other client, from weights or slopes of columns that both have.
-    sparse : list of SparseScore
-        By group of its samples, from margins, without a known row.
-    """
-
-    name: str
-    seen: list[Sighting]
-    rotations: list[RotationScore]
-    columns: list[ColumnScore]
-    sparse: list[SparseScore]
 
 
 @dataclass(frozen=True)
@@ -86,66 +55,16 @@ class Audit:
         return {
             "profile": self.header.profile,
             "encryption": self.header.encryption,
-            "server": [_seen_as_json(one) for one in self.seen],
+            "server": [one.as_json() for one in self.seen],
             "attacks": {
                 name: {**asdict(score), "admitted": self.is_admitted(name)}
                 for name, score in self.attacks.items()
             },
-            "clients": {client.name: self._client(client) for client in self.clients},
+            "clients": {one.name: one.as_json(self.names) for one in self.clients},
             "complaints": self.complaints,
             "clean": self.is_clean,
             "attacked": self.was_attacked,
         }
-
-    def _client(self, client: ClientAudit) -> dict[str, Any]:
-        groups = [
-            {
-                "others": [self.names[other] for other in rotation.group.others],
-                "rows": len(rotation.group.rows),
-                "gram_error": rotation.gram_error,
-                "few": {"known_rows": rotation.n_few, **asdict(rotation.few)},
-                "enough": {"known_rows": rotation.n_enough, **asdict(rotation.enough)},
-            }
-            for rotation in client.rotations
-        ]
-        columns = [
-            {
-                "other": self.names[found.other],
-                "columns": found.n_columns,
-                "rows": found.n_rows,
-                **asdict(found.score),
-            }
-            for found in client.columns
-        ]
-        return {
-            "seen": [_seen_as_json(one) for one in client.seen],
-            "groups": groups,
-            "columns": columns,
-            "sparse": [self._sparse(found) for found in client.sparse],
-        }
-
-    def _sparse(self, found: SparseScore) -> dict[str, Any]:
-        return {
-            "others": [self.names[other] for other in found.group.others],
-            "rows": len(found.group.rows),
-            "rank": found.rank,
-            "binary": asdict(found.binary),
-            "sparse": asdict(found.sparse),
-            "dense": found.n_dense,
-            "wrong": found.n_wrong,
-            "programmes": found.n_programmes,
-        }
-
-
-def _seen_as_json(seen: Sighting) -> dict[str, Any]:
-    return {
-        "value": seen.value,
-        "form": seen.form,
-        "schemes": sorted(seen.schemes),
-        "phases": list(seen.phases),
-        "messages": seen.n_messages,
-        "bytes": seen.n_bytes,
-    }
 
 
 def audit_folder(folder: Path, study: Path | None = None) -> Audit:
@@ -190,8 +109,8 @@ def _audit(folder: Path, header: Header, run: LocalRun) -> Audit:
     sightings = Sightings(header.profile)
     sightings.labelled = facts.layout.labelled
     unknown: dict[str, None] = {}
-    sightings.look(_messages(read_view(view_path(folder, None))[1], unknown))
-    again = _messages(read_view(view_path(folder, None))[1], {})
+    sightings.look(messages(read_view(view_path(folder, None))[1], unknown))
+    again = messages(read_view(view_path(folder, None))[1], {})
     evidence = Evidence(facts).collect(again)
     attacks = {name: attack(evidence, truth) for name, attack in ATTACKS.items()}
     broken = [
@@ -205,7 +124,7 @@ def _audit(folder: Path, header: Header, run: LocalRun) -> Audit:
         run.consortium.names,
         list(sightings.seen.values()),
         attacks,
-        [_client_audit(path, header, facts, truth) for path in client_views(folder)],
+        [audit_client(path, header, facts, truth) for path in client_views(folder)],
         [*unknown, *sightings.complaints(), *broken],
     )
 
@@ -226,38 +145,3 @@ def facts_of(run: LocalRun) -> Facts:
 def truth_of(run: LocalRun) -> Truth:
     """Return every client's block as used in messages: scaled, own cells only."""
     return {client: block.X.toarray() for client, block in enumerate(run.blocks)}
-
-
-def _messages(records: Iterator[Record], unknown: dict[str, None]) -> Iterator[Heard]:
-    """Return the messages of a view; add a sentence to ``unknown`` for others."""
-    for record in records:
-        if record.direction not in ("down", "up"):
-            continue
-        try:
-            yield heard(record)
-        except UnknownError as error:
-            unknown[str(error)] = None
-
-
-def _client_audit(
-    path: Path, server: Header, facts: Facts, truth: Truth
-) -> ClientAudit:
-    header, _ = read_view(path)
-    if header.run != server.run or header.party is None:
-        raise StudyError(
-            f"The view {path} and the server's are of different runs; record them "
-            "together."
-        )
-    sightings = Sightings(header.profile)
-    received = _messages(read_view(path)[1], {})
-    sightings.look(said for said in received if said.direction == "down")
-    overheard = Overheard(facts, header.party).listen(read_view(path)[1])
-    groups = groups_of(facts, header.party)
-    rests = Rests(facts, header.party).listen(read_view(path)[1])
-    return ClientAudit(
-        header.name,
-        list(sightings.seen.values()),
-        [mount(overheard, group, truth) for group in groups],
-        attack_columns(rests, truth),
-        attack_sparse(overheard, groups, truth),
-    )

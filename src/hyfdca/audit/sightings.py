@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from hyfdca.audit.payloads import Seals
 from hyfdca.audit.reading import Heard, Sight, sights
@@ -22,6 +23,17 @@ class Sighting:
     phases: dict[str, None] = field(default_factory=dict)
     n_messages: int = 0
     n_bytes: int = 0
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the sighting for programs."""
+        return {
+            "value": self.value,
+            "form": self.form,
+            "schemes": sorted(self.schemes),
+            "phases": list(self.phases),
+            "messages": self.n_messages,
+            "bytes": self.n_bytes,
+        }
 
 
 class Sightings:

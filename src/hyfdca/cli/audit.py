@@ -8,7 +8,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from hyfdca.audit.report import Audit, ClientAudit
+from hyfdca.audit.client_audit import ClientAudit
+from hyfdca.audit.report import Audit
 from hyfdca.audit.scoring import AttackScore
 from hyfdca.audit.sightings import Sighting
 from hyfdca.audit.values import VALUES
