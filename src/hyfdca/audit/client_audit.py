@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,12 @@ from typing import Any
 from hyfdca.audit.client_attack import Overheard, RotationScore, groups_of, mount
 from hyfdca.audit.column_attack import ColumnScore, Rests, attack_columns
 from hyfdca.audit.facts import Facts
+from hyfdca.audit.findings import (
+    Finding,
+    column_finding,
+    row_finding,
+    sparse_finding,
+)
 from hyfdca.audit.reading import messages
 from hyfdca.audit.server_attacks import Truth
 from hyfdca.audit.sightings import Sighting, Sightings
@@ -37,6 +43,15 @@ class ClientAudit:
     rotations: list[RotationScore]
     columns: list[ColumnScore]
     sparse: list[SparseScore]
+
+    def findings(self, names: Sequence[str]) -> Iterator[Finding]:
+        """Return what the client recovers, what needs no known row first."""
+        found = [
+            *(sparse_finding(self.name, names, sparse) for sparse in self.sparse),
+            *(row_finding(self.name, names, rotation) for rotation in self.rotations),
+            *(column_finding(self.name, names, column) for column in self.columns),
+        ]
+        yield from (one for one in found if one is not None)
 
     def as_json(self, names: Sequence[str]) -> dict[str, Any]:
         """Return the audit of the client for programs."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -12,34 +13,48 @@ import msgspec
 from hyfdca.audit.client_audit import ClientAudit, audit_client
 from hyfdca.audit.evidence import Evidence
 from hyfdca.audit.facts import Facts
+from hyfdca.audit.findings import Finding, is_admitted, server_findings
 from hyfdca.audit.reading import messages
 from hyfdca.audit.scoring import AttackScore
 from hyfdca.audit.server_attacks import ATTACKS, Truth
 from hyfdca.audit.sightings import Sighting, Sightings
 from hyfdca.audit.views import Header, ViewError, client_views, read_view, view_path
 from hyfdca.errors import StudyError
+from hyfdca.holdings.exposure import Exposure, exposures
+from hyfdca.holdings.layout import Layout
+from hyfdca.study.exposure_notes import exposure_notes
 from hyfdca.study.file import StudyFile, load
 from hyfdca.study.local import LocalRun, local_plan, prepare
-
-# Attacks that the trust model admits: in the open profile the server has every share.
-_ADMITTED = {"open": {"share differences", "plane differences"}, "sealed": set[str]()}
 
 
 @dataclass(frozen=True)
 class Audit:
-    """The result; ``complaints`` lists breaches of the trust model."""
+    """The result.
+
+    Parameters
+    ----------
+    n_margins : tuple of int
+        How many margins of a row each client was sent at most.
+    complaints : list of str
+        What a party saw although the trust model does not allow it.
+    findings : list of Finding
+        The attacks that recover cells, whether the trust model admits them or not.
+    """
 
     header: Header
     names: tuple[str, ...]
+    layout: Layout
     seen: list[Sighting]
+    n_margins: tuple[int, ...]
     attacks: dict[str, AttackScore]
     clients: list[ClientAudit]
     complaints: list[str]
+    findings: list[Finding]
 
     @property
     def is_clean(self) -> bool:
-        """Whether nobody saw or could infer more than the trust model allows."""
-        return not self.complaints
+        """Whether nobody saw too much, and no attack recovered anything."""
+        return self.is_accepted({})
 
     @property
     def was_attacked(self) -> bool:
@@ -48,13 +63,30 @@ class Audit:
 
     def is_admitted(self, attack: str) -> bool:
         """Return whether the trust model allows this attack to succeed."""
-        return attack in _ADMITTED[self.header.profile]
+        return is_admitted(attack, self.header.profile)
 
-    def as_json(self) -> dict[str, Any]:
+    def is_accepted(self, expected: Mapping[str, float]) -> bool:
+        """Return whether nothing was found but what the user expects."""
+        return not self.complaints and not self.unexpected(expected)
+
+    def unexpected(self, expected: Mapping[str, float]) -> list[Finding]:
+        """Return the findings that the user does not accept."""
+        return [found for found in self.findings if not found.is_accepted(expected)]
+
+    def exposed(self) -> tuple[str, ...]:
+        """Return what organisations can find out about each other, in sentences."""
+        return exposure_notes(self.names, self.layout, self.n_margins)
+
+    def as_json(self, expected: Mapping[str, float]) -> dict[str, Any]:
         """Return the audit for programs."""
         return {
             "profile": self.header.profile,
             "encryption": self.header.encryption,
+            "exposed": [self._exposure(one) for one in exposures(self.layout)],
+            "findings": [
+                {**asdict(found), "is_accepted": found.is_accepted(expected)}
+                for found in self.findings
+            ],
             "server": [one.as_json() for one in self.seen],
             "attacks": {
                 name: {**asdict(score), "admitted": self.is_admitted(name)}
@@ -63,7 +95,17 @@ class Audit:
             "clients": {one.name: one.as_json(self.names) for one in self.clients},
             "complaints": self.complaints,
             "clean": self.is_clean,
+            "accepted": self.is_accepted(expected),
             "attacked": self.was_attacked,
+        }
+
+    def _exposure(self, one: Exposure) -> dict[str, Any]:
+        return {
+            "client": self.names[one.client],
+            "others": [self.names[other] for other in one.others],
+            "rows": one.n_rows,
+            "columns": one.n_columns,
+            "margins": self.n_margins[one.client],
         }
 
 
@@ -113,19 +155,23 @@ def _audit(folder: Path, header: Header, run: LocalRun) -> Audit:
     again = messages(read_view(view_path(folder, None))[1], {})
     evidence = Evidence(facts).collect(again)
     attacks = {name: attack(evidence, truth) for name, attack in ATTACKS.items()}
-    broken = [
-        f"The attack by {name} succeeds: its error is {score.error:.2g} times that of "
-        f"predicting the mean, with {score.recovered:.0%} of the rows recovered."
-        for name, score in attacks.items()
-        if score.succeeds and name not in _ADMITTED[header.profile]
+    names = run.consortium.names
+    clients = [
+        audit_client(path, header, facts, truth) for path in client_views(folder)
     ]
     return Audit(
         header,
-        run.consortium.names,
+        names,
+        facts.layout,
         list(sightings.seen.values()),
+        tuple(sightings.n_margins(c) * facts.n_outputs for c in range(len(names))),
         attacks,
-        [audit_client(path, header, facts, truth) for path in client_views(folder)],
-        [*unknown, *sightings.complaints(), *broken],
+        clients,
+        [*unknown, *sightings.complaints()],
+        [
+            *(found for client in clients for found in client.findings(names)),
+            *server_findings(attacks, header.profile),
+        ],
     )
 
 
