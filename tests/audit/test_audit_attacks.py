@@ -14,6 +14,7 @@ FREE = {"loss": '"hinge"', "l2": "0.01"}
 HINGE = {**FREE, "penalise_intercept": "true"}
 DRAWN = {**PAPER, "local_fraction": "0.2", "max_rounds": "80"}
 ONE = {**PAPER, "local_steps": "1", "max_rounds": "80"}
+FEDAVG = {"algorithm": '"fedavg"', "loss": '"logistic"', "max_rounds": "12"}
 SERVER_ATTACKS = {
     "margins and weights",
     "duals and shares",
@@ -108,9 +109,14 @@ def test_sealed_no_server_attack_beats_the_mean(method, who, encryption, tmp_pat
     assert audit.is_clean
 
 
-@pytest.mark.parametrize("method", [PAPER, HINGE], ids=["hyfdca", "bundle"])
+@pytest.mark.parametrize(
+    "method", [PAPER, HINGE, FEDAVG], ids=["hyfdca", "bundle", "fedavg"]
+)
 def test_two_holders_learn_each_others_rows(method, tmp_path):
-    """With two holders, as many known rows as the other has columns give all rows."""
+    """With two holders, as many known rows as the other has columns give all rows.
+
+    Federated averaging itself sends no margins, but its certificate does.
+    """
     audit = audited(tmp_path, TWO, clients=["north"], encryption=STREAM, **method)
     [rotation] = audit.clients[0].rotations
     assert rotation.n_few == rotation.n_enough == 3

@@ -27,8 +27,8 @@ from hyfdca.audit.spans import span_of
 from hyfdca.audit.views import Record
 from hyfdca.holdings.exposure import counted_columns
 
-_TOTALS = ("step", "direction", "search")  # phases that deliver margins
-_PARTS = ("margins", "trial")  # phases in which the client returns its part of them
+_TOTALS = ("step", "direction", "search", "touch")  # phases that deliver margins
+_PARTS = ("margins", "trial", "evaluate")  # in which the client returns its part
 _MOST = 2000  # samples per group; more are not needed to demonstrate the attack
 _NO_NUMBER = 1e-11  # smaller singular values, relative to the largest, are rounding
 

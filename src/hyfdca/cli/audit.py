@@ -17,7 +17,7 @@ from hyfdca.audit.values import VALUES
 from hyfdca.cli.display import show_exposed
 
 _NOT_ATTACKED = (
-    "None of the attacks here fits this algorithm, so none was tried: "
+    "None of the server's attacks fits this algorithm, so none was tried: "
     "docs/threat-model.md says what it shows."
 )
 _NO_CLIENT = (
