@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
+import numpy as np
+
 from hyfdca.audit.recording import train_recorded
 from hyfdca.audit.report import Audit, audit_folder
 from hyfdca.maths.seeds import stream
@@ -33,14 +35,15 @@ PAPER = {
 }
 
 
-def write_study(folder: Path, who, lacking=(), **settings) -> Path:
-    """Write a study of these organisations and their tables.
+def write_study(folder: Path, who, lacking=(), table=None, **settings) -> Path:
+    """Write a study of these organisations and their parts of one table.
 
     Settings of an algorithm go to its own table, others to that of the study.
     """
     random = stream(5, "audits")
-    X = random.normal(size=(N_ROWS, N_COLUMNS)) + 0.5
-    labels = X @ random.normal(size=N_COLUMNS) + random.normal(size=N_ROWS) > 0
+    X = random.normal(size=(N_ROWS, N_COLUMNS)) + 0.5 if table is None else table
+    scores = X @ random.normal(size=X.shape[1]) + random.normal(size=len(X))
+    labels = scores > (0 if table is None else np.median(scores))
     chosen = {"name": '"audited"', "id_column": '"id"', "label_column": '"y"'}
     chosen |= {"tol": "0.0", "max_rounds": "30", "encryption": '"none"', **settings}
     own = {key: chosen.pop(key) for key in ALGORITHM_KEYS & chosen.keys()}
@@ -63,9 +66,9 @@ def write_study(folder: Path, who, lacking=(), **settings) -> Path:
     return path
 
 
-def record(folder: Path, who, clients=(), lacking=(), **settings) -> Path:
+def record(folder: Path, who, clients=(), **given) -> Path:
     """Train such a study, recorded; return the folder of its views."""
-    path = write_study(folder, who, lacking, **settings)
+    path = write_study(folder, who, **given)
     train_recorded(path, folder / "out", lambda *_: None, list(clients))
     return folder / "out"
 

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from hyfdca.audit.findings import EXPECTABLE, Finding
 from hyfdca.audit.views import view_path
 from tests.audit.audits import PAPER, TWO, record, write_study
 
@@ -14,16 +15,81 @@ pytestmark = pytest.mark.usefixtures("no_figure")
 HINGE = {"loss": '"hinge"', "l2": "0.01", "max_rounds": "5"}
 
 
-def test_a_sealed_run_passes(hyfdca, tmp_path):
-    """A sealed run is shown with its verdict, and the exit code is 0."""
+def test_recovered_cells_are_the_headline(hyfdca, tmp_path):
+    """A sealed run in which one organisation can compute cells is not an all-clear."""
     path = write_study(tmp_path, TWO, encryption='"stream"', **HINGE)
     out = tmp_path / "out"
-    assert hyfdca("train", path, "--out", out, "--record-client", "north")[0] == 3
+    code, shown, _ = hyfdca("train", path, "--out", out, "--record-client", "north")
+    exposed = "with 3 known rows it can compute the 3 columns of city in 40 shared rows"
+    assert code == 3
+    assert f"north (up to 5 margins per row): {exposed}." in shown
     code, shown, errors = hyfdca("audit", out)
-    assert (code, errors) == (0, "")
-    for words in ("What the server saw", "sealed, stream", "What north could infer"):
+    assert (code, errors) == (1, "")
+    assert exposed in shown
+    assert shown.index("With 3 known rows, north computes") < shown.index("What the")
+    for words in ("sealed, stream", "What north could infer without knowing a row"):
         assert words in shown
-    assert "Nobody saw more than the trust model allows" in shown
+    assert "say so with --expect client-rows" in shown.splitlines()[-1]
+
+
+def test_expected_findings_are_accepted(hyfdca, tmp_path):
+    """--expect turns findings of these kinds and shares, and no others, into exit 0."""
+    given = {"clients": ["north"], "encryption": '"stream"', **HINGE}
+    out = record(tmp_path, TWO, **given)
+    code, shown, _ = hyfdca("audit", out, "--expect", "client-sparse, client-rows")
+    assert code == 0
+    last = shown.splitlines()[-1]
+    assert last == "Cells were recovered, as expected: client-rows."
+    assert hyfdca("audit", out, "--expect", "client-rows=0.9")[0] == 1
+    assert hyfdca("audit", out, "--expect", "client-columns,server-shares")[0] == 1
+
+
+def test_only_what_the_trust_model_admits_can_be_expected(hyfdca, tmp_path):
+    """A run that seals nothing fails, whatever is expected."""
+    out = record(tmp_path, TWO, **PAPER)
+    everything = ",".join(EXPECTABLE)
+    code, shown, _ = hyfdca("audit", out, "--expect", everything, "--json")
+    kinds = {found["kind"]: found for found in json.loads(shown)["findings"]}
+    assert code == 1
+    assert not kinds["server-margins"]["is_admitted"]
+    assert not kinds["server-margins"]["is_accepted"]
+    sealed = Finding("server-planes", 0.1, "Planes differ by rows.", is_admitted=False)
+    assert not sealed.is_accepted({"server-planes": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("expect", "words"),
+    [
+        ("rows", "--expect does not know 'rows'; choose from client-rows,"),
+        ("server-margins", "--expect does not know 'server-margins'"),
+        ("client-rows=2", "give a number from 0 to 1, such as client-rows=0.5"),
+        ("client-rows=", "give a number from 0 to 1"),
+        ("client-rows=nan", "give a number from 0 to 1"),
+    ],
+)
+def test_invalid_expectations_are_one_sentence(expect, words, hyfdca, tmp_path):
+    """An expectation that cannot be read exits with 2, before anything is read."""
+    code, shown, errors = hyfdca("audit", tmp_path, "--expect", expect)
+    assert (code, shown) == (2, "")
+    assert words in errors
+    assert len(errors.splitlines()) == 1
+
+
+def test_help_names_all_that_can_be_expected(hyfdca):
+    """The help of --expect lists every kind."""
+    shown = hyfdca("audit", "--help")[1]
+    assert [kind for kind in EXPECTABLE if kind not in shown] == []
+
+
+def test_a_run_without_findings_is_no_proof(hyfdca, tmp_path):
+    """Without a recorded organisation the last line says what was not measured."""
+    out = record(tmp_path, TWO, encryption='"stream"', **HINGE)
+    code, shown, _ = hyfdca("audit", out)
+    assert code == 0
+    last = shown.splitlines()[-1]
+    assert "No organisation was recorded" in last
+    assert "no proof of secrecy" in last
+    assert "with 3 known rows it can compute the 3 columns" in shown
 
 
 def test_an_unencrypted_run_fails(hyfdca, tmp_path):
@@ -47,11 +113,23 @@ def test_json_has_the_clients(hyfdca, tmp_path):
     """The JSON says what a client could find out, by group of its rows."""
     out = record(tmp_path, TWO, clients=["north"], encryption='"stream"', **PAPER)
     code, shown, _ = hyfdca("audit", out, "--json")
-    [group] = json.loads(shown)["clients"]["north"]["groups"]
-    assert code == 0
+    result = json.loads(shown)
+    [group] = result["clients"]["north"]["groups"]
+    assert code == 1
+    assert (result["clean"], result["accepted"]) == (False, False)
+    assert [found["kind"] for found in result["findings"]] == ["client-rows"]
     assert group["others"] == ["city"]
     assert group["few"]["known_rows"] == 3
     assert group["gram_error"] < 1e-6
+    [sparse] = result["clients"]["north"]["sparse"]
+    assert (sparse["rank"], sparse["dense"], sparse["binary"]["columns"]) == (3, 3, 0)
+    assert result["exposed"][0] == {
+        "client": "north",
+        "others": ["city"],
+        "rows": 40,
+        "columns": 3,
+        "margins": 30,
+    }
 
 
 def cut(out):

@@ -7,7 +7,8 @@ samples (docs/errata.md, E21). If all duals are known too, W = X'A / (λN), and
     X X' = λN Z (A'Z)⁺ Z',
 
 the others' Gram matrix, summed over them. Moreover, the columns of Z span those of X:
-a client that fully knows as many rows of X as X has columns can compute all others.
+as many fully known rows of X as X has columns, if they are independent, are enough to
+compute all others. Sparse columns need no known row at all (``sparse_attack``).
 """
 
 from __future__ import annotations
@@ -16,15 +17,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
+import scipy.linalg
 
 from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.audit.facts import Facts, rows_of
 from hyfdca.audit.reading import heard
 from hyfdca.audit.scoring import AttackScore, score
+from hyfdca.audit.spans import span_of
 from hyfdca.audit.views import Record
+from hyfdca.holdings.exposure import counted_columns
 
-_TOTALS = ("step", "direction", "search")  # phases that deliver margins
-_PARTS = ("margins", "trial")  # phases in which the client returns its part of them
+_TOTALS = ("step", "direction", "search", "touch")  # phases that deliver margins
+_PARTS = ("margins", "trial", "evaluate")  # in which the client returns its part
 _MOST = 2000  # samples per group; more are not needed to demonstrate the attack
 _NO_NUMBER = 1e-11  # smaller singular values, relative to the largest, are rounding
 
@@ -104,7 +108,7 @@ class RotationScore:
         duals of samples that the client does not hold.
     few, enough : AttackScore
         Scores on the group's rows, given as many known rows as the narrowest other
-        holder has columns, and as many as all of them have together.
+        holder counts columns, and as many as all of them count together.
     """
 
     group: Group
@@ -138,38 +142,53 @@ def mount(
     """Attack the other holders' part of a group's rows."""
     facts = overheard.facts
     Z, A = overheard.others(group.rows)
-    X = _others_part(facts, group, truth)
-    known = [truth[other].shape[1] for other in group.others]
-    n_few, n_enough = min(known), sum(known)
+    X = others_part(facts, group, truth)
+    n_parts = len(group.others)
+    n_few, n_enough = _numbers_known(facts, overheard.client, group)
     return RotationScore(
         group,
         _gram_error(facts, overheard.client, group, Z, A, X),
         n_few,
-        _from_known_rows(Z, X, n_few),
+        _from_known_rows(Z, X, n_parts, n_few),
         n_enough,
-        _from_known_rows(Z, X, n_enough),
+        _from_known_rows(Z, X, n_parts, n_enough),
     )
 
 
-def _others_part(
-    facts: Facts, group: Group, truth: dict[int, FloatArray]
-) -> FloatArray:
+def _numbers_known(facts: Facts, client: int, group: Group) -> tuple[int, int]:
+    """Return how many rows to assume known: for the narrowest other, and for all.
+
+    At most half of the rows are, so that the attack has some to find.
+    """
+    counted = counted_columns(facts.layout.features, [client, *group.others])
+    widths = [counted[other] for other in group.others if counted[other]] or [0]
+    most = len(group.rows) // 2
+    return min(*widths, most), min(sum(widths), most)
+
+
+def others_part(facts: Facts, group: Group, truth: dict[int, FloatArray]) -> FloatArray:
     """Return the others' part of the samples, their columns side by side."""
     items = facts.layout.samples.items
     parts = [truth[o][np.searchsorted(items[o], group.samples)] for o in group.others]
     return np.hstack(parts)
 
 
-def _from_known_rows(Z: FloatArray, X: FloatArray, n_known: int) -> AttackScore:
-    """Guess X from the span of Z and the first rows of X; score the rest."""
-    n_known = min(n_known, len(X) // 2)
-    if not Z.size:
-        return score({}, {0: X[n_known:]}, 0)
-    left, sizes, _ = np.linalg.svd(Z, full_matrices=False)
-    rank = int(np.sum(sizes > _NO_NUMBER * sizes.max(initial=0.0)))
-    basis = left[:, : min(rank, X.shape[1])]
-    mixing = np.linalg.lstsq(basis[:n_known], X[:n_known], rcond=None)[0]
-    return score({0: basis[n_known:] @ mixing}, {0: X[n_known:]}, Z.shape[1])
+def _from_known_rows(
+    Z: FloatArray, X: FloatArray, n_parts: int, n_known: int
+) -> AttackScore:
+    """Guess X from the span of Z and some rows of X; score the rest."""
+    basis = span_of(Z, n_parts)[:, : X.shape[1]]
+    if not basis.size:
+        return score({}, {0: X[n_known:]}, Z.shape[1])
+    known, rest = _known_rows(basis, n_known)
+    mixing = np.linalg.lstsq(basis[known], X[known], rcond=None)[0]
+    return score({0: basis[rest] @ mixing}, {0: X[rest]}, Z.shape[1])
+
+
+def _known_rows(basis: FloatArray, n_known: int) -> tuple[IntArray, IntArray]:
+    """Return rows that determine the most, as a client would choose, and the rest."""
+    order = scipy.linalg.qr(basis.T, mode="r", pivoting=True)[1].astype(np.int64)
+    return order[:n_known], np.sort(order[n_known:])
 
 
 def _gram_error(

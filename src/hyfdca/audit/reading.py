@@ -82,3 +82,14 @@ def _vectors(content: Iterable[Any]) -> Iterator[Sealed]:
             yield one
         else:
             yield from _vectors(one)
+
+
+def messages(records: Iterator[Record], unknown: dict[str, None]) -> Iterator[Heard]:
+    """Return the messages of a view; add a sentence to ``unknown`` for others."""
+    for record in records:
+        if record.direction not in ("down", "up"):
+            continue
+        try:
+            yield heard(record)
+        except UnknownError as error:
+            unknown[str(error)] = None

@@ -3,70 +3,58 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from hyfdca.audit.client_attack import Overheard, RotationScore, groups_of, mount
-from hyfdca.audit.column_attack import ColumnScore, Rests, attack_columns
+from hyfdca.audit.client_audit import ClientAudit, audit_client
 from hyfdca.audit.evidence import Evidence
 from hyfdca.audit.facts import Facts
-from hyfdca.audit.reading import Heard, UnknownError, heard
+from hyfdca.audit.findings import Finding, is_admitted, server_findings
+from hyfdca.audit.reading import messages
 from hyfdca.audit.scoring import AttackScore
 from hyfdca.audit.server_attacks import ATTACKS, Truth
 from hyfdca.audit.sightings import Sighting, Sightings
-from hyfdca.audit.views import (
-    Header,
-    Record,
-    ViewError,
-    client_views,
-    read_view,
-    view_path,
-)
+from hyfdca.audit.views import Header, ViewError, client_views, read_view, view_path
 from hyfdca.errors import StudyError
+from hyfdca.holdings.exposure import Exposure, exposures
+from hyfdca.holdings.layout import Layout
+from hyfdca.study.exposure_notes import exposure_notes
 from hyfdca.study.file import StudyFile, load
 from hyfdca.study.local import LocalRun, local_plan, prepare
-
-# Attacks that the trust model admits: in the open profile the server has every share.
-_ADMITTED = {"open": {"share differences", "plane differences"}, "sealed": set[str]()}
-
-
-@dataclass(frozen=True)
-class ClientAudit:
-    """What a recorded client could find out.
-
-    Parameters
-    ----------
-    rotations : list of RotationScore
-        By group of its samples, from margins.
-    columns : list of ColumnScore
-        By other client, from weights or slopes of columns that both have.
-    """
-
-    name: str
-    seen: list[Sighting]
-    rotations: list[RotationScore]
-    columns: list[ColumnScore]
 
 
 @dataclass(frozen=True)
 class Audit:
-    """The result; ``complaints`` lists breaches of the trust model."""
+    """The result.
+
+    Parameters
+    ----------
+    n_margins : tuple of int
+        How many margins of a row each client was sent at most.
+    complaints : list of str
+        What a party saw although the trust model does not allow it.
+    findings : list of Finding
+        The attacks that recover cells, whether the trust model admits them or not.
+    """
 
     header: Header
     names: tuple[str, ...]
+    layout: Layout
     seen: list[Sighting]
+    n_margins: tuple[int, ...]
     attacks: dict[str, AttackScore]
     clients: list[ClientAudit]
     complaints: list[str]
+    findings: list[Finding]
 
     @property
     def is_clean(self) -> bool:
-        """Whether nobody saw or could infer more than the trust model allows."""
-        return not self.complaints
+        """Whether nobody saw too much, and no attack recovered anything."""
+        return self.is_accepted({})
 
     @property
     def was_attacked(self) -> bool:
@@ -75,60 +63,50 @@ class Audit:
 
     def is_admitted(self, attack: str) -> bool:
         """Return whether the trust model allows this attack to succeed."""
-        return attack in _ADMITTED[self.header.profile]
+        return is_admitted(attack, self.header.profile)
 
-    def as_json(self) -> dict[str, Any]:
+    def is_accepted(self, expected: Mapping[str, float]) -> bool:
+        """Return whether nothing was found but what the user expects."""
+        return not self.complaints and not self.unexpected(expected)
+
+    def unexpected(self, expected: Mapping[str, float]) -> list[Finding]:
+        """Return the findings that the user does not accept."""
+        return [found for found in self.findings if not found.is_accepted(expected)]
+
+    def exposed(self) -> tuple[str, ...]:
+        """Return what organisations can find out about each other, in sentences."""
+        return exposure_notes(self.names, self.layout, self.n_margins)
+
+    def as_json(self, expected: Mapping[str, float]) -> dict[str, Any]:
         """Return the audit for programs."""
         return {
             "profile": self.header.profile,
             "encryption": self.header.encryption,
-            "server": [_seen_as_json(one) for one in self.seen],
+            "exposed": [self._exposure(one) for one in exposures(self.layout)],
+            "findings": [
+                {**asdict(found), "is_accepted": found.is_accepted(expected)}
+                for found in self.findings
+            ],
+            "server": [one.as_json() for one in self.seen],
             "attacks": {
                 name: {**asdict(score), "admitted": self.is_admitted(name)}
                 for name, score in self.attacks.items()
             },
-            "clients": {client.name: self._client(client) for client in self.clients},
+            "clients": {one.name: one.as_json(self.names) for one in self.clients},
             "complaints": self.complaints,
             "clean": self.is_clean,
+            "accepted": self.is_accepted(expected),
             "attacked": self.was_attacked,
         }
 
-    def _client(self, client: ClientAudit) -> dict[str, Any]:
-        groups = [
-            {
-                "others": [self.names[other] for other in rotation.group.others],
-                "rows": len(rotation.group.rows),
-                "gram_error": rotation.gram_error,
-                "few": {"known_rows": rotation.n_few, **asdict(rotation.few)},
-                "enough": {"known_rows": rotation.n_enough, **asdict(rotation.enough)},
-            }
-            for rotation in client.rotations
-        ]
-        columns = [
-            {
-                "other": self.names[found.other],
-                "columns": found.n_columns,
-                "rows": found.n_rows,
-                **asdict(found.score),
-            }
-            for found in client.columns
-        ]
+    def _exposure(self, one: Exposure) -> dict[str, Any]:
         return {
-            "seen": [_seen_as_json(one) for one in client.seen],
-            "groups": groups,
-            "columns": columns,
+            "client": self.names[one.client],
+            "others": [self.names[other] for other in one.others],
+            "rows": one.n_rows,
+            "columns": one.n_columns,
+            "margins": self.n_margins[one.client],
         }
-
-
-def _seen_as_json(seen: Sighting) -> dict[str, Any]:
-    return {
-        "value": seen.value,
-        "form": seen.form,
-        "schemes": sorted(seen.schemes),
-        "phases": list(seen.phases),
-        "messages": seen.n_messages,
-        "bytes": seen.n_bytes,
-    }
 
 
 def audit_folder(folder: Path, study: Path | None = None) -> Audit:
@@ -173,23 +151,27 @@ def _audit(folder: Path, header: Header, run: LocalRun) -> Audit:
     sightings = Sightings(header.profile)
     sightings.labelled = facts.layout.labelled
     unknown: dict[str, None] = {}
-    sightings.look(_messages(read_view(view_path(folder, None))[1], unknown))
-    again = _messages(read_view(view_path(folder, None))[1], {})
+    sightings.look(messages(read_view(view_path(folder, None))[1], unknown))
+    again = messages(read_view(view_path(folder, None))[1], {})
     evidence = Evidence(facts).collect(again)
     attacks = {name: attack(evidence, truth) for name, attack in ATTACKS.items()}
-    broken = [
-        f"The attack by {name} succeeds: its error is {score.error:.2g} times that of "
-        f"predicting the mean, with {score.recovered:.0%} of the rows recovered."
-        for name, score in attacks.items()
-        if score.succeeds and name not in _ADMITTED[header.profile]
+    names = run.consortium.names
+    clients = [
+        audit_client(path, header, facts, truth) for path in client_views(folder)
     ]
     return Audit(
         header,
-        run.consortium.names,
+        names,
+        facts.layout,
         list(sightings.seen.values()),
+        tuple(sightings.n_margins(c) * facts.n_outputs for c in range(len(names))),
         attacks,
-        [_client_audit(path, header, facts, truth) for path in client_views(folder)],
-        [*unknown, *sightings.complaints(), *broken],
+        clients,
+        [*unknown, *sightings.complaints()],
+        [
+            *(found for client in clients for found in client.findings(names)),
+            *server_findings(attacks, header.profile),
+        ],
     )
 
 
@@ -209,37 +191,3 @@ def facts_of(run: LocalRun) -> Facts:
 def truth_of(run: LocalRun) -> Truth:
     """Return every client's block as used in messages: scaled, own cells only."""
     return {client: block.X.toarray() for client, block in enumerate(run.blocks)}
-
-
-def _messages(records: Iterator[Record], unknown: dict[str, None]) -> Iterator[Heard]:
-    """Return the messages of a view; add a sentence to ``unknown`` for others."""
-    for record in records:
-        if record.direction not in ("down", "up"):
-            continue
-        try:
-            yield heard(record)
-        except UnknownError as error:
-            unknown[str(error)] = None
-
-
-def _client_audit(
-    path: Path, server: Header, facts: Facts, truth: Truth
-) -> ClientAudit:
-    header, _ = read_view(path)
-    if header.run != server.run or header.party is None:
-        raise StudyError(
-            f"The view {path} and the server's are of different runs; record them "
-            "together."
-        )
-    sightings = Sightings(header.profile)
-    received = _messages(read_view(path)[1], {})
-    sightings.look(said for said in received if said.direction == "down")
-    overheard = Overheard(facts, header.party).listen(read_view(path)[1])
-    groups = groups_of(facts, header.party)
-    rests = Rests(facts, header.party).listen(read_view(path)[1])
-    return ClientAudit(
-        header.name,
-        list(sightings.seen.values()),
-        [mount(overheard, group, truth) for group in groups],
-        attack_columns(rests, truth),
-    )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from hyfdca.audit.payloads import Seals
 from hyfdca.audit.reading import Heard, Sight, sights
@@ -23,6 +25,17 @@ class Sighting:
     n_messages: int = 0
     n_bytes: int = 0
 
+    def as_json(self) -> dict[str, Any]:
+        """Return the sighting for programs."""
+        return {
+            "value": self.value,
+            "form": self.form,
+            "schemes": sorted(self.schemes),
+            "phases": list(self.phases),
+            "messages": self.n_messages,
+            "bytes": self.n_bytes,
+        }
+
 
 class Sightings:
     """Tallies the values in the messages of one side.
@@ -41,6 +54,7 @@ class Sightings:
         self._forbidden: dict[str, None] = {}
         self.seen: dict[tuple[str, Form], Sighting] = {}
         self.labelled: tuple[bool, ...] = ()  # which clients need margins
+        self._n_margins: Counter[tuple[int, str]] = Counter()  # by client and phase
 
     def look(self, messages: Iterable[Heard]) -> None:
         """Tally the values in these messages."""
@@ -49,6 +63,12 @@ class Sightings:
                 self._arranged[said.conversation, said.client] = said.message
             for sight in sights(said):
                 self._note(said, sight)
+
+    def n_margins(self, client: int) -> int:
+        """Return how many different margins of a row a client was sent at most."""
+        # Measuring may send the margins of a round a second time, in its own phase.
+        sent = (n for (who, _), n in self._n_margins.items() if who == client)
+        return max(sent, default=0)
 
     def complaints(self) -> list[str]:
         """Return one sentence per breach of the trust model."""
@@ -75,12 +95,14 @@ class Sightings:
         if sight.sealed:
             form: Form = "open" if scheme == "none" else "sealed"
             self._count(said, sight, form, {scheme})
-            self._check_need(said, sight)
+            self._note_margins(said, sight)
 
-    def _check_need(self, said: Heard, sight: Sight) -> None:
-        """Complain about margins sent to a client that does not need them."""
-        is_sent = said.direction == "down" and sight.value == "margins"
-        if is_sent and self.labelled and not self.labelled[said.client]:
+    def _note_margins(self, said: Heard, sight: Sight) -> None:
+        """Count margins sent, and complain about those that a client does not need."""
+        if said.direction != "down" or sight.value != "margins":
+            return
+        self._n_margins[said.client, said.phase] += 1
+        if self.labelled and not self.labelled[said.client]:
             sentence = f"Client {said.client} has no labels but was sent margins."
             self._complaints[sentence] = None
 

@@ -2,44 +2,105 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from hyfdca.audit.report import Audit, ClientAudit
+from hyfdca.audit.client_audit import ClientAudit
+from hyfdca.audit.findings import Finding
+from hyfdca.audit.report import Audit
 from hyfdca.audit.scoring import AttackScore
 from hyfdca.audit.sightings import Sighting
 from hyfdca.audit.values import VALUES
+from hyfdca.cli.display import show_exposed
 
-_CLEAN = (
-    "Nobody saw more than the trust model allows, and no attack tried here found out "
-    "more."
-)
 _NOT_ATTACKED = (
-    "Nobody saw more than the trust model allows. None of the attacks here fits this "
-    "algorithm, so none was tried: docs/threat-model.md says what it shows."
+    "None of the server's attacks fits this algorithm, so none was tried: "
+    "docs/threat-model.md says what it shows."
 )
+_NO_CLIENT = (
+    "No organisation was recorded (--record-client), so what organisations can compute "
+    "about each other was not measured."
+)
+_NO_PROOF = "That is no proof of secrecy: docs/threat-model.md says what parties learn."
 
 
-def show_audit(console: Console, audit: Audit) -> None:
-    """Print the tables, then the verdict."""
-    header = audit.header
+def show_audit(
+    console: Console, audit: Audit, expected: Mapping[str, float] | None = None
+) -> None:
+    """Print what was recovered, the tables, then the verdict.
+
+    Parameters
+    ----------
+    expected : mapping, optional
+        The largest share to accept of each kind of finding.
+    """
+    expected = expected or {}
+    show_exposed(console, audit.exposed())
+    _show_findings(console, audit, expected)
     console.print(_seen_table("What the server saw", audit.seen))
     console.print(_attacks_table(audit))
     for client in audit.clients:
-        name = escape(client.name)
-        console.print(_seen_table(f"What {name} received and can open", client.seen))
-        console.print(_client_table(audit, client))
-        if client.columns:
-            console.print(_columns_table(audit, client))
+        _show_client(console, audit, client)
+    header = audit.header
     title = f"Profile {header.profile}, encryption {header.encryption}."
     console.print(title, highlight=False)
-    verdict = _CLEAN if audit.was_attacked else _NOT_ATTACKED
-    for sentence in audit.complaints or [verdict]:
-        style = None if audit.is_clean else "bold red"
-        console.print(sentence, style=style, markup=False, soft_wrap=True)
+    for sentence in audit.complaints:
+        console.print(sentence, style="bold red", markup=False, soft_wrap=True)
+    style = None if audit.is_accepted(expected) else "bold red"
+    console.print(_verdict(audit, expected), style=style, markup=False, soft_wrap=True)
+
+
+def _show_findings(
+    console: Console, audit: Audit, expected: Mapping[str, float]
+) -> None:
+    for found in audit.findings:
+        is_accepted = found.is_accepted(expected)
+        word = "expected" if is_accepted else found.kind
+        style = None if is_accepted else "bold red"
+        sentence = f"{found.sentence} ({word})"
+        console.print(
+            sentence, style=style, markup=False, soft_wrap=True, highlight=False
+        )
+
+
+def _show_client(console: Console, audit: Audit, client: ClientAudit) -> None:
+    title = f"What {escape(client.name)} received and can open"
+    console.print(_seen_table(title, client.seen))
+    console.print(_client_table(audit, client))
+    if client.columns:
+        console.print(_columns_table(audit, client))
+    if client.sparse:
+        console.print(_sparse_table(audit, client))
+
+
+def _verdict(audit: Audit, expected: Mapping[str, float]) -> str:
+    """Return the last line, which must not sound like more than was measured."""
+    unexpected = audit.unexpected(expected)
+    if unexpected:
+        return f"Cells were recovered: {_kinds(unexpected)}.{_advice(unexpected)}"
+    if audit.complaints:
+        return "A party saw more than the trust model allows."
+    if audit.findings:
+        return f"Cells were recovered, as expected: {_kinds(audit.findings)}."
+    if not audit.was_attacked:
+        return f"{_NOT_ATTACKED} {'' if audit.clients else _NO_CLIENT}".rstrip()
+    tried = "Of the attacks tried here, none recovered a cell."
+    return " ".join([tried, *([] if audit.clients else [_NO_CLIENT]), _NO_PROOF])
+
+
+def _kinds(findings: Sequence[Finding]) -> str:
+    return ", ".join(dict.fromkeys(found.kind for found in findings))
+
+
+def _advice(findings: Sequence[Finding]) -> str:
+    """Return how to accept findings, if the trust model admits all of them."""
+    if not all(found.is_admitted for found in findings):
+        return ""
+    option = f"--expect {_kinds(findings)}".replace(", ", ",")
+    return f" If the organisations accept that, say so with {option}."
 
 
 def _seen_table(title: str, seen: list[Sighting]) -> Table:
@@ -113,6 +174,23 @@ def _client_table(audit: Audit, client: ClientAudit) -> Table:
             found = [str(n_known), f"{score.error:.2g}", f"{score.recovered:.0%}"]
             table.add_row(*start, *found)
             start = ["", "", ""]
+    return table
+
+
+def _sparse_table(audit: Audit, client: ClientAudit) -> Table:
+    title = f"What {escape(client.name)} could infer without knowing a row"
+    names = ("rows", "margins", "columns", "of 0 and 1", "mostly 0")
+    table = _table_of_numbers(title, "columns of", names)
+    table.caption = "margins: independent ones per row; columns found in all rows"
+    for found in client.sparse:
+        table.add_row(
+            ", ".join(escape(audit.names[o]) for o in found.group.others),
+            f"{len(found.group.rows):,}",
+            f"{found.rank:,}",
+            f"{found.n_columns:,}",
+            f"{found.binary.found:,} of {found.binary.columns:,}",
+            f"{found.sparse.found:,} of {found.sparse.columns:,}",
+        )
     return table
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -121,7 +121,8 @@ def is_worth_a_line(rounds: range) -> bool:
 
 
 def show(console: Console, summary: Summary) -> None:
-    """Print the results, and who held what."""
+    """Print what organisations can find out, the results, and who held what."""
+    show_exposed(console, summary.exposed)
     console.print(results_table(summary.name, summary.result))
     console.print(_holders(summary.consortium))
     coverage, names = summary.consortium.coverage, summary.consortium.names
@@ -132,6 +133,14 @@ def show(console: Console, summary: Summary) -> None:
         console.print(line, markup=False)
     for note in summary.notes:
         console.print(note, soft_wrap=True, markup=False)
+
+
+def show_exposed(console: Console, sentences: Sequence[str]) -> None:
+    """Print what organisations can find out about each other's cells."""
+    if sentences:
+        console.print("What organisations can find out about each other", style="bold")
+    for sentence in sentences:
+        console.print(sentence, soft_wrap=True, markup=False, highlight=False)
 
 
 def results_table(name: str, result: dict[str, Any]) -> Table:

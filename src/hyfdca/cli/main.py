@@ -117,22 +117,35 @@ def audit(
     study: Annotated[
         Path | None, typer.Option(help="The study file, if it has moved.")
     ] = None,
+    expect: Annotated[
+        str,
+        typer.Option(
+            metavar="KINDS",
+            help="Findings to accept, separated by commas: client-rows, client-sparse, "
+            "client-columns, server-shares, server-planes (the last two in the open "
+            "profile only). With a number, as in client-sparse=0.5, at most this share "
+            "of the rows or columns.",
+        ),
+    ] = "",
 ) -> None:
     """Show what the parties of a recorded run saw, and attack the data with it.
 
-    Exit code 1 if a party saw or could infer more than the trust model allows.
+    Exit code 0 if no attack recovers cells, or none but those that --expect names.
+    Exit code 1 if one does, or if a party saw more than the trust model allows.
     """
     from rich.console import Console
 
+    from hyfdca.audit.findings import expected_from
     from hyfdca.audit.report import audit_folder
     from hyfdca.cli.audit import show_audit
 
+    expected = expected_from(expect)
     result = audit_folder(run_dir, study)
     if as_json:
-        _print_json(result.as_json())
+        _print_json(result.as_json(expected))
     else:
-        show_audit(Console(), result)
-    raise typer.Exit(0 if result.is_clean else NOT_CLEAN)
+        show_audit(Console(), result, expected)
+    raise typer.Exit(0 if result.is_accepted(expected) else NOT_CLEAN)
 
 
 @bench.command("crypto")

@@ -125,7 +125,7 @@ def _compared(folder: Path, kit: ServerKit) -> Summary:
         "convergence.png": draw_convergence(figure),
     }
     write_files(folder, contents)
-    return Summary(study.name, result, run.consortium)
+    return Summary(study.name, result, run.consortium, run.exposed(len(records)))
 
 
 def _weights(model: bytes, run: LocalRun) -> FloatArray:

@@ -33,6 +33,7 @@ from hyfdca.stages.alignment.checks import AlignmentError
 from hyfdca.stages.alignment.server import Alignment
 from hyfdca.stages.levels.features import Levels
 from hyfdca.study.client import RefusedError, StudyClient
+from hyfdca.study.exposure_notes import exposure_notes
 from hyfdca.study.file import Study, StudyFile
 from hyfdca.study.identity import study_hash
 from hyfdca.study.plan import Plan, plan_of
@@ -133,6 +134,13 @@ class Run:
             return None
         is_free = self.training.settings.free_intercept
         return 1.0 if is_free else self.study.intercept_scaling
+
+    def exposed(self, n_rounds: int) -> tuple[str, ...]:
+        """Return what organisations can find out after some rounds, in sentences."""
+        federation = self.training.federation
+        names = self.consortium.names
+        n_margins = [n_rounds * federation.problem.n_outputs] * len(names)
+        return exposure_notes(names, federation.layout, n_margins)
 
     def scores(self, weights: FloatArray) -> TrainingScores:
         """Return how a model fits the training rows, as far as that is known here."""

@@ -142,7 +142,8 @@ class Outcome:
         run = self.run
         kinds = kind_notes(run.consortium.levels, run.study.date_origin)
         notes = (*run.notes, *kinds)
-        return Summary(run.study.name, self.result(), run.consortium, notes)
+        exposed = run.exposed(self.n_rounds)
+        return Summary(run.study.name, self.result(), run.consortium, exposed, notes)
 
     def history(self) -> list[dict[str, Any]]:
         """Return the records of ``history.json``, one per round, with participants.
@@ -232,6 +233,8 @@ class Summary:
     ----------
     result : dict
         The contents of ``result.json``.
+    exposed : tuple of str
+        What organisations can find out about each other's cells.
     notes : tuple of str
         What was noticed while tables were read, and what became of columns.
     """
@@ -239,6 +242,7 @@ class Summary:
     name: str
     result: dict[str, Any]
     consortium: Consortium
+    exposed: tuple[str, ...]
     notes: tuple[str, ...] = ()
 
 

@@ -1,0 +1,69 @@
+"""What organisations can find out about each other's cells, in sentences.
+
+An organisation with labels receives margins of its rows, and the others' part of them
+is linear in the others' cells. Once there are as many margins per row as the others
+have columns, as many known rows are enough to compute all their cells, and sparse
+columns need no known row (docs/threat-model.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from hyfdca.errors import counted
+from hyfdca.holdings.exposure import Exposure, exposures
+from hyfdca.holdings.layout import Layout
+
+_MOST_GROUPS = 3  # of an organisation's rows, the largest
+_MOST_LINES = 10
+_SPARSE = (
+    "No known row is needed for columns of 0 and 1 among these, nor for columns that "
+    "are mostly 0: linear programmes find most of them. hyfdca audit measures it, and "
+    "docs/threat-model.md explains it."
+)
+
+
+def exposure_notes(
+    names: Sequence[str], layout: Layout, n_margins: Sequence[int]
+) -> tuple[str, ...]:
+    """Return a sentence about each organisation that receives margins.
+
+    Parameters
+    ----------
+    n_margins : sequence of int
+        How many margins of a row each client received at most.
+    """
+    found = [one for one in exposures(layout) if _matters(one, n_margins)]
+    lines = [
+        _line(names, list(own), n_margins[client])
+        for client, own in groupby(found, key=lambda one: one.client)
+    ]
+    if n_more := len(lines[_MOST_LINES:]):
+        others = counted(n_more, "more organisation")
+        lines[_MOST_LINES:] = [f"The same kind of line holds for {others}."]
+    if any(one.n_columns <= n_margins[one.client] for one in found):
+        lines.append(_SPARSE)
+    return tuple(lines)
+
+
+def _matters(one: Exposure, n_margins: Sequence[int]) -> bool:
+    """Return whether there are margins, and more rows than would have to be known."""
+    return n_margins[one.client] > 0 and 0 < one.n_columns < one.n_rows
+
+
+def _line(names: Sequence[str], own: Sequence[Exposure], n_margins: int) -> str:
+    parts = [_group(names, one, n_margins) for one in own[:_MOST_GROUPS]]
+    if n_more := len(own[_MOST_GROUPS:]):
+        parts.append(f"and {counted(n_more, 'more group')} of rows")
+    margins = counted(n_margins, "margin")
+    return f"{names[own[0].client]} (up to {margins} per row): {'; '.join(parts)}."
+
+
+def _group(names: Sequence[str], one: Exposure, n_margins: int) -> str:
+    columns = counted(one.n_columns, "column")
+    where = f"{', '.join(names[o] for o in one.others)} in {one.n_rows:,} shared rows"
+    if n_margins < one.n_columns:
+        return f"known rows give estimates of the {columns} of {where}"
+    known = counted(one.n_columns, "known row")
+    return f"with {known} it can compute the {columns} of {where}"
