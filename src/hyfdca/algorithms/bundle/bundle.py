@@ -9,7 +9,8 @@ from hyfdca.algorithms.bundle.async_server import AsyncBundleServer
 from hyfdca.algorithms.bundle.client import BundleClient
 from hyfdca.algorithms.bundle.lbfgs import LbfgsServer
 from hyfdca.algorithms.bundle.messages import PHASES
-from hyfdca.algorithms.bundle.server import BundleServer, BundleSettings
+from hyfdca.algorithms.bundle.server import BundleServer
+from hyfdca.algorithms.bundle.settings import BundleSettings
 from hyfdca.federation.algorithm import Algorithm, ClientHalf, Needs, ServerHalf
 from hyfdca.federation.client import Party
 from hyfdca.federation.server import Federation

@@ -15,7 +15,8 @@ import numpy as np
 
 from hyfdca.algorithms.bundle.client import BundleClient
 from hyfdca.algorithms.bundle.messages import PHASES
-from hyfdca.algorithms.bundle.server import BundleServer, BundleSettings
+from hyfdca.algorithms.bundle.server import BundleServer
+from hyfdca.algorithms.bundle.settings import BundleSettings
 from hyfdca.arrays import FloatArray
 from hyfdca.federation.algorithm import ClientHalf, ServerHalf
 from hyfdca.federation.client import Party
