@@ -8,9 +8,11 @@ a receiver checks every size against what it expects.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
+
+Profile = Literal["open", "sealed"]  # whether the server sees weights while training
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,16 @@ class Seen:
     """
 
     value: str
+
+
+@dataclass(frozen=True)
+class OnlyIn:
+    """Annotates a field that is None in the other profile.
+
+    A client of that profile refuses a request in which it is not.
+    """
+
+    profile: Profile
 
 
 # The value depends on the phase: it is what ``Phase.seen`` says.

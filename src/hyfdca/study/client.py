@@ -11,6 +11,7 @@ begins with its first request and builds on the result of the previous one. The 
 | begin   | -                              | - (everything but the keys restarts)     |
 | keep    | the number of a round          | - (its state is on disk)                 |
 | return  | the number of a round          | - (its state is restored)                |
+| stop    | why the study ends             | - (only the model is released from now)  |
 | finish  | the model                      | -                                        |
 
 Theory of operation. Requests before the first round are saved verbatim and replayed
@@ -26,7 +27,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
-from hyfdca.algorithms.registry import ALGORITHMS, AUTO
+import msgspec
+import numpy as np
+
+from hyfdca.algorithms.registry import ALGORITHMS, AUTO, CHOSEN_BY_AUTO
+from hyfdca.arrays import IntArray
 from hyfdca.crypto.keys.identity import Identity
 from hyfdca.crypto.keys.roster import Roster
 from hyfdca.crypto.schemes.registry import Workforce
@@ -40,6 +45,7 @@ from hyfdca.holdings.block import Block
 from hyfdca.holdings.ownership import Cells, owned_cells
 from hyfdca.protocol import checkpoint
 from hyfdca.protocol.codec import RemoteProtocolError
+from hyfdca.protocol.messages import Message
 from hyfdca.protocol.phases import Phases
 from hyfdca.protocol.sessions import ClientSession, Handlers
 from hyfdca.runtime.driver import one_thread
@@ -58,6 +64,7 @@ from hyfdca.stages.scaling import ScalingClient
 from hyfdca.study import messages as m
 from hyfdca.study.identity import hash_text
 from hyfdca.study.plan import PROTOCOL, Plan
+from hyfdca.study.release import Releases
 
 T = TypeVar("T")
 
@@ -102,6 +109,17 @@ def _read(kind: type[T], content: bytes) -> T:
         return checkpoint.decode(kind, content)
     except checkpoint.CheckpointError as error:
         raise RefusedError(str(error).rstrip(".")) from None
+
+
+def _check_owner_groups(groups: IntArray, n_clients: int) -> None:
+    """Refuse more owner groups of rows than there are sets of holders.
+
+    Of n organisations, 2^(n - 1) sets contain this one.
+    """
+    if len(np.unique(groups)) > 2 ** min(n_clients - 1, 62):
+        raise RemoteProtocolError(
+            "the alignment has more groups of rows than there are sets of holders"
+        )
 
 
 class Stage:
@@ -149,10 +167,14 @@ class StudyClient:
             "begin": self._begin,
             "keep": self._keep,
             "return": self._return,
+            "stop": self._stop,
             "finish": self._finish,
         }
         self._sessions = {"study": ClientSession(STUDY_TOKEN, m.PHASES, handlers)}
         self._after = 0  # requests up to this number are obsolete
+        self._releases = Releases(
+            plan.training, plan.epoch, self._archive, plan.is_rehearsal
+        )
         self._forget()
 
     def _forget(self) -> None:
@@ -181,6 +203,8 @@ class StudyClient:
         RemoteProtocolError
             If the request is not allowed now.
         """
+        if stage == "training":
+            self._releases.check_phase(phase)
         try:
             with one_thread():
                 reply = self._session(stage).handle(phase, payload)
@@ -309,7 +333,7 @@ class StudyClient:
     def _start(self, notice: m.StartNotice) -> None:
         plan, training = self._plan, self._plan.training
         wanted, name = training.algorithm, notice.algorithm
-        if name not in ALGORITHMS or (wanted is not None and wanted.name != name):
+        if name not in (CHOSEN_BY_AUTO if wanted is None else (wanted.name,)):
             expected = AUTO if wanted is None else wanted.name
             raise RemoteProtocolError(
                 f"the study sets algorithm {expected!r}, but the server sent {name!r}"
@@ -317,6 +341,7 @@ class StudyClient:
         if self._half is not None:
             raise RemoteProtocolError("training has already begun")
         algorithm, aligned = wanted or ALGORITHMS[name](), self.aligned
+        _check_owner_groups(aligned.own.row_groups, len(plan.names))
         try:
             self._party = Party(
                 training.problem(aligned.n_samples, n_outputs(aligned.classes)),
@@ -325,13 +350,27 @@ class StudyClient:
                 rank=self._key_holder.rank,
                 is_complete=plan.participation.is_complete,
                 seed=training.seed,
+                n_clients=len(plan.names),
             )
             self._half = algorithm.client(self._party)
         except ValueError as error:
             raise RefusedError(str(error)) from None
         session = self._sessions["training"]
         session.phases = {**m.START_PHASES, **algorithm.phases}
-        session.handlers = {**session.handlers, **self._half.handlers}
+        release = {"release": self._release}
+        session.handlers = {**session.handlers, **self._half.handlers, **release}
+        session.profile = training.profile
+
+    def _release(self, request: Message) -> Message | None:
+        """Give away the weights, once; a refusal changes nothing."""
+        before = checkpoint.save(self.half)
+        reply = self.half.handlers["release"](request)
+        try:
+            self._releases.check_reply(msgspec.msgpack.encode(reply))
+        except RemoteProtocolError:
+            checkpoint.load(self.half, before)
+            raise
+        return reply
 
     @property
     def party(self) -> Party:
@@ -370,6 +409,10 @@ class StudyClient:
         self._key_holder = self._new_key_holder()
         self._after = request.after
         self._forget()
+        self._releases.forget()
+
+    def _stop(self, request: m.StopRequest) -> None:
+        self._releases.announce(request)
 
     def _keep(self, request: m.KeepRequest) -> None:
         content = checkpoint.save(self.half)
@@ -397,6 +440,7 @@ class StudyClient:
             raise RefusedError(str(error).rstrip(".")) from None
         self._after = request.after
         self._sessions["training"].resume(request.after, kept.last_phase)
+        self._releases.forget()
         self._archive.forget_after(request.round)
 
     def _repeat_preparation(self) -> None:

@@ -6,7 +6,7 @@ They exchange the same messages as between machines; nothing is pooled.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -322,7 +322,8 @@ def local_plan(file: StudyFile) -> Plan:
     ------
     StudyError
     """
-    return plan_of(file, study_hash(msgspec.json.encode(file)))
+    plan = plan_of(file, study_hash(msgspec.json.encode(file)))
+    return replace(plan, is_rehearsal=True)
 
 
 def local_clients(

@@ -120,6 +120,9 @@ class TimedCheckpoints:
         ended, self._last = time.monotonic(), number
         self._due = ended + max(_SECONDS, (ended - started) / _SHARE)
 
+    def announce_end(self) -> None:
+        """Do nothing: members in this process release the model at any time."""
+
     def recover(self, failure: Failure) -> None:
         """Raise the failure: members in this process do not drop out."""
         raise failure

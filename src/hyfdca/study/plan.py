@@ -25,7 +25,7 @@ from hyfdca.study.roles import target_settings
 from hyfdca.training.settings import TrainingSettings
 
 # Version of the messages between organisations; increment it whenever they change.
-PROTOCOL = 4
+PROTOCOL = 5
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,8 @@ class Plan:
         Seconds that a reply may take.
     checkpoint_every : int
         Rounds between checkpoints.
+    is_rehearsal : bool
+        All parties are in one process, so the model may be released at any time.
     """
 
     study_hash: bytes
@@ -66,6 +68,7 @@ class Plan:
     quorum: int
     phase_timeout: float
     checkpoint_every: int
+    is_rehearsal: bool = False
 
     @property
     def token(self) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from hyfdca.algorithms.bundle.asked import ASKED_BY_LBFGS, asked_by_bundle
 from hyfdca.algorithms.bundle.async_server import AsyncBundleServer
 from hyfdca.algorithms.bundle.client import BundleClient
 from hyfdca.algorithms.bundle.lbfgs import LbfgsServer
@@ -37,7 +38,7 @@ class Bundle(BundleSettings):
 
     def client(self, party: Party) -> ClientHalf:
         """Return a client's half."""
-        return BundleClient(party)
+        return BundleClient(party, asked_by_bundle(self, party.problem))
 
 
 @dataclass(frozen=True)
@@ -60,4 +61,4 @@ class Lbfgs(Algorithm):
 
     def client(self, party: Party) -> ClientHalf:
         """Return a client's half."""
-        return BundleClient(party)
+        return BundleClient(party, ASKED_BY_LBFGS)

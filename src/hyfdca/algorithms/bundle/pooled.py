@@ -13,6 +13,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from hyfdca.algorithms.bundle.asked import asked_by_bundle
 from hyfdca.algorithms.bundle.client import BundleClient
 from hyfdca.algorithms.bundle.messages import PHASES
 from hyfdca.algorithms.bundle.server import BundleServer
@@ -76,4 +77,4 @@ class Pooled(BundleSettings):
 
     def client(self, party: Party) -> ClientHalf:
         """Return a client's half."""
-        return BundleClient(party)
+        return BundleClient(party, asked_by_bundle(self, party.problem))

@@ -11,8 +11,10 @@ import numpy as np
 from hyfdca.algorithms.hyfdca.settings import HyfdcaSettings
 from hyfdca.arrays import IntArray
 from hyfdca.federation import local_work
+from hyfdca.federation.client import Party
 from hyfdca.holdings.layout import Layout
 from hyfdca.maths.draws import distinct_rows, round_key
+from hyfdca.protocol.codec import RemoteProtocolError
 
 DRAW = "draw"  # what the randomness is for
 
@@ -27,6 +29,21 @@ def drawn_share(settings: HyfdcaSettings, layout: Layout) -> float:
     """Return the share of all holdings of samples that is drawn per round."""
     steps = sum(local_steps(settings, layout, k) for k in range(layout.n_clients))
     return steps / max(sum(map(len, layout.samples.items)), 1)
+
+
+def check_drawn(settings: HyfdcaSettings, party: Party, n_drawn: int) -> None:
+    """Refuse a draw of fewer or more of a client's samples than rounds have.
+
+    A round draws H of them. Where everybody takes part and draws everything, it draws
+    those that the client counts.
+    """
+    steps = min(local_work.own_steps(settings, party), party.n_held)
+    n_counted = int(party.block.counts_sample.sum())
+    is_everything = party.is_complete and steps == party.n_held
+    if n_drawn != steps and not (is_everything and n_drawn == n_counted):
+        raise RemoteProtocolError(
+            f"{n_drawn} samples are drawn, where the study draws {steps}"
+        )
 
 
 @dataclass(frozen=True)

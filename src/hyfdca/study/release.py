@@ -1,0 +1,109 @@
+"""When a client gives its weights away: once per study epoch, after the study's end.
+
+The server announces the end with its certificate. A client compares the announcement
+with its own study file, and with what it was told after the last round it saved. After
+the announcement it answers no further round. It gives its weights, and remembers a
+digest of them: a server that lost the answer gets the same weights again, and no
+server gets others in this epoch. So the model cannot be used as a way to read sums at
+points of the server's choice, one release after the other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from hyfdca.protocol.codec import RemoteProtocolError
+from hyfdca.runtime.store import Archive
+from hyfdca.study import messages as m
+from hyfdca.training.settings import TrainingSettings
+
+_RELEASED = "released"
+
+
+class Releases:
+    """Decides whether a client's weights may be released now.
+
+    Parameters
+    ----------
+    epoch : int
+        Of the study's keys, from the client's own study file.
+    is_rehearsal : bool
+        All parties belong to one person, who may look at the model at any time.
+    """
+
+    def __init__(
+        self,
+        settings: TrainingSettings,
+        epoch: int,
+        archive: Archive,
+        is_rehearsal: bool = False,
+    ) -> None:
+        self._settings, self._epoch, self._archive = settings, epoch, archive
+        self._is_rehearsal = is_rehearsal
+        self._stop: m.StopRequest | None = None
+
+    def forget(self) -> None:
+        """Forget the announced end: rounds are repeated, or begin from the start."""
+        self._stop = None
+
+    def announce(self, stop: m.StopRequest) -> None:
+        """Take the announcement of the end.
+
+        Raises
+        ------
+        RemoteProtocolError
+            If the study file knows no such end, or later rounds were saved.
+        """
+        last_saved = max(self._archive.rounds, default=0)
+        if stop.round < last_saved:
+            raise RemoteProtocolError(f"round {last_saved} was saved before that end")
+        if not self._is_due(stop):
+            raise RemoteProtocolError(
+                f"the study does not end after round {stop.round} with the reason "
+                f"{stop.reason!r} at a relative gap of {stop.relative_gap:g}"
+            )
+        self._stop = stop
+
+    def _is_due(self, stop: m.StopRequest) -> bool:
+        """Return whether the study file has this end.
+
+        A run that diverges is not a matter of the file. Its model is released once too.
+        """
+        settings = self._settings
+        return {
+            "tolerance": stop.relative_gap <= settings.tolerance,
+            "round limit": stop.round >= settings.max_rounds,
+            "time limit": settings.max_seconds is not None,
+            "stalled": settings.stall_rounds is not None,
+            "diverged": True,
+        }.get(stop.reason, False)
+
+    def check_phase(self, phase: str) -> None:
+        """Refuse a release before the end, and every other phase after it."""
+        if self._is_rehearsal:
+            return
+        if phase == "release" and self._stop is None:
+            raise RemoteProtocolError(
+                "weights are released after the end of the study was announced"
+            )
+        if phase != "release" and self._stop is not None:
+            raise RemoteProtocolError("the end of the study was announced")
+
+    def check_reply(self, reply: bytes) -> None:
+        """Refuse to give away other weights than before in this epoch.
+
+        Raises
+        ------
+        RemoteProtocolError
+        """
+        if self._is_rehearsal:
+            return
+        epoch, digest = b"%d" % self._epoch, hashlib.sha256(reply).digest()
+        kept_epoch, _, kept = (self._archive.read(_RELEASED) or b"").partition(b":")
+        if kept_epoch != epoch:
+            self._archive.write(_RELEASED, epoch + b":" + digest)
+        elif kept != digest:
+            raise RemoteProtocolError(
+                "it released the model of this study before, and not with these "
+                "weights; raise key_epoch in the study file to train another one"
+            )
