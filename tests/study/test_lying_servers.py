@@ -14,6 +14,8 @@ import pytest
 import xxhash
 
 from hyfdca.protocol.codec import RemoteProtocolError
+from hyfdca.runtime.store import Archive
+from hyfdca.study.release import forget_release
 from tests.support.durable_runs import Consortium, undisturbed, write
 
 HEADER = struct.Struct("<8sQ")
@@ -193,5 +195,6 @@ def test_a_model_is_released_once(tmp_path):
             say("training", "release", other)
         released.append(bytes(say("training", "release", moves[0])))
     assert released[0] == released[1]
-    # Nor if the study begins again, as long as it is the same epoch.
-    assert consortium.stores[1].read("released") is not None
+    # Only the member's own user can allow another one.
+    forget_release(Archive(consortium.stores[1]))
+    assert bytes(say("training", "release", other)) != released[0]

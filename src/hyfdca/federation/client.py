@@ -21,6 +21,7 @@ from hyfdca.holdings.axis import is_same_partition
 from hyfdca.holdings.block import Block
 from hyfdca.maths.kernels import add_row_combination, row_norms, row_products, unsigned
 from hyfdca.protocol.codec import (
+    RefusedError,
     RemoteProtocolError,
     pack_reals,
     unpack_counts,
@@ -30,6 +31,20 @@ from hyfdca.protocol.messages import Message, Sums
 from hyfdca.protocol.sessions import Handlers
 
 _MOST_TOTALS = 100_000_000  # numbers
+
+
+def check_few(least: int, n_rows: int, what: str) -> None:
+    """Refuse a sum over fewer rows than a client's policy allows.
+
+    Raises
+    ------
+    RefusedError
+    """
+    if n_rows < least:
+        raise RefusedError(
+            f"its policy.toml wants at least {least} of its rows in every sum, but "
+            f"{what} has {n_rows}; have more rows put together, or lower least_rows"
+        )
 
 
 class Party:
@@ -49,6 +64,8 @@ class Party:
         Of everything that the algorithm draws.
     n_clients : int
         In the whole federation.
+    least_rows : int
+        Of its own, that the client adds up in a sum: its policy.
     """
 
     def __init__(  # noqa: PLR0913  # most of them by name
@@ -61,11 +78,12 @@ class Party:
         is_complete: bool = True,
         seed: int = 0,
         n_clients: int = 1,
+        least_rows: int = 1,
     ) -> None:
         X = block.X
         self.problem, self.block = problem, block
         self.rank, self.is_complete, self.seed = rank, is_complete, seed
-        self.n_clients = n_clients
+        self.n_clients, self.least_rows = n_clients, least_rows
         self.sealing = Sealing(problem.profile, sealers, X.shape, problem.n_outputs)
         self.n_held, self.n_features = X.shape
         # The block as kernels take it

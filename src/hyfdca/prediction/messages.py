@@ -27,7 +27,7 @@ LONGEST_REASON = 1000  # characters
 
 Nonce = Annotated[bytes, msgspec.Meta(min_length=NONCE_BYTES, max_length=NONCE_BYTES)]
 Signature = Annotated[bytes, msgspec.Meta(min_length=64, max_length=64)]
-Reason = Literal["permission", "rate", "model", "repeated"]
+Reason = Literal["permission", "rate", "model", "repeated", "policy"]
 
 
 class Introduction(Message, frozen=True):

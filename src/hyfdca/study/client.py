@@ -38,13 +38,14 @@ from hyfdca.crypto.schemes.registry import Workforce
 from hyfdca.data.expansion import Expansion, expansion_of_numbers
 from hyfdca.data.labels import n_outputs
 from hyfdca.data.tables import Table
+from hyfdca.errors import StudyError
 from hyfdca.federation.algorithm import ClientHalf
-from hyfdca.federation.client import Party
+from hyfdca.federation.client import Party, check_few
 from hyfdca.federation.secrets import ClientSecrecy, make_keys
 from hyfdca.holdings.block import Block
 from hyfdca.holdings.ownership import Cells, owned_cells
 from hyfdca.protocol import checkpoint
-from hyfdca.protocol.codec import RemoteProtocolError
+from hyfdca.protocol.codec import RefusedError, RemoteProtocolError
 from hyfdca.protocol.messages import Message
 from hyfdca.protocol.phases import Phases
 from hyfdca.protocol.sessions import ClientSession, Handlers
@@ -63,6 +64,7 @@ from hyfdca.stages.scaling import PHASES as SCALING_PHASES
 from hyfdca.stages.scaling import ScalingClient
 from hyfdca.study import messages as m
 from hyfdca.study.identity import hash_text
+from hyfdca.study.member_policy import MemberPolicy
 from hyfdca.study.plan import PROTOCOL, Plan
 from hyfdca.study.release import Releases
 
@@ -98,10 +100,6 @@ class News(NamedTuple):
     round: int = 0
     gap: float | None = None
     present: Sequence[int] = ()
-
-
-class RefusedError(RemoteProtocolError):
-    """The organisation cannot take part in this study; one plain sentence."""
 
 
 def _read(kind: type[T], content: bytes) -> T:
@@ -145,9 +143,11 @@ class StudyClient:
         saved.
     hire : Workforce, optional
         Processes that encrypt for this organisation.
+    policy : MemberPolicy
+        The organisation's own limits; by default there are none.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917  # all that an organisation brings
         self,
         plan: Plan,
         table: Table,
@@ -155,8 +155,10 @@ class StudyClient:
         roster: Roster,
         store: Store | None = None,
         hire: Workforce | None = None,
+        policy: MemberPolicy = MemberPolicy(),  # noqa: B008  # it is immutable
     ) -> None:
         self._plan, self._table, self._hire = plan, table, hire
+        self._policy = policy
         self._archive, self._is_kept = Archive(store or MemoryStore()), bool(store)
         self._identity, self._roster = identity, roster
         self.model: bytes | None = None  # set when the study has ended
@@ -304,6 +306,7 @@ class StudyClient:
 
     def _begin_scaling(self) -> Handlers:
         plan, aligned = self._plan, self.aligned
+        check_few(self._policy.least_rows, aligned.cells.shape[0], "its table")
         is_number = self.expansion.is_number
         self._numbers = owned_cells(
             aligned.own.of_columns(is_number), self.expansion.numbers(aligned.cells)
@@ -341,6 +344,7 @@ class StudyClient:
         if self._half is not None:
             raise RemoteProtocolError("training has already begun")
         algorithm, aligned = wanted or ALGORITHMS[name](), self.aligned
+        self._check_policy(n_outputs(aligned.classes))
         _check_owner_groups(aligned.own.row_groups, len(plan.names))
         try:
             self._party = Party(
@@ -351,6 +355,7 @@ class StudyClient:
                 is_complete=plan.participation.is_complete,
                 seed=training.seed,
                 n_clients=len(plan.names),
+                least_rows=self._policy.least_rows,
             )
             self._half = algorithm.client(self._party)
         except ValueError as error:
@@ -360,6 +365,13 @@ class StudyClient:
         release = {"release": self._release}
         session.handlers = {**session.handlers, **self._half.handlers, **release}
         session.profile = training.profile
+
+    def _check_policy(self, width: int) -> None:
+        try:
+            self._policy.check_table(self._table)
+            self._policy.check_rounds(self._plan, width)
+        except StudyError as error:
+            raise RefusedError(str(error).rstrip(".")) from None
 
     def _release(self, request: Message) -> Message | None:
         """Give away the weights, once; a refusal changes nothing."""
@@ -422,6 +434,7 @@ class StudyClient:
             self._archive.write(_PREPARATION, checkpoint.encode(preparation))
             self._said = None
         self._archive.write_round(request.round, checkpoint.encode(kept))
+        self._releases.last_saved = request.round
         self.news = News(request.round, request.relative_gap, tuple(request.present))
 
     def _return(self, request: m.ReturnRequest) -> None:
@@ -440,8 +453,8 @@ class StudyClient:
             raise RefusedError(str(error).rstrip(".")) from None
         self._after = request.after
         self._sessions["training"].resume(request.after, kept.last_phase)
-        self._releases.forget()
         self._archive.forget_after(request.round)
+        self._releases.forget(request.round)
 
     def _repeat_preparation(self) -> None:
         """Replay all requests before the first round.

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from hyfdca.data.tables import Table
 from hyfdca.errors import StudyError
-from hyfdca.protocol.codec import RemoteProtocolError
+from hyfdca.protocol.codec import RefusedError, RemoteProtocolError
 from hyfdca.runtime.driver import Handler
 from hyfdca.runtime.inprocess import InProcess
 from hyfdca.runtime.store import StoreError
-from hyfdca.study.client import RefusedError, StudyClient
+from hyfdca.study.client import StudyClient
 from hyfdca.study.durable import RoundCheckpoints
 from hyfdca.study.file import StudyFile, load
 from hyfdca.study.local import (

@@ -20,6 +20,11 @@ from hyfdca.training.settings import TrainingSettings
 _RELEASED = "released"
 
 
+def forget_release(archive: Archive) -> None:
+    """Let another model be released in this epoch, as only the client's user may."""
+    archive.forget(_RELEASED)
+
+
 class Releases:
     """Decides whether a client's weights may be released now.
 
@@ -41,10 +46,11 @@ class Releases:
         self._settings, self._epoch, self._archive = settings, epoch, archive
         self._is_rehearsal = is_rehearsal
         self._stop: m.StopRequest | None = None
+        self.last_saved = 0  # round
 
-    def forget(self) -> None:
-        """Forget the announced end: rounds are repeated, or begin from the start."""
-        self._stop = None
+    def forget(self, last_saved: int = 0) -> None:
+        """Forget the announced end: training continues after a round, 0 the first."""
+        self._stop, self.last_saved = None, last_saved
 
     def announce(self, stop: m.StopRequest) -> None:
         """Take the announcement of the end.
@@ -54,9 +60,9 @@ class Releases:
         RemoteProtocolError
             If the study file knows no such end, or later rounds were saved.
         """
-        last_saved = max(self._archive.rounds, default=0)
-        if stop.round < last_saved:
-            raise RemoteProtocolError(f"round {last_saved} was saved before that end")
+        last = self.last_saved
+        if stop.round < last:
+            raise RemoteProtocolError(f"round {last} was saved before that end")
         if not self._is_due(stop):
             raise RemoteProtocolError(
                 f"the study does not end after round {stop.round} with the reason "
@@ -79,7 +85,10 @@ class Releases:
         }.get(stop.reason, False)
 
     def check_phase(self, phase: str) -> None:
-        """Refuse a release before the end, and every other phase after it."""
+        """Refuse a release before the end, and every other phase after it.
+
+        There are no rounds after the last one that the study file allows.
+        """
         if self._is_rehearsal:
             return
         if phase == "release" and self._stop is None:
@@ -88,6 +97,9 @@ class Releases:
             )
         if phase != "release" and self._stop is not None:
             raise RemoteProtocolError("the end of the study was announced")
+        most = self._settings.max_rounds
+        if phase != "release" and self.last_saved >= most:
+            raise RemoteProtocolError(f"the study has at most {most} rounds")
 
     def check_reply(self, reply: bytes) -> None:
         """Refuse to give away other weights than before in this epoch.
@@ -105,5 +117,6 @@ class Releases:
         elif kept != digest:
             raise RemoteProtocolError(
                 "it released the model of this study before, and not with these "
-                "weights; raise key_epoch in the study file to train another one"
+                "weights; start its client with --restart if another one may be "
+                "released"
             )

@@ -20,7 +20,7 @@ from hyfdca.algorithms.bundle.planes import Slopes, SlopesState, by_plane
 from hyfdca.arrays import FloatArray
 from hyfdca.crypto.schemes.arrangement import Arrangement
 from hyfdca.crypto.schemes.fixedpoint import GridOverflowError
-from hyfdca.federation.client import Party
+from hyfdca.federation.client import Party, check_few
 from hyfdca.federation.evaluation import grid_step
 from hyfdca.federation.messages import Opened, OpenRequest, Released
 from hyfdca.federation.sealing import above
@@ -149,6 +149,8 @@ class BundleClient:
         places = unpack_places(notice.buckets, self.party.n_held, len(numbers))
         if self.party.block.row_groups is not None:
             self._asked.check_buckets(self.party.block.row_groups, places)
+        smallest = int(np.bincount(places).min(initial=self.party.n_held))
+        check_few(self.party.least_rows, smallest, "a bucket")
         self.n_buckets, self.buckets = len(numbers), places.astype(np.uint32)
         self.bucket_arrangement = Arrangement(numbers)
 

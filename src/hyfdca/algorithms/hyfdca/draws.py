@@ -11,7 +11,7 @@ import numpy as np
 from hyfdca.algorithms.hyfdca.settings import HyfdcaSettings
 from hyfdca.arrays import IntArray
 from hyfdca.federation import local_work
-from hyfdca.federation.client import Party
+from hyfdca.federation.client import Party, check_few
 from hyfdca.holdings.layout import Layout
 from hyfdca.maths.draws import distinct_rows, round_key
 from hyfdca.protocol.codec import RemoteProtocolError
@@ -44,6 +44,20 @@ def check_drawn(settings: HyfdcaSettings, party: Party, n_drawn: int) -> None:
         raise RemoteProtocolError(
             f"{n_drawn} samples are drawn, where the study draws {steps}"
         )
+    check_few(party.least_rows, n_drawn, "a draw")
+
+
+def check_searched(settings: HyfdcaSettings, party: Party, n_drawn: int) -> None:
+    """Refuse a draw for a line search that no round of the study has.
+
+    The draw is over the samples of all clients, so how many of them a client holds is
+    left to chance, unless everything is drawn.
+    """
+    draws_all = settings.local_fraction == 1 and not settings.iic
+    if draws_all and settings.local_steps is None and n_drawn != party.n_held:
+        raise RemoteProtocolError(f"{n_drawn} samples are drawn instead of all")
+    if n_drawn:
+        check_few(party.least_rows, n_drawn, "a draw")
 
 
 @dataclass(frozen=True)
