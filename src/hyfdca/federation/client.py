@@ -34,13 +34,13 @@ _MOST_TOTALS = 100_000_000  # numbers
 
 
 def check_few(least: int, n_rows: int, what: str) -> None:
-    """Refuse a sum over fewer rows than a client's policy allows.
+    """Refuse a sum over fewer rows than a client's policy allows; none is no sum.
 
     Raises
     ------
     RefusedError
     """
-    if n_rows < least:
+    if 0 < n_rows < least:
         raise RefusedError(
             f"its policy.toml wants at least {least} of its rows in every sum, but "
             f"{what} has {n_rows}; have more rows put together, or lower least_rows"

@@ -152,6 +152,7 @@ def test_a_draw_has_the_studys_size(given, n_drawn):
     party = SimpleNamespace(
         n_held=20,
         n_clients=4,
+        least_rows=1,
         is_complete=True,
         block=block,
         problem=SimpleNamespace(n_samples=40),

@@ -56,8 +56,7 @@ def check_searched(settings: HyfdcaSettings, party: Party, n_drawn: int) -> None
     draws_all = settings.local_fraction == 1 and not settings.iic
     if draws_all and settings.local_steps is None and n_drawn != party.n_held:
         raise RemoteProtocolError(f"{n_drawn} samples are drawn instead of all")
-    if n_drawn:
-        check_few(party.least_rows, n_drawn, "a draw")
+    check_few(party.least_rows, n_drawn, "a draw")
 
 
 @dataclass(frozen=True)
