@@ -23,12 +23,12 @@ from hyfdca.algorithms.hyfdca.hyfdca import Hyfdca
 from hyfdca.bench.crypto import measure
 from hyfdca.bench.subjects import SCHEMES
 from hyfdca.crypto.schemes.registry import Encryption
-from hyfdca.federation.problem import Profile
 from hyfdca.holdings.block import split_blocks
 from hyfdca.holdings.layout import layout_of
 from hyfdca.holdings.participation import complete
 from hyfdca.maths.losses import make_loss
 from hyfdca.maths.objective import Objective, reference_optimum
+from hyfdca.protocol.messages import Profile
 from hyfdca.runtime.driver import Traffic
 from hyfdca.training.in_process import LocalTraining, train_in_process
 from hyfdca.training.settings import TrainingSettings

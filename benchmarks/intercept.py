@@ -10,7 +10,7 @@ from pathlib import Path
 from benchmarks import problems
 from benchmarks.rounds import IN_PART, NEEDS, OPEN, ROWS, SINGLE_CUT, rounds_to
 from hyfdca.algorithms.bundle.bundle import Bundle
-from hyfdca.federation.problem import Profile
+from hyfdca.protocol.messages import Profile
 
 __all__ = ["IN_PART", "NEEDS", "run"]
 _MOST = 1.2  # times as many rounds

@@ -16,12 +16,12 @@ from sklearn.preprocessing import StandardScaler
 from benchmarks.problems import Table, biased, breast_cancer
 from benchmarks.rounds import rounds_to
 from hyfdca.algorithms.registry import ALGORITHMS
-from hyfdca.federation.problem import Profile
 from hyfdca.holdings.block import split_blocks
 from hyfdca.holdings.layout import layout_of
 from hyfdca.holdings.participation import complete
 from hyfdca.holdings.partition import grid
 from hyfdca.maths.losses import LOSSES, make_loss
+from hyfdca.protocol.messages import Profile
 from hyfdca.training.in_process import train_in_process
 from hyfdca.training.settings import TrainingSettings
 

@@ -17,12 +17,12 @@ from hyfdca.crypto.schemes.registry import Encryption
 from hyfdca.data.datasets import Dataset
 from hyfdca.data.sources import find_data, locate
 from hyfdca.federation.algorithm import Algorithm
-from hyfdca.federation.problem import Profile
 from hyfdca.holdings.block import split_blocks
 from hyfdca.holdings.layout import layout_of
 from hyfdca.holdings.participation import Participation, complete
 from hyfdca.holdings.partition import Partition, deal_nonzeros, grid, image_quadrants
 from hyfdca.maths.losses import make_loss
+from hyfdca.protocol.messages import Profile
 from hyfdca.runtime.inprocess import InProcess
 from hyfdca.training.in_process import train_in_process
 from hyfdca.training.runner import Runner

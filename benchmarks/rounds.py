@@ -17,7 +17,7 @@ import numpy as np
 from benchmarks import problems
 from benchmarks.problems import Problem, Table
 from hyfdca.algorithms.bundle.bundle import Bundle
-from hyfdca.federation.problem import Profile
+from hyfdca.protocol.messages import Profile
 from hyfdca.training.runner import Runner
 
 NEEDS = ("mnist", "covtype", "news20")

@@ -21,12 +21,12 @@ from sklearn.datasets import load_breast_cancer
 
 import hyfdca
 from hyfdca.algorithms.bundle.bundle import Bundle
-from hyfdca.federation.problem import Profile
 from hyfdca.holdings.block import split_blocks
 from hyfdca.holdings.layout import layout_of
 from hyfdca.holdings.participation import complete
 from hyfdca.holdings.partition import grid
 from hyfdca.maths.losses import make_loss
+from hyfdca.protocol.messages import Profile
 from hyfdca.runtime.driver import Traffic
 from hyfdca.training.in_process import train_in_process
 from hyfdca.training.runner import Runner

@@ -48,7 +48,9 @@ def test_a_clients_startup_kit_is_adopted(installed, hyfdca, tmp_path):
         *("--keys", installed.kit("north") / "keys", "--out", tmp_path / "kit"),
     )
     kit = tmp_path / "kit"
-    assert {path.name for path in kit.iterdir()} == {"study.toml", "keys", "flare"}
+    assert {path.name for path in kit.iterdir()} == {
+        *("study.toml", "keys", "policy.toml", "flare"),
+    }
     assert is_strict_client(kit / "flare")
     assert not (kit / "flare" / "log.txt").exists()
     key = "startup/client.key"

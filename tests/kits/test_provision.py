@@ -65,7 +65,9 @@ def test_everybody_gets_a_kit_and_keeps_its_keys(tmp_path, hyfdca):
 
 def assert_client_kit(parties, name):
     kit = parties.kit(name)
-    assert {path.name for path in kit.iterdir()} == {"study.toml", "keys", "flare"}
+    assert {path.name for path in kit.iterdir()} == {
+        *("study.toml", "keys", "policy.toml", "flare"),
+    }
     assert (kit / "study.toml").read_bytes() == parties.study.read_bytes()
     secret = (parties.keys(name) / "secret.key").read_bytes()
     assert (kit / "keys" / "secret.key").read_bytes() == secret

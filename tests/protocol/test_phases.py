@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Annotated
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from hyfdca.federation.grids import DivergenceError
 from hyfdca.federation.messages import SET_UP
 from hyfdca.federation.server import Federation
 from hyfdca.protocol.codec import LocalProtocolError, RemoteProtocolError
-from hyfdca.protocol.messages import Message, TooLarge
+from hyfdca.protocol.messages import GridSpec, Message, OnlyIn, TooLarge
 from hyfdca.protocol.phases import START, Phase
 from hyfdca.protocol.sessions import (
     ClientSession,
@@ -278,6 +279,64 @@ def test_a_resumed_session_continues_the_order():
             client.say(wrong)
     client.say("cells")
     assert [phase for phase, _ in client.calls] == ["cells"]
+
+
+class Number(Message, frozen=True):
+    """A number on a grid, with fields of either profile."""
+
+    value: int
+    shown: Annotated[int | None, OnlyIn("open")] = None
+    hidden: Annotated[int | None, OnlyIn("sealed")] = None
+    grid: GridSpec = GridSpec(40, 50)
+
+
+def client_of(own, **entry):
+    """Return a client of a profile, and what it was asked."""
+    table, asked = {"ask": Phase(Number, (Message,), **entry)}, []
+    handlers = {"ask": asked.append}
+    session = ClientSession(TOKEN, table, handlers, profile=own)
+    return session, asked
+
+
+def test_a_client_refuses_what_belongs_to_the_other_profile():
+    """Phases and fields alike; without a profile both are answered."""
+    shown, hidden = Number(1, shown=2), Number(1, hidden=2)
+    for profile, own, other in (("open", shown, hidden), ("sealed", hidden, shown)):
+        session, asked = client_of(profile)
+        with pytest.raises(RemoteProtocolError, match=f"belong to the {profile}"):
+            session.handle("ask", frame(TOKEN, 1, other))
+        session.handle("ask", frame(TOKEN, 1, own))
+        assert asked == [own]
+        session, asked = client_of(profile, profile=profile)
+        session.handle("ask", frame(TOKEN, 1, Number(1)))
+        session, _ = client_of("open" if profile == "sealed" else "sealed")
+        session.phases = {"ask": Phase(Number, (Message,), profile=profile)}
+        with pytest.raises(RemoteProtocolError, match="it does not belong"):
+            session.handle("ask", frame(TOKEN, 1, Number(1)))
+    session, asked = client_of(None)
+    session.handle("ask", frame(TOKEN, 1, shown))
+    session.handle("ask", frame(TOKEN, 2, hidden))
+    assert asked == [shown, hidden]
+
+
+def test_a_single_phase_is_repeated_on_other_grids_alone():
+    """A refusal changes nothing: the same content is still answered."""
+    session, asked = client_of(None, is_single=True)
+    session.handle("ask", frame(TOKEN, 1, Number(1)))
+    with pytest.raises(RemoteProtocolError, match="with other grids alone"):
+        session.handle("ask", frame(TOKEN, 2, Number(2)))
+    coarser = Number(1, grid=GridSpec(32, 50))
+    session.handle("ask", frame(TOKEN, 2, coarser))
+    assert asked == [Number(1), coarser]
+
+
+def test_the_sealed_profile_may_have_an_order_of_its_own():
+    """What the open profile allows before a phase may be out of order there."""
+    entry = Phase(Message, after=("a", "b"), sealed_after=("b",))
+    assert entry.may_follow("a", "open")
+    assert entry.may_follow("a")
+    assert not entry.may_follow("a", "sealed")
+    assert entry.may_follow("b", "sealed")
 
 
 # The halves of algorithms

@@ -1,6 +1,7 @@
 """A server that does not send all organisations the same study is found out."""
 
 import msgspec
+import numpy as np
 import pytest
 
 from hyfdca.errors import StudyError
@@ -30,10 +31,10 @@ def lying(monkeypatch, phase, change):
     monkeypatch.setattr(ServerSession, "_framed", framed)
 
 
-def shorter(request):
-    """Return the request with steps half as long."""
-    steps = [step / 2 for step in request.steps]
-    return msgspec.structs.replace(request, steps=steps)
+def longer(request):
+    """Return the request with planes that are longer in the last digit."""
+    lengths = np.nextafter(np.frombuffer(request.units), np.inf)
+    return msgspec.structs.replace(request, units=memoryview(lengths.tobytes()))
 
 
 def better(request):
@@ -41,7 +42,7 @@ def better(request):
     return msgspec.structs.replace(request, relative_gap=0.0)
 
 
-@pytest.mark.parametrize(("phase", "change"), [("search", shorter), ("keep", better)])
+@pytest.mark.parametrize(("phase", "change"), [("gram", longer), ("keep", better)])
 def test_a_server_that_tells_two_stories_ends_the_study(
     phase, change, consortium, monkeypatch
 ):

@@ -153,6 +153,7 @@ def test_what_was_under_way_when_members_went_back_is_refused(consortium):
     server = Server(consortium)
     late = hosted.prepared.federation.session.number + 3
     server.say("return", m.ReturnRequest(0, late))
+    server.say("stop", m.StopRequest(0, 1.0, "diverged"))
     server.number = late - 1
     # It may follow the measurement of the start, after which round 0 was kept.
     release = MovedRelease(Move(0, []))
@@ -176,11 +177,11 @@ def test_what_was_under_way_when_a_study_began_anew_is_refused(consortium):
 
 
 def test_a_study_that_begins_anew_forgets_all_but_its_keys(consortium):
-    """They belong to the study's epoch, which is unchanged."""
+    """Keys, and what it released, belong to the study's epoch, which is unchanged."""
     consortium.train()
     keys = consortium.stores[1].read("keys")
     Server(consortium).say("begin", m.BeginRequest(0))
-    assert consortium.stores[1].names() == ["keys"]
+    assert consortium.stores[1].names() == ["keys", "released"]
     assert consortium.stores[1].read("keys") is keys
 
 

@@ -42,6 +42,7 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
 }
 
 AUTO = "auto"
+CHOSEN_BY_AUTO = ("bundle", "lbfgs")
 
 _LBFGS_GAPS = (1e-8, 1e-5)  # below, rounding stops it earlier than the bundle
 

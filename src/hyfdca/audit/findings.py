@@ -10,7 +10,7 @@ from hyfdca.audit.column_attack import ColumnScore
 from hyfdca.audit.scoring import AttackScore
 from hyfdca.audit.sparse_attack import SparseScore
 from hyfdca.errors import StudyError, counted
-from hyfdca.federation.problem import Profile
+from hyfdca.protocol.messages import Profile
 
 # What the trust model admits, so that --expect may accept it.
 EXPECTABLE = (

@@ -11,7 +11,7 @@ from hyfdca.audit.payloads import Seals
 from hyfdca.audit.reading import Heard, Sight, sights
 from hyfdca.audit.values import SEALED_BYTES, VALUES, Form, Vector
 from hyfdca.federation.messages import Arrangements
-from hyfdca.federation.problem import Profile
+from hyfdca.protocol.messages import Profile
 
 
 @dataclass

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from hyfdca.federation.problem import Profile
+from hyfdca.protocol.messages import Profile
 
 # Kinds of sealed vectors. Most are named as ``arrange`` names their schemes. Buckets
 # (totals per bucket) are readable by the server in the open profile, statistics never.

@@ -23,6 +23,7 @@ from hyfdca.runtime.store import Archive, FolderStore
 from hyfdca.study.ending import Ending, ending_of
 from hyfdca.study.identity import study_hash
 from hyfdca.study.plan import plan_of
+from hyfdca.study.release import forget_release
 from hyfdca.study.saved_run import How
 
 
@@ -57,7 +58,7 @@ def join_study(folder: Path, data: Path, console: Console, restart: bool) -> End
     Parameters
     ----------
     restart : bool
-        Join it again.
+        Join it again, and let another model of it be released.
 
     Raises
     ------
@@ -65,7 +66,7 @@ def join_study(folder: Path, data: Path, console: Console, restart: bool) -> End
     """
     kit = read_client_kit(folder)
     with plain_errors(folder), StudyDisplay(console, kit.state) as display:
-        forget = (lambda: forget_over(kit)) if restart else (lambda: None)
+        forget = (lambda: _forget_end(kit)) if restart else (lambda: None)
         run_client(folder, data, display.tell, prepare=forget)
     ending = _ending(kit)
     console.print(ending.sentence, soft_wrap=True, markup=False)
@@ -118,6 +119,11 @@ def _check_no_earlier_run(kit: ServerKit) -> None:
             f"A run of this study is in {kept}, saved up to round {rounds[-1]}; "
             "continue it with --resume, or discard it with --restart."
         )
+
+
+def _forget_end(kit: ClientKit) -> None:
+    forget_release(Archive(FolderStore(kit.state / KEPT)))
+    forget_over(kit)
 
 
 def _forget_run(kit: ServerKit) -> None:

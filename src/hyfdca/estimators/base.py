@@ -42,7 +42,6 @@ from hyfdca.estimators.parameters import (
 )
 from hyfdca.estimators.units import Units
 from hyfdca.federation.algorithm import Algorithm, StartsAnywhere
-from hyfdca.federation.problem import Profile
 from hyfdca.holdings.axis import Axis
 from hyfdca.holdings.block import split_blocks
 from hyfdca.holdings.coverage import coverage_of
@@ -55,6 +54,7 @@ from hyfdca.maths.objective import Measurement
 from hyfdca.model.file import StopReason
 from hyfdca.model.model import Model, read_model
 from hyfdca.model.scaling import TargetScaling
+from hyfdca.protocol.messages import Profile
 from hyfdca.training.in_process import train_in_process
 from hyfdca.training.progress_line import finish_watched
 from hyfdca.training.runner import Runner

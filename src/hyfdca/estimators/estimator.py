@@ -20,12 +20,12 @@ from hyfdca.data.labels import chosen_classes, class_probabilities
 from hyfdca.estimators.base import FederatedLinearModel
 from hyfdca.estimators.parameters import LARGEST, PARAMETERS, check_sizes
 from hyfdca.federation.algorithm import Algorithm
-from hyfdca.federation.problem import Profile
 from hyfdca.holdings.participation import Participation
 from hyfdca.holdings.partition import Partition
 from hyfdca.holdings.rules import PartitionRule
 from hyfdca.model.model import Model
 from hyfdca.model.scaling import TargetScaling, target_scaling
+from hyfdca.protocol.messages import Profile
 
 
 def _has_probabilities(estimator: HyFDCAClassifier) -> bool:

@@ -15,19 +15,36 @@ from hyfdca.crypto.schemes.fixedpoint import (
 from hyfdca.crypto.schemes.registry import Sealers
 from hyfdca.federation import messages as m
 from hyfdca.federation.problem import Problem
-from hyfdca.federation.sealing import Rows, Sealing
+from hyfdca.federation.sealing import MOST_GROUPS, Rows, Sealing
 from hyfdca.federation.sums import EVERYWHERE
+from hyfdca.holdings.axis import is_same_partition
 from hyfdca.holdings.block import Block
 from hyfdca.maths.kernels import add_row_combination, row_norms, row_products, unsigned
 from hyfdca.protocol.codec import (
+    RefusedError,
     RemoteProtocolError,
     pack_reals,
     unpack_counts,
+    unpack_places,
 )
 from hyfdca.protocol.messages import Message, Sums
 from hyfdca.protocol.sessions import Handlers
 
 _MOST_TOTALS = 100_000_000  # numbers
+
+
+def check_few(least: int, n_rows: int, what: str) -> None:
+    """Refuse a sum over fewer rows than a client's policy allows; none is no sum.
+
+    Raises
+    ------
+    RefusedError
+    """
+    if 0 < n_rows < least:
+        raise RefusedError(
+            f"its policy.toml wants at least {least} of its rows in every sum, but "
+            f"{what} has {n_rows}; have more rows put together, or lower least_rows"
+        )
 
 
 class Party:
@@ -45,9 +62,13 @@ class Party:
         Whether every client takes part in every round.
     seed : int
         Of everything that the algorithm draws.
+    n_clients : int
+        In the whole federation.
+    least_rows : int
+        Of its own, that the client adds up in a sum: its policy.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # most of them by name
         self,
         problem: Problem,
         block: Block,
@@ -56,10 +77,13 @@ class Party:
         rank: int = 0,
         is_complete: bool = True,
         seed: int = 0,
+        n_clients: int = 1,
+        least_rows: int = 1,
     ) -> None:
         X = block.X
         self.problem, self.block = problem, block
         self.rank, self.is_complete, self.seed = rank, is_complete, seed
+        self.n_clients, self.least_rows = n_clients, least_rows
         self.sealing = Sealing(problem.profile, sealers, X.shape, problem.n_outputs)
         self.n_held, self.n_features = X.shape
         # The block as kernels take it
@@ -80,7 +104,7 @@ class Party:
     def handlers(self) -> Handlers:
         """What every client does in set-up."""
         return {
-            "arrange": self.sealing.arrange,
+            "arrange": self._arrange,
             "bounds": self._bounds,
             "norms": self._norms,
             "prepare": self._prepare,
@@ -94,6 +118,15 @@ class Party:
         return self.block.labels
 
     # Set-up
+
+    def _arrange(self, notice: m.Arrangements) -> None:
+        """Take schemes and owner groups, if the groups are those of the alignment."""
+        aligned = self.block.row_groups
+        if aligned is not None and notice.sample_groups is not None:
+            groups = unpack_places(notice.sample_groups, self.n_held, MOST_GROUPS)
+            if not is_same_partition(groups, aligned):
+                raise RemoteProtocolError("rows have other groups than when aligned")
+        self.sealing.arrange(notice)
 
     def _bounds(self, _: Message) -> m.Bounds:
         """Return public bounds on this client's numbers, for choosing grids.

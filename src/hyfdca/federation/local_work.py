@@ -43,11 +43,24 @@ class SaysLocalWork(Protocol):
 
 def local_steps(settings: SaysLocalWork, layout: Layout, client: int) -> int:
     """Return H of a client."""
+    n_held = len(layout.samples.items[client])
+    return steps_of(settings, n_held, layout.samples.n_items, layout.n_clients)
+
+
+def own_steps(settings: SaysLocalWork, party: Party) -> int:
+    """Return H, as a client finds it by itself."""
+    return steps_of(settings, party.n_held, party.problem.n_samples, party.n_clients)
+
+
+def steps_of(
+    settings: SaysLocalWork, n_held: int, n_samples: int, n_clients: int
+) -> int:
+    """Return H of a client that holds some of the samples."""
     if settings.local_steps is not None:
         return settings.local_steps
     if settings.iic is not None:
-        return math.ceil(settings.iic * layout.samples.n_items / layout.n_clients)
-    return math.ceil(settings.local_fraction * len(layout.samples.items[client]))
+        return math.ceil(settings.iic * n_samples / n_clients)
+    return math.ceil(settings.local_fraction * n_held)
 
 
 def drawn_rows(party: Party, round_number: int, n_steps: int) -> NDArray[np.uint32]:

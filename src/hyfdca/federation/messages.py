@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from hyfdca.protocol.messages import (
     Bound,
@@ -99,16 +99,14 @@ SET_UP: Phases = {
 }
 
 
-def opening(seen: str, *after: str, is_extra: bool = False) -> Phase:
+def opening(seen: str, *after: str, **rest: Any) -> Phase:
     """Return the phase in which one client opens grand totals of some kind."""
-    return Phase(OpenRequest, (Opened,), after, seen, is_extra)
+    return Phase(OpenRequest, (Opened,), after, seen, **rest)
 
 
-def summing(
-    request: type[Message], seen: str, *after: str, is_extra: bool = False
-) -> Phase:
+def summing(request: type[Message], seen: str, *after: str, **rest: Any) -> Phase:
     """Return a phase in which clients send parts of one sum over holders."""
-    return Phase(request, (Part, TooLarge), after, seen, is_extra)
+    return Phase(request, (Part, TooLarge), after, seen, **rest)
 
 
 # Evaluation of weights (``evaluation.py``)
@@ -176,13 +174,20 @@ def evaluation_phases(*rounds: str, within: tuple[str, ...] = ()) -> Phases:
     rest = ("prepare", "evaluate norms", "open", "release")
     within = ("evaluate", "touch", "touch forwarded", *within)
     return {
-        "evaluate": summing(EvaluateRequest, "margins", *rounds, *rest, "evaluate"),
-        "touch": Phase(TouchRequest, (Touched, TooLarge), ("evaluate", "touch")),
+        "evaluate": summing(
+            EvaluateRequest, "margins", *rounds, *rest, "evaluate", is_single=True
+        ),
+        "touch": Phase(
+            TouchRequest, (Touched, TooLarge), ("evaluate", "touch"), is_single=True
+        ),
         "touch forwarded": summing(
-            ForwardedRequest, "shares", "evaluate", "touch forwarded"
+            ForwardedRequest, "shares", "evaluate", "touch forwarded", is_single=True
         ),
         "evaluate norms": summing(
-            NormsRequest, "losses", "touch", "touch forwarded", "evaluate norms"
+            NormsRequest,
+            "losses",
+            *("touch", "touch forwarded", "evaluate norms"),
+            is_single=True,
         ),
         "open": opening("P and D", "evaluate norms"),
         # A run that diverges ends within a round, with the model last measured.

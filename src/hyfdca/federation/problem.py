@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
 
 from hyfdca.maths.losses import Loss
+from hyfdca.protocol.messages import Profile
 
 SLACK = 1e-12  # covers the rounding of floating-point sums, as a share of them
-
-Profile = Literal["open", "sealed"]
 
 
 @dataclass(frozen=True)

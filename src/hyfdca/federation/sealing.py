@@ -20,21 +20,29 @@ from hyfdca.crypto.schemes.fixedpoint import (
 from hyfdca.crypto.schemes.plain import PlainAdder, PlainSealer
 from hyfdca.crypto.schemes.registry import Sealers
 from hyfdca.federation.messages import Arrangements
-from hyfdca.federation.problem import SLACK, Profile
+from hyfdca.federation.problem import SLACK
 from hyfdca.federation.sums import EVERYWHERE
 from hyfdca.protocol.codec import (
     RemoteProtocolError,
     unpack_indices,
     unpack_places,
 )
-from hyfdca.protocol.messages import GridSpec, Message, Part, Sealed, Sums, TooLarge
+from hyfdca.protocol.messages import (
+    GridSpec,
+    Message,
+    Part,
+    Profile,
+    Sealed,
+    Sums,
+    TooLarge,
+)
 
 Rows = IntArray | slice  # numbers of rows, or all of them
 
 # Called with what a client opens or seals: which of the two, the kind, the reals.
 Listener = Callable[[Literal["opened", "sealed"], str, FloatArray], None]
 
-_MOST_GROUPS = 2**31
+MOST_GROUPS = 2**31
 _ONE_ITEM = Arrangement.together(1)
 
 
@@ -288,7 +296,7 @@ def _seal(
 def _arranged(groups: memoryview | None, n_items: int) -> Arrangement:
     if groups is None:
         return Arrangement.together(n_items)
-    return Arrangement(unpack_places(groups, n_items, _MOST_GROUPS))
+    return Arrangement(unpack_places(groups, n_items, MOST_GROUPS))
 
 
 def _items(rows: Rows) -> IntArray | None:

@@ -27,9 +27,8 @@ from hyfdca.flare.wire import (
     to_request,
 )
 from hyfdca.kits.kit import Kit
-from hyfdca.protocol.codec import RemoteProtocolError
+from hyfdca.protocol.codec import RefusedError, RemoteProtocolError
 from hyfdca.runtime.machine import keep_memory
-from hyfdca.study.client import RefusedError
 
 _LOADING = "is loading its data"
 

@@ -27,10 +27,10 @@ from hyfdca.kits.kit import (
     read_server_kit,
 )
 from hyfdca.model.file import ModelError, parse_model_file
-from hyfdca.protocol.codec import RemoteProtocolError
+from hyfdca.protocol.codec import RefusedError, RemoteProtocolError
 from hyfdca.runtime.driver import Driver
 from hyfdca.runtime.store import Archive, FolderStore, StoreError
-from hyfdca.study.client import RefusedError, StudyClient
+from hyfdca.study.client import StudyClient
 from hyfdca.study.identity import make_roster, study_hash
 from hyfdca.study.local import Consortium, Run
 from hyfdca.study.outcome import Outcome, write_files
@@ -205,10 +205,11 @@ def join(kit: Path, data: Path) -> StudyClientHandler:
     keys = {client.name: client.public_key for client in own.file.clients}
     roster = make_roster(own.content, keys, plan.epoch)
     table = table_of(study, own.client, data)
+    own.policy.check_table(table)
     store = own_store(own, own.identity)
     hire = workforce(plan.encryption)
     try:
-        member = StudyClient(plan, table, own.identity, roster, store, hire)
+        member = StudyClient(plan, table, own.identity, roster, store, hire, own.policy)
     except (ValueError, StoreError) as error:
         raise StudyError(str(error)) from None
     watch = ClientWatch(own.state, plan, table.notes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hyfdca.crypto.keys.identity import Identity
@@ -24,6 +24,7 @@ from hyfdca.prediction.split_rows import (
 from hyfdca.runtime.store import FolderStore, SealedStore, Store
 from hyfdca.study.file import StudyFile, parse
 from hyfdca.study.identity import make_roster, study_hash
+from hyfdca.study.member_policy import read_policy_of
 from hyfdca.study.plan import Plan, plan_of
 
 KEPT = "kept"  # folder in a kit's state for what must not be lost
@@ -106,8 +107,13 @@ def own_side(folder: Path, data: Path, asks: bool = False) -> OwnSide:
         )
     model = released_model(model_path(kit))
     table = table_to_predict(file, client, data, model)
+    policy = read_policy_of(kit.folder)
+    policy.check_table(table)
     log = PredictionLog(FolderStore(kit.log))
     kept = own_store(kit, identity)
     party = PredictionParty(plan, identity, roster, kept)
     bringing = brought(file, table, model, log, asks)
+    accepted = policy.accepted_askers(client.name, plan.names)
+    terms = replace(bringing.terms, accepted=accepted)
+    bringing = replace(bringing, terms=terms)
     return OwnSide(client.name, table, model, party, bringing, kept)

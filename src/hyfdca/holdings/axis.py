@@ -137,6 +137,12 @@ def renumbered(numbers: IntArray) -> IntArray:
     return places[numbers]
 
 
+def is_same_partition(first: IntArray, second: IntArray) -> bool:
+    """Return whether two numberings put the same items together."""
+    pairs = np.unique(np.stack([first, second]), axis=1).shape[1]
+    return bool(pairs == len(np.unique(first)) == len(np.unique(second)))
+
+
 def _as_slice(items: IntArray) -> slice | IntArray:
     if len(items) and items[-1] - items[0] == len(items) - 1:
         return slice(int(items[0]), int(items[-1]) + 1)

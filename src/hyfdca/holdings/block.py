@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.sparse as sp
 
-from hyfdca.arrays import BoolArray, FloatArray
+from hyfdca.arrays import BoolArray, FloatArray, IntArray
 from hyfdca.holdings.axis import Axis
 from hyfdca.holdings.layout import Layout
 from hyfdca.holdings.partition import Partition
@@ -29,6 +29,8 @@ class Block:
         Added to the margins of the samples, whatever the weights.
     counts_sample, counts_feature : arrays of bool
         The samples and features that this client is designated for.
+    row_groups : array of int, optional
+        The owner group of each sample, as the alignment found them.
     """
 
     X: sp.csr_array
@@ -37,6 +39,7 @@ class Block:
     counts_feature: BoolArray
     sample_weights: FloatArray | None = None
     offsets: FloatArray | None = None
+    row_groups: IntArray | None = None
 
 
 def split_blocks(

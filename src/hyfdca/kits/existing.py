@@ -23,6 +23,7 @@ from hyfdca.kits.provisioning import read_study
 from hyfdca.kits.startup import require_nvflare
 from hyfdca.study.file import parse
 from hyfdca.study.identity import study_fingerprint
+from hyfdca.study.member_policy import write_policy_of
 
 _MOST_BYTES = 1_000_000
 _REMEDY = "give an NVFlare startup kit, with the folders startup and local"
@@ -54,6 +55,7 @@ def install_client(flare: Path, study: Path, keys: Path, out: Path) -> Installed
         write_policy(new / kit.FLARE, "client")
         (new / kit.STUDY).write_bytes(content)
         write_identity(identity, new / kit.KEYS)
+        write_policy_of(new)
         move_new(new, out)
     return _installed(name, content, flare)
 

@@ -17,6 +17,7 @@ from hyfdca.kits.key_files import read_identity
 from hyfdca.kits.names import check_names
 from hyfdca.study.file import Client, StudyFile, parse
 from hyfdca.study.identity import public_identities
+from hyfdca.study.member_policy import MemberPolicy, read_policy_of
 
 STUDY, KEYS, FLARE, ADMIN = "study.toml", "keys", "flare", "admin"
 STATE, LOG, OUT = "state", "log", "out"
@@ -118,12 +119,13 @@ class StudyKit(Kit):
 
 @dataclass(frozen=True)
 class ClientKit(StudyKit):
-    """An organisation's kit: its study, its own entry there and its keys."""
+    """An organisation's kit: its study, its own entry there, its keys and policy."""
 
     side = "client"
 
     client: Client
     identity: Identity
+    policy: MemberPolicy
 
 
 @dataclass(frozen=True)
@@ -167,7 +169,9 @@ def read_client_kit(folder: Path) -> ClientKit:
     identity = read_identity(folder / KEYS)
     _require(folder / FLARE / "startup" / "fed_client.json", _REMEDY)
     own = own_entry(file, identity.public)
-    return ClientKit(folder.resolve(), file, content, own, identity)
+    policy = read_policy_of(folder)
+    policy.accepted_askers(own.name, [client.name for client in file.clients])
+    return ClientKit(folder.resolve(), file, content, own, identity, policy)
 
 
 def _read_study(folder: Path, remedy: str) -> tuple[StudyFile, bytes]:

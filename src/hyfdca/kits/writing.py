@@ -15,6 +15,7 @@ from hyfdca.kits.key_files import write_identity
 from hyfdca.kits.policy import write_policy
 from hyfdca.kits.startup import ADMIN, LOCALHOST, Credentials, write_startup
 from hyfdca.study.file import Server
+from hyfdca.study.member_policy import write_policy_of
 
 
 def write_client_kit(
@@ -29,6 +30,7 @@ def write_client_kit(
     folder.mkdir(parents=True)
     (folder / kit.STUDY).write_bytes(study)
     write_identity(identity, folder / kit.KEYS)
+    write_policy_of(folder)
     write_startup(folder / kit.FLARE, "client", name, server, credentials)
     write_policy(folder / kit.FLARE, "client")
 

@@ -28,7 +28,7 @@ LONGEST_REASON = 1000  # characters
 Nonce = Annotated[bytes, msgspec.Meta(min_length=NONCE_BYTES, max_length=NONCE_BYTES)]
 Signature = Annotated[bytes, msgspec.Meta(min_length=64, max_length=64)]
 PublicPoint = Annotated[bytes, msgspec.Meta(max_length=32)]
-Reason = Literal["permission", "rate", "model", "repeated", "rows"]
+Reason = Literal["permission", "rate", "model", "repeated", "policy", "rows"]
 
 
 class Introduction(Message, frozen=True):

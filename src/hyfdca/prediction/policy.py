@@ -20,6 +20,7 @@ _DECLINED = {
         "fewer rows, or wait"
     ),
     "model": "it asks for scores of another model; use the same model.json everywhere",
+    "policy": "its own policy.toml does not name it in predictions_for",
     "repeated": "the same request was answered before; send a new one",
     "rows": (
         "the table of {holder!r} has more than {most:,} rows, too many to compare "
@@ -41,11 +42,14 @@ class PredictionTerms:
         How many rows each of them may ask for per hour.
     ids : {"blinded", "keyed"}
         How holders find the rows that are asked for.
+    accepted : frozenset of str, optional
+        Whom this organisation's own policy accepts; by default everybody.
     """
 
     askers: frozenset[str]
     rows_per_hour: int
     ids: PredictionIds
+    accepted: frozenset[str] | None = None
 
     def objection(
         self, log: PredictionLog, asker: str, n_rows: int
@@ -53,6 +57,8 @@ class PredictionTerms:
         """Return why an asker is declined, or None if it is not."""
         if asker not in self.askers:
             return p.Declined("permission", 0)
+        if self.accepted is not None and asker not in self.accepted:
+            return p.Declined("policy", 0)
         left = max(self.rows_per_hour - log.n_last_hour(asker), 0)
         return p.Declined("rate", left) if n_rows > left else None
 

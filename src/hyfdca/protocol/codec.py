@@ -29,6 +29,10 @@ class RemoteProtocolError(ProtocolError):
     """The other side broke the protocol."""
 
 
+class RefusedError(RemoteProtocolError):
+    """The organisation cannot take part in this study; one plain sentence."""
+
+
 class DamagedError(RemoteProtocolError):
     """A message did not arrive as it was sent."""
 

@@ -10,9 +10,11 @@ from __future__ import annotations
 import typing
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
+
+Profile = Literal["open", "sealed"]  # whether the server sees weights while training
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,16 @@ class Seen:
     """
 
     value: str
+
+
+@dataclass(frozen=True)
+class OnlyIn:
+    """Annotates a field that is None in the other profile.
+
+    A client of that profile refuses a request in which it is not.
+    """
+
+    profile: Profile
 
 
 # The value depends on the phase: it is what ``Phase.seen`` says.

@@ -7,6 +7,11 @@ table: a client refuses a request out of order, a server never sends one. A clie
 may skip phases that are not for it, such as those of clients with labels, so a table
 lists what may come before rather than one sequence.
 
+A table also says what a server may not ask although the order would allow it: phases
+and fields of the other profile (``Phase.profile``, ``OnlyIn``), and the same phase
+again with other content (``Phase.is_single``). A client decides by the profile of its
+own study file.
+
 The audit reads the same tables: a phase that stands in none of them does not exist.
 """
 
@@ -14,10 +19,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, Union
+from functools import cached_property, lru_cache
+from typing import Any, Union, get_args, get_type_hints
 
-from hyfdca.protocol.messages import Message
+from hyfdca.protocol.messages import GridSpec, Message, OnlyIn, Profile
 
 START = ""  # stands for the phase before the first one
 
@@ -39,6 +44,14 @@ class Phase:
         see ``Seen``.
     is_extra : bool
         Counted apart from a round's own round trips, as line searches are.
+    profile : {"open", "sealed"}, optional
+        The only profile that has the phase.
+    sealed_after : tuple of str, optional
+        In the sealed profile, instead of ``after``.
+    is_single : bool
+        Where it follows itself, only the grids may differ: it is asked again because
+        some client's values did not fit. Otherwise a server could have one round
+        answered at several points.
     """
 
     request: type[Message]
@@ -46,6 +59,15 @@ class Phase:
     after: tuple[str, ...] | None = None
     seen: str = ""
     is_extra: bool = False
+    profile: Profile | None = None
+    sealed_after: tuple[str, ...] | None = None
+    is_single: bool = False
+
+    def may_follow(self, last: str, profile: Profile | None = None) -> bool:
+        """Return whether it may come directly after another phase."""
+        is_sealed = profile == "sealed" and self.sealed_after is not None
+        after = self.sealed_after if is_sealed else self.after
+        return after is None or last in after
 
     @cached_property
     def reply_type(self) -> Any:
@@ -54,3 +76,32 @@ class Phase:
 
 
 Phases = Mapping[str, Phase]
+
+
+def foreign_part(phase: Phase, request: Message, profile: Profile) -> str | None:
+    """Return what of a request the profile does not have: all, a field's name, None."""
+    if phase.profile not in (None, profile):
+        return "it"
+    for name, own in _profiles_of(type(request)).items():
+        if own != profile and getattr(request, name) is not None:
+            return f"its field {name!r}"
+    return None
+
+
+@lru_cache
+def _profiles_of(kind: type[Message]) -> dict[str, Profile]:
+    """Return the fields of a message that belong to one profile."""
+    hints = get_type_hints(kind, include_extras=True)
+    metas = {name: get_args(hints[name]) for name in kind.__struct_fields__}
+    return {
+        name: meta.profile
+        for name, own in metas.items()
+        for meta in own
+        if isinstance(meta, OnlyIn)
+    }
+
+
+def differ_in_grids_only(first: Message, again: Message) -> bool:
+    """Return whether two requests of a phase have the same content but for grids."""
+    values = ((getattr(first, n), getattr(again, n)) for n in first.__struct_fields__)
+    return all(isinstance(a, GridSpec) or a == b for a, b in values)

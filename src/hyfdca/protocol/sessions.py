@@ -26,8 +26,13 @@ from hyfdca.protocol.codec import (
     LocalProtocolError,
     RemoteProtocolError,
 )
-from hyfdca.protocol.messages import Message
-from hyfdca.protocol.phases import START, Phases
+from hyfdca.protocol.messages import Message, Profile
+from hyfdca.protocol.phases import (
+    START,
+    Phases,
+    differ_in_grids_only,
+    foreign_part,
+)
 
 _HEADER = struct.Struct("<8sQ")  # study token, number of the request
 TOKEN_BYTES = 8
@@ -117,6 +122,8 @@ class ClientSession:
         Requests up to this number belong to an earlier session and are refused.
     listener : callable
         Hears every request that is in order, before it is answered.
+    profile : {"open", "sealed"}, optional
+        Of the client's own study file; None for stages that are the same in both.
     """
 
     def __init__(
@@ -126,16 +133,18 @@ class ClientSession:
         handlers: Handlers,
         after: int = 0,
         listener: Listener = lambda *_: None,
+        profile: Profile | None = None,
     ) -> None:
         self._token, self.phases, self.handlers = token, phases, handlers
-        self._listener = listener
+        self._listener, self.profile = listener, profile
         self.last_number, self.last_phase = after, START
         self._last_reply: bytearray = bytearray()
+        self._last_request: Message | None = None  # of a phase that is single
 
     def resume(self, number: int, phase: str) -> None:
         """Continue after a phase that was answered before a restart."""
         self.last_number, self.last_phase = number, phase
-        self._last_reply = bytearray()
+        self._last_reply, self._last_request = bytearray(), None
 
     def handle(self, phase: str, payload: bytes | bytearray) -> bytearray:
         """Answer one request; a notice is answered with an empty message.
@@ -153,11 +162,12 @@ class ClientSession:
             raise RemoteProtocolError(f"request {number} was answered long ago")
         if phase not in self.phases or phase not in self.handlers:
             raise RemoteProtocolError(f"there is no phase {phase!r}")
-        after = self.phases[phase].after
-        if after is not None and self.last_phase not in after:
+        entry = self.phases[phase]
+        if not entry.may_follow(self.last_phase, self.profile):
             before = f"after {self.last_phase!r}" if self.last_phase else "first"
             raise RemoteProtocolError(f"phase {phase!r} is out of order: came {before}")
-        request = decode(body, self.phases[phase].request)
+        request = decode(body, entry.request)
+        self._check_asked(phase, request)
         self._listener(number, phase, request)
         try:
             reply = self.handlers[phase](request) or Message()
@@ -168,7 +178,25 @@ class ClientSession:
             ) from error
         self._last_reply = frame(self._token, number, reply)
         self.last_number, self.last_phase = number, phase
+        self._last_request = request if entry.is_single else None
         return self._last_reply
+
+    def _check_asked(self, phase: str, request: Message) -> None:
+        """Refuse what no server of this profile asks, whatever the order says."""
+        entry, last = self.phases[phase], self._last_request
+        foreign = self.profile and foreign_part(entry, request, self.profile)
+        if foreign:
+            raise RemoteProtocolError(
+                f"phase {phase!r} is refused: {foreign} does not belong to the "
+                f"{self.profile} profile, which the study has"
+            )
+        if phase != self.last_phase or last is None:
+            return
+        if not differ_in_grids_only(last, request):
+            raise RemoteProtocolError(
+                f"phase {phase!r} was answered in this round; it is answered again "
+                "with other grids alone"
+            )
 
 
 # The server's side
@@ -364,10 +392,10 @@ class ServerSession:
         """Number and frame requests that may be sent now."""
         if phase not in self._phases:
             raise LocalProtocolError(f"there is no phase {phase!r} in this stage")
-        after = self._phases[phase].after
+        entry = self._phases[phase]
         for client in requests:
             last = self._last.get(client, START)
-            if after is not None and last not in after:
+            if not entry.may_follow(last):
                 raise LocalProtocolError(
                     f"phase {phase!r} may not follow {last!r} at client {client}"
                 )

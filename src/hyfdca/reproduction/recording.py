@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from hyfdca.algorithms.bundle.server import TRIAL_STEPS
+from hyfdca.algorithms.bundle.settings import TRIAL_STEPS
 from hyfdca.protocol.sessions import Ask, Replies
 from hyfdca.reproduction.merging import MergedPartition
 from hyfdca.runtime.driver import Driver

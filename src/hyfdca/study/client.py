@@ -11,6 +11,7 @@ begins with its first request and builds on the result of the previous one. The 
 | begin   | -                              | - (everything but the keys restarts)     |
 | keep    | the number of a round          | - (its state is on disk)                 |
 | return  | the number of a round          | - (its state is restored)                |
+| stop    | why the study ends             | - (only the model is released from now)  |
 | finish  | the model                      | -                                        |
 
 Theory of operation. Requests before the first round are saved verbatim and replayed
@@ -26,19 +27,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
-from hyfdca.algorithms.registry import ALGORITHMS, AUTO
+import msgspec
+import numpy as np
+
+from hyfdca.algorithms.registry import ALGORITHMS, AUTO, CHOSEN_BY_AUTO
+from hyfdca.arrays import IntArray
 from hyfdca.crypto.keys.identity import Identity
 from hyfdca.crypto.keys.roster import Roster
 from hyfdca.crypto.schemes.registry import Workforce
 from hyfdca.data.expansion import Expansion
 from hyfdca.data.labels import n_outputs
 from hyfdca.data.tables import Table
+from hyfdca.errors import StudyError
 from hyfdca.federation.algorithm import ClientHalf
 from hyfdca.federation.client import Party
 from hyfdca.federation.secrets import ClientSecrecy, make_keys
 from hyfdca.holdings.block import Block
 from hyfdca.protocol import checkpoint
-from hyfdca.protocol.codec import RemoteProtocolError
+from hyfdca.protocol.codec import RefusedError, RemoteProtocolError
 from hyfdca.protocol.messages import Message
 from hyfdca.protocol.sessions import ClientSession, Handlers, Listener
 from hyfdca.protocol.transcript import Account, Transcript, TranscriptState
@@ -50,7 +56,9 @@ from hyfdca.stages.keys.client import HeldKeys, KeyHolder
 from hyfdca.study import messages as m
 from hyfdca.study.client_stages import Begin, ClientStages
 from hyfdca.study.identity import hash_text
+from hyfdca.study.member_policy import MemberPolicy
 from hyfdca.study.plan import PROTOCOL, Plan
+from hyfdca.study.release import Releases
 
 T = TypeVar("T")
 
@@ -87,15 +95,22 @@ class News(NamedTuple):
     present: Sequence[int] = ()
 
 
-class RefusedError(RemoteProtocolError):
-    """The organisation cannot take part in this study; one plain sentence."""
-
-
 def _read(kind: type[T], content: bytes) -> T:
     try:
         return checkpoint.decode(kind, content)
     except checkpoint.CheckpointError as error:
         raise RefusedError(str(error).rstrip(".")) from None
+
+
+def _check_owner_groups(groups: IntArray, n_clients: int) -> None:
+    """Refuse more owner groups of rows than there are sets of holders.
+
+    Of n organisations, 2^(n - 1) sets contain this one.
+    """
+    if len(np.unique(groups)) > 2 ** min(n_clients - 1, 62):
+        raise RemoteProtocolError(
+            "the alignment has more groups of rows than there are sets of holders"
+        )
 
 
 class Stage:
@@ -121,9 +136,11 @@ class StudyClient:
         saved.
     hire : Workforce, optional
         Processes that encrypt for this organisation.
+    policy : MemberPolicy
+        The organisation's own limits; by default there are none.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917  # all that an organisation brings
         self,
         plan: Plan,
         table: Table,
@@ -131,8 +148,10 @@ class StudyClient:
         roster: Roster,
         store: Store | None = None,
         hire: Workforce | None = None,
+        policy: MemberPolicy = MemberPolicy(),  # noqa: B008  # it is immutable
     ) -> None:
         self._plan, self._table, self._hire = plan, table, hire
+        self._policy = policy
         self._archive, self._is_kept = Archive(store or MemoryStore()), bool(store)
         self._identity, self._roster = identity, roster
         self.model: bytes | None = None  # set when the study has ended
@@ -143,6 +162,7 @@ class StudyClient:
             "begin": self._begin,
             "keep": self._keep,
             "return": self._return,
+            "stop": self._stop,
             "finish": self._finish,
         }
         self._transcript = Transcript()
@@ -151,12 +171,17 @@ class StudyClient:
             "study": ClientSession(STUDY_TOKEN, m.PHASES, handlers, listener=noting)
         }
         self._after = 0  # requests up to this number are obsolete
+        self._releases = Releases(
+            plan.training, plan.epoch, self._archive, plan.is_rehearsal
+        )
         self._forget()
 
     def _forget(self) -> None:
         """Reset to the state before the first stage."""
         self._sessions = {"study": self._sessions["study"]}
-        self._stages = ClientStages(self._plan, self._table, lambda: self.secrecy)
+        self._stages = ClientStages(
+            self._plan, self._table, lambda: self.secrecy, self._policy.least_rows
+        )
         self._party: Party | None = None
         self._half: ClientHalf | None = None
         # Requests before the first round; None once they are saved.
@@ -174,6 +199,8 @@ class StudyClient:
         RemoteProtocolError
             If the request is not allowed now.
         """
+        if stage == "training":
+            self._releases.check_phase(phase)
         try:
             with one_thread():
                 reply = self._session(stage).handle(phase, payload)
@@ -250,7 +277,7 @@ class StudyClient:
     def _start(self, notice: m.StartNotice) -> None:
         plan, training = self._plan, self._plan.training
         wanted, name = training.algorithm, notice.algorithm
-        if name not in ALGORITHMS or (wanted is not None and wanted.name != name):
+        if name not in (CHOSEN_BY_AUTO if wanted is None else (wanted.name,)):
             expected = AUTO if wanted is None else wanted.name
             raise RemoteProtocolError(
                 f"the study sets algorithm {expected!r}, but the server sent {name!r}"
@@ -258,6 +285,8 @@ class StudyClient:
         if self._half is not None:
             raise RemoteProtocolError("training has already begun")
         algorithm, aligned = wanted or ALGORITHMS[name](), self.aligned
+        self._check_policy(n_outputs(aligned.classes))
+        _check_owner_groups(aligned.own.row_groups, len(plan.names))
         try:
             self._party = Party(
                 training.problem(aligned.n_samples, n_outputs(aligned.classes)),
@@ -266,13 +295,35 @@ class StudyClient:
                 rank=self._key_holder.rank,
                 is_complete=plan.participation.is_complete,
                 seed=training.seed,
+                n_clients=len(plan.names),
+                least_rows=self._policy.least_rows,
             )
             self._half = algorithm.client(self._party)
         except ValueError as error:
             raise RefusedError(str(error)) from None
         session = self._sessions["training"]
         session.phases = {**m.START_PHASES, **algorithm.phases}
-        session.handlers = {**session.handlers, **self._half.handlers}
+        release = {"release": self._release}
+        session.handlers = {**session.handlers, **self._half.handlers, **release}
+        session.profile = training.profile
+
+    def _check_policy(self, width: int) -> None:
+        try:
+            self._policy.check_table(self._table)
+            self._policy.check_rounds(self._plan, width)
+        except StudyError as error:
+            raise RefusedError(str(error).rstrip(".")) from None
+
+    def _release(self, request: Message) -> Message | None:
+        """Give away the weights, once; a refusal changes nothing."""
+        before = checkpoint.save(self.half)
+        reply = self.half.handlers["release"](request)
+        try:
+            self._releases.check_reply(msgspec.msgpack.encode(reply))
+        except RemoteProtocolError:
+            checkpoint.load(self.half, before)
+            raise
+        return reply
 
     @property
     def party(self) -> Party:
@@ -311,6 +362,10 @@ class StudyClient:
         self._key_holder = self._new_key_holder()
         self._after = request.after
         self._forget()
+        self._releases.forget()
+
+    def _stop(self, request: m.StopRequest) -> None:
+        self._releases.announce(request)
 
     def _keep(self, request: m.KeepRequest) -> m.Kept:
         content = checkpoint.save(self.half)
@@ -326,6 +381,7 @@ class StudyClient:
             self._archive.write(_PREPARATION, checkpoint.encode(preparation))
             self._said = None
         self._archive.write_round(request.round, checkpoint.encode(kept))
+        self._releases.last_saved = request.round
         self.news = News(request.round, request.relative_gap, tuple(request.present))
         return m.Kept(account)
 
@@ -358,6 +414,7 @@ class StudyClient:
         self._after = request.after
         self._sessions["training"].resume(request.after, kept.last_phase)
         self._archive.forget_after(request.round)
+        self._releases.forget(request.round)
 
     def _repeat_preparation(self) -> None:
         """Replay all requests before the first round.

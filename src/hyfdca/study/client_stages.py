@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from hyfdca.data.expansion import Expansion, expansion_of_numbers
 from hyfdca.data.tables import Table
+from hyfdca.federation.client import check_few
 from hyfdca.federation.secrets import ClientSecrecy
 from hyfdca.holdings.block import Block
 from hyfdca.holdings.ownership import Cells, owned_cells
@@ -36,12 +37,19 @@ class ClientStages:
     ----------
     secrecy : callable
         Returns what seals and opens, once everybody is known to have the same keys.
+    least_rows : int
+        Of its own in every sum, by the organisation's policy.
     """
 
     def __init__(
-        self, plan: Plan, table: Table, secrecy: Callable[[], ClientSecrecy]
+        self,
+        plan: Plan,
+        table: Table,
+        secrecy: Callable[[], ClientSecrecy],
+        least_rows: int,
     ) -> None:
         self._plan, self._table, self._secrecy = plan, table, secrecy
+        self._least_rows = least_rows
         self._alignment: AlignmentClient | None = None
         self._labels: LabelClient | WeightClient | None = None
         self._levels: LevelsClient | None = None
@@ -106,6 +114,7 @@ class ClientStages:
 
     def _begin_scaling(self) -> Handlers:
         plan, aligned = self._plan, self.aligned
+        check_few(self._least_rows, aligned.cells.shape[0], "its table")
         is_number = self.expansion.is_number
         self._numbers = owned_cells(
             aligned.own.of_columns(is_number), self.expansion.numbers(aligned.cells)

@@ -175,6 +175,14 @@ class RoundCheckpoints:
         gap = float(progress.history[-1]["relative_gap"])
         return None if math.isnan(gap) else gap
 
+    def announce_end(self) -> None:
+        """Announce why the study ends; only then do members release the model."""
+        runner, progress = self._runner, self._runner.progress
+        if runner.stop_reason is None or progress.measurement is None:
+            return
+        gap = progress.measurement.relative_gap
+        self._presence.stop(progress.n_rounds, gap, runner.stop_reason)
+
     # Recovery
 
     def recover(self, failure: ClientsFailedError | BadReplyError) -> None:

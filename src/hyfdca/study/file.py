@@ -47,9 +47,9 @@ from hyfdca.data.csv_form import is_encoding
 from hyfdca.data.tables import DATE_ORIGIN, label_text
 from hyfdca.errors import StudyError, as_study_error, plain_mistake
 from hyfdca.federation.algorithm import Algorithm
-from hyfdca.federation.problem import Profile
 from hyfdca.maths.losses import make_loss
 from hyfdca.model.scaling import Missing, Scale
+from hyfdca.protocol.messages import Profile
 from hyfdca.stages.alignment.messages import (
     MOST_CLASSES,
     DisagreeingCells,

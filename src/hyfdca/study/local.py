@@ -6,7 +6,7 @@ They exchange the same messages as between machines; nothing is pooled.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from hyfdca.holdings.coverage import Coverage, coverage_of
 from hyfdca.holdings.partition import Holding, Partition
 from hyfdca.maths.objective import Objective
 from hyfdca.model.scaling import Scaling, TargetScaling
+from hyfdca.protocol.codec import RefusedError
 from hyfdca.protocol.sessions import ServerSession
 from hyfdca.runtime.driver import Traffic
 from hyfdca.runtime.inprocess import InProcess
@@ -32,7 +33,7 @@ from hyfdca.runtime.store import Store
 from hyfdca.stages.alignment.checks import AlignmentError
 from hyfdca.stages.alignment.server import Alignment
 from hyfdca.stages.levels.features import Levels
-from hyfdca.study.client import RefusedError, StudyClient
+from hyfdca.study.client import StudyClient
 from hyfdca.study.exposure_notes import exposure_notes
 from hyfdca.study.file import Study, StudyFile
 from hyfdca.study.identity import study_hash
@@ -330,7 +331,8 @@ def local_plan(file: StudyFile) -> Plan:
     ------
     StudyError
     """
-    return plan_of(file, study_hash(msgspec.json.encode(file)))
+    plan = plan_of(file, study_hash(msgspec.json.encode(file)))
+    return replace(plan, is_rehearsal=True)
 
 
 def local_clients(

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from hyfdca.data.tables import Table
 from hyfdca.errors import StudyError
-from hyfdca.protocol.codec import RemoteProtocolError
+from hyfdca.protocol.codec import RefusedError, RemoteProtocolError
 from hyfdca.runtime.driver import Handler
 from hyfdca.runtime.inprocess import InProcess
 from hyfdca.runtime.store import StoreError
-from hyfdca.study.client import RefusedError, StudyClient
+from hyfdca.study.client import StudyClient
 from hyfdca.study.durable import RoundCheckpoints
 from hyfdca.study.file import StudyFile, load
 from hyfdca.study.local import (
@@ -119,6 +119,9 @@ class TimedCheckpoints:
         self._write()
         ended, self._last = time.monotonic(), number
         self._due = ended + max(_SECONDS, (ended - started) / _SHARE)
+
+    def announce_end(self) -> None:
+        """Do nothing: members in this process release the model at any time."""
 
     def recover(self, failure: Failure) -> None:
         """Raise the failure: members in this process do not drop out."""

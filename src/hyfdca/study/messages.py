@@ -6,6 +6,7 @@ from typing import Annotated
 
 import msgspec
 
+from hyfdca.model.file import StopReason
 from hyfdca.protocol.messages import Message, Number, Seen
 from hyfdca.protocol.phases import START, Phase, Phases
 from hyfdca.protocol.transcript import Account, Accounts
@@ -68,6 +69,17 @@ class Kept(Message, frozen=True):
     account: Annotated[Account, Seen("accounts")]
 
 
+class StopRequest(Message, frozen=True):
+    """The study ends after a round, for a reason that its file has.
+
+    The relative gap is that of the model which is about to be released.
+    """
+
+    round: Annotated[Round, Seen("numbers")]
+    relative_gap: Annotated[float, Seen("certificate")]
+    reason: Annotated[StopReason, Seen("numbers")]
+
+
 class ReturnRequest(Message, frozen=True):
     """Restore the saved state after a round; discard all later ones.
 
@@ -91,6 +103,7 @@ PHASES: Phases = {
     "begin": Phase(BeginRequest, (Message,)),
     "keep": Phase(KeepRequest, (Kept,)),
     "return": Phase(ReturnRequest, (Message,)),
+    "stop": Phase(StopRequest, (Message,)),
     "finish": Phase(FinishNotice, (Message,)),
 }
 

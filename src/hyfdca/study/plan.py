@@ -51,6 +51,8 @@ class Plan:
         Rounds between checkpoints.
     prediction_ids : {"blinded", "keyed"}
         How holders find the rows that are asked for.
+    is_rehearsal : bool
+        All parties are in one process, so the model may be released at any time.
     """
 
     study_hash: bytes
@@ -69,6 +71,7 @@ class Plan:
     phase_timeout: float
     checkpoint_every: int
     prediction_ids: PredictionIds
+    is_rehearsal: bool = False
 
     @property
     def token(self) -> bytes:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol, TypeVar
 
 from hyfdca.errors import StudyError
+from hyfdca.model.file import StopReason
 from hyfdca.protocol.messages import Message
 from hyfdca.protocol.sessions import (
     BadReplyError,
@@ -191,6 +192,11 @@ class Presence:
         _, failed = self._run(self._session.try_ask("return", requests, Message))
         if failed:
             self.lose(ClientsFailedError("return", failed))
+
+    def stop(self, number: int, relative_gap: float, reason: StopReason) -> None:
+        """Announce the end of the study to every present member."""
+        stop = m.StopRequest(number, relative_gap, reason)
+        self._ask("stop", dict.fromkeys(sorted(self.present), stop))
 
     def finish(self, model: bytes, clients: Iterable[int]) -> list[int]:
         """Send the model to members; return those that now have it."""

@@ -69,12 +69,15 @@ def train_in_process(
             rank=rank,
             is_complete=is_complete,
             seed=seed,
+            n_clients=len(blocks),
         )
         for rank, block in enumerate(blocks)
     ]
     clients = [algorithm.client(party) for party in parties]
     sessions = {
-        rank: ClientSession(token, algorithm.phases, half.handlers)
+        rank: ClientSession(
+            token, algorithm.phases, half.handlers, profile=problem.profile
+        )
         for rank, half in enumerate(clients)
     }
     driver = InProcess(sessions, n_threads([block.X for block in blocks]))

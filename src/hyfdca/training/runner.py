@@ -65,6 +65,10 @@ class Checkpoints(Protocol):
         """Keep a round for good."""
         ...
 
+    def announce_end(self) -> None:
+        """Say why the training is over, before its model is released."""
+        ...
+
     def recover(self, failure: Failure) -> None:
         """Go back to the last round kept, or raise the failure."""
         ...
@@ -104,6 +108,9 @@ class NoCheckpoints:
         """Do nothing."""
 
     def commit(self, is_last: bool) -> None:
+        """Do nothing."""
+
+    def announce_end(self) -> None:
         """Do nothing."""
 
     def recover(self, failure: Failure) -> None:
@@ -219,6 +226,7 @@ class Runner:
         while True:
             self.members.wait_for_all("the model is made of all parts")
             try:
+                self.checkpoints.announce_end()
                 return self.driver.run(self.server.release(), self.release_traffic)
             except (ClientsFailedError, BadReplyError) as failure:
                 self.checkpoints.recover(failure)

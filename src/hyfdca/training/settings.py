@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from hyfdca.algorithms.registry import Choice, choose_algorithm
 from hyfdca.crypto.schemes.registry import Encryption
 from hyfdca.federation.algorithm import Algorithm
-from hyfdca.federation.problem import Problem, Profile
+from hyfdca.federation.problem import Problem
 from hyfdca.federation.server import Federation
 from hyfdca.maths.losses import Loss
+from hyfdca.protocol.messages import Profile
 from hyfdca.training.stopping import (
     CertifiedGap,
     PrimalStall,

@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 from scipy.optimize import LinearConstraint, minimize
 
-from hyfdca.algorithms.bundle.server import PLACES, TRIAL_STEPS
+from hyfdca.algorithms.bundle.settings import PLACES, TRIAL_STEPS
 from hyfdca.holdings import participation
 from hyfdca.holdings import partition as parts
 from hyfdca.maths.losses import LOSSES

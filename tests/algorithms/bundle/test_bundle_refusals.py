@@ -298,16 +298,34 @@ def test_a_client_without_labels_makes_no_planes():
         run.clients[1].handlers["planes"](request)
 
 
-def test_deliveries_of_other_sizes_are_not_mixed():
-    """A mixture is of deliveries with as many planes each."""
+def test_planes_are_collected_where_the_method_says():
+    """Other places, and candidates without the duals they start from, are refused."""
     run = four_clients("open", n_features=80, max_rounds=3)
     heard, _ = listen(run)
     run.finish()
     said = [said for said in heard if said.phase == "planes"][-1]
     planes = run.clients[said.client].handlers["planes"]
-    number, mixture = said.request.number, said.request.mixture
     request = replace(said.request, move=run.server._move)
-    planes(replace(request, number=number + 1, candidates=[]))
-    both = b.Mixture([mixture.deliveries[0], number + 1], mixture.weights)
-    with pytest.raises(RemoteProtocolError, match="unequal widths"):
-        planes(replace(request, number=number + 2, mixture=both))
+    for changed, why in (
+        ({"candidates": []}, "no planes at these places"),
+        ({"places": [1.0, 0.125]}, "no planes at these places"),
+        ({"mixture": None}, "the duals they start from"),
+    ):
+        with pytest.raises(RemoteProtocolError, match=why):
+            planes(replace(request, number=request.number + 1, **changed))
+
+
+@pytest.mark.parametrize("scale", [-1e-6, 1.1])
+def test_duals_to_start_from_are_a_mixture_of_those_delivered(scale):
+    """A server cannot choose the duals of single rows by weights beyond a mixture."""
+    run = four_clients("open", n_features=80, max_rounds=3)
+    heard, _ = listen(run)
+    run.finish()
+    said = [said for said in heard if said.phase == "planes"][-1]
+    mixture, move = said.request.mixture, run.server._move
+    weights = np.frombuffer(mixture.weights)
+    other = replace(mixture, weights=pack_reals(np.full_like(weights, scale)))
+    with pytest.raises(RemoteProtocolError, match="no mixture"):
+        run.clients[said.client].handlers["planes"](
+            replace(said.request, move=move, mixture=other)
+        )

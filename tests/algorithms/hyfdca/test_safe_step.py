@@ -1,18 +1,24 @@
 """The safe step and what it is made of; a run whose step is not safe."""
 
 from itertools import combinations
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from hyfdca.algorithms.hyfdca.draws import check_drawn
+from hyfdca.algorithms.hyfdca.hyfdca import Hyfdca
 from hyfdca.algorithms.hyfdca.safe_step import (
     SAFETY,
+    _check_start,
     estimate_interaction,
     safe_factors,
 )
 from hyfdca.holdings import partition as parts
 from hyfdca.holdings.layout import layout_of
+from hyfdca.maths.seeds import stream
+from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.runtime.driver import Traffic
 from tests.support.small_runs import (
     alike_rows,
@@ -114,3 +120,48 @@ def test_factors_are_those_of_all_draws_enumerated(n_drawn, interaction):
     factors = safe_factors(layout, lambda _: n_drawn, interaction)
     most = np.minimum(expected / chance, n_drawn)  # E4 (i)
     assert factors == pytest.approx(most)
+
+
+def test_the_start_of_the_probe_is_not_the_servers_choice():
+    """A client knows the study's seed, and refuses any other start on its features."""
+    _check_start(3, np.empty(0))
+    whole = stream(3, "interaction").standard_normal(5_000)
+    _check_start(3, whole[[0, 7, 4_999]])
+    for wrong in (
+        whole[[7, 0]],
+        whole[[7, 7]],
+        np.array([1.0, 0.0, 0.0]),
+        stream(4, "interaction").standard_normal(3),
+    ):
+        with pytest.raises(RemoteProtocolError, match="is not the study's"):
+            _check_start(3, wrong)
+
+
+@pytest.mark.parametrize(
+    ("given", "n_drawn"),
+    [
+        ({"local_steps": 5}, 5),
+        ({"local_fraction": 0.25}, 5),
+        ({"iic": 0.5}, 5),
+        ({"local_steps": 50}, 20),
+    ],
+)
+def test_a_draw_has_the_studys_size(given, n_drawn):
+    """Else a server could have a step taken for one row at a time."""
+    block = SimpleNamespace(counts_sample=np.arange(20) < 12)
+    party = SimpleNamespace(
+        n_held=20,
+        n_clients=4,
+        least_rows=1,
+        is_complete=True,
+        block=block,
+        problem=SimpleNamespace(n_samples=40),
+    )
+    settings = Hyfdca(step="paper", **given)
+    legal = {n_drawn, 12} if n_drawn == 20 else {n_drawn}
+    for n_asked in range(1, 21):
+        if n_asked in legal:
+            check_drawn(settings, party, n_asked)
+            continue
+        with pytest.raises(RemoteProtocolError, match=f"the study draws {n_drawn}"):
+            check_drawn(settings, party, n_asked)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hyfdca.algorithms.bundle import messages as b
+from hyfdca.algorithms.bundle.asked import check_visit
 from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.crypto.schemes.fixedpoint import GridOverflowError
 from hyfdca.maths.loss_kernels import touching_duals
@@ -86,6 +87,7 @@ class VisitedBuckets:
 
     def _planes(self, request: b.VisitPlanesRequest) -> Message:
         """Take the summed margins of some buckets; return planes that touch there."""
+        check_visit(request)
         party, labels = self._party, self._party.labels
         buckets = self._buckets(request.buckets)
         if not len(buckets) == len(request.numbers) == len(request.margins):

@@ -35,11 +35,8 @@ from hyfdca.algorithms.bundle.bucket_states import (
 )
 from hyfdca.algorithms.bundle.collecting import forwarded_duals, offsets_width
 from hyfdca.algorithms.bundle.planes import by_plane
-from hyfdca.algorithms.bundle.server import (
-    BundleServer,
-    BundleServerState,
-    BundleSettings,
-)
+from hyfdca.algorithms.bundle.server import BundleServer, BundleServerState
+from hyfdca.algorithms.bundle.settings import VISIT_PLACES, BundleSettings
 from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.federation.grids import GridState, VectorGrid
 from hyfdca.federation.sealing import read_sum
@@ -48,9 +45,6 @@ from hyfdca.holdings.axis import Axis
 from hyfdca.protocol.codec import RemoteProtocolError, pack_indices, pack_reals
 from hyfdca.protocol.messages import Parts, Sealed, Sums
 from hyfdca.protocol.sessions import Conversation
-
-# Where new planes touch: from the last margins (0) to the new ones (1) and beyond.
-VISIT_PLACES = (1.0, 2.0, 4.0, 8.0)
 
 _INNER = 0.01  # of the gap, to which the programme is solved
 _LEAST = 1e-4  # of P, where the guess of the gap is smaller

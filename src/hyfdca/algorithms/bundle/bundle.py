@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from hyfdca.algorithms.bundle.asked import ASKED_BY_LBFGS, asked_by_bundle
 from hyfdca.algorithms.bundle.async_server import AsyncBundleServer
 from hyfdca.algorithms.bundle.client import BundleClient
 from hyfdca.algorithms.bundle.lbfgs import LbfgsServer
 from hyfdca.algorithms.bundle.messages import PHASES
-from hyfdca.algorithms.bundle.server import BundleServer, BundleSettings
+from hyfdca.algorithms.bundle.server import BundleServer
+from hyfdca.algorithms.bundle.settings import BundleSettings
 from hyfdca.federation.algorithm import Algorithm, ClientHalf, Needs, ServerHalf
 from hyfdca.federation.client import Party
 from hyfdca.federation.server import Federation
@@ -36,7 +38,7 @@ class Bundle(BundleSettings):
 
     def client(self, party: Party) -> ClientHalf:
         """Return a client's half."""
-        return BundleClient(party)
+        return BundleClient(party, asked_by_bundle(self, party.problem))
 
 
 @dataclass(frozen=True)
@@ -64,4 +66,4 @@ class Lbfgs(Algorithm):
 
     def client(self, party: Party) -> ClientHalf:
         """Return a client's half."""
-        return BundleClient(party)
+        return BundleClient(party, ASKED_BY_LBFGS)

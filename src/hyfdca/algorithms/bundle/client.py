@@ -4,29 +4,28 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hyfdca.algorithms.bundle import messages as b
+from hyfdca.algorithms.bundle.asked import (
+    Asked,
+    PlaneNumbers,
+    check_search_totals,
+    check_steps,
+)
 from hyfdca.algorithms.bundle.async_client import VisitedBuckets, VisitedState
+from hyfdca.algorithms.bundle.plane_sums import PlaneSums
 from hyfdca.algorithms.bundle.planes import Slopes, SlopesState, by_plane
 from hyfdca.arrays import FloatArray
 from hyfdca.crypto.schemes.arrangement import Arrangement
 from hyfdca.crypto.schemes.fixedpoint import GridOverflowError
-from hyfdca.federation.client import Party
+from hyfdca.federation.client import Party, check_few
 from hyfdca.federation.evaluation import grid_step
-from hyfdca.federation.messages import Released
-from hyfdca.federation.sealing import Rows, above
+from hyfdca.federation.messages import Opened, OpenRequest, Released
+from hyfdca.federation.sealing import above
 from hyfdca.federation.sums import EVERYWHERE
-from hyfdca.maths.kernels import add_bucket_combinations
-from hyfdca.maths.loss_kernels import (
-    add_conjugates,
-    add_weighted_duals,
-    sums_along,
-    touching_duals,
-)
+from hyfdca.maths.loss_kernels import sums_along, touching_duals
 from hyfdca.protocol.codec import (
     RemoteProtocolError,
     pack_reals,
@@ -34,7 +33,7 @@ from hyfdca.protocol.codec import (
     unpack_places,
     unpack_reals,
 )
-from hyfdca.protocol.messages import GridSpec, Message, Parts, Sealed, TooLarge
+from hyfdca.protocol.messages import Message, Parts, TooLarge
 from hyfdca.protocol.sessions import Handlers
 
 _FLOAT_ERROR = 1e-15  # of a margin that is moved along, as a share of its size
@@ -57,6 +56,7 @@ class BundleClientState:
     slopes: SlopesState
     delivered: dict[int, FloatArray]
     visited: VisitedState
+    plane_numbers: PlaneNumbers | None
 
 
 class BundleClient:
@@ -64,10 +64,15 @@ class BundleClient:
 
     Margins are those of its samples, if it has labels, with offsets and intercept;
     weights those of its features; intercepts those of the trial point.
+
+    Parameters
+    ----------
+    asked : Asked
+        What the client answers.
     """
 
-    def __init__(self, party: Party) -> None:
-        self.party, self._sealing = party, party.sealing
+    def __init__(self, party: Party, asked: Asked) -> None:
+        self.party, self._sealing, self._asked = party, party.sealing, asked
         self._labels = party.block.labels
         n_outputs = party.problem.n_outputs
         n_margins = 0 if party.block.labels is None else party.n_held
@@ -88,6 +93,7 @@ class BundleClient:
         self.bucket_arrangement = Arrangement.apart(1)
         self._delivered: dict[int, FloatArray] = {}  # duals, for candidates
         self._visited = VisitedBuckets(self)
+        self._plane_numbers: PlaneNumbers | None = None  # of the sealed profile
 
     @property
     def handlers(self) -> Handlers:
@@ -101,7 +107,7 @@ class BundleClient:
             "open planes": self.party.open_totals,
             "trial": self._trial,
             "search": self._search,
-            "open search": self.party.open_totals,
+            "open search": self._open_search,
             "release": self._release,
             **self._visited.handlers,
         }
@@ -120,6 +126,7 @@ class BundleClient:
             self._slopes.state(),
             self._delivered,
             self._visited.state(),
+            self._plane_numbers,
         )
 
     def restore(self, state: BundleClientState) -> None:
@@ -131,6 +138,7 @@ class BundleClient:
         self._moved, self._delivered = state.moved, dict(state.delivered)
         self._slopes.restore(state.slopes)
         self._visited.restore(state.visited)
+        self._plane_numbers = state.plane_numbers
 
     def plane_sums(self, n_buckets: int, n_planes: int) -> PlaneSums:
         """Return empty sums of new planes."""
@@ -139,6 +147,10 @@ class BundleClient:
     def _take_buckets(self, notice: b.BucketsNotice) -> None:
         numbers = unpack_indices(notice.numbers, _MOST_BUCKETS)
         places = unpack_places(notice.buckets, self.party.n_held, len(numbers))
+        if self.party.block.row_groups is not None:
+            self._asked.check_buckets(self.party.block.row_groups, places)
+        smallest = int(np.bincount(places).min(initial=self.party.n_held))
+        check_few(self.party.least_rows, smallest, "a bucket")
         self.n_buckets, self.buckets = len(numbers), places.astype(np.uint32)
         self.bucket_arrangement = Arrangement(numbers)
 
@@ -149,6 +161,7 @@ class BundleClient:
         mixture, labels = request.mixture, self._labels
         if labels is None:
             raise RemoteProtocolError("this client has no labels to make planes of")
+        self._asked.check_planes(request)
         present = None if mixture is None else self._present_duals(mixture)
         self._apply_step(request.move)
         n_planes = len(request.places) + len(request.candidates)
@@ -205,17 +218,23 @@ class BundleClient:
         delivered = [self._delivered[d] for d in mixture.deliveries]
         n_outputs = self.party.problem.n_outputs
         total = np.zeros((self.party.n_held, n_outputs))
-        widths = {duals.shape[1] for duals in delivered}
-        if len(widths) > 1:
-            raise RemoteProtocolError("these deliveries have unequal widths")
-        width = max(widths, default=0)
+        # All collections of a study have as many planes.
+        width = max((duals.shape[1] for duals in delivered), default=0)
         shape = (len(delivered), self.n_buckets, width)
         weights = unpack_reals(mixture.weights, math.prod(shape)).reshape(shape)
+        self._check_mixture(weights, n_outputs)
         for duals, of_bucket in zip(delivered, weights, strict=True):
             parts = of_bucket[self.buckets] * duals
             by_output = parts.reshape(self.party.n_held, width // n_outputs, n_outputs)
             total += by_output.sum(axis=1)
         return total
+
+    def _check_mixture(self, weights: FloatArray, n_outputs: int) -> None:
+        """Refuse weights of delivered duals, by bucket, that are no mixture."""
+        n_deliveries, n_buckets, width = weights.shape
+        planes = weights.reshape(-1, n_outputs)
+        buckets = np.repeat(np.arange(n_buckets), width // n_outputs)
+        self._asked.check_weights(planes, np.tile(buckets, n_deliveries), n_buckets)
 
     def _candidate(
         self, rows: slice, duals: FloatArray, candidate: b.Candidate
@@ -232,6 +251,7 @@ class BundleClient:
 
     def _take_planes(self, request: b.ForwardedPlanes) -> Message:
         """Take the duals of new planes from the samples' designated holders."""
+        self._asked.check_count(request.n_planes)
         sums = self.plane_sums(self.n_buckets, request.n_planes)
         duals = self._sealing.opened_samples(request.duals, width=sums.width)
         sums.add(EVERYWHERE, self.buckets, duals)
@@ -243,8 +263,7 @@ class BundleClient:
     def _gram(self, request: b.GramRequest) -> Message:
         """Take new slopes; return their products with all slopes, σ·σ'/(λN²)."""
         problem = self.party.problem
-        if not request.slopes:
-            raise RemoteProtocolError("new planes come with their slopes")
+        numbers = self._checked_numbers(request)
         n_new, known = len(request.slopes) * request.n_planes, self._slopes.numbers
         is_new = request.first not in known  # else it is asked again
         kept = unpack_indices(request.kept, request.first)
@@ -260,9 +279,23 @@ class BundleClient:
             ]
             self._slopes.keep(kept)
             self._slopes.append(request.first, np.concatenate(new))
+            self._plane_numbers = numbers
         products = self._slopes.products(n_new, self.party.block.counts_feature)
         scaled = products / (problem.l2_scale * problem.n_samples * units[:, None])
         return self._sealing.total_part(scaled, request.grid)
+
+    def _checked_numbers(self, request: b.GramRequest) -> PlaneNumbers:
+        """Return how planes are numbered, the same way in the whole study."""
+        self._asked.check_count(request.n_planes)
+        numbers = PlaneNumbers(len(request.slopes), request.n_planes)
+        own = self.bucket_arrangement.groups
+        if numbers.n_buckets <= own.max(initial=0):
+            raise RemoteProtocolError("new planes come with a slope of every bucket")
+        if self._plane_numbers not in (None, numbers) or not numbers.follow(
+            request.first
+        ):
+            raise RemoteProtocolError("planes are numbered by collection and bucket")
+        return numbers
 
     # A new point
 
@@ -273,12 +306,7 @@ class BundleClient:
             size = self.party.n_features * problem.n_outputs
             weights = unpack_reals(request.weights, size).reshape(self.weights.shape)
         else:
-            n_planes = len(self._slopes.numbers)
-            given = unpack_reals(
-                request.plane_weights or memoryview(b""), n_planes * problem.n_outputs
-            )
-            combined = self._slopes.combine(given.reshape(n_planes, problem.n_outputs))
-            weights = combined / problem.l2_scale
+            weights = self._mixed(request.plane_weights or memoryview(b""))
         intercepts = self.unpacked_intercepts(request.intercepts)
         self._apply_step(request.move)
         self.weights, self._intercepts = weights, intercepts
@@ -286,8 +314,20 @@ class BundleClient:
             self.party.products(EVERYWHERE, weights), request.grid
         )
 
+    def _mixed(self, payload: memoryview) -> FloatArray:
+        """Return the weights of features that plane weights stand for."""
+        problem, numbers = self.party.problem, self._slopes.numbers
+        shape = (len(numbers), problem.n_outputs)
+        given = unpack_reals(payload, math.prod(shape)).reshape(shape)
+        if self._plane_numbers is not None:
+            buckets = self._plane_numbers.buckets_of(numbers)
+            n_buckets = self._plane_numbers.n_buckets
+            self._asked.check_weights(given, buckets, n_buckets)
+        return self._slopes.combine(given) / problem.l2_scale
+
     def _search(self, request: b.SearchRequest) -> Message:
         """Return this client's part of P at some steps to the trial point, above."""
+        check_steps(request)
         problem = self.party.problem
         steps = np.array(request.steps)
         change = self.weights - self.best_weights
@@ -303,6 +343,10 @@ class BundleClient:
         return self._sealing.total_part(
             np.minimum(above(totals), largest), request.grid, "up"
         )
+
+    def _open_search(self, request: OpenRequest) -> Opened:
+        check_search_totals(request, self.party.problem.n_outputs)
+        return self.party.open_totals(request)
 
     def unpacked_intercepts(self, given: tuple[float, ...]) -> FloatArray:
         """Return the intercepts of a point, zero where the study has none."""
@@ -345,71 +389,3 @@ class BundleClient:
         """Give away the best weights of the features this client answers for."""
         self._apply_step(request.move)
         return Released(pack_reals(self.best_weights[self.party.block.counts_feature]))
-
-
-class PlaneSums:
-    """Sums by bucket; duals are (samples, planes · outputs)."""
-
-    def __init__(self, client: BundleClient, n_buckets: int, n_planes: int) -> None:
-        self._client, self._party = client, client.party
-        self.width = n_planes * client.party.problem.n_outputs
-        self._slopes = np.zeros((n_buckets, client.party.n_features, self.width))
-        self._conjugates = np.zeros((n_buckets, self.width))
-        self._balances = np.zeros((n_buckets, self.width))
-
-    def add(
-        self,
-        rows: Rows,
-        buckets: NDArray[Any],
-        duals: FloatArray,
-        labels: FloatArray | None = None,
-    ) -> None:
-        """Add samples; with labels their conjugates too, where they are counted."""
-        party = self._party
-        indptr, indices, data = party.csr
-        coefficients, numbers = self._weighed(rows, duals), party.numbers(rows)
-        add_bucket_combinations(
-            indptr, indices, data, numbers, buckets, coefficients, self._slopes
-        )
-        if labels is not None:
-            loss, counted = party.problem.loss, self._client.counted[rows]
-            add_conjugates(
-                loss, duals, labels[rows], counted, buckets, self._conjugates
-            )
-            if party.block.offsets is not None:  # l(z + o) has l*(-α) + α o
-                weighed = counted * party.block.offsets[rows]
-                add_weighted_duals(duals, weighed, buckets, self._conjugates)
-            if party.problem.free_intercept:
-                add_weighted_duals(duals, counted, buckets, self._balances)
-
-    def _weighed(self, rows: Rows, duals: FloatArray) -> FloatArray:
-        """Return the duals of planes times the weights of samples."""
-        weights = self._party.block.sample_weights
-        if weights is None:
-            return duals
-        return duals * np.tile(weights[rows], duals.shape[1] // weights.shape[1])
-
-    def slopes(self, grid: GridSpec) -> list[Sealed]:
-        """Return Σ v_i α_i x_{k,i} over each bucket, as the profile says."""
-        seal = self._party.sealing.sealed_features
-        return [seal(slope, grid) for slope in self._slopes]
-
-    def offsets(self, grid: GridSpec) -> Sealed:
-        """Return 1/N Σ v_i l_i*(-α_i) over the samples counted, by bucket, above.
-
-        With a free intercept, the balances 1/N Σ v_i α_i come after them.
-        """
-        sealing, problem = self._party.sealing, self._party.problem
-        means = above(self._conjugates) / problem.n_samples
-        if problem.free_intercept:
-            means = np.hstack([means, self._balances / problem.n_samples])
-        return sealing.sealed_by_bucket(means, grid, self._client.bucket_arrangement)
-
-    def forwarded(self, rows: Rows, duals: FloatArray, grid: GridSpec) -> Sealed:
-        """Return the duals of the samples counted, for holders without labels."""
-        sealing = self._party.sealing
-        counted = self._party.block.counts_sample[rows, None]
-        numbers = sealing.encoded(np.where(counted, duals, 0.0), grid)
-        if isinstance(rows, slice):
-            return sealing.sealed_samples(numbers, grid)
-        return sealing.sealed_apart(numbers, grid, rows)

@@ -22,11 +22,8 @@ from scipy.linalg import block_diag
 
 from hyfdca.algorithms.bundle.buckets import Buckets, buckets_of
 from hyfdca.algorithms.bundle.collecting import PlaneCollection
-from hyfdca.algorithms.bundle.server import (
-    BundleServer,
-    BundleServerState,
-    BundleSettings,
-)
+from hyfdca.algorithms.bundle.server import BundleServer, BundleServerState
+from hyfdca.algorithms.bundle.settings import BundleSettings
 from hyfdca.arrays import FloatArray
 from hyfdca.federation.server import Federation
 

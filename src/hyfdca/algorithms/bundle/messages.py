@@ -17,6 +17,7 @@ from hyfdca.protocol.messages import (
     NonNegative,
     Number,
     OnGrid,
+    OnlyIn,
     Parts,
     Sealed,
     Seen,
@@ -30,7 +31,6 @@ from hyfdca.protocol.phases import Phase, Phases
 _PlaneCount = Annotated[int, msgspec.Meta(ge=1, le=64), Seen("numbers")]
 _Numbers = Annotated[memoryview, Seen("numbers")]  # uint32
 _Buckets = Annotated[memoryview, Seen("bucket numbers")]  # uint32
-_PlaneWeights = Annotated[memoryview | None, Seen("plane weights")]  # float64
 _Slopes = Annotated[list[Sealed], Seen("slopes")]
 # Of a point, by output; none where the intercept is not free
 _Intercepts = Annotated[
@@ -119,13 +119,15 @@ class GramRequest(Message, frozen=True):
 class TrialRequest(Message, frozen=True):
     """The trial point down, margins up.
 
-    The point comes as weights, or as weights of the planes, whose slopes the client
-    has.
+    In the open profile the point comes as weights, in the sealed one as weights of the
+    planes, whose slopes the client has: no server chooses a point feature by feature.
     """
 
     move: _Move
-    weights: Annotated[memoryview | None, Seen("trial weights")]  # float64
-    plane_weights: _PlaneWeights  # of the planes remembered
+    # float64
+    weights: Annotated[memoryview | None, Seen("trial weights"), OnlyIn("open")]
+    # float64: of the planes remembered
+    plane_weights: Annotated[memoryview | None, Seen("plane weights"), OnlyIn("sealed")]
     grid: OnGrid
     intercepts: _Intercepts = ()
 
@@ -190,36 +192,58 @@ PHASES: Phases = {
         PlanesRequest,
         (Planes, TooLarge),
         ("search", "open search", "release", "planes"),
+        is_single=True,
     ),
     "forward planes": Phase(
         ForwardedPlanes,
         (Parts, TooLarge),
         ("search", "open search", "release", "forward planes"),
         "slopes",
+        is_single=True,
     ),
     "gram": summing(
-        GramRequest, "products", "planes", "forward planes", "gram", "release"
+        GramRequest,
+        "products",
+        *("planes", "forward planes", "gram", "release"),
+        profile="sealed",
+        is_single=True,
     ),
-    "open planes": opening("Gram and offsets", "gram", "release"),
-    # A new point
+    "open planes": opening("Gram and offsets", "gram", "release", profile="sealed"),
+    # A new point: where the server does not see it, one per collection of planes
     "trial": summing(
         TrialRequest,
         "margins",
         *("planes", "forward planes", "gram", "open planes", *_VISITS, *_ROUND),
+        sealed_after=("gram", "open planes", "trial", "release"),
+        is_single=True,
     ),
     "search": summing(
-        SearchRequest, "losses", "buckets", "trial", "search", "release", *_VISITS
+        SearchRequest,
+        "losses",
+        *("buckets", "trial", "search", "release", *_VISITS),
+        is_single=True,
     ),
     "open search": opening("search totals", "search", "release", *_VISITS),
     # Visits, under partial participation
     "visit": Phase(
-        VisitRequest, (Parts, TooLarge), ("buckets", *_VISITS, *_ROUND), "margins"
+        VisitRequest,
+        (Parts, TooLarge),
+        ("buckets", *_VISITS, *_ROUND),
+        "margins",
+        profile="open",
     ),
     "visit planes": Phase(
-        VisitPlanesRequest, (Planes, TooLarge), ("buckets", *_VISITS, *_ROUND)
+        VisitPlanesRequest,
+        (Planes, TooLarge),
+        ("buckets", *_VISITS, *_ROUND),
+        profile="open",
     ),
     "forward visit": Phase(
-        ForwardedVisit, (Parts, TooLarge), ("buckets", *_VISITS, *_ROUND), "slopes"
+        ForwardedVisit,
+        (Parts, TooLarge),
+        ("buckets", *_VISITS, *_ROUND),
+        "slopes",
+        profile="open",
     ),
     "release": Phase(
         MovedRelease,

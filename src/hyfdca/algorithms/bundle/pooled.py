@@ -13,9 +13,11 @@ from typing import ClassVar
 
 import numpy as np
 
+from hyfdca.algorithms.bundle.asked import asked_by_bundle
 from hyfdca.algorithms.bundle.client import BundleClient
 from hyfdca.algorithms.bundle.messages import PHASES
-from hyfdca.algorithms.bundle.server import BundleServer, BundleSettings
+from hyfdca.algorithms.bundle.server import BundleServer
+from hyfdca.algorithms.bundle.settings import BundleSettings
 from hyfdca.arrays import FloatArray
 from hyfdca.federation.algorithm import ClientHalf, ServerHalf
 from hyfdca.federation.client import Party
@@ -75,4 +77,4 @@ class Pooled(BundleSettings):
 
     def client(self, party: Party) -> ClientHalf:
         """Return a client's half."""
-        return BundleClient(party)
+        return BundleClient(party, asked_by_bundle(self, party.problem))

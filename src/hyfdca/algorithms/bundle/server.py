@@ -20,9 +20,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, ClassVar
 
-import msgspec
 import numpy as np
 
 from hyfdca.algorithms.bundle import messages as b
@@ -38,26 +36,19 @@ from hyfdca.algorithms.bundle.collecting import (
     PlaneGridsState,
 )
 from hyfdca.algorithms.bundle.planes import CuttingModel, ModelState, Slopes
+from hyfdca.algorithms.bundle.settings import (
+    PLACES,
+    TRIAL_STEPS,
+    WIDE_CANDIDATES,
+    WIDE_PLACES,
+    BundleSettings,
+)
 from hyfdca.arrays import FloatArray
-from hyfdca.federation.algorithm import Algorithm, Needs
 from hyfdca.federation.server import Federation, FederationState
 from hyfdca.maths.objective import Measurement
 from hyfdca.protocol.codec import pack_indices, pack_reals
 from hyfdca.protocol.messages import Part, Sums
 from hyfdca.protocol.sessions import PAUSE, Conversation
-
-# Where between the best point (0) and the trial point (1) new planes touch the loss.
-PLACES = (0.0, 0.1, 0.3, 1.0)
-
-# On wide data vertices are poor: rows share few features, and each has its own dual to
-# find. There half of the planes are coordinate steps from the present duals.
-WIDE_PLACES = (1.0, 0.1)
-WIDE_CANDIDATES = (b.Candidate(0.2, 2.0), b.Candidate(0.5, 5.0))
-
-# Steps from the best point; beyond the trial point, since w often falls short.
-TRIAL_STEPS = np.concatenate(
-    [[0.0], 2.0 ** np.arange(-7, -1), [0.375, 0.5, 0.75, 1.0, 1.4, 2.0]]
-)
 
 # The programme is solved to this share of the gap. Stopped early, an interior point is
 # more central, which saves rounds. But candidates need to know the present duals well,
@@ -71,40 +62,6 @@ _FACTOR_PLANES = 16  # planes per bucket from which on slopes beat their Gram ma
 # gap from which on the reach is all that an optimal one can be.
 _FIRST_REACH, _ROOM, _CLOSE = 4.0, 4.0, 0.5
 _MEMORY = 400_000_000  # numbers: of all slopes kept, 3.2 GB
-
-
-_AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
-
-
-@dataclass(frozen=True)
-class BundleSettings(Algorithm):
-    """How finely samples are put in buckets; see ``buckets.py``.
-
-    Parameters
-    ----------
-    min_contributors : int
-        Sealed profile: clients that add up to a slope which a holder sees.
-    sub_groups : int
-        Open profile: parts of an owner group, each with a plane of its own.
-    min_group_size : int
-        Open profile: samples in such a part at least.
-    max_buckets : int
-        Neighbouring groups are merged down to this number. More than 125 save few
-        rounds and make the server's programme slow.
-    """
-
-    frees_intercept: ClassVar[bool] = True
-    takes_offsets: ClassVar[bool] = True
-
-    min_contributors: _AtLeastOne = 3
-    sub_groups: _AtLeastOne = 1
-    min_group_size: _AtLeastOne = 20
-    max_buckets: _AtLeastOne = 125
-
-    @property
-    def needs(self) -> Needs:
-        """Rounds give the certificate, so measuring asks nobody."""
-        return Needs(measuring="nobody")
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,10 @@ import numpy as np
 from hyfdca.algorithms.hyfdca.settings import HyfdcaSettings
 from hyfdca.arrays import IntArray
 from hyfdca.federation import local_work
+from hyfdca.federation.client import Party, check_few
 from hyfdca.holdings.layout import Layout
 from hyfdca.maths.draws import distinct_rows, round_key
+from hyfdca.protocol.codec import RemoteProtocolError
 
 DRAW = "draw"  # what the randomness is for
 
@@ -27,6 +29,34 @@ def drawn_share(settings: HyfdcaSettings, layout: Layout) -> float:
     """Return the share of all holdings of samples that is drawn per round."""
     steps = sum(local_steps(settings, layout, k) for k in range(layout.n_clients))
     return steps / max(sum(map(len, layout.samples.items)), 1)
+
+
+def check_drawn(settings: HyfdcaSettings, party: Party, n_drawn: int) -> None:
+    """Refuse a draw of fewer or more of a client's samples than rounds have.
+
+    A round draws H of them. Where everybody takes part and draws everything, it draws
+    those that the client counts.
+    """
+    steps = min(local_work.own_steps(settings, party), party.n_held)
+    n_counted = int(party.block.counts_sample.sum())
+    is_everything = party.is_complete and steps == party.n_held
+    if n_drawn != steps and not (is_everything and n_drawn == n_counted):
+        raise RemoteProtocolError(
+            f"{n_drawn} samples are drawn, where the study draws {steps}"
+        )
+    check_few(party.least_rows, n_drawn, "a draw")
+
+
+def check_searched(settings: HyfdcaSettings, party: Party, n_drawn: int) -> None:
+    """Refuse a draw for a line search that no round of the study has.
+
+    The draw is over the samples of all clients, so how many of them a client holds is
+    left to chance, unless everything is drawn.
+    """
+    draws_all = settings.local_fraction == 1 and not settings.iic
+    if draws_all and settings.local_steps is None and n_drawn != party.n_held:
+        raise RemoteProtocolError(f"{n_drawn} samples are drawn instead of all")
+    check_few(party.least_rows, n_drawn, "a draw")
 
 
 @dataclass(frozen=True)

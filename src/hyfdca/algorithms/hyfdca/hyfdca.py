@@ -29,7 +29,7 @@ from typing import ClassVar
 import numpy as np
 
 from hyfdca.algorithms.hyfdca import messages as m
-from hyfdca.algorithms.hyfdca.draws import Draw, Draws, drawn_share
+from hyfdca.algorithms.hyfdca.draws import Draw, Draws, check_drawn, drawn_share
 from hyfdca.algorithms.hyfdca.dual_client import DualClient, DualClientState
 from hyfdca.algorithms.hyfdca.dual_server import DualServer, DualServerState
 from hyfdca.algorithms.hyfdca.line_search import LineSearchClient, LineSearchServer
@@ -240,7 +240,7 @@ class HyfdcaClient:
     """A client's half: Algorithms 3 and 5."""
 
     def __init__(self, party: Party, settings: HyfdcaSettings) -> None:
-        self._party = party
+        self._party, self._settings = party, settings
         self.dual = DualClient(party, settings.min_rows)
 
     @property
@@ -277,6 +277,7 @@ class HyfdcaClient:
         """
         party = self._party
         rows = party.sealing.unpack_rows(request.drawn)
+        check_drawn(self._settings, party, party.sealing.count(rows))
         loss, labels = party.problem.loss, party.labels[rows]
         divisors = self._divisors(rows, request)
         duals, margins = self.dual.duals[rows], self._margins_of(rows, request)

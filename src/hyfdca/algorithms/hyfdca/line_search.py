@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hyfdca.algorithms.hyfdca import messages as m
-from hyfdca.algorithms.hyfdca.draws import local_steps
+from hyfdca.algorithms.hyfdca.draws import check_searched, local_steps
 from hyfdca.algorithms.hyfdca.dual_client import DualClient, DualClientState
 from hyfdca.algorithms.hyfdca.dual_server import DualServer, DualServerState
 from hyfdca.algorithms.hyfdca.settings import HyfdcaSettings
@@ -240,7 +240,7 @@ class LineSearchClient:
     """A client's half."""
 
     def __init__(self, party: Party, settings: HyfdcaSettings) -> None:
-        self._party, self._sealing = party, party.sealing
+        self._party, self._sealing, self._settings = party, party.sealing, settings
         self.dual = DualClient(party, settings.min_rows)
         self._rows: Rows = EVERYWHERE
         self._direction = np.zeros_like(self.dual.duals)
@@ -271,6 +271,7 @@ class LineSearchClient:
         """Form Δα (Algorithm 5 on every drawn sample) and say what it would do."""
         party, sealing = self._party, self._sealing
         rows = sealing.unpack_rows(request.drawn)
+        check_searched(self._settings, party, sealing.count(rows))
         labels, duals = party.labels[rows], self.dual.duals[rows]
         margins = party.margins(request.margins, rows)
         change = party.problem.loss.dual_step(
@@ -316,6 +317,7 @@ class LineSearchClient:
     def _take_direction(self, request: m.ForwardedDirection) -> Message:
         """Take Δα from the samples' designated holders."""
         party, rows = self._party, self._sealing.unpack_rows(request.drawn)
+        check_searched(self._settings, party, self._sealing.count(rows))
         self._direction = self._sealing.opened_samples(request.direction, rows)
         self._rows = rows
         image = party.combine(rows, party.weighted(self._direction, rows))

@@ -178,35 +178,46 @@ PHASES: Phases = {
         "probe shares",
         "open",
         "probe margins",
+        is_single=True,
     ),
     "probe shares": Phase(
         ProbeSharesRequest,
         (Image, TooLarge),
         ("probe margins", "probe shares"),
         "probe shares",
+        is_single=True,
     ),
     "factors": Phase(FactorsNotice, after=("probe shares", "open")),
     # Rounds
     "shares": summing(SharesRequest, "shares", "step", *_ROUND, *_REST),
     "margins": summing(MarginsRequest, "margins", "move", *_ROUND, *_REST),
-    "step": summing(StepRequest, "dual changes", "step", *_ROUND, *_REST),
+    "step": summing(
+        StepRequest, "dual changes", "step", *_ROUND, *_REST, is_single=True
+    ),
     "weights": Phase(WeightsNotice, after=(*_ROUND, *_REST)),
     "reseal": Phase(ResealRequest, (Resealed,), (*_ROUND, *_REST), is_extra=True),
     # Rounds with a line search
     "direction": Phase(
-        DirectionRequest, (Image, TooLarge), ("margins", *_REST, "direction"), "shares"
+        DirectionRequest,
+        (Image, TooLarge),
+        ("margins", *_REST, "direction"),
+        "shares",
+        is_single=True,
     ),
     "forward direction": summing(
         ForwardedDirection,
         "shares",
         *("margins", *_REST, "forward direction"),
         is_extra=True,
+        is_single=True,
     ),
     "products": summing(
         ProductsRequest,
         "products",
         *("direction", "forward direction", "products"),
         is_extra=True,
+        is_single=True,
+        profile="sealed",
     ),
     "open step": opening(
         "step totals", "direction", "forward direction", "products", is_extra=True
@@ -215,6 +226,7 @@ PHASES: Phases = {
         MoveRequest,
         "shares",
         *("direction", "forward direction", "products", "open step", "move"),
+        is_single=True,
     ),
     # Measuring
     "measure shares": summing(

@@ -21,12 +21,14 @@ from hyfdca.federation.server import Federation
 from hyfdca.federation.sums import EVERYWHERE, CachedSum
 from hyfdca.holdings.layout import Layout
 from hyfdca.maths.seeds import stream
-from hyfdca.protocol.codec import pack_reals, unpack_reals
+from hyfdca.protocol.codec import RemoteProtocolError, pack_reals, unpack_reals
 from hyfdca.protocol.messages import Message, TooLarge
 from hyfdca.protocol.sessions import Conversation, Handlers
 
 ITERATIONS = 12
 SAFETY = 1.1  # power iteration approaches Λ from below
+
+_FIRST_LOOK, _MOST_FEATURES = 1_000, 20_000_000
 
 
 def safe_factors(
@@ -64,7 +66,7 @@ def estimate_interaction(federation: Federation) -> Conversation[float]:
     """
     probe = _Probe(federation)
     features = federation.layout.features
-    start = stream(federation.seed, "interaction").standard_normal(features.n_items)
+    start = _random_start(federation.seed, features.n_items)
     shares: CachedSum | None = None
     length = float(np.linalg.norm(start))
     for _ in range(ITERATIONS):
@@ -73,6 +75,31 @@ def estimate_interaction(federation: Federation) -> Conversation[float]:
         if length == 0.0:
             return 1.0  # all rows are zero
     return max(length, 1.0)
+
+
+def _random_start(seed: int, n_features: int) -> FloatArray:
+    return stream(seed, "interaction").standard_normal(n_features)
+
+
+def _check_start(seed: int, own: FloatArray) -> None:
+    """Refuse a start that is not the study's, on the features a client has.
+
+    The client does not know the numbers of its features among all. But its part of the
+    start must appear in the numbers that the study's seed gives, in their order: a
+    server cannot choose it, to single out a column for example.
+    """
+    n_features = _FIRST_LOOK + len(own)
+    while not _is_part(own, _random_start(seed, n_features)):
+        n_features *= 8
+        if n_features > _MOST_FEATURES:
+            raise RemoteProtocolError("the start of the probe is not the study's")
+
+
+def _is_part(own: FloatArray, whole: FloatArray) -> bool:
+    """Return whether numbers appear among others, in the same order."""
+    order = np.argsort(whole)
+    places = order[np.searchsorted(whole[order[:-1]], own)]
+    return bool(np.all(whole[places] == own) and np.all(np.diff(places) > 0))
 
 
 class _Probe:
@@ -141,6 +168,7 @@ class InteractionProbe:
         party = self._party
         if request.start is not None:
             weights = unpack_reals(request.start, party.n_features)[:, None]
+            _check_start(party.seed, weights[:, 0])
         else:
             weights = party.sealing.opened_features(request.weights, 1)
         products = party.products(EVERYWHERE, weights * request.scale)

@@ -105,7 +105,8 @@ class AlignedTable:
             X = append_bias(X, self.counts_sample, bias)
             counted = np.append(counted, self.counts_bias)
         counts = (self.counts_sample, counted)
-        return Block(X, losses.labels, *counts, losses.weights, losses.offsets)
+        groups = self.own.row_groups
+        return Block(X, losses.labels, *counts, losses.weights, losses.offsets, groups)
 
 
 def row_tokens(

@@ -1,0 +1,160 @@
+"""What a client of the bundle method answers: only what an honest server asks.
+
+A client has its own copy of the study file, and so knows the method and its settings.
+Whatever the server sends is checked against them before anything is computed:
+
+* **Points.** A trial point of the sealed profile is a mixture of planes: in each
+  bucket the weights are not negative and add up to at most 1; the rest is the weight
+  of the plane of α = 0, which has no slope. L-BFGS goes beyond its planes, so there
+  weights are free, but all samples are in one bucket.
+* **Places and steps.** New planes touch, and P is measured, where the method says.
+* **Buckets.** A holder of a sample has all samples of its owner group. So it sees
+  whether a bucket divides a group, and which part it takes. In the sealed profile
+  buckets are unions of whole owner groups. In the open profile a group is divided into
+  at most ``sub_groups`` parts, of at least ``min_group_size`` samples if it is divided
+  at all. A whole group may be smaller: two organisations may share two rows only.
+* **Totals.** The client that opens what was measured opens as many numbers as P has
+  along the steps, and no vector by sample.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hyfdca.algorithms.bundle import messages as b
+from hyfdca.algorithms.bundle.settings import (
+    PLACES,
+    TRIAL_STEPS,
+    VISIT_PLACES,
+    WIDE_CANDIDATES,
+    WIDE_PLACES,
+    BundleSettings,
+)
+from hyfdca.arrays import FloatArray, IntArray
+from hyfdca.federation.messages import OpenRequest
+from hyfdca.federation.problem import Problem
+from hyfdca.protocol.codec import RemoteProtocolError
+
+Collection = tuple[tuple[float, ...], tuple[b.Candidate, ...]]
+
+# The server divides weights by their sum. A sum of n rounded numbers is off by at most
+# n · 2^-53 of itself, and there are at most thousands of planes in a bucket.
+_ROUNDING = 1e-9
+
+_AT_START, _ALONG = [0.0], TRIAL_STEPS.tolist()
+
+
+@dataclass(frozen=True)
+class PlaneNumbers:
+    """How planes are numbered: by collection, then by bucket; first those of α = 0."""
+
+    n_buckets: int  # of all clients
+    n_planes: int  # per bucket and collection
+
+    def follow(self, first: int) -> bool:
+        """Return whether a collection of planes can begin with this number."""
+        after = first - self.n_buckets
+        return after >= 0 and after % self.n_new == 0
+
+    @property
+    def n_new(self) -> int:
+        """The planes of one collection."""
+        return self.n_buckets * self.n_planes
+
+    def buckets_of(self, numbers: IntArray) -> IntArray:
+        """Return the buckets of sloped planes."""
+        return np.asarray((numbers - self.n_buckets) % self.n_new // self.n_planes)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the study's algorithm asks.
+
+    Parameters
+    ----------
+    collections : tuple of (places, candidates)
+        Where planes of one collection touch, and the steps that give planes too.
+    is_mixture : bool
+        Whether trial points are mixtures of planes.
+    most_parts, min_part : int
+        Into how many parts buckets divide an owner group, of how many samples each.
+    """
+
+    collections: tuple[Collection, ...]
+    is_mixture: bool
+    most_parts: int
+    min_part: int
+
+    def check_planes(self, request: b.PlanesRequest) -> None:
+        """Refuse planes that touch elsewhere."""
+        asked = (tuple(request.places), tuple(request.candidates))
+        if asked not in self.collections:
+            raise RemoteProtocolError("the method has no planes at these places")
+        if bool(request.candidates) != (request.mixture is not None):
+            raise RemoteProtocolError("candidates come with the duals they start from")
+
+    def check_count(self, n_planes: int) -> None:
+        """Refuse another number of planes per bucket than the method collects."""
+        if n_planes not in {len(p) + len(c) for p, c in self.collections}:
+            raise RemoteProtocolError(f"the method collects no {n_planes} planes")
+
+    def check_weights(
+        self, weights: FloatArray, buckets: IntArray, n_buckets: int
+    ) -> None:
+        """Refuse weights of planes, (planes, outputs), that are no mixture."""
+        if not self.is_mixture:
+            return
+        sums = np.zeros((n_buckets, weights.shape[1]))
+        np.add.at(sums, buckets, weights)
+        if np.any(weights < 0) or np.any(sums > 1 + _ROUNDING):
+            raise RemoteProtocolError(
+                "the weights of planes are no mixture: they must not be negative, nor "
+                "add up to more than 1 in a bucket"
+            )
+
+    def check_buckets(self, groups: IntArray, buckets: IntArray) -> None:
+        """Refuse buckets that divide an owner group more finely than the study says."""
+        width = int(buckets.max(initial=0)) + 1
+        parts, sizes = np.unique(groups * width + buckets, return_counts=True)
+        n_parts = np.bincount(parts // width)[parts // width]
+        is_fine = (n_parts > 1) & (sizes < self.min_part)
+        if np.any(is_fine) or np.any(n_parts > self.most_parts):
+            raise RemoteProtocolError(
+                "buckets divide rows that have the same holders more finely than the "
+                "study allows"
+            )
+
+
+def asked_by_bundle(settings: BundleSettings, problem: Problem) -> Asked:
+    """Return what the bundle method asks."""
+    is_sealed = problem.profile == "sealed"
+    return Asked(
+        collections=((PLACES, ()), (WIDE_PLACES, WIDE_CANDIDATES)),
+        is_mixture=True,
+        most_parts=1 if is_sealed else settings.sub_groups,
+        min_part=settings.min_group_size,
+    )
+
+
+ASKED_BY_LBFGS = Asked((((0.0,), ()),), is_mixture=False, most_parts=1, min_part=1)
+
+
+def check_steps(request: b.SearchRequest) -> None:
+    """Refuse to measure P at other steps than those of the line search."""
+    if request.steps not in (_AT_START, _ALONG):
+        raise RemoteProtocolError("the method does not measure P at these steps")
+
+
+def check_search_totals(request: OpenRequest, n_outputs: int) -> None:
+    """Refuse to open more numbers than P has along the steps."""
+    sizes = [(1, len(steps) * n_outputs) for steps in (_AT_START, _ALONG)]
+    if len(request.shapes) != 1 or request.shapes[0] not in sizes:
+        raise RemoteProtocolError("these totals are not P along the steps")
+
+
+def check_visit(request: b.VisitPlanesRequest) -> None:
+    """Refuse planes of a visit that touch elsewhere."""
+    if tuple(request.places) != VISIT_PLACES:
+        raise RemoteProtocolError("the method has no planes at these places")

@@ -1,0 +1,142 @@
+"""A member's own policy: what it never gives, whatever a study file says.
+
+The study file is an agreement of all organisations. ``policy.toml`` in a member's kit
+is nobody's business but its own. It is read before the member's first answer, and
+narrows down what the study file allows. Nothing of it is sent, except the sentence
+that says why the member refuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+from hyfdca.data.tables import Table, normalised
+from hyfdca.errors import StudyError, counted, plain_mistake
+from hyfdca.files import read_limited
+from hyfdca.study.alternatives import alternatives
+from hyfdca.study.plan import Plan
+
+POLICY = "policy.toml"
+
+_AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
+_MOST_BYTES = 100_000
+
+COMMENTED = """\
+# What this organisation never gives, whatever a study file says. Remove the # in front
+# of a line to set a limit. hyfdca reads this file at every start and sends none of it;
+# where it rules out a request, the server gets the reason in one sentence.
+
+# The least number of this organisation's rows that are added up in a sum: the rows of a
+# bucket (bundle), the rows drawn per round (hyfdca), the rows of the table.
+# least_rows = 20
+
+# The most rounds times outputs (1, or the number of classes if there are more than two)
+# that a study may have: max_rounds in the study file.
+# most_rounds = 1000
+
+# Columns that take part in no study and no prediction.
+# never_offer = ["name", "date of birth"]
+
+# The organisations that get predictions of split rows with this one's help. Without
+# this line, they are those that the study file lets ask.
+# predictions_for = ["city", "coast"]
+"""
+
+
+class MemberPolicy(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
+):
+    """The limits that a member sets for itself; by default none.
+
+    Parameters
+    ----------
+    least_rows : int
+        Of its own, in every sum that it adds to.
+    most_rounds : int, optional
+        Rounds times outputs that a study may have.
+    never_offer : list of str
+        Columns that take part in nothing.
+    predictions_for : list of str, optional
+        Who gets predictions of split rows with its help.
+    """
+
+    least_rows: _AtLeastOne = 1
+    most_rounds: _AtLeastOne | None = None
+    never_offer: list[str] = []
+    predictions_for: list[str] | None = None
+
+    def check_rounds(self, plan: Plan, n_outputs: int) -> None:
+        """Refuse a study that may have more rounds than the member takes part in.
+
+        Raises
+        ------
+        StudyError
+        """
+        most, n_rounds = self.most_rounds, plan.training.max_rounds
+        if most is not None and n_rounds * n_outputs > most:
+            raise StudyError(
+                f"Its {POLICY} allows {counted(most, 'round')} times outputs, but the "
+                f"study file {n_rounds} times {n_outputs}; lower max_rounds there."
+            )
+
+    def check_table(self, table: Table) -> None:
+        """Refuse to take part with a column that is never offered.
+
+        Raises
+        ------
+        StudyError
+        """
+        never = set(map(normalised, self.never_offer))
+        if offered := [name for name in table.features if name in never]:
+            raise StudyError(
+                f"Its {POLICY} never offers the column {offered[0]!r}, which its table "
+                "has; name it in ignore in the study file, or remove it from the table."
+            )
+
+    def accepted_askers(self, own: str, names: Collection[str]) -> frozenset[str]:
+        """Return who gets predictions with this member's help, itself included.
+
+        Raises
+        ------
+        StudyError
+        """
+        if self.predictions_for is None:
+            return frozenset(names)
+        strangers = sorted(set(self.predictions_for) - set(names))
+        if strangers:
+            raise StudyError(
+                f"The {POLICY} names {strangers[0]!r} in predictions_for, which is not "
+                f"an organisation of the study; they are {', '.join(names)}."
+            )
+        return frozenset({own, *self.predictions_for})
+
+
+def write_policy_of(folder: Path) -> None:
+    """Write the policy of a new kit, which sets no limit yet."""
+    (folder / POLICY).write_text(COMMENTED, encoding="utf-8")
+
+
+def read_policy_of(folder: Path) -> MemberPolicy:
+    """Return the policy in a member's kit; without the file there are no limits.
+
+    Raises
+    ------
+    StudyError
+    """
+    path = folder / POLICY
+    if not path.exists():
+        return MemberPolicy()
+    content = read_limited(path, _MOST_BYTES, "correct it, or remove it")
+    try:
+        return msgspec.toml.decode(content, type=MemberPolicy)
+    except UnicodeDecodeError:
+        raise StudyError(f"The policy {path} is not UTF-8; save it as UTF-8.") from None
+    except msgspec.MsgspecError as error:
+        raise StudyError(
+            f"The policy {path} has a mistake{plain_mistake(error)}"
+            f"{alternatives(error, MemberPolicy)}; correct it."
+        ) from None

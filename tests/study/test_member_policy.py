@@ -1,0 +1,122 @@
+"""A member's own policy: read from its kit, checked before its answers."""
+
+import re
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from hyfdca.errors import StudyError
+from hyfdca.prediction.policy import PredictionTerms, declined_sentence
+from hyfdca.study.client import StudyClient
+from hyfdca.study.member_policy import (
+    COMMENTED,
+    POLICY,
+    MemberPolicy,
+    read_policy_of,
+)
+from tests.support.consortia import assert_one_sentence
+from tests.support.durable_runs import Consortium, write
+
+
+def test_a_kit_without_the_file_has_no_limits(tmp_path):
+    """As kits of earlier versions."""
+    assert read_policy_of(tmp_path) == MemberPolicy()
+
+
+def test_the_commented_file_has_every_key(tmp_path):
+    """It sets nothing; with its lines uncommented it sets everything."""
+    (tmp_path / POLICY).write_text(COMMENTED)
+    assert read_policy_of(tmp_path) == MemberPolicy()
+    set_all = re.sub(r"^# (?=\w+ = )", "", COMMENTED, flags=re.MULTILINE)
+    (tmp_path / POLICY).write_text(set_all)
+    policy = read_policy_of(tmp_path)
+    assert all(
+        getattr(policy, name) != getattr(MemberPolicy(), name)
+        for name in MemberPolicy.__struct_fields__
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("least_row = 3", "did you mean least_rows"),
+        ("colour = 3", "the keys are least_rows, most_rounds, never_offer"),
+        ("least_rows = 0", "least_rows"),
+        ("least_rows = [", "has a mistake"),
+        ('predictions_for = "city"', "predictions_for"),
+    ],
+)
+def test_a_mistake_is_one_sentence(content, said, tmp_path):
+    """It names the file, and what may be written instead."""
+    (tmp_path / POLICY).write_text(content)
+    with pytest.raises(StudyError, match=said) as told:
+        read_policy_of(tmp_path)
+    assert_one_sentence(f"{told.value}\n")
+    assert POLICY in str(told.value)
+
+
+class Careful(Consortium):
+    """A study in which the second organisation has a policy."""
+
+    def __init__(self, folder, policy):
+        self._policy = policy
+        super().__init__(folder)
+
+    def member(self, rank):
+        """Start a member, city with its policy."""
+        policy = self._policy if rank == 1 else MemberPolicy()
+        given = (self.plan, self.tables[rank], self.identities[rank], self.roster)
+        return StudyClient(*given, policy=policy)
+
+
+@pytest.mark.parametrize(
+    ("policy", "settings", "said"),
+    [
+        (MemberPolicy(least_rows=41), {}, "its table has 40; have more rows"),
+        (MemberPolicy(least_rows=30), {"sub_groups": "2"}, "a bucket has"),
+        (MemberPolicy(least_rows=2), {"local_steps": "1"}, "a draw has 1"),
+        (MemberPolicy(most_rounds=99), {}, "the study file 100 times 1; lower"),
+        (MemberPolicy(never_offer=["x3"]), {}, "never offers the column 'x3'"),
+    ],
+)
+def test_a_member_refuses_what_its_policy_rules_out(policy, settings, said, tmp_path):
+    """The server gets the sentence; the others would have gone on."""
+    if "sub_groups" in settings:
+        settings = {**settings, "algorithm": '"bundle"', "profile": '"open"'}
+        settings = {**settings, "min_group_size": "5"}
+    if "local_steps" in settings:
+        settings = {**settings, "algorithm": '"hyfdca"', "step": '"paper"'}
+    folder = write(tmp_path, max_rounds="100", **settings)
+    consortium = Careful(folder, policy)
+    with pytest.raises(StudyError, match="'city' failed more than") as told:
+        consortium.train()
+    assert said in str(told.value)
+    assert any(said in sentence for sentence in consortium.sentences)
+
+
+def test_a_policy_that_rules_nothing_out_changes_nothing(tmp_path):
+    """Limits that the study keeps leave the model as it is, bit for bit."""
+    policy = MemberPolicy(
+        least_rows=2, most_rounds=100, never_offer=["y2"], predictions_for=["north"]
+    )
+    folder = write(tmp_path, max_rounds="100", tol="1e-2", algorithm='"bundle"')
+    careful = Careful(folder, policy).train()[1]
+    assert careful.tobytes() == Careful(folder, MemberPolicy()).train()[1].tobytes()
+
+
+def test_predictions_are_for_those_whom_the_policy_names():
+    """Of the askers of the study file; an organisation accepts itself."""
+    names = ("north", "city", "coast")
+    policy = MemberPolicy(predictions_for=["city"])
+    accepted = policy.accepted_askers("north", names)
+    terms = replace(PredictionTerms(frozenset(names), 10, "keyed"), accepted=accepted)
+    log = SimpleNamespace(n_last_hour=lambda _: 0)
+    assert terms.objection(log, "city", 1) is None
+    assert terms.objection(log, "north", 1) is None
+    declined = terms.objection(log, "coast", 1)
+    sentence = declined_sentence("north", "coast", declined)
+    assert "policy.toml does not name it in predictions_for" in sentence
+    assert MemberPolicy().accepted_askers("north", names) == set(names)
+    with pytest.raises(StudyError, match="'moon' in predictions_for"):
+        MemberPolicy(predictions_for=["moon"]).accepted_askers("north", names)
