@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
@@ -30,16 +30,23 @@ from hyfdca.federation.grids import (
     VectorGrid,
 )
 from hyfdca.federation.problem import Problem
-from hyfdca.federation.sums import CachedSum, LatestSum, RunningSum, sum_of
+from hyfdca.federation.sums import (
+    CachedSum,
+    LatestSum,
+    RunningSum,
+    check_grid,
+    sum_of,
+)
 from hyfdca.federation.vectors import SealedVectors
 from hyfdca.holdings.layout import Layout
-from hyfdca.protocol.codec import RemoteProtocolError, pack_indices, unpack_reals
+from hyfdca.protocol.codec import pack_indices, unpack_reals
 from hyfdca.protocol.messages import Message, Part, Sealed, Sums, TooLarge
 from hyfdca.protocol.sessions import (
     BadReplyError,
     Conversation,
     ServerSession,
     SessionState,
+    reply_of,
 )
 
 _SLACK = 1e-9  # covers the rounding of norms
@@ -175,9 +182,9 @@ class Federation:
 
     # Totals
 
-    def sum_of(self, parts: Iterable[Sealed], shape: tuple[int, int]) -> Sums:
-        """Add up totals that every sender has in full."""
-        return sum_of(list(parts), math.prod(shape), self.vectors.totals_adder)
+    def sum_of(self, parts: Mapping[int, Sealed], shape: tuple[int, int]) -> Sums:
+        """Add up totals, by client, that each has in full."""
+        return sum_of(parts, math.prod(shape), self.vectors.totals_adder)
 
     def open_totals(
         self,
@@ -200,7 +207,8 @@ class Federation:
             ],
         )
         replies = yield from self.session.ask(phase, {opener: request}, m.Opened)
-        numbers = unpack_reals(replies[opener].values, sum(sizes))
+        with reply_of(opener):
+            numbers = unpack_reals(replies[opener].values, sum(sizes))
         parts = np.split(numbers, np.cumsum(sizes)[:-1])
         return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
 
@@ -264,7 +272,8 @@ class Federation:
         weights = np.zeros((features.n_items, n_outputs))
         for client, reply in replies.items():
             counted = features.items[client][self.layout.counts_features(client)]
-            numbers = unpack_reals(reply.weights, len(counted) * n_outputs)
+            with reply_of(client):
+                numbers = unpack_reals(reply.weights, len(counted) * n_outputs)
             weights[counted] = numbers.reshape(len(counted), n_outputs)
         return weights
 
@@ -274,5 +283,6 @@ def _check_grids(client: int, reply: Message, wanted: Sequence[int]) -> None:
     vectors = [getattr(reply, name) for name in reply.__struct_fields__]
     for vector, fraction_bits in zip(vectors, wanted, strict=False):
         several = vector if isinstance(vector, list) else [vector]
-        if any(v is not None and v.fraction_bits != fraction_bits for v in several):
-            raise RemoteProtocolError(f"client {client} answers on another grid")
+        for part in several:
+            if part is not None:
+                check_grid(client, part, fraction_bits)

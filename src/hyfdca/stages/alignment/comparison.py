@@ -13,12 +13,11 @@ from hyfdca.crypto.keys.pseudonyms import NO_LABEL
 from hyfdca.holdings.layout import Layout
 from hyfdca.holdings.ownership import CellHolders
 from hyfdca.protocol.codec import (
-    RemoteProtocolError,
     pack_bits,
     pack_indices,
     unpack_tokens,
 )
-from hyfdca.protocol.sessions import Conversation, ServerSession
+from hyfdca.protocol.sessions import Conversation, ServerSession, reply_of
 from hyfdca.stages.alignment import messages as m
 from hyfdca.stages.alignment.hint_exchange import ask_hints
 from hyfdca.stages.alignment.label_rows import LabelRows
@@ -143,12 +142,8 @@ def _by_column(
     """Return rows held by others too, their owners and tokens, by column group."""
     rows = [np.flatnonzero(own.is_shared[own.row_groups, place]) for place in places]
     ends = np.cumsum([len(r) for r in rows])
-    try:
+    with reply_of(client):
         tokens = np.split(unpack_tokens(reply.tokens, int(ends[-1])), ends[:-1])
-    except RemoteProtocolError as error:
-        raise RemoteProtocolError(
-            f"answer of client {client} to 'cells': {error}"
-        ) from None
     return {
         int(own.columns[place]): (r, own.owners[own.row_groups[r], place], values)
         for place, r, values in zip(places, rows, tokens, strict=True)

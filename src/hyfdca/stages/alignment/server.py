@@ -47,7 +47,7 @@ from hyfdca.protocol.codec import (
     unpack_tokens,
 )
 from hyfdca.protocol.messages import Message
-from hyfdca.protocol.sessions import Conversation, ServerSession
+from hyfdca.protocol.sessions import Conversation, ServerSession, reply_of
 from hyfdca.stages.alignment import checks
 from hyfdca.stages.alignment import messages as m
 from hyfdca.stages.alignment.comparison import compare_cells, compare_labels
@@ -127,7 +127,7 @@ class AlignmentServer:
     def run(self) -> Conversation[Alignment]:
         """Align all tables; every client then knows its place."""
         shown = yield from self._ask_rows()
-        rows = match([own.pseudonyms for own in shown])
+        rows = match({c: own.pseudonyms for c, own in enumerate(shown)})
         yield from self._compare_ids(rows.axis)
         alignment, orders = self._matched(shown, rows)
         del shown, rows  # large, and not needed once they are matched
@@ -166,7 +166,7 @@ class AlignmentServer:
         self, shown: Sequence[_Shown], rows: Matched
     ) -> tuple[Alignment, list[_Orders]]:
         """Match what was shown; return each client's orders of rows and columns too."""
-        columns = match([own.features for own in shown])
+        columns = match({c: own.features for c, own in enumerate(shown)})
         if not self._settings.hide_feature_names:
             checks.check_names(self._names, [own.names for own in shown])
         labelled = tuple(own.label_tokens is not None for own in shown)
@@ -222,16 +222,9 @@ class AlignmentServer:
             if isinstance(reply, m.Refused):
                 raise checks.refusal(self._names[client], reply, self._settings)
             assert isinstance(reply, m.Rows)  # noqa: S101  # the table of phases
-            shown.append(self._checked(client, reply))
+            with reply_of(client):
+                shown.append(_shown(reply, self._settings))
         return shown
-
-    def _checked(self, client: int, reply: m.Rows) -> _Shown:
-        try:
-            return _shown(reply, self._settings)
-        except RemoteProtocolError as error:
-            raise RemoteProtocolError(
-                f"answer of client {client} to 'rows': {error}"
-            ) from None
 
     def _check_labels(self, every: Layout, labels: LabelRows) -> None:
         """Check what all rows' labels are, and who may learn them."""
