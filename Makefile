@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test check lint thorough chaos install bench bench-rounds bench-crypto clean
+.PHONY: help demo test check lint thorough chaos fuzz install bench bench-rounds bench-crypto clean
 help:  ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
 
@@ -12,7 +12,7 @@ demo: $(READY)  ## Train three organisations on one machine and see it converge
 	$(BIN)/hyfdca demo --out demo-out
 
 # Tests run side by side: threads of linear algebra would only get in each other's way.
-test check thorough chaos: export OMP_NUM_THREADS := 1
+test check thorough chaos fuzz: export OMP_NUM_THREADS := 1
 # They start hundreds of processes, each of which would compile all modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -37,6 +37,10 @@ chaos: $(READY)  ## Kill processes of studies between machines, some 30 times, a
 	$(BIN)/python -m tests.chaos
 	$(BIN)/pytest -q -n 2 -m chaos
 
+# FUZZ="--messages 1000000 --files 200000 --seconds 36000 --seed 1" tries more.
+fuzz: $(READY)  ## Change messages and spoil files at random, for some four minutes
+	$(BIN)/python -m tests.fuzz $(FUZZ)
+
 install: $(READY)  ## Only make the environment
 
 bench: $(READY)  ## Benchmarks; hyfdca data says where the paper's data sets are looked for
@@ -57,5 +61,5 @@ $(READY): pyproject.toml constraints.txt
 	touch $@
 
 clean:  ## Remove the environment and everything made
-	rm -rf $(VENV) demo-out .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) demo-out fuzz-findings .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
