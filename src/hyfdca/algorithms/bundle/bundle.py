@@ -36,7 +36,7 @@ class Bundle(BundleSettings):
 
     def client(self, party: Party) -> ClientHalf:
         """Return a client's half."""
-        return BundleClient(party)
+        return BundleClient(party, self.max_buckets)
 
 
 @dataclass(frozen=True)

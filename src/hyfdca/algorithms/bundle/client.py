@@ -38,7 +38,7 @@ from hyfdca.protocol.messages import GridSpec, Message, Parts, Sealed, TooLarge
 from hyfdca.protocol.sessions import Handlers
 
 _FLOAT_ERROR = 1e-15  # of a margin that is moved along, as a share of its size
-_MOST_BUCKETS = 1_000_000
+_USUAL_BUCKETS = 125
 _BLOCK = 65536  # samples whose duals are in memory at a time
 
 
@@ -64,10 +64,16 @@ class BundleClient:
 
     Margins are those of its samples, if it has labels, with offsets and intercept;
     weights those of its features; intercepts those of the trial point.
+
+    Parameters
+    ----------
+    max_buckets : int
+        Of all clients together; a server that wants more is refused.
     """
 
-    def __init__(self, party: Party) -> None:
+    def __init__(self, party: Party, max_buckets: int = _USUAL_BUCKETS) -> None:
         self.party, self._sealing = party, party.sealing
+        self._max_buckets = max_buckets
         self._labels = party.block.labels
         n_outputs = party.problem.n_outputs
         n_margins = 0 if party.block.labels is None else party.n_held
@@ -137,8 +143,10 @@ class BundleClient:
         return PlaneSums(self, n_buckets, n_planes)
 
     def _take_buckets(self, notice: b.BucketsNotice) -> None:
-        numbers = unpack_indices(notice.numbers, _MOST_BUCKETS)
+        numbers = unpack_indices(notice.numbers, self._max_buckets)
         places = unpack_places(notice.buckets, self.party.n_held, len(numbers))
+        if np.bincount(places, minlength=len(numbers)).min(initial=1) < 1:
+            raise RemoteProtocolError("a bucket has none of this client's samples")
         self.n_buckets, self.buckets = len(numbers), places.astype(np.uint32)
         self.bucket_arrangement = Arrangement(numbers)
 
@@ -243,8 +251,10 @@ class BundleClient:
     def _gram(self, request: b.GramRequest) -> Message:
         """Take new slopes; return their products with all slopes, σ·σ'/(λN²)."""
         problem = self.party.problem
-        if not request.slopes:
+        if not request.slopes or not all(request.slopes):
             raise RemoteProtocolError("new planes come with their slopes")
+        if len(request.slopes) > self._max_buckets:
+            raise RemoteProtocolError("there are slopes of more buckets than allowed")
         n_new, known = len(request.slopes) * request.n_planes, self._slopes.numbers
         is_new = request.first not in known  # else it is asked again
         kept = unpack_indices(request.kept, request.first)

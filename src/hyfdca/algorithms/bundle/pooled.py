@@ -75,4 +75,4 @@ class Pooled(BundleSettings):
 
     def client(self, party: Party) -> ClientHalf:
         """Return a client's half."""
-        return BundleClient(party)
+        return BundleClient(party, self.max_buckets)
