@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test check lint thorough chaos fuzz install bench bench-rounds bench-crypto clean
+.PHONY: help demo test check lint thorough chaos fuzz install install-verified pin-hashes sbom bench bench-rounds bench-crypto clean
 help:  ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
 
@@ -43,6 +43,13 @@ fuzz: $(READY)  ## Change messages and spoil files at random, for some four minu
 
 install: $(READY)  ## Only make the environment
 
+# An environment of its own: what writes the list is no part of it.
+sbom: $(READY)  ## Write sbom.json, the software bill of materials of the environment (CycloneDX)
+	$(PYTHON) -m venv $(VENV)/sbom
+	$(VENV)/sbom/bin/pip install -q --disable-pip-version-check 'cyclonedx-bom>=7,<8'
+	$(VENV)/sbom/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible \
+		--of JSON -o sbom.json $(BIN)/python
+
 bench: $(READY)  ## Benchmarks; hyfdca data says where the paper's data sets are looked for
 	$(BIN)/python -m benchmarks
 
@@ -61,5 +68,5 @@ $(READY): pyproject.toml constraints.txt
 	touch $@
 
 clean:  ## Remove the environment and everything made
-	rm -rf $(VENV) demo-out fuzz-findings .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) demo-out fuzz-findings sbom.json .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -17,6 +17,7 @@ REALS = (
 )
 _OTHERS = (None, True, False, "", "x", b"", [], [[]], {}, {"a": 1}, 7, -1.5, [0] * 9)
 _LONG = 3000  # characters or items of something long
+_SHORT = 300  # characters of something that may become long
 
 # Beginnings of MessagePack that promise more than there is, or nest.
 _PROMISES = (
@@ -158,7 +159,8 @@ def _changed_parts(value: Any, random: Random) -> Any:
         return [*value[:place], random.choice(_OTHERS), *value[place:]]
     if how == 3:
         return random.sample(value, len(value))
-    return [] if how == 4 else value * random.choice((2, _LONG))
+    is_short = len(repr(value)) < _SHORT
+    return [] if how == 4 else value * (random.choice((2, _LONG)) if is_short else 2)
 
 
 def changed_text(text: str, random: Random) -> str:

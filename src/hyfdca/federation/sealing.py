@@ -341,7 +341,7 @@ def open_sum(
 def _in_range(numbers: IntArray, sum_bits: int) -> IntArray:
     limit = 1 << sum_bits
     if numbers.max(initial=0) > limit or numbers.min(initial=0) < -limit:
-        raise ValueError("a number is beyond the range of sums")
+        raise ValueError("a number is beyond the range of sums: a part is wrong")
     return numbers
 
 
