@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 
 .PHONY: help demo test check lint thorough chaos fuzz install install-verified pin-hashes sbom bench bench-rounds bench-crypto clean
 help:  ## Show what can be made
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 18
 
 demo: $(READY)  ## Train three organisations on one machine and see it converge
 	$(BIN)/hyfdca demo --out demo-out
@@ -42,6 +42,20 @@ fuzz: $(READY)  ## Change messages and spoil files at random, for some four minu
 	$(BIN)/python -m tests.fuzz $(FUZZ)
 
 install: $(READY)  ## Only make the environment
+
+# Run once on each platform that is to be installed on, where the index is trusted.
+pin-hashes: $(READY)  ## Add the hashes of this platform's packages to requirements-hashes.txt
+	$(BIN)/pip install -q --disable-pip-version-check --dry-run --ignore-installed --no-deps \
+		--report - -r constraints.txt | $(BIN)/python tools/pin_hashes.py requirements-hashes.txt
+
+install-verified: requirements-hashes.txt  ## Make the environment from packages with exactly these hashes
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install -q --disable-pip-version-check --require-hashes --no-deps -r $<
+	$(BIN)/pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $(READY)
+
+requirements-hashes.txt:
+	@echo "There is no $@; write it with make pin-hashes where you trust the package index." >&2; exit 2
 
 # An environment of its own: what writes the list is no part of it.
 sbom: $(READY)  ## Write sbom.json, the software bill of materials of the environment (CycloneDX)
