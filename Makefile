@@ -51,7 +51,7 @@ pin-hashes: $(READY)  ## Add the hashes of this platform's packages to requireme
 install-verified: requirements-hashes.txt  ## Make the environment from packages with exactly these hashes
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -q --disable-pip-version-check --require-hashes --no-deps -r $<
-	$(BIN)/pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(BIN)/pip install -q --disable-pip-version-check --no-deps --no-build-isolation .
 	touch $(READY)
 
 requirements-hashes.txt:
