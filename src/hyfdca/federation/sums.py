@@ -190,11 +190,11 @@ class CachedSum:
 
     def put(self, client: int, part: Sealed, positions: IntArray | None = None) -> None:
         """Replace a client's part (at some positions; none: all)."""
+        self._totals, self._taken = None, {}
         units = self._layout.units(client, positions)
         shape = (_size(self._axis, client, units), self._layout.width)
         with reply_of(client):
             vector = load(self._adder, part, shape)
-        self._totals, self._taken = None, {}
         if units is None:
             self._parts[client] = (part.fraction_bits, vector)
             self._borrowed.add(client)
