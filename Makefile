@@ -4,15 +4,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test check lint thorough chaos install bench bench-rounds bench-crypto clean
+.PHONY: help demo test check lint thorough chaos fuzz install install-verified pin-hashes sbom bench bench-rounds bench-crypto clean
 help:  ## Show what can be made
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 18
 
 demo: $(READY)  ## Train three organisations on one machine and see it converge
 	$(BIN)/hyfdca demo --out demo-out
 
 # Tests run side by side: threads of linear algebra would only get in each other's way.
-test check thorough chaos: export OMP_NUM_THREADS := 1
+test check thorough chaos fuzz: export OMP_NUM_THREADS := 1
 # They start hundreds of processes, each of which would compile all modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -37,7 +37,32 @@ chaos: $(READY)  ## Kill processes of studies between machines, some 30 times, a
 	$(BIN)/python -m tests.chaos
 	$(BIN)/pytest -q -n 2 -m chaos
 
+# FUZZ="--messages 1000000 --files 200000 --seconds 36000 --seed 1" tries more.
+fuzz: $(READY)  ## Change messages and spoil files at random, for some four minutes
+	$(BIN)/python -m tests.fuzz $(FUZZ)
+
 install: $(READY)  ## Only make the environment
+
+# Run once on each platform that is to be installed on, where the index is trusted.
+pin-hashes: $(READY)  ## Add the hashes of this platform's packages to requirements-hashes.txt
+	$(BIN)/pip install -q --disable-pip-version-check --dry-run --ignore-installed --no-deps \
+		--report - -r constraints.txt | $(BIN)/python tools/pin_hashes.py requirements-hashes.txt
+
+install-verified: requirements-hashes.txt  ## Make the environment from packages with exactly these hashes
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install -q --disable-pip-version-check --require-hashes --no-deps -r $<
+	$(BIN)/pip install -q --disable-pip-version-check --no-deps --no-build-isolation .
+	touch $(READY)
+
+requirements-hashes.txt:
+	@echo "There is no $@; write it with make pin-hashes where you trust the package index." >&2; exit 2
+
+# An environment of its own: what writes the list is no part of it.
+sbom: $(READY)  ## Write sbom.json, the software bill of materials of the environment (CycloneDX)
+	$(PYTHON) -m venv $(VENV)/sbom
+	$(VENV)/sbom/bin/pip install -q --disable-pip-version-check 'cyclonedx-bom>=7,<8'
+	$(VENV)/sbom/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible \
+		--of JSON -o sbom.json $(BIN)/python
 
 bench: $(READY)  ## Benchmarks; hyfdca data says where the paper's data sets are looked for
 	$(BIN)/python -m benchmarks
@@ -57,5 +82,5 @@ $(READY): pyproject.toml constraints.txt
 	touch $@
 
 clean:  ## Remove the environment and everything made
-	rm -rf $(VENV) demo-out .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) demo-out fuzz-findings sbom.json .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

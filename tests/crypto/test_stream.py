@@ -335,6 +335,33 @@ def test_a_hostile_sum_is_refused_and_costs_nothing(name):
         tracemalloc.stop()
 
 
+def _nonces(n_identities: int, n_vectors: int = 1) -> bytes:
+    """Return nonces of some sealers, each with some vectors."""
+    each = itertools.product(range(n_identities), range(n_vectors))
+    return b"".join(struct.pack("<QQQ", sealer, 7, vector) for sealer, vector in each)
+
+
+@pytest.mark.parametrize(
+    ("n_identities", "n_vectors", "is_possible"),
+    [(4, 1, True), (4, 5, True), (4, 6, False), (80, 1, False)],
+    ids=["everybody", "before resealing", "never resealed", "strangers"],
+)
+def test_a_sum_names_no_more_contributors_than_there_are(
+    n_identities, n_vectors, is_possible
+):
+    """Each pad takes time, so those of a sum that no study has are not computed."""
+    n_nonces = n_identities * n_vectors
+    content = a_sum(
+        n_nonces, ids=(range(1, n_nonces + 1),), nonces=_nonces(n_identities, n_vectors)
+    )
+    sealer = StreamSealer(KEY, n_clients=4)
+    if is_possible:
+        assert sealer.open(memoryview(content), 1, Arrangement.together(3)).size == 3
+        return
+    with pytest.raises(ValueError, match="more contributors than the study has"):
+        sealer.open(memoryview(content), 1, Arrangement.together(3))
+
+
 def test_the_sum_that_hostile_ones_are_made_of_opens():
     """They are refused for what was changed."""
     opened = StreamSealer(KEY).open(memoryview(a_sum()), 1, Arrangement.together(3))

@@ -16,6 +16,7 @@ from hyfdca.federation.sums import (
 from hyfdca.holdings.axis import Axis
 from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.messages import Sealed
+from hyfdca.protocol.sessions import BadReplyError
 
 N_ITEMS = 7
 FINEST = 24  # all numbers of the oracle are multiples of 2**-FINEST
@@ -196,7 +197,9 @@ def test_totals_add_up(n_parts, data):
     shape = data.draw(st.tuples(st.integers(1, 4), st.integers(1, 3)))
     parts = [_numbers(data.draw, *shape) for _ in range(n_parts)]
     total = sum_of(
-        [_sealed(part, 11) for part in parts], math.prod(shape), PlainAdder()
+        {client: _sealed(part, 11) for client, part in enumerate(parts)},
+        math.prod(shape),
+        PlainAdder(),
     )
     assert [vector.fraction_bits for vector in total] == [11]
     np.testing.assert_array_equal(
@@ -206,10 +209,12 @@ def test_totals_add_up(n_parts, data):
 
 @pytest.mark.parametrize("n_bytes", BAD_SIZES)
 def test_malformed_totals_are_refused(n_bytes):
-    """One vector of another size spoils the sum."""
-    parts = [_sealed([[1], [2], [3]], 9), Sealed(9, memoryview(bytearray(n_bytes)))]
-    with pytest.raises(RemoteProtocolError, match="does not load"):
+    """One vector of another size spoils the sum, and its sender is named."""
+    spoilt = Sealed(9, memoryview(bytearray(n_bytes)))
+    parts = {2: _sealed([[1], [2], [3]], 9), 5: spoilt}
+    with pytest.raises(BadReplyError, match=r"client 5: .*does not load") as raised:
         sum_of(parts, 3, PlainAdder())
+    assert list(raised.value.reasons) == [5]
 
 
 def test_a_part_of_a_whole_part_can_be_replaced():
@@ -230,10 +235,10 @@ def test_parts_on_different_grids_do_not_mix():
     total.put(0, _sealed([1], 5), np.array([0]))
     with pytest.raises(RemoteProtocolError):
         total.put(0, _sealed([8], 8), np.array([1]))
+    with pytest.raises(BadReplyError, match=r"clients 0 and 4: .*different grids"):
+        sum_of({0: _sealed([1], 5), 4: _sealed([8], 8)}, 1, PlainAdder())
     with pytest.raises(RemoteProtocolError):
-        sum_of([_sealed([1], 5), _sealed([8], 8)], 1, PlainAdder())
-    with pytest.raises(RemoteProtocolError):
-        sum_of([], 1, PlainAdder())
+        sum_of({}, 1, PlainAdder())
 
 
 @given(axis=_axes(), data=st.data())

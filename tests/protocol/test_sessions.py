@@ -21,8 +21,11 @@ from hyfdca.protocol.sessions import (
     ServerSession,
     decode,
     frame,
+    reply_of,
     unframe,
 )
+from hyfdca.runtime.driver import Traffic
+from hyfdca.runtime.inprocess import InProcess
 
 TOKEN = b"study--1"
 
@@ -376,6 +379,45 @@ def test_clients_that_failed_are_named_with_their_reasons():
     assert "client 0: timed out" in text
     assert "client 2: connection lost" in text
     assert "client 1" not in text
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RemoteProtocolError("it is short"),
+        ValueError("it is short"),
+        OverflowError("it is short"),
+        BadReplyError("double", 0, "it is short"),  # by a part that knows less
+    ],
+)
+def test_what_goes_wrong_with_a_reply_names_its_sender(error):
+    """Whatever is raised while a reply is read says whose it is, and why."""
+    with (
+        pytest.raises(BadReplyError, match=r"client 3.*: it is short") as raised,
+        reply_of(3),
+    ):
+        raise error
+    assert raised.value.reasons == {3: "it is short"}
+
+
+def test_replies_that_contradict_each_other_name_all_senders():
+    """Nobody can tell which of them is wrong."""
+    expected = "answers of clients 0 and 2: they differ"
+    with pytest.raises(BadReplyError, match=expected), reply_of(0, 2):
+        raise RemoteProtocolError("they differ")
+
+
+def test_a_driver_says_in_which_phase_a_reply_was_invalid():
+    """Code that reads a reply need not know the phase."""
+
+    def conversation():
+        replies = yield from make_session().ask("double", _requests(1), Numbers)
+        with reply_of(*replies):
+            raise ValueError("it is short")
+
+    driver = InProcess({1: Client().session})
+    with pytest.raises(BadReplyError, match="client 1 to 'double': it is short"):
+        driver.run(conversation(), Traffic())
 
 
 def test_answers_a_driver_lost_or_invented_are_our_own_fault():

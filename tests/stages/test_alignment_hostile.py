@@ -125,7 +125,7 @@ def test_hostile_tokens(size):
     ("change", "message"),
     [
         (lambda reply: TargetTokens([reply.tokens[0][8:]]), "client 1 to 'targets'"),
-        (lambda reply: TargetTokens([]), "client 1 left out labels"),
+        (lambda reply: TargetTokens([]), "client 1 to .targets.: labels or"),
     ],
 )
 def test_bad_tokens_of_labels_by_column(change, message):

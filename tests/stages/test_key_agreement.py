@@ -116,7 +116,9 @@ def test_a_client_without_keys_cannot_seal_compare_or_confirm():
 def test_a_maker_whose_roster_lacks_a_client_is_named():
     """The server notices that a client it knows gets no envelope."""
     server = Server(2)
-    with pytest.raises(RemoteProtocolError, match="client 0 sealed no keys for clie"):
+    with pytest.raises(
+        RemoteProtocolError, match="client 0 to 'make keys': it sealed no keys for clie"
+    ):
         server.run(agree_on_keys, range(3))
 
 

@@ -83,7 +83,7 @@ def test_tokens_of_another_column():
     tables = [TABLES[0], table_with(range(8, 16), floor=["x"] * 8, ward=["a", "b"] * 4)]
     meeting = LevelMeeting(tables)
     meeting.wires[0].tamper["level tokens"] = (m.LevelTokens, in_the_other_column)
-    with pytest.raises(RemoteProtocolError, match="different levels of a column"):
+    with pytest.raises(RemoteProtocolError, match="name different levels"):
         meeting.run()
 
 

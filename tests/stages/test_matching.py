@@ -24,7 +24,7 @@ def test_equal_pseudonyms_meet(clients):
     """Numbers follow the first occurrence; two words must agree, not one of them."""
     every = dict.fromkeys(pair for own in clients for pair in own)
     numbers = {pair: number for number, pair in enumerate(every)}
-    matched = match([as_tokens(own) for own in clients])
+    matched = match(dict(enumerate(map(as_tokens, clients))))
     assert matched.axis.n_items == len(numbers)
     for own, items, order in zip(
         clients, matched.axis.items, matched.orders, strict=True
@@ -42,12 +42,14 @@ def test_repeated_pseudonyms_are_counted(pairs):
 def test_a_client_that_repeats_itself():
     """The client is named, with the count."""
     repeating = as_tokens([(1, 2), (3, 4), (1, 2), (1, 2)])
-    with pytest.raises(RemoteProtocolError, match="client 1 sent 2 pseudonyms twice"):
-        match([as_tokens([(1, 2)]), repeating])
+    with pytest.raises(
+        RemoteProtocolError, match="client 3: it sent 2 pseudonyms twice"
+    ):
+        match({0: as_tokens([(1, 2)]), 3: repeating})
 
 
 def test_too_many_rows(monkeypatch):
     """More rows than positions can name are refused before they are sorted."""
     monkeypatch.setattr(matching, "_MOST", 3)
     with pytest.raises(RemoteProtocolError, match="too many"):
-        match([as_tokens([(1, 2), (3, 4)])] * 2)
+        match(dict.fromkeys(range(2), as_tokens([(1, 2), (3, 4)])))

@@ -11,13 +11,19 @@ from sklearn.preprocessing import MaxAbsScaler, StandardScaler
 from hyfdca.crypto.schemes.registry import Adders, Encryption, Sealers
 from hyfdca.data.tables import stored_densely
 from hyfdca.federation.messages import Arrangements
+from hyfdca.holdings.axis import Axis
 from hyfdca.holdings.ownership import owned_cells
 from hyfdca.holdings.partition import from_holdings, vertical
 from hyfdca.maths.seeds import stream
 from hyfdca.model.scaling import Scaling
-from hyfdca.protocol.codec import RemoteProtocolError
+from hyfdca.protocol.codec import RemoteProtocolError, pack_reals
 from hyfdca.protocol.messages import GridSpec, Message, Sealed
-from hyfdca.protocol.sessions import ClientSession, ServerSession, frame
+from hyfdca.protocol.sessions import (
+    BadReplyError,
+    ClientSession,
+    ServerSession,
+    frame,
+)
 from hyfdca.runtime.driver import Traffic
 from hyfdca.runtime.inprocess import InProcess
 from hyfdca.stages.scaling import (
@@ -25,6 +31,7 @@ from hyfdca.stages.scaling import (
     ScalingClient,
     ScalingNotice,
     ScalingServer,
+    Statistics,
     StatisticsRequest,
     exchanges,
 )
@@ -285,6 +292,50 @@ def test_a_maximum_below_ones_own(table):
         session.handle("digits", frame(TOKEN, number, request))
     with pytest.raises(RemoteProtocolError, match="below this client's own"):
         session.handle("means", frame(TOKEN, 5, request))
+
+
+def test_a_refused_sum_leaves_no_trace(table):
+    """The sum comes with the request: what is refused with it was never taken."""
+    client, undisturbed = client_of(1e9 * table), client_of(1e9 * table)
+    digits = [StatisticsRequest([Sealed(40, _counted(d))], FIRST.grid) for d in (4, 1)]
+    for own in (client, undisturbed):
+        own.handlers["digits"](FIRST)
+        for request in digits:
+            own.handlers["digits"](request)
+    nothing = StatisticsRequest([Sealed(40, _counted(None))], FIRST.grid)
+    with pytest.raises(RemoteProtocolError, match="below this client's own"):
+        client.handlers["means"](nothing)
+    good = StatisticsRequest([Sealed(40, _counted(13))], FIRST.grid)
+    expected = undisturbed.handlers["means"](good).vector.payload
+    assert bytes(client.handlers["means"](good).vector.payload) == bytes(expected)
+
+
+def _counted(digit):
+    """Return counts in which everybody's digit is this one, of two features."""
+    counts = np.zeros((2, 16), "<i8")
+    if digit is not None:
+        counts[:, digit] = 1 << 40
+    return memoryview(counts.tobytes())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda scale: scale * 2, r"clients 0 and 1 .*different statistics"),
+        (lambda scale: -scale, r"client 1 .*not positive"),
+    ],
+)
+def test_holders_that_release_other_statistics_are_named(change, message):
+    """All holders of a column found the same sums, so they release the same."""
+    axis = Axis(N_FEATURES, (np.arange(N_FEATURES),) * 2)
+    server = ScalingServer(axis, N_SAMPLES, ADDERS, ServerSession(TOKEN, PHASES))
+    replies = [np.zeros(N_FEATURES), np.ones(N_FEATURES), np.zeros(N_FEATURES)]
+    good = Statistics(*map(pack_reals, replies))
+    bad = Statistics(good.offset, pack_reals(change(replies[1])), good.filling)
+    handlers = [{"statistics": lambda _, own=own: own} for own in (good, bad)]
+    sessions = [ClientSession(TOKEN, PHASES, own) for own in handlers]
+    with pytest.raises(BadReplyError, match=message):
+        InProcess(dict(enumerate(sessions))).run(server.release(), Traffic())
 
 
 def test_applying_does_not_store_zeros():

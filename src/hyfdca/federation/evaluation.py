@@ -40,7 +40,7 @@ from hyfdca.federation.sums import EVERYWHERE, CachedSum
 from hyfdca.maths.objective import Measurement
 from hyfdca.protocol.codec import RemoteProtocolError, pack_reals
 from hyfdca.protocol.messages import Message, Part, Sealed, Sums, TooLarge
-from hyfdca.protocol.sessions import Conversation, Handlers
+from hyfdca.protocol.sessions import BadReplyError, Conversation, Handlers
 
 
 def measured(totals: FloatArray) -> Measurement:
@@ -122,7 +122,7 @@ class Evaluation:
 
     def _touch(
         self, margins: CachedSum
-    ) -> Conversation[tuple[CachedSum, list[Sealed]]]:
+    ) -> Conversation[tuple[CachedSum, dict[int, Sealed]]]:
         """Return the sum of shares of the touching duals, and totals of losses."""
         federation = self._federation
         grids, forwards = self._grids, bool(federation.unlabelled)
@@ -144,7 +144,7 @@ class Evaluation:
             touching.put(client, reply.vector)
         if forwards:
             yield from self._forward(replies, touching)
-        return touching, [reply.totals for reply in replies.values()]
+        return touching, {c: reply.totals for c, reply in replies.items()}
 
     def _forward(
         self, replies: dict[int, m.Touched], touching: CachedSum
@@ -154,7 +154,7 @@ class Evaluation:
         duals = federation.running_sample_sum()
         for client, reply in replies.items():
             if reply.duals is None:
-                raise RemoteProtocolError(f"client {client} kept its duals")
+                raise BadReplyError("touch", client, "it kept its duals")
             duals.add(client, reply.duals, None)
         parts = yield from federation.gather(
             "touch forwarded",
@@ -166,7 +166,7 @@ class Evaluation:
         for client, part in parts.items():
             touching.put(client, part.vector)
 
-    def _norms(self, touching: CachedSum) -> Conversation[list[Sealed]]:
+    def _norms(self, touching: CachedSum) -> Conversation[dict[int, Sealed]]:
         federation, grid = self._federation, self._grids.totals
         number = self._n_measured + 1
         parts = yield from federation.gather(
@@ -176,7 +176,7 @@ class Evaluation:
             lambda client: m.NormsRequest(touching.take(client), number, grid.spec),
             Part,
         )
-        return [part.vector for part in parts.values()]
+        return {client: part.vector for client, part in parts.items()}
 
 
 class WeightHolder(Protocol):

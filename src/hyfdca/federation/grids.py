@@ -20,6 +20,8 @@ _COARSEST_BITS = 128  # by which a grid may get coarser; beyond it, a run has di
 class DivergenceError(ArithmeticError):
     """Numbers outgrew every grid: the steps are too long for this problem."""
 
+    clients: tuple[int, ...] = ()  # whose numbers did not fit
+
 
 @dataclass(frozen=True)
 class GridState:
@@ -75,6 +77,23 @@ class VectorGrid:
         """Take a state."""
         self.use(state.grid)
         self._finest = state.finest
+
+
+# Beyond these no grid has room for squares of products of two clients' numbers, and it
+# would be others' requests that fail. Of losses there are no such products.
+_LARGEST_BOUND, _LARGEST_LOSS = 1e52, 1e120
+
+
+def check_bounds(bounds: Bounds) -> None:
+    """Refuse bounds of numbers that are too large to compute with.
+
+    Raises
+    ------
+    ValueError
+    """
+    largest = max(bounds.row_norm, bounds.column_sum, bounds.slope_at_zero)
+    if largest > _LARGEST_BOUND or bounds.loss_at_zero > _LARGEST_LOSS:
+        raise ValueError("its numbers are too large to train with; scale its columns")
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.crypto.schemes.arrangement import Arrangement
 from hyfdca.crypto.schemes.base import Sealer
 from hyfdca.crypto.schemes.fixedpoint import (
+    SUM_BITS,
     Grid,
     GridOverflowError,
     Rounding,
@@ -255,6 +256,9 @@ class Sealing:
     def opened_totals(self, sums: Sums, shape: tuple[int, int]) -> FloatArray:
         """Return the reals of totals whose rows were summed apart."""
         n_rows, width = shape
+        # Sealing makes nothing smaller: only a sum of nobody is shorter than this.
+        if sum(len(vector.payload) for vector in sums) < 8 * n_rows * width:
+            raise RemoteProtocolError("totals have a shape that is not theirs")
         rows = _ONE_ITEM if n_rows == 1 else Arrangement.apart(n_rows)
         return self._opened("totals", sums, width, rows)
 
@@ -268,7 +272,9 @@ class Sealing:
         arrangement: Arrangement,
         items: IntArray | None = None,
     ) -> FloatArray:
-        values = open_sum(sums, width, self.sealer(kind), arrangement, items)
+        sum_bits = self._schemes.encryption.sum_bits
+        sealer = self.sealer(kind)
+        values = open_sum(sums, width, sealer, arrangement, items, sum_bits)
         if self.listener:
             self.listener("opened", kind, values)
         return values
@@ -314,12 +320,21 @@ def open_sum(
     sealer: Sealer,
     arrangement: Arrangement,
     items: IntArray | None = None,
+    sum_bits: int = SUM_BITS,
 ) -> FloatArray:
-    """Return the reals of a sum over holders; an empty sum is zero."""
+    """Return the reals of a sum over holders; an empty sum is zero.
+
+    Parameters
+    ----------
+    sum_bits : int
+        No sum of the study is beyond 2**sum_bits steps of its grid: others are noise.
+    """
     try:
         parts = [
             decode(
-                sealer.open(vector.payload, width, arrangement, items),
+                _in_range(
+                    sealer.open(vector.payload, width, arrangement, items), sum_bits
+                ),
                 vector.fraction_bits,
             )
             for vector in sums
@@ -329,6 +344,13 @@ def open_sum(
     if not parts:
         return np.zeros((len(arrangement.groups if items is None else items), width))
     return reduce(np.add, parts)
+
+
+def _in_range(numbers: IntArray, sum_bits: int) -> IntArray:
+    limit = 1 << sum_bits
+    if numbers.max(initial=0) > limit or numbers.min(initial=0) < -limit:
+        raise ValueError("a number is beyond the range of sums: a part is wrong")
+    return numbers
 
 
 def or_too_large(make: Callable[[], Message]) -> Message:

@@ -12,25 +12,34 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
+from msgspec.structs import astuple
 
 from hyfdca.arrays import FloatArray
 from hyfdca.crypto.schemes.registry import Adders
 from hyfdca.federation import messages as m
 from hyfdca.federation.grids import (
+    DivergenceError,
     GridMaker,
     Grids,
     GridsState,
     PublicBounds,
     VectorGrid,
+    check_bounds,
 )
 from hyfdca.federation.problem import Problem
-from hyfdca.federation.sums import CachedSum, LatestSum, RunningSum, sum_of
+from hyfdca.federation.sums import (
+    CachedSum,
+    LatestSum,
+    RunningSum,
+    check_grid,
+    sum_of,
+)
 from hyfdca.federation.vectors import SealedVectors
 from hyfdca.holdings.layout import Layout
 from hyfdca.protocol.codec import RemoteProtocolError, pack_indices, unpack_reals
@@ -40,6 +49,7 @@ from hyfdca.protocol.sessions import (
     Conversation,
     ServerSession,
     SessionState,
+    reply_of,
 )
 
 _SLACK = 1e-9  # covers the rounding of norms
@@ -72,6 +82,7 @@ class Federation:
 
     grids: Grids
     bounds: PublicBounds
+    _claimed: dict[int, m.Bounds]
 
     def __init__(
         self,
@@ -145,6 +156,10 @@ class Federation:
         bounds = yield from self.session.ask(
             "bounds", dict.fromkeys(self.everyone, Message()), m.Bounds
         )
+        for client, claimed in bounds.items():
+            with reply_of(client):
+                check_bounds(claimed)
+        self._claimed = bounds
         self.bounds = PublicBounds.of(bounds.values(), self.problem.n_samples)
         self.grids = self.grid_maker.grids(self.problem, self.bounds)
         grid = self.grids.norms
@@ -154,6 +169,16 @@ class Federation:
         yield from self.session.tell(
             "prepare", {c: self._prepare(c, norms, probes) for c in self.everyone}
         )
+
+    def start_error(self, error: DivergenceError) -> BadReplyError:
+        """Return the error of a start that no grid has room for.
+
+        Numbers at w = 0 fit the grids that right bounds give. So those whose numbers
+        did not fit are wrong, or the widest bounds, which make grids coarse, are.
+        """
+        widest = max(self._claimed, key=lambda c: max(astuple(self._claimed[c])))
+        reason = "its numbers or the bounds on them are wrong, because no grid fits"
+        return BadReplyError("", sorted({*error.clients, widest}), reason)
 
     def _prepare(self, client: int, norms: CachedSum, probes: bool) -> m.Prepare:
         samples, features = self.layout.samples, self.layout.features
@@ -175,9 +200,9 @@ class Federation:
 
     # Totals
 
-    def sum_of(self, parts: Iterable[Sealed], shape: tuple[int, int]) -> Sums:
-        """Add up totals that every sender has in full."""
-        return sum_of(list(parts), math.prod(shape), self.vectors.totals_adder)
+    def sum_of(self, parts: Mapping[int, Sealed], shape: tuple[int, int]) -> Sums:
+        """Add up totals, by client, that each has in full."""
+        return sum_of(parts, math.prod(shape), self.vectors.totals_adder)
 
     def open_totals(
         self,
@@ -200,9 +225,21 @@ class Federation:
             ],
         )
         replies = yield from self.session.ask(phase, {opener: request}, m.Opened)
-        numbers = unpack_reals(replies[opener].values, sum(sizes))
-        parts = np.split(numbers, np.cumsum(sizes)[:-1])
+        with reply_of(opener):
+            numbers = unpack_reals(replies[opener].values, sum(sizes))
+            parts = np.split(numbers, np.cumsum(sizes)[:-1])
+            self._check_range(parts, totals)
         return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
+
+    def _check_range(self, opened: list[FloatArray], totals: list[Sums]) -> None:
+        """Refuse opened totals that no sums on these grids can be."""
+        for part, sums in zip(opened, totals, strict=True):
+            bits = [self.vectors.sum_bits - vector.fraction_bits for vector in sums]
+            if np.abs(part).max(initial=0.0) > sum(math.ldexp(1.0, b) for b in bits):
+                raise RemoteProtocolError(
+                    "a total that it opened is beyond the range of its sum, of which "
+                    "it or a part is wrong"
+                )
 
     # Asking on a grid
 
@@ -237,8 +274,12 @@ class Federation:
                     raise BadReplyError(
                         phase, client, f"it is a {type(answer).__name__}"
                     )
-            for grid in dict.fromkeys(grids):  # each once
-                grid.coarsen()
+            try:
+                for grid in dict.fromkeys(grids):  # each once
+                    grid.coarsen()
+            except DivergenceError as error:
+                error.clients = tuple(c for c in replies if c not in fitting)
+                raise
 
     def gather_sum(
         self,
@@ -264,7 +305,8 @@ class Federation:
         weights = np.zeros((features.n_items, n_outputs))
         for client, reply in replies.items():
             counted = features.items[client][self.layout.counts_features(client)]
-            numbers = unpack_reals(reply.weights, len(counted) * n_outputs)
+            with reply_of(client):
+                numbers = unpack_reals(reply.weights, len(counted) * n_outputs)
             weights[counted] = numbers.reshape(len(counted), n_outputs)
         return weights
 
@@ -274,5 +316,6 @@ def _check_grids(client: int, reply: Message, wanted: Sequence[int]) -> None:
     vectors = [getattr(reply, name) for name in reply.__struct_fields__]
     for vector, fraction_bits in zip(vectors, wanted, strict=False):
         several = vector if isinstance(vector, list) else [vector]
-        if any(v is not None and v.fraction_bits != fraction_bits for v in several):
-            raise RemoteProtocolError(f"client {client} answers on another grid")
+        for part in several:
+            if part is not None:
+                check_grid(client, part, fraction_bits)

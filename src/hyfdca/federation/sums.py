@@ -20,6 +20,7 @@ from hyfdca.crypto.schemes.stream_sums import Padded
 from hyfdca.holdings.axis import Axis
 from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.messages import Sealed, Sums
+from hyfdca.protocol.sessions import BadReplyError, reply_of
 
 EVERYWHERE = slice(None)
 
@@ -104,7 +105,8 @@ class RunningSum:
         units = self._layout.units(client, positions)
         where = _places(self._axis, client, units)
         shape = (_size(self._axis, client, units), self._layout.width)
-        vector = load(self._adder, part, shape)
+        with reply_of(client):
+            vector = load(self._adder, part, shape)
         total = self._totals.get(part.fraction_bits)
         if total is None:
             total = self._adder.zeros((self._axis.n_items, self._layout.width))
@@ -122,12 +124,13 @@ class RunningSum:
         self, client: int, again: Sequence[Sealed], positions: IntArray | None
     ) -> None:
         """Take the same numbers, sealed again, at a client's positions."""
-        if [part.fraction_bits for part in again] != list(self._totals):
-            raise RemoteProtocolError("what was sealed again stands on other grids")
         units = self._layout.units(client, positions)
         where = _places(self._axis, client, units)
         shape = (_size(self._axis, client, units), self._layout.width)
-        vectors = [load(self._adder, part, shape) for part in again]
+        with reply_of(client):
+            if [part.fraction_bits for part in again] != list(self._totals):
+                raise RemoteProtocolError("what was sealed again stands on other grids")
+            vectors = [load(self._adder, part, shape) for part in again]
         for total, vector in zip(self._totals.values(), vectors, strict=True):
             self._adder.put(total, where, vector)
         self._n_summands[where] = 1
@@ -190,14 +193,15 @@ class CachedSum:
         self._totals, self._taken = None, {}
         units = self._layout.units(client, positions)
         shape = (_size(self._axis, client, units), self._layout.width)
-        vector = load(self._adder, part, shape)
+        with reply_of(client):
+            vector = load(self._adder, part, shape)
         if units is None:
             self._parts[client] = (part.fraction_bits, vector)
             self._borrowed.add(client)
             return
         bits, held = self._parts.get(client, (part.fraction_bits, None))
         if bits != part.fraction_bits:
-            raise RemoteProtocolError("a part on two grids cannot be added")
+            raise BadReplyError("", client, "a part on two grids cannot be added")
         if held is None or client in self._borrowed:
             held = self._own_copy(client, held)
             self._parts[client] = (bits, held)
@@ -339,13 +343,14 @@ class LatestSum:
 _EVERYBODY, _ONE_GROUP = Axis(1, (np.zeros(1, np.int64),)), np.zeros(1, np.int64)
 
 
-def sum_of(parts: list[Sealed], count: int, adder: Adder) -> Sums:
-    """Add up vectors of ``count`` numbers that every sender has in full: totals."""
-    if len({part.fraction_bits for part in parts}) != 1:
-        raise RemoteProtocolError("parts of one sum stand on different grids")
+def sum_of(parts: Mapping[int, Sealed], count: int, adder: Adder) -> Sums:
+    """Add up vectors of ``count`` numbers, by client, that each has in full: totals."""
+    if len({part.fraction_bits for part in parts.values()}) != 1:
+        raise BadReplyError("", parts, "parts of one sum stand on different grids")
     total = RunningSum(layout_for(_EVERYBODY, _ONE_GROUP, count, adder))
-    for part in parts:
-        total.add(0, part, None)
+    for client, part in parts.items():
+        with reply_of(client):
+            total.add(0, part, None)
     return total.take_all()
 
 
@@ -355,6 +360,12 @@ def load(adder: Adder, part: Sealed, shape: tuple[int, int]) -> Any:
         return adder.load(part.payload, shape)
     except ValueError as error:
         raise RemoteProtocolError(f"a sealed vector does not load: {error}") from None
+
+
+def check_grid(client: int, part: Sealed, fraction_bits: int) -> None:
+    """Refuse a client's part that is not on the grid that it was asked for."""
+    if part.fraction_bits != fraction_bits:
+        raise BadReplyError("", client, "it answers on another grid")
 
 
 def _places(axis: Axis, client: int, positions: IntArray | None) -> Any:

@@ -35,7 +35,12 @@ from hyfdca.holdings.layout import Layout
 from hyfdca.prediction import messages as p
 from hyfdca.protocol.codec import RemoteProtocolError, pack_indices
 from hyfdca.protocol.messages import GridSpec, Message
-from hyfdca.protocol.sessions import Conversation, Handlers, ServerSession
+from hyfdca.protocol.sessions import (
+    Conversation,
+    Handlers,
+    ServerSession,
+    reply_of,
+)
 
 LARGEST = 2.0**400  # limit of a part; its square is still finite
 
@@ -75,7 +80,8 @@ class ScoringServer:
         )
         margins, cells = self._sum(self._width), self._sum(1)
         for client, reply in replies.items():
-            _check_grids(client, reply, request)
+            with reply_of(client):
+                _check_grids(reply, request)
             margins.put(client, reply.margins)
             cells.put(client, reply.cells)
         scores = p.ScoresNotice(margins.take(asker), cells.take(asker))
@@ -201,7 +207,7 @@ def _spec(grid: Grid) -> GridSpec:
     return GridSpec(grid.fraction_bits, grid.limit_bits)
 
 
-def _check_grids(client: int, reply: p.ScoreParts, request: p.PartsRequest) -> None:
+def _check_grids(reply: p.ScoreParts, request: p.PartsRequest) -> None:
     got = (reply.margins.fraction_bits, reply.cells.fraction_bits)
     if got != (request.grid.fraction_bits, request.cells_grid.fraction_bits):
-        raise RemoteProtocolError(f"client {client} replied on another grid")
+        raise RemoteProtocolError("it answers on another grid")

@@ -252,11 +252,45 @@ class ClientsFailedError(Exception):
 
 
 class BadReplyError(RemoteProtocolError):
-    """A client's reply is invalid; it says which client's."""
+    """A client's reply is invalid, or replies contradict each other; it says whose.
 
-    def __init__(self, phase: str, client: int, reason: str) -> None:
-        self.phase, self.reasons = phase, {client: reason}
-        super().__init__(f"answer of client {client} to {phase!r}: {reason}")
+    Parameters
+    ----------
+    phase : str
+        Empty where it is not known; the driver then fills it in.
+    clients : int or iterable of int
+        Several if nobody can tell which of them is wrong.
+    """
+
+    def __init__(self, phase: str, clients: int | Iterable[int], reason: str) -> None:
+        self.phase, self.reason = phase, reason
+        self.clients = (clients,) if isinstance(clients, int) else tuple(clients)
+        self.reasons = dict.fromkeys(self.clients, reason)
+        who = " and ".join(map(str, self.clients))
+        whose = f"answer of client {who}"
+        if len(self.clients) > 1:
+            whose = f"answers of clients {who}"
+        to = f" to {phase!r}" if phase else ""
+        super().__init__(f"{whose}{to}: {reason}")
+
+    def in_phase(self, phase: str) -> BadReplyError:
+        """Return the same error with its phase filled in, if it was not known."""
+        return BadReplyError(self.phase or phase, self.clients, self.reason)
+
+
+@contextmanager
+def reply_of(*clients: int) -> Iterator[None]:
+    """Blame these clients for what goes wrong while their replies are read here.
+
+    Everything that a server reads of a reply after decoding it belongs in such a block:
+    an error without a sender would end a study, and nobody would know why.
+    """
+    try:
+        yield
+    except BadReplyError as error:
+        raise BadReplyError(error.phase, clients, error.reason) from None
+    except (RemoteProtocolError, ValueError, ArithmeticError) as error:
+        raise BadReplyError("", clients, str(error)) from None
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import Protocol, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
-from hyfdca.protocol.sessions import Ask, Conversation, Replies
+from hyfdca.protocol.sessions import Ask, BadReplyError, Conversation, Replies
 
 T = TypeVar("T")
 
@@ -99,6 +99,8 @@ class Driver(ABC):
         except StopIteration as end:
             result: T = end.value
             return result
+        except BadReplyError as error:
+            raise error.in_phase(ask.phase) from None
 
     @abstractmethod
     def exchange(self, ask: Ask) -> Replies:

@@ -22,6 +22,9 @@ large for its grid: there is nothing to ask again on a coarser one.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from copy import copy
 from typing import Annotated
 
 import numpy as np
@@ -32,7 +35,7 @@ from hyfdca.crypto.schemes.fixedpoint import GridOverflowError, grid_for
 from hyfdca.crypto.schemes.registry import Adders, Sealers, Use
 from hyfdca.federation.messages import Arrangements
 from hyfdca.federation.sealing import Sealing
-from hyfdca.federation.sums import CachedSum, layout_for
+from hyfdca.federation.sums import CachedSum, check_grid, layout_for
 from hyfdca.holdings.axis import Axis, owner_groups
 from hyfdca.holdings.ownership import Cells, n_stored
 from hyfdca.model.scaling import Missing, Scale, Scaling
@@ -51,7 +54,13 @@ from hyfdca.protocol.messages import (
     Sums,
 )
 from hyfdca.protocol.phases import START, Phase, Phases
-from hyfdca.protocol.sessions import Conversation, Handlers, ServerSession
+from hyfdca.protocol.sessions import (
+    BadReplyError,
+    Conversation,
+    Handlers,
+    ServerSession,
+    reply_of,
+)
 from hyfdca.stages.secure_max import BASE, DIGITS, EXPONENT_DIGITS, SecureMax
 
 _LARGEST = 4.0  # above the square of a number in units of its feature
@@ -131,14 +140,21 @@ class ScalingServer:
         replies = yield from self._session.ask(
             "statistics", dict.fromkeys(self._everyone, Message()), Statistics
         )
-        result = Scaling(*np.zeros((3, self._features.n_items)))
-        result.scale[:] = 1.0  # of a feature nobody holds
-        for client in reversed(self._everyone):
+        # Of a feature that nobody holds, the scale is 1.
+        result = np.repeat([[0.0], [1.0], [0.0]], self._features.n_items, axis=1)
+        first = self._features.first_holders([True] * len(replies))
+        for client in self._everyone:
             items, reply = self._features.items[client], replies[client]
-            result.offset[items] = unpack_reals(reply.offset, len(items))
-            result.scale[items] = unpack_reals(reply.scale, len(items))
-            result.filling[items] = unpack_reals(reply.filling, len(items))
-        return result
+            with reply_of(client):
+                found = _unpacked(reply, len(items))
+            is_first = first[items] == client
+            result[:, items[is_first]] = found[:, is_first]
+            differs = (result[:, items] != found).any(axis=0)
+            if differs.any():
+                others = np.unique(first[items[differs]]).tolist()
+                reason = "they found different statistics of a column"
+                raise BadReplyError("", [*others, client], reason)
+        return Scaling(*result)
 
     def _arrangements(self, client: int) -> Arrangements:
         groups = self._groups[self._features.items[client]]
@@ -163,8 +179,18 @@ class ScalingServer:
         layout = layout_for(self._features, self._groups, width, self._adder)
         total = CachedSum(layout)
         for client, part in parts.items():
+            check_grid(client, part.vector, grid.fraction_bits)
             total.put(client, part.vector)
         return total
+
+
+def _unpacked(reply: Statistics, n_features: int) -> FloatArray:
+    """Return offset, scale and filling of a client's features, (3, features)."""
+    numbers = (reply.offset, reply.scale, reply.filling)
+    found = np.stack([unpack_reals(own, n_features) for own in numbers])
+    if not (found[1] > 0.0).all():
+        raise RemoteProtocolError("a scale is not positive")
+    return found
 
 
 def exchanges(
@@ -254,32 +280,34 @@ class ScalingClient:
         return np.sqrt(np.where(self._variances > noise, self._variances, 0.0))
 
     def _digits(self, request: StatisticsRequest) -> Part:
-        self._begin("digits", request)
-        zeros = self._n_unstored() > 0
-        largest = self._largest(np.abs(self._values), np.where(zeros, 0.0, -1.0))
-        return self._part(self._sizes.next_digit(largest), request)
+        with self._exchange("digits", request):
+            zeros = self._n_unstored() > 0
+            largest = self._largest(np.abs(self._values), np.where(zeros, 0.0, -1.0))
+            return self._part(self._sizes.next_digit(largest), request)
 
     def _sums(self, request: StatisticsRequest) -> Part:
-        self._begin("means", request)
-        counts = self._count_observed() + self._n_unstored()
-        sums = self._sum(self._values / self._sizes.unit()[self._columns])
-        return self._part(np.column_stack([counts, sums]), request)
+        with self._exchange("means", request):
+            counts = self._count_observed() + self._n_unstored()
+            sums = self._sum(self._values / self._sizes.unit()[self._columns])
+            return self._part(np.column_stack([counts, sums]), request)
 
     def _spread_digits(self, request: StatisticsRequest) -> Part:
-        self._begin("spread", request)
-        none = np.full(len(self._means), -1.0)
-        largest = self._largest(np.abs(self._distances()), none)
-        return self._part(self._spread.next_digit(largest), request)
+        with self._exchange("spread", request):
+            none = np.full(len(self._means), -1.0)
+            largest = self._largest(np.abs(self._distances()), none)
+            return self._part(self._spread.next_digit(largest), request)
 
     def _squares(self, request: StatisticsRequest) -> Part:
-        self._begin("deviations", request)
-        distances = self._distances() / self._spread.unit()[self._columns]
-        return self._part(self._sum(distances**2)[:, None], request)
+        with self._exchange("deviations", request):
+            distances = self._distances() / self._spread.unit()[self._columns]
+            return self._part(self._sum(distances**2)[:, None], request)
 
     def _finish(self, notice: ScalingNotice) -> None:
         if self._n_sent < len(self._plan) or self._is_known:
             raise RemoteProtocolError("scaling ends before its exchanges or twice")
-        self._take(notice.known)
+        with self._unchanged_by_errors():
+            self._take(notice.known)
+            self._check_scaling()
         self._is_known = True
 
     def _release(self, _: Message) -> Statistics:
@@ -294,8 +322,27 @@ class ScalingClient:
 
     # Sums that come back
 
-    def _begin(self, phase: str, request: StatisticsRequest) -> None:
-        """Check that this is the next exchange and can be answered, then take part."""
+    @contextmanager
+    def _exchange(self, phase: str, request: StatisticsRequest) -> Iterator[None]:
+        """Check that an exchange is the next one, and take the sum it comes with."""
+        self._check_next(phase, request)
+        with self._unchanged_by_errors():
+            if request.known is not None:
+                self._take(request.known)
+            yield
+
+    @contextmanager
+    def _unchanged_by_errors(self) -> Iterator[None]:
+        """Undo what a request has changed if it is refused after all."""
+        before = dict(vars(self), _sizes=copy(self._sizes), _spread=copy(self._spread))
+        try:
+            yield
+        except Exception:
+            vars(self).update(before)
+            raise
+
+    def _check_next(self, phase: str, request: StatisticsRequest) -> None:
+        """Refuse an exchange that is not the next one, or cannot be answered."""
         if self._plan[self._n_sent : self._n_sent + 1] != [phase]:
             raise RemoteProtocolError(f"phase {phase!r} is out of order")
         if (request.known is None) != (self._n_sent == 0):
@@ -303,8 +350,12 @@ class ScalingClient:
         reach = request.grid.limit_bits - request.grid.fraction_bits
         if math.log2(_LARGEST * max(self._cells.stored.shape[0], 1)) > reach:
             raise RemoteProtocolError("the grid is too fine for sums of these cells")
-        if request.known is not None:
-            self._take(request.known)
+
+    def _check_scaling(self) -> None:
+        """Refuse sums that no cells have: they would scale them to nonsense."""
+        found = self.scaling
+        if not np.isfinite([found.offset, found.scale, found.filling]).all():
+            raise RemoteProtocolError("the sums of the statistics are impossible")
 
     def _take(self, known: Sums) -> None:
         """Note the sum over holders of what this client sent last."""

@@ -100,7 +100,7 @@ def _plan(file: StudyFile, study_hash: bytes) -> Plan:
         study_hash=study_hash,
         names=names,
         epoch=study.key_epoch,
-        encryption=study.encryption_settings(),
+        encryption=replace(study.encryption_settings(), n_clients=len(names)),
         alignment=alignment_settings(file),
         levels=LevelSettings(
             study.min_level_count, study.release_level_names, study.similar_levels

@@ -241,8 +241,11 @@ class Runner:
         """
         driver = driver or self.driver
         traffic = self.progress.set_up_traffic
-        driver.run(self.server.set_up(), traffic)
-        self._measure(driver, traffic)
+        try:
+            driver.run(self.server.set_up(), traffic)
+            self._measure(driver, traffic)
+        except DivergenceError as error:
+            raise self.federation.start_error(error) from None
         assert self.measurement is not None  # noqa: S101  # just made
         self.progress.start = self.measurement.primal
 

@@ -80,12 +80,15 @@ class Asked:
         Whether trial points are mixtures of planes.
     most_parts, min_part : int
         Into how many parts buckets divide an owner group, of how many samples each.
+    max_buckets : int
+        Of all clients together.
     """
 
     collections: tuple[Collection, ...]
     is_mixture: bool
     most_parts: int
     min_part: int
+    max_buckets: int
 
     def check_planes(self, request: b.PlanesRequest) -> None:
         """Refuse planes that touch elsewhere."""
@@ -135,10 +138,13 @@ def asked_by_bundle(settings: BundleSettings, problem: Problem) -> Asked:
         is_mixture=True,
         most_parts=1 if is_sealed else settings.sub_groups,
         min_part=settings.min_group_size,
+        max_buckets=settings.max_buckets,
     )
 
 
-ASKED_BY_LBFGS = Asked((((0.0,), ()),), is_mixture=False, most_parts=1, min_part=1)
+ASKED_BY_LBFGS = Asked(
+    (((0.0,), ()),), is_mixture=False, most_parts=1, min_part=1, max_buckets=1
+)
 
 
 def check_steps(request: b.SearchRequest) -> None:

@@ -42,9 +42,9 @@ from hyfdca.federation.grids import GridState, VectorGrid
 from hyfdca.federation.sealing import read_sum
 from hyfdca.federation.server import Federation
 from hyfdca.holdings.axis import Axis
-from hyfdca.protocol.codec import RemoteProtocolError, pack_indices, pack_reals
+from hyfdca.protocol.codec import pack_indices, pack_reals
 from hyfdca.protocol.messages import Parts, Sealed, Sums
-from hyfdca.protocol.sessions import Conversation
+from hyfdca.protocol.sessions import BadReplyError, Conversation, reply_of
 
 _INNER = 0.01  # of the gap, to which the programme is solved
 _LEAST = 1e-4  # of P, where the guess of the gap is smaller
@@ -218,7 +218,8 @@ class AsyncBundleServer(BundleServer):
             self._check_length(client, reply.vectors, wanted[client])
             for bucket, part in zip(wanted[client], reply.vectors, strict=True):
                 state = self.states[bucket]
-                state.margins.add(state.holders.index(client), part, None)
+                with reply_of(client):
+                    state.margins.add(state.holders.index(client), part, None)
                 state.given.add(client)
         for state in self.states:
             is_complete = len(state.given) == len(state.holders)
@@ -279,15 +280,18 @@ class AsyncBundleServer(BundleServer):
             self._check_length(client, reply.slopes, buckets)
             width = len(VISIT_PLACES) * federation.problem.n_outputs
             shape = (len(buckets), offsets_width(federation, width))
-            conjugates = read_sum([reply.offsets], shape)
-            for place, bucket in enumerate(buckets):
+            with reply_of(client):
+                conjugates = read_sum([reply.offsets], shape)
+            for number, bucket in enumerate(buckets):
                 state = self._on_one_grid(bucket)
                 assert state.owed is not None  # noqa: S101  # it was asked for
-                self._take_slope(state.owed, client, reply.slopes[place])
-                state.owed.conjugates += conjugates[place]
+                self._take_slope(state.owed, client, reply.slopes[number])
+                state.owed.conjugates += conjugates[number]
                 if state.owed.forwarded is not None:
-                    duals = forwarded_duals(client, reply, len(buckets))[place]
-                    state.owed.forwarded.add(state.holders.index(client), duals, None)
+                    duals = forwarded_duals(client, reply, len(buckets))[number]
+                    place = state.holders.index(client)
+                    with reply_of(client):
+                        state.owed.forwarded.add(place, duals, None)
 
     def _on_one_grid(self, bucket: int) -> Bucket:
         """Start a bucket's slopes again if its duals were rounded on another grid."""
@@ -400,4 +404,4 @@ class AsyncBundleServer(BundleServer):
     @staticmethod
     def _check_length(client: int, parts: list[Sealed], buckets: list[int]) -> None:
         if len(parts) != len(buckets):
-            raise RemoteProtocolError(f"client {client} answers for other buckets")
+            raise BadReplyError("", client, "it answers for other buckets")

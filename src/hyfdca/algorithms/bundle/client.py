@@ -37,7 +37,6 @@ from hyfdca.protocol.messages import Message, Parts, TooLarge
 from hyfdca.protocol.sessions import Handlers
 
 _FLOAT_ERROR = 1e-15  # of a margin that is moved along, as a share of its size
-_MOST_BUCKETS = 1_000_000
 _BLOCK = 65536  # samples whose duals are in memory at a time
 
 
@@ -145,8 +144,10 @@ class BundleClient:
         return PlaneSums(self, n_buckets, n_planes)
 
     def _take_buckets(self, notice: b.BucketsNotice) -> None:
-        numbers = unpack_indices(notice.numbers, _MOST_BUCKETS)
+        numbers = unpack_indices(notice.numbers, self._asked.max_buckets)
         places = unpack_places(notice.buckets, self.party.n_held, len(numbers))
+        if np.bincount(places, minlength=len(numbers)).min(initial=1) < 1:
+            raise RemoteProtocolError("a bucket has none of this client's samples")
         if self.party.block.row_groups is not None:
             self._asked.check_buckets(self.party.block.row_groups, places)
         smallest = int(np.bincount(places).min(initial=self.party.n_held))
@@ -263,6 +264,10 @@ class BundleClient:
     def _gram(self, request: b.GramRequest) -> Message:
         """Take new slopes; return their products with all slopes, σ·σ'/(λN²)."""
         problem = self.party.problem
+        if not request.slopes or not all(request.slopes):
+            raise RemoteProtocolError("new planes come with their slopes")
+        if len(request.slopes) > self._asked.max_buckets:
+            raise RemoteProtocolError("there are slopes of more buckets than allowed")
         numbers = self._checked_numbers(request)
         n_new, known = len(request.slopes) * request.n_planes, self._slopes.numbers
         is_new = request.first not in known  # else it is asked again

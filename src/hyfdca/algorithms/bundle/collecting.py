@@ -26,9 +26,9 @@ from hyfdca.federation.grids import MARGIN_HEADROOM, GridState
 from hyfdca.federation.sealing import read_sum
 from hyfdca.federation.server import Federation
 from hyfdca.federation.sums import RunningSum, VectorLayout
-from hyfdca.protocol.codec import RemoteProtocolError, pack_indices, pack_reals
+from hyfdca.protocol.codec import pack_indices, pack_reals
 from hyfdca.protocol.messages import Part, Parts, Sealed, Sums
-from hyfdca.protocol.sessions import Conversation
+from hyfdca.protocol.sessions import BadReplyError, Conversation
 
 _ROOM = 4.0  # times the longest of the last planes
 
@@ -184,7 +184,7 @@ class PlaneCollection:
     ) -> None:
         buckets = self.buckets.of_client[client].tolist()
         if len(parts) != len(buckets):
-            raise RemoteProtocolError(f"client {client} has slopes of other buckets")
+            raise BadReplyError("", client, "it has slopes of other buckets")
         for bucket, part in zip(buckets, parts, strict=True):
             slopes[bucket].add(client, part, None)
 
@@ -249,7 +249,7 @@ class PlaneCollection:
             Part,
         )
         entries = (n_new * len(lengths), n_outputs)
-        sealed = (part.vector for part in parts.values())
+        sealed = {client: part.vector for client, part in parts.items()}
         conjugates, scaled = yield from federation.open_totals(
             [offsets, federation.sum_of(sealed, entries)],
             [shape, entries],
@@ -269,5 +269,5 @@ def offsets_width(federation: Federation, width: int) -> int:
 def forwarded_duals(client: int, reply: b.Planes, n_vectors: int) -> list[Sealed]:
     """Return the duals of a reply, which must be there."""
     if reply.duals is None or len(reply.duals) != n_vectors:
-        raise RemoteProtocolError(f"client {client} kept its duals")
+        raise BadReplyError("", client, "it kept its duals")
     return reply.duals

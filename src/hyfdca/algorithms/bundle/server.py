@@ -446,6 +446,7 @@ class BundleServer:
             Part,
         )
         shape = (len(steps), federation.problem.n_outputs)
-        total = federation.sum_of((part.vector for part in parts.values()), shape)
+        sealed = {client: part.vector for client, part in parts.items()}
+        total = federation.sum_of(sealed, shape)
         [primals] = yield from federation.open_totals([total], [shape], "open search")
         return primals

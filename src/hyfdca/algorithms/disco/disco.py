@@ -205,7 +205,8 @@ class DiscoServer(PrimalServer):
                 lambda client: InnerProductsRequest(curved.take(client), grid.spec),
                 Part,
             )
-            total = federation.sum_of((part.vector for part in parts.values()), shape)
+            sealed = {client: part.vector for client, part in parts.items()}
+            total = federation.sum_of(sealed, shape)
             [totals] = yield from federation.open_totals(
                 [total], [shape], "open curvature"
             )

@@ -231,7 +231,8 @@ class DualServer:
             Part,
         )
         shape = (_N_TOTALS, federation.problem.n_outputs)
-        total = federation.sum_of((part.vector for part in parts.values()), shape)
+        sealed = {client: part.vector for client, part in parts.items()}
+        total = federation.sum_of(sealed, shape)
         [totals] = yield from federation.open_totals([total], [shape])
         self._n_measured = number
         return measured(totals)

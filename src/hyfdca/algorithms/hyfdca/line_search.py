@@ -38,7 +38,7 @@ from hyfdca.maths.objective import Measurement
 from hyfdca.maths.seeds import stream
 from hyfdca.protocol.codec import RemoteProtocolError, pack_indices
 from hyfdca.protocol.messages import Message, Part, Sealed, TooLarge
-from hyfdca.protocol.sessions import Conversation, Handlers
+from hyfdca.protocol.sessions import BadReplyError, Conversation, Handlers
 
 # Powers of two: the best step can be far below 1 where many samples are alike.
 TRIAL_STEPS = np.concatenate([[0.0], 0.5 ** np.arange(16, -1, -1)])
@@ -139,7 +139,7 @@ class LineSearchServer:
 
     def _direction(
         self, drawn: dict[int, IntArray | None]
-    ) -> Conversation[tuple[CachedSum, list[Sealed]]]:
+    ) -> Conversation[tuple[CachedSum, dict[int, Sealed]]]:
         """Have every holder form Δα; return the sum v and the parts of conjugates."""
         federation, grids = self._federation, self._federation.grids
         replies = yield from federation.gather(
@@ -162,7 +162,7 @@ class LineSearchServer:
             image.put(client, reply.vector)
         if federation.unlabelled:
             yield from self._forward(replies, drawn, image)
-        return image, [reply.totals for reply in replies.values()]
+        return image, {c: reply.totals for c, reply in replies.items()}
 
     def _forward(
         self,
@@ -175,7 +175,7 @@ class LineSearchServer:
         direction = federation.running_sample_sum()
         for client, reply in replies.items():
             if reply.direction is None:
-                raise RemoteProtocolError(f"client {client} kept its direction")
+                raise BadReplyError("direction", client, "it kept its direction")
             direction.add(client, reply.direction, drawn.get(client))
         parts = yield from federation.gather(
             "forward direction",
@@ -192,7 +192,7 @@ class LineSearchServer:
             image.put(client, part.vector)
 
     def _search(
-        self, image: CachedSum, conjugates: list[Sealed]
+        self, image: CachedSum, conjugates: dict[int, Sealed]
     ) -> Conversation[list[float]]:
         """Return the best step of each output."""
         federation, problem = self._federation, self._federation.problem
@@ -210,7 +210,7 @@ class LineSearchServer:
                 lambda client: m.ProductsRequest(image.take(client), grid.spec),
                 Part,
             )
-            sealed = (part.vector for part in parts.values())
+            sealed = {client: part.vector for client, part in parts.items()}
             sealed_products = federation.sum_of(sealed, (2, shape[1]))
             totals, products = yield from federation.open_totals(
                 [total, sealed_products], [shape, (2, shape[1])], "open step"

@@ -146,7 +146,7 @@ class _Probe:
         shares = federation.feature_sum(1)
         for client, reply in replies.items():
             shares.put(client, reply.vector)
-        parts = (reply.totals for reply in replies.values())
+        parts = {client: reply.totals for client, reply in replies.items()}
         total = federation.sum_of(parts, (1, 1))
         [square] = yield from federation.open_totals([total], [(1, 1)])
         return shares, float(np.sqrt(square[0, 0]))

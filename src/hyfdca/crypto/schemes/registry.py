@@ -47,12 +47,15 @@ class Encryption:
         by number.
     paillier_bits : {3072, 2048}
         Of the modulus.
+    n_clients : int, optional
+        How many clients contribute to sums; sums of more are refused.
     """
 
     scheme: SchemeName = "none"
     precision: Precision = "full"
     small_vectors: SmallVectors = "auto"
     paillier_bits: PaillierBits = 3072
+    n_clients: int | None = None
 
     @property
     def sum_bits(self) -> int:
@@ -154,7 +157,7 @@ SCHEMES: dict[str, Scheme] = {
     "stream": Scheme(
         lambda _: secrets.token_bytes(32),
         _no_key,
-        lambda key, *_: StreamSealer(key),
+        lambda key, encryption, _: StreamSealer(key, encryption.n_clients),
         lambda *_: StreamAdder(),
     ),
     "bfv": Scheme(_bfv_key, _no_key, _bfv_sealer, _bfv_adder),

@@ -39,12 +39,14 @@ class StreamSealer:
     ----------
     key : bytes
         That the clients of the study share.
+    n_clients : int, optional
+        How many clients the study has; sums of more are refused.
     """
 
     is_packed = False
 
-    def __init__(self, key: bytes) -> None:
-        self._key = key
+    def __init__(self, key: bytes, n_clients: int | None = None) -> None:
+        self._key, self._n_clients = key, n_clients
         self._begin()
         self._ciphers: dict[bytes, algorithms.AES] = {}
 
@@ -91,7 +93,7 @@ class StreamSealer:
     ) -> IntArray:
         """Subtract the pads of all that was added."""
         n_items = arrangement.n_items if items is None else len(items)
-        words, contributions = parse_sum(payload, n_items, width)
+        words, contributions = parse_sum(payload, n_items, width, self._n_clients)
         for nonce, rows in contributions:
             some = _some(items, rows)
             pads = self._pads(nonce, _places(arrangement, width, some))

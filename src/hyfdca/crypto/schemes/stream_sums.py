@@ -17,7 +17,9 @@ from hyfdca.arrays import IntArray
 from hyfdca.crypto.schemes.base import raw_bytes
 from hyfdca.maths.compiling import CACHE
 
+IDENTITY_BYTES = 16
 NONCE_BYTES = 24
+_CAPACITY = 16  # pads that opening a sum subtracts, at most, before it is sealed again
 _LONG_TABLE = 64  # nonces, from which on unused ones are looked for
 
 WordArray = NDArray[np.uint64]
@@ -66,7 +68,7 @@ class StreamAdder:
     """The server's half: adds words, and notes whose they are."""
 
     n_slots = None
-    capacity = 16  # pads that opening a sum subtracts, at most
+    capacity = _CAPACITY
 
     unit_bytes = 8
 
@@ -187,20 +189,43 @@ Contribution = tuple[bytes, Any]  # a nonce and the rows it is in
 
 
 def parse_sum(
-    payload: memoryview, n_items: int, width: int
+    payload: memoryview, n_items: int, width: int, n_clients: int | None = None
 ) -> tuple[WordArray, list[Contribution]]:
-    """Return the words of a sum, as a copy, and what was added where."""
+    """Return the words of a sum, as a copy, and what was added where.
+
+    Parameters
+    ----------
+    n_clients : int, optional
+        How many clients the study has; more cannot have contributed.
+    """
     reader = _SumReader(payload)
     n_nonces, n_runs, depth = reader.take(np.uint32, 3).tolist()
-    nonces = reader.take(np.uint8, n_nonces * NONCE_BYTES).tobytes()
+    table_of_nonces = reader.take(np.uint8, n_nonces * NONCE_BYTES)
+    if n_clients is not None:
+        _check_contributors(table_of_nonces, depth, n_clients)
+    nonces = table_of_nonces.tobytes()
     lengths = reader.take(np.uint32, n_runs).astype(np.int64)
     rows = reader.take(np.uint32, n_runs * depth).reshape(n_runs, depth)
     words = reader.take(np.uint64, n_items * width).copy().reshape(n_items, width)
     reader.end()
-    if lengths.sum() != n_items or rows.max(initial=0) > n_nonces:
+    is_whole = lengths.sum() == n_items and lengths.min(initial=1) > 0
+    if not is_whole or rows.max(initial=0) > n_nonces:
         raise ValueError("the contributors do not fit the sum")
     table = [nonces[i * NONCE_BYTES : (i + 1) * NONCE_BYTES] for i in range(n_nonces)]
     return words, _contributions(table, lengths, rows)
+
+
+def _check_contributors(nonces: NDArray[np.uint8], depth: int, n_clients: int) -> None:
+    """Refuse a sum whose pads would take long to compute: no study has such a sum.
+
+    A client has another identity after a restart. A sum is sealed again once a row has
+    as many summands as its capacity, to which each client may have added once more.
+    """
+    identities = nonces.reshape(-1, NONCE_BYTES)[:, :IDENTITY_BYTES].tobytes()
+    places = range(0, len(identities), IDENTITY_BYTES)
+    distinct = {identities[place : place + IDENTITY_BYTES] for place in places}
+    if depth > _CAPACITY + n_clients or len(distinct) > (1 + _CAPACITY) * n_clients:
+        raise ValueError("a sum names more contributors than the study has clients")
 
 
 def _contributions(

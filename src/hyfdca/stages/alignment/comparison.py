@@ -13,12 +13,11 @@ from hyfdca.arrays import IntArray, TokenArray
 from hyfdca.holdings.layout import Layout
 from hyfdca.holdings.ownership import CellHolders
 from hyfdca.protocol.codec import (
-    RemoteProtocolError,
     pack_bits,
     pack_indices,
     unpack_tokens,
 )
-from hyfdca.protocol.sessions import Conversation, ServerSession
+from hyfdca.protocol.sessions import Conversation, ServerSession, reply_of
 from hyfdca.stages.alignment import messages as m
 from hyfdca.stages.alignment.hint_exchange import Rectangle, Rectangles, ask_hints
 
@@ -183,9 +182,5 @@ def _split(
 ) -> Sequence[TokenArray]:
     """Return the tokens of a reply in parts of these sizes."""
     ends = np.cumsum(sizes)
-    try:
+    with reply_of(client):
         return np.split(unpack_tokens(reply.tokens, int(ends[-1])), ends[:-1])
-    except RemoteProtocolError as error:
-        raise RemoteProtocolError(
-            f"answer of client {client} to 'cells': {error}"
-        ) from None

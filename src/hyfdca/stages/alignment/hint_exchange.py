@@ -9,8 +9,8 @@ import numpy as np
 from hyfdca.arrays import BoolArray, IntArray
 from hyfdca.holdings.layout import Layout
 from hyfdca.holdings.ownership import CellHolders
-from hyfdca.protocol.codec import RemoteProtocolError, pack_bits, pack_indices
-from hyfdca.protocol.sessions import Conversation, ServerSession
+from hyfdca.protocol.codec import pack_bits, pack_indices
+from hyfdca.protocol.sessions import BadReplyError, Conversation, ServerSession
 from hyfdca.stages.alignment import messages as m
 
 Rectangle = tuple[int, int]  # its first sample, and its column group on the axis
@@ -42,7 +42,7 @@ def ask_hints(
     for client, reply in replies.items():
         asked = list(names.of(client, owned[client]))
         if len(asked) != len(reply.hints):
-            raise RemoteProtocolError(f"client {client} left out hints of its cells")
+            raise BadReplyError("hints", client, "it left out hints of its cells")
         hints.update(zip(asked, reply.hints, strict=True))
     return {
         client: [hints[name] for name in names.of(client, names.is_others(client))]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from hyfdca.arrays import BoolArray, IntArray, TokenArray
 from hyfdca.holdings.axis import Axis
 from hyfdca.protocol.codec import RemoteProtocolError, unpack_tokens
+from hyfdca.protocol.sessions import BadReplyError
 
 _MOST = 2**32  # what positions on the wire can count
 
@@ -41,21 +42,23 @@ class Matched:
         return Matched(Axis(int(is_kept.sum()), items), orders)
 
 
-def match(pseudonyms: Sequence[TokenArray]) -> Matched:
+def match(pseudonyms: Mapping[int, TokenArray]) -> Matched:
     """Match pseudonyms, one array (things held, 2) per client.
 
     Raises
     ------
-    RemoteProtocolError
+    BadReplyError
         If a client has one twice.
     """
-    sizes = [len(own) for own in pseudonyms]
-    if sum(sizes) >= _MOST:
-        raise RemoteProtocolError(f"the clients have {sum(sizes)} rows, too many")
+    sizes = {client: len(own) for client, own in pseudonyms.items()}
+    n_all = sum(sizes.values())
+    if n_all >= _MOST:
+        reason = f"the clients have {n_all} rows, too many"
+        raise BadReplyError("", pseudonyms, reason)
     numbers = _numbers(
-        np.concatenate([*pseudonyms, np.empty((0, 2), np.uint64)]), sizes
+        np.concatenate([*pseudonyms.values(), np.empty((0, 2), np.uint64)]), sizes
     )
-    each = np.split(numbers, np.cumsum(sizes)[:-1])
+    each = np.split(numbers, np.cumsum([*sizes.values()])[:-1])
     orders = tuple(np.argsort(own, kind="stable") for own in each)
     items = tuple(own[order] for own, order in zip(each, orders, strict=True))
     return Matched(Axis(int(numbers.max(initial=-1)) + 1, items), orders)
@@ -74,7 +77,7 @@ def n_repeated(pseudonyms: TokenArray) -> int:
     return int(_sorted(pseudonyms)[1].sum())
 
 
-def _numbers(every: TokenArray, sizes: Sequence[int]) -> IntArray:
+def _numbers(every: TokenArray, sizes: Mapping[int, int]) -> IntArray:
     """Return the number of each pseudonym, equal ones together by first occurrence."""
     order, is_same = _sorted(every)
     _check_once(order, is_same, sizes)
@@ -109,11 +112,11 @@ def _equals_last(values: TokenArray) -> BoolArray:
     return is_same
 
 
-def _check_once(order: IntArray, is_same: BoolArray, sizes: Sequence[int]) -> None:
-    clients = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)[order]
+def _check_once(order: IntArray, is_same: BoolArray, sizes: Mapping[int, int]) -> None:
+    ranks = np.array([*sizes], np.int32)
+    clients = np.repeat(ranks, [*sizes.values()])[order]
     is_repeated = is_same[1:] & (clients[1:] == clients[:-1])
     if is_repeated.any():
         client = int(clients[1:][is_repeated][0])
-        raise RemoteProtocolError(
-            f"client {client} sent {is_repeated.sum()} pseudonyms twice"
-        )
+        count = is_repeated.sum()
+        raise BadReplyError("", client, f"it sent {count} pseudonyms twice")

@@ -51,7 +51,7 @@ from hyfdca.protocol.codec import (
     unpack_tokens,
 )
 from hyfdca.protocol.messages import Message
-from hyfdca.protocol.sessions import Conversation, ServerSession
+from hyfdca.protocol.sessions import Conversation, ServerSession, reply_of
 from hyfdca.stages.alignment import checks
 from hyfdca.stages.alignment import messages as m
 from hyfdca.stages.alignment.comparison import CellComparison
@@ -136,9 +136,9 @@ class AlignmentServer:
     def run(self) -> Conversation[Alignment]:
         """Align all tables; every client then knows its place."""
         shown = yield from self._ask_rows()
-        rows = match([own.pseudonyms for own in shown])
+        rows = match({c: own.pseudonyms for c, own in enumerate(shown)})
         yield from self._compare_ids(rows.axis)
-        columns = match([own.features for own in shown])
+        columns = match({c: own.features for c, own in enumerate(shown)})
         labels = _label_rows(shown, rows)
         every = self._every(shown, rows, columns)
         is_rounded = np.zeros(rows.axis.n_items, dtype=bool)
@@ -267,16 +267,9 @@ class AlignmentServer:
             if isinstance(reply, m.Refused):
                 raise checks.refusal(self._names[client], reply, self._settings)
             assert isinstance(reply, m.Rows)  # noqa: S101  # the table of phases
-            shown.append(self._checked(client, reply))
+            with reply_of(client):
+                shown.append(_shown(reply, self._settings))
         return shown
-
-    def _checked(self, client: int, reply: m.Rows) -> _Shown:
-        try:
-            return _shown(reply, self._settings)
-        except RemoteProtocolError as error:
-            raise RemoteProtocolError(
-                f"answer of client {client} to 'rows': {error}"
-            ) from None
 
     def _common_classes(
         self, layout: Layout, shown: Sequence[_Shown]

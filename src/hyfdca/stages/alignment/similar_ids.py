@@ -14,12 +14,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hyfdca.arrays import IntArray
+from hyfdca.arrays import IntArray, TokenArray
 from hyfdca.crypto.keys.pseudonyms import AlignmentKeys, form_pseudonyms
 from hyfdca.data.id_forms import ID_FORMS, IdForm, sampled
 from hyfdca.holdings.axis import Axis, shared_counts
 from hyfdca.protocol.codec import RemoteProtocolError, pack_tokens
-from hyfdca.protocol.sessions import Conversation, ServerSession
+from hyfdca.protocol.sessions import Conversation, ServerSession, reply_of
 from hyfdca.stages.alignment import messages as m
 from hyfdca.stages.alignment.matching import match, unpack_pseudonyms
 
@@ -165,12 +165,19 @@ class _Asking:
         """Return how many IDs match in each form, (clients, clients)."""
         asked = dict.fromkeys(clients.tolist(), m.IdFormsRequest(self.every, forms))
         replies = yield from self.session.ask("id forms", asked, m.IdForms)
+        shown: dict[int, list[TokenArray]] = {}
         for client, reply in replies.items():
-            if len(reply.pseudonyms) != len(forms):
-                raise RemoteProtocolError(f"client {client} left out a form of its IDs")
-            if any(len(own) > 16 * self.sizes[client] for own in reply.pseudonyms):
-                raise RemoteProtocolError(f"client {client} has more IDs than rows")
-        each = zip(*(reply.pseudonyms for reply in replies.values()), strict=True)
+            with reply_of(client):
+                shown[client] = self._checked(client, reply, len(forms))
         return [
-            shared_counts(match(list(map(unpack_pseudonyms, own))).axis) for own in each
+            shared_counts(match({c: own[place] for c, own in shown.items()}).axis)
+            for place in range(len(forms))
         ]
+
+    def _checked(self, client: int, reply: m.IdForms, n_forms: int) -> list[TokenArray]:
+        """Return a client's pseudonyms in each form."""
+        if len(reply.pseudonyms) != n_forms:
+            raise RemoteProtocolError("it left out a form of its IDs")
+        if any(len(own) > 16 * self.sizes[client] for own in reply.pseudonyms):
+            raise RemoteProtocolError("it has more IDs than rows")
+        return list(map(unpack_pseudonyms, reply.pseudonyms))

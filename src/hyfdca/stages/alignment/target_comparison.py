@@ -18,7 +18,7 @@ from hyfdca.crypto.keys.pseudonyms import NO_LABEL
 from hyfdca.holdings.layout import Layout
 from hyfdca.protocol.codec import RemoteProtocolError, unpack_tokens
 from hyfdca.protocol.messages import Message
-from hyfdca.protocol.sessions import Conversation, ServerSession
+from hyfdca.protocol.sessions import Conversation, ServerSession, reply_of
 from hyfdca.stages.alignment import messages as m
 from hyfdca.stages.alignment.comparison import Disagreements, TokenComparison
 from hyfdca.stages.alignment.label_rows import LabelRows
@@ -85,20 +85,13 @@ def _ask(
         [None] * layout.n_clients for _ in range(n_columns)
     ]
     for client, reply in replies.items():
-        if len(reply.tokens) != n_columns:
-            raise RemoteProtocolError(f"client {client} left out labels or weights")
-        for column, payload in enumerate(reply.tokens):
-            shown[column][client] = _unpacked(client, payload, orders[client])
+        order = orders[client]
+        with reply_of(client):
+            if len(reply.tokens) != n_columns:
+                raise RemoteProtocolError("labels or weights are left out")
+            for column, payload in enumerate(reply.tokens):
+                shown[column][client] = unpack_tokens(payload, len(order))[order]
     return shown
-
-
-def _unpacked(client: int, payload: memoryview, order: IntArray) -> TokenArray:
-    try:
-        return unpack_tokens(payload, len(order))[order]
-    except RemoteProtocolError as error:
-        raise RemoteProtocolError(
-            f"answer of client {client} to 'targets': {error}"
-        ) from None
 
 
 def _add(

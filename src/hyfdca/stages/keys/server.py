@@ -30,9 +30,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.messages import Message
-from hyfdca.protocol.sessions import Conversation, ServerSession
+from hyfdca.protocol.sessions import BadReplyError, Conversation, ServerSession
 from hyfdca.stages.keys import messages as m
 
 
@@ -47,10 +46,8 @@ def agree_on_keys(
     made = (yield from session.ask("make keys", {maker: Message()}, m.MadeKeys))[maker]
     missing = [client for client in others if client not in made.envelopes]
     if missing:
-        raise RemoteProtocolError(
-            f"client {maker} sealed no keys for client {missing[0]}, which is not on "
-            "its roster"
-        )
+        reason = f"it sealed no keys for client {missing[0]}: not on its roster"
+        raise BadReplyError("make keys", maker, reason)
     requests = {c: m.TakeKeys(maker, made.envelopes[c]) for c in others}
     taken = yield from session.ask("take keys", requests, m.Confirmation)
     tags = {maker: made.tag, **{c: reply.tag for c, reply in taken.items()}}

@@ -41,7 +41,7 @@ from hyfdca.crypto.schemes.fixedpoint import grid_for
 from hyfdca.crypto.schemes.registry import Adders, Use
 from hyfdca.data.targets import TargetSettings
 from hyfdca.federation.messages import Arrangements, GridRequest
-from hyfdca.federation.sums import RunningSum, layout_for, sum_of
+from hyfdca.federation.sums import RunningSum, check_grid, layout_for, sum_of
 from hyfdca.holdings.axis import owner_groups
 from hyfdca.model.scaling import TargetScaling
 from hyfdca.protocol.codec import pack_indices
@@ -49,7 +49,7 @@ from hyfdca.protocol.messages import GridSpec, Message, Part, Sums
 from hyfdca.protocol.sessions import BadReplyError, Conversation, ServerSession
 from hyfdca.stages.alignment.server import Alignment
 from hyfdca.stages.labels import messages as m
-from hyfdca.stages.labels.transfer import width_of
+from hyfdca.stages.labels.transfer import WHOLE_NUMBERS, width_of
 
 
 class LabelServer:
@@ -161,6 +161,7 @@ class LabelServer:
         width = width_of(n_columns)
         given = RunningSum(layout_for(self._samples, self._groups, width, adder))
         for client, part in parts.items():
+            check_grid(client, part.vector, WHOLE_NUMBERS.fraction_bits)
             given.add(client, part.vector, giving[client])
         return given
 
@@ -209,7 +210,9 @@ class LabelServer:
         grid = grid_for(bound, n_summands, bits)
         request = GridRequest(GridSpec(grid.fraction_bits, grid.limit_bits))
         parts = yield from self._session.ask(phase, self._ask_all(request), Part)
-        vectors = [part.vector for part in parts.values()]
+        vectors = {client: part.vector for client, part in parts.items()}
+        for client, vector in vectors.items():
+            check_grid(client, vector, grid.fraction_bits)
         return sum_of(vectors, width, self._adders.named(self._total_scheme))
 
     def _ask_all(self, message: Message) -> dict[int, Message]:

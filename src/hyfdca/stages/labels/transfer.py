@@ -13,7 +13,7 @@ from hyfdca.federation.sealing import Sealing
 from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.messages import GridSpec, Part, Sums
 
-_GRID = GridSpec(0, 22)
+WHOLE_NUMBERS = GridSpec(0, 22)
 _SHIFTS = np.array([42, 21, 0], np.uint64)
 _MASKS = np.array([2**22 - 1, 2**21 - 1, 2**21 - 1], np.uint64)
 
@@ -25,7 +25,7 @@ def width_of(n_columns: int) -> int:
 
 def given_part(sealing: Sealing, values: FloatArray, rows: IntArray) -> Part:
     """Return the reals of some rows, (rows, columns), sealed for their holders."""
-    part = sealing.sample_part(as_whole_numbers(values), _GRID, rows=rows)
+    part = sealing.sample_part(as_whole_numbers(values), WHOLE_NUMBERS, rows=rows)
     assert isinstance(part, Part)  # noqa: S101  # all numbers are below the limit
     return part
 
@@ -40,7 +40,7 @@ def taken_values(
     RemoteProtocolError
         If a row was not given by exactly one holder.
     """
-    if [vector.fraction_bits for vector in sums] != [_GRID.fraction_bits]:
+    if [vector.fraction_bits for vector in sums] != [WHOLE_NUMBERS.fraction_bits]:
         raise RemoteProtocolError("values do not come as one sum of whole numbers")
     numbers = sealing.opened_samples(sums, rows, width_of(n_columns))
     try:

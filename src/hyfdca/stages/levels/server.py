@@ -30,13 +30,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hyfdca.arrays import BoolArray, IntArray, TokenArray
+from hyfdca.arrays import IntArray, TokenArray
 from hyfdca.crypto.schemes.arrangement import Arrangement, opaque_groups
 from hyfdca.crypto.schemes.fixedpoint import grid_for
 from hyfdca.crypto.schemes.registry import Adders, Use
 from hyfdca.errors import counted
 from hyfdca.federation.messages import Arrangements, GridRequest
-from hyfdca.federation.sums import CachedSum, layout_for
+from hyfdca.federation.sums import CachedSum, check_grid, layout_for
 from hyfdca.holdings.axis import Axis, owner_groups
 from hyfdca.model.file import CategoryEntry
 from hyfdca.protocol.codec import (
@@ -46,12 +46,15 @@ from hyfdca.protocol.codec import (
     unpack_tokens,
 )
 from hyfdca.protocol.messages import GridSpec, Message, Part
-from hyfdca.protocol.sessions import Conversation, ServerSession
+from hyfdca.protocol.sessions import Conversation, ServerSession, reply_of
 from hyfdca.stages.alignment.checks import AlignmentError
 from hyfdca.stages.alignment.matching import match
 from hyfdca.stages.alignment.server import Alignment
 from hyfdca.stages.levels import messages as m
 from hyfdca.stages.levels.features import Levels
+
+_DIFFERENT = "holders of a column name different levels"
+_TOO_MANY = "a column has more features than levels"
 
 
 @dataclass(frozen=True)
@@ -128,7 +131,10 @@ class LevelsServer:
         """Ask for tokens of all levels, or of their spellings, and match them."""
         requests = dict.fromkeys(self._holders, Message())
         replies = yield from self._session.ask(phase, requests, m.LevelTokens)
-        shown = {c: self._checked(phase, c, reply) for c, reply in replies.items()}
+        shown: dict[int, tuple[IntArray, TokenArray]] = {}
+        for client, reply in replies.items():
+            with reply_of(client):
+                shown[client] = self._checked(client, reply)
         return _matched(shown, self._categories.n_items)
 
     def _check_spelling(self, n_similar: IntArray) -> None:
@@ -145,17 +151,12 @@ class LevelsServer:
                 )
 
     def _checked(
-        self, phase: str, client: int, reply: m.LevelTokens
+        self, client: int, reply: m.LevelTokens
     ) -> tuple[IntArray, TokenArray]:
         """Return the category of each of a client's levels, and their tokens."""
         own = self._categories.items[client]
-        try:
-            sizes = unpack_places(reply.n_levels, len(own), m.MOST_LEVELS)
-            tokens = unpack_tokens(reply.tokens, 2 * int(sizes.sum()))
-        except RemoteProtocolError as error:
-            raise RemoteProtocolError(
-                f"answer of client {client} to {phase!r}: {error}"
-            ) from None
+        sizes = unpack_places(reply.n_levels, len(own), m.MOST_LEVELS)
+        tokens = unpack_tokens(reply.tokens, 2 * int(sizes.sum()))
         return np.repeat(own, sizes), tokens.reshape(-1, 2)
 
     def _counts(self, levels: Axis) -> Conversation[CachedSum]:
@@ -178,6 +179,7 @@ class LevelsServer:
         parts = yield from self._session.ask("level counts", requests, Part)
         total = CachedSum(layout_for(levels, groups, 1, self._adders.named(scheme)))
         for client, part in parts.items():
+            check_grid(client, part.vector, grid.fraction_bits)
             total.put(client, part.vector)
         return total
 
@@ -188,9 +190,11 @@ class LevelsServer:
         widths = np.full(len(sizes), -1)
         for client, reply in replies.items():
             own = self._categories.items[client]
-            told = unpack_places(reply.widths, len(own), m.MOST_LEVELS)
-            _check_same(client, (widths[own] < 0) | (widths[own] == told))
-            _check_same(client, told < np.maximum(sizes[own], 1))
+            with reply_of(client):
+                told = unpack_places(reply.widths, len(own), m.MOST_LEVELS)
+                _check(np.all(told < np.maximum(sizes[own], 1)), _TOO_MANY)
+            with reply_of(*self._sharing(own)):
+                _check(np.all((widths[own] < 0) | (widths[own] == told)), _DIFFERENT)
             widths[own] = told
         return widths
 
@@ -201,26 +205,37 @@ class LevelsServer:
             return [hidden for _ in widths]
         requests = dict.fromkeys(self._holders, Message())
         replies = yield from self._session.ask("level names", requests, m.LevelNames)
-        found: list[list[m.ColumnLevels]] = [[] for _ in widths]
+        found: list[dict[int, m.ColumnLevels]] = [{} for _ in widths]
         for client, reply in replies.items():
             own = self._categories.items[client].tolist()
-            _check_same(client, len(reply.columns) == len(own))
+            with reply_of(client):
+                _check(len(reply.columns) == len(own), "it names levels of others")
             for category, told in zip(own, reply.columns, strict=True):
-                found[category].append(told)
-        each = zip(found, widths.tolist(), strict=True)
-        return [_entry(told, width) for told, width in each]
+                found[category][client] = told
+        return [
+            _entry(told, width)
+            for told, width in zip(found, widths.tolist(), strict=True)
+        ]
+
+    def _sharing(self, categories: IntArray) -> list[int]:
+        """Return the clients that hold some of these categories."""
+        held = self._categories.items
+        return [c for c in self._holders if np.isin(held[c], categories).any()]
 
 
 def _matched(
     shown: Mapping[int, tuple[IntArray, TokenArray]], n_categories: int
 ) -> _Union:
     """Match the tokens of clients' levels; each comes with its category."""
-    matched = match([tokens for _, tokens in shown.values()])
+    matched = match({client: tokens for client, (_, tokens) in shown.items()})
     each = list(zip(shown, matched.axis.items, matched.orders, strict=True))
     category = np.full(matched.axis.n_items, -1)
     for client, items, order in each:
         told = shown[client][0][order]
-        _check_same(client, (category[items] < 0) | (category[items] == told))
+        with reply_of(*shown):
+            _check(
+                np.all((category[items] < 0) | (category[items] == told)), _DIFFERENT
+            )
         category[items] = told
     sizes = np.bincount(category, minlength=n_categories)
     place = np.empty(len(category), np.int64)
@@ -229,32 +244,35 @@ def _matched(
     return _Union(sizes, {c: place[items][np.argsort(o)] for c, items, o in each})
 
 
-def _entry(told: Sequence[m.ColumnLevels], width: int) -> CategoryEntry:
+def _entry(told: Mapping[int, m.ColumnLevels], width: int) -> CategoryEntry:
     """Return a column's levels from what its holders say, each of those it has."""
-    has_other = told[0].has_other
-    n_levels = width - has_other
-    if any(own.has_other != has_other or len(own.names) != n_levels for own in told):
-        raise RemoteProtocolError("holders of a column name different levels")
+    for client, own in told.items():
+        with reply_of(client):
+            _check(len(own.names) == width - own.has_other, "it names other levels")
+    with reply_of(*told):
+        return _agreed_entry(list(told.values()))
+
+
+def _agreed_entry(told: Sequence[m.ColumnLevels]) -> CategoryEntry:
+    """Return a column's levels if nobody contradicts them."""
+    has_other, n_levels = told[0].has_other, len(told[0].names)
+    _check(all(own.has_other == has_other for own in told), _DIFFERENT)
     names = [_agreed(own.names[place] for own in told) for place in range(n_levels)]
     reference = _agreed(own.reference for own in told)
-    if None in names:
-        raise RemoteProtocolError("nobody names a level of a column")
+    _check(None not in names, "nobody names a level of a column")
     levels = tuple(name for name in names if name is not None)
-    if len({*levels, reference}) <= n_levels:
-        raise RemoteProtocolError("a column has two levels of one name")
+    is_once = len({*levels, reference}) > n_levels
+    _check(is_once, "a column has two levels of one name")
     return CategoryEntry(levels=levels, reference=reference, has_other=has_other)
 
 
 def _agreed(names: Iterable[str | None]) -> str | None:
     """Return the name that some give and nobody contradicts; None if nobody does."""
     given = {name for name in names if name is not None}
-    if len(given) > 1:
-        raise RemoteProtocolError("holders of a column name different levels")
+    _check(len(given) <= 1, _DIFFERENT)
     return given.pop() if given else None
 
 
-def _check_same(client: int, is_same: BoolArray | bool) -> None:
-    if not np.all(is_same):
-        raise RemoteProtocolError(
-            f"client {client} and others find different levels of a column"
-        )
+def _check(is_right: bool | np.bool_, otherwise: str) -> None:
+    if not is_right:
+        raise RemoteProtocolError(otherwise)

@@ -1,0 +1,1 @@
+"""Fuzzing of both halves of every conversation, and of every kind of file."""

@@ -1,0 +1,145 @@
+"""A little fuzzing: a few hundred cases of what ``make fuzz`` tries by the thousand."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+from shutil import copytree
+
+import pytest
+
+from hyfdca.protocol.codec import RemoteProtocolError
+from hyfdca.protocol.sessions import BadReplyError
+from tests.fuzz.again import run_again
+from tests.fuzz.cases import Case, Finding, Tally, attempt
+from tests.fuzz.corpus import make_corpus
+from tests.fuzz.files import KINDS, FileKind, try_file
+from tests.fuzz.messages import Walk, Whole, check_blame, try_whole
+from tests.fuzz.parties import Straight, prediction, training
+from tests.fuzz.snapshots import share_what_never_changes
+
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
+
+SEED = 20261118
+
+
+@pytest.fixture
+def snapshots():
+    """Let halves be copied, for this test only."""
+    with share_what_never_changes():
+        yield
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    """Return small real files of every kind."""
+    root = tmp_path_factory.mktemp("fuzz") / "corpus"
+    make_corpus(root)
+    return root
+
+
+def ignore(case):
+    """Watch nothing."""
+
+
+@pytest.mark.usefixtures("snapshots")
+@pytest.mark.parametrize("name", ["bundle", "hyfdca-safe"])
+def test_changed_messages_are_refused_in_our_own_words(name, tmp_path):
+    """Whatever is changed, no half crashes, and errors name the right client."""
+    conversation, tally = training(tmp_path, name), Tally(tmp_path / "findings")
+    undisturbed = conversation.run(Straight(), str)
+    walk = Walk(conversation, tally, SEED, 0.7, ignore)
+    assert walk.run() == undisturbed
+    for number in range(4):
+        place = 17 * (number + 1) % walk.n_exchanges
+        kind = ("whole request", "whole reply")[number % 2]
+        case = Case(kind, name, place, number, SEED)
+        try_whole(Whole(conversation, case), undisturbed, tally, ignore)
+    assert not tally.failures
+    assert sum(tally.outcomes.values()) > 100
+    assert tally.outcomes["request: refused"] > tally.outcomes["request: accepted"] > 0
+    assert tally.outcomes["reply: refused"] > 0
+
+
+@pytest.mark.usefixtures("snapshots")
+def test_changed_messages_of_predictions(corpus, tmp_path):
+    """The same holds for predictions of split rows."""
+    conversation = prediction(corpus, corpus / "out" / "model.json")
+    tally = Tally(tmp_path / "findings")
+    undisturbed = conversation.run(Straight(), str)
+    assert Walk(conversation, tally, SEED, 1.0, ignore).run() == undisturbed
+    assert not tally.failures
+    assert sum(tally.outcomes.values()) > 50
+
+
+@pytest.mark.parametrize(
+    "kind", ["CSV table", "study file", "model", "view", "request", "package"]
+)
+def test_spoilt_files_are_refused_in_our_own_words(kind, corpus, tmp_path):
+    """Whatever is spoilt, a file is read or refused; then it is as it was."""
+    tally = Tally(tmp_path / "findings")
+    before = (corpus / KINDS[kind].path).read_bytes()
+    for number in range(25):
+        try_file(corpus, Case("file", kind, 0, number, SEED), tally, ignore)
+    assert not tally.failures
+    assert tally.outcomes["file: refused"] > 0
+    assert (corpus / KINDS[kind].path).read_bytes() == before
+
+
+def test_every_kind_of_file_is_read_as_it_is(corpus):
+    """Findings are of what was changed: unchanged files are all read."""
+    for kind in KINDS.values():
+        kind.read(corpus)
+
+
+def test_a_failing_case_can_be_run_again(corpus, tmp_path, monkeypatch):
+    """What is written down holds all that it takes, and the failure comes back."""
+
+    def break_down(root: Path) -> None:
+        raise ZeroDivisionError("a bug")
+
+    broken = FileKind("study.toml", lambda content, _: content, break_down)
+    monkeypatch.setitem(KINDS, "broken", broken)
+    tally = Tally(tmp_path / "findings")
+    try_file(corpus, Case("file", "broken", 0, 1, SEED), tally, ignore)
+    [written] = (tmp_path / "findings").glob("*.json")
+    content = json.loads(written.read_text())
+    assert "a bug" in content["error"]
+    monkeypatch.setattr("tests.fuzz.again.make_corpus", partial(copytree, corpus))
+    with pytest.raises(ZeroDivisionError, match="a bug"):
+        run_again(content["case"])
+
+
+@pytest.mark.parametrize(
+    ("error", "is_right"),
+    [
+        (BadReplyError("bounds", 1, "too large"), True),
+        (BadReplyError("bounds", 0, "too large"), False),
+        (RemoteProtocolError("too large"), False),
+    ],
+)
+def test_blame_is_checked(error, is_right):
+    """An error must name the client whose reply was changed."""
+    if is_right:
+        check_blame(error, 1, str(error))
+        return
+    with pytest.raises(Finding, match=r"names (another|no) client"):
+        check_blame(error, 1, str(error))
+
+
+def test_foreign_exceptions_are_failures(tmp_path):
+    """The project's own errors count as refusals, all others as failures."""
+    tally = Tally(tmp_path / "findings")
+
+    def refuse() -> str:
+        raise RemoteProtocolError("no")
+
+    def crash() -> str:
+        raise KeyError("no")
+
+    for number, act in enumerate((refuse, crash)):
+        case = Case("file", "model", 0, number, SEED)
+        attempt(tally, case, act, lambda: ("", b""))
+    assert tally.outcomes == {"file: refused": 1}
+    assert [name.split(" at ")[0] for name in tally.failures] == ["file: KeyError"]
