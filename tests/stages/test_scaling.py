@@ -28,7 +28,7 @@ from hyfdca.stages.scaling import (
     StatisticsRequest,
     exchanges,
 )
-from hyfdca.stages.secure_max import DIGITS, SecureMax
+from hyfdca.stages.secure_max import DIGITS, EXPONENT_DIGITS, SecureMax
 from tests.support.holding_strategies import (
     N_FEATURES,
     N_SAMPLES,
@@ -285,6 +285,26 @@ def test_a_maximum_below_ones_own(table):
         session.handle("digits", frame(TOKEN, number, request))
     with pytest.raises(RemoteProtocolError, match="below this client's own"):
         session.handle("means", frame(TOKEN, 5, request))
+
+
+def test_a_refused_request_changes_nothing(table):
+    """The sum that came with it is not taken: the right one gets the same answer."""
+    right, wrong = client_of(1e9 * table), client_of(1e9 * table)
+    for client in (right, wrong):
+        client.handlers["arrange"](Arrangements("none", "none", "none", None, None))
+    answers: dict[int, list[bytes]] = {0: [], 1: []}
+    nothing = [Sealed(40, memoryview(bytes(2 * 16 * 8)))]
+    known = None
+    for phase in ["digits"] * EXPONENT_DIGITS + ["means"]:
+        request = StatisticsRequest(known, FIRST.grid)
+        if phase == "means":
+            with pytest.raises(RemoteProtocolError, match="below this client's own"):
+                wrong.handlers[phase](StatisticsRequest(nothing, FIRST.grid))
+        parts = [client.handlers[phase](request) for client in (right, wrong)]
+        for own, part in enumerate(parts):
+            answers[own].append(bytes(part.vector.payload))
+        known = [Sealed(40, memoryview(answers[0][-1]))]
+    assert answers[0] == answers[1]
 
 
 def test_applying_does_not_store_zeros():
