@@ -21,7 +21,6 @@ from hyfdca.audit.sightings import Sighting, Sightings
 from hyfdca.audit.views import (
     Header,
     Record,
-    ViewError,
     client_views,
     read_view,
     view_path,
@@ -144,12 +143,9 @@ def audit_folder(folder: Path, study: Path | None = None) -> Audit:
     StudyError
         If there is no complete view, or the study is another one.
     """
-    try:
-        header, _ = read_view(view_path(folder, None))
-        run = _truth_run(header, study or folder / header.study)
-        return _audit(folder, header, run)
-    except ViewError as error:
-        raise StudyError(str(error)) from None
+    header, _ = read_view(view_path(folder, None))
+    run = _truth_run(header, study or folder / header.study)
+    return _audit(folder, header, run)
 
 
 def _truth_run(header: Header, path: Path) -> LocalRun:

@@ -10,7 +10,7 @@ import msgspec
 from cryptography import x509
 
 from hyfdca.crypto.keys.identity import Identity, PublicIdentity
-from hyfdca.errors import StudyError
+from hyfdca.errors import StudyError, reading
 from hyfdca.files import read_limited
 from hyfdca.kits import tls
 from hyfdca.kits.key_files import read_identity
@@ -108,11 +108,13 @@ class StudyKit(Kit):
         StudyError
         """
         certificate = read_certificate(self.flare, self.side)
-        settings = read_settings(self.flare / "startup" / f"fed_{self.side}.json")
+        path = self.flare / "startup" / f"fed_{self.side}.json"
+        with reading(_unreadable(path)):
+            address = read_settings(path)["servers"][0]["service"]["target"]
+            host, port = address.rsplit(":", 1)
+            address = f"{host}:{int(port)}"
         return Owner(
-            tls.common_name(certificate),
-            tls.organisation(certificate),
-            settings["servers"][0]["service"]["target"],
+            tls.common_name(certificate), tls.organisation(certificate), address
         )
 
 
@@ -223,7 +225,10 @@ def read_settings(path: Path) -> Any:
     ------
     StudyError
     """
-    try:
-        return msgspec.json.decode(read_limited(path, _MOST_BYTES, _REMEDY))
-    except msgspec.MsgspecError:
-        raise StudyError(f"Cannot read {path}; make a new startup kit.") from None
+    content = read_limited(path, _MOST_BYTES, _REMEDY)
+    with reading(_unreadable(path)):
+        return msgspec.json.decode(content)
+
+
+def _unreadable(path: Path) -> StudyError:
+    return StudyError(f"The file {path} is damaged; make a new startup kit.")

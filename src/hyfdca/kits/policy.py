@@ -92,7 +92,7 @@ def is_strict_client(flare: Path) -> bool:
     strict = policy("client", flare)
     try:
         found = {n: json.loads((flare / "local" / n).read_bytes()) for n in strict}
-    except (OSError, ValueError):
+    except (OSError, RecursionError, ValueError):
         return False
     return found == strict
 

@@ -33,6 +33,7 @@ from hyfdca.crypto.schemes.registry import Workforce
 from hyfdca.data.expansion import Expansion, expansion_of_numbers
 from hyfdca.data.labels import n_outputs
 from hyfdca.data.tables import Table
+from hyfdca.errors import reading
 from hyfdca.federation.algorithm import ClientHalf
 from hyfdca.federation.client import Party
 from hyfdca.federation.secrets import ClientSecrecy, make_keys
@@ -169,6 +170,11 @@ class StudyClient:
         # Requests before the first round; None once they are saved.
         self._said: list[Said] | None = [] if self._is_kept else None
 
+    @property
+    def strays(self) -> list[str]:
+        """Sentences about files in its store that are not part of the study."""
+        return self._archive.strays
+
     def stage(self, name: str) -> Stage:
         """Return one stage of this side."""
         return Stage(self, name)
@@ -214,12 +220,10 @@ class StudyClient:
 
     def _new_key_holder(self) -> KeyHolder:
         kept, plan = self._archive.read(_KEYS), self._plan
-        return KeyHolder(
-            self._identity,
-            self._roster,
-            lambda: make_keys(plan.encryption),
-            None if kept is None else HeldKeys.from_bytes(kept),
-        )
+        with reading(self._archive.damage(_KEYS)):
+            held = None if kept is None else HeldKeys.from_bytes(kept)
+        make = lambda: make_keys(plan.encryption)  # noqa: E731
+        return KeyHolder(self._identity, self._roster, make, held)
 
     def _keep_keys(self) -> None:
         held = self._key_holder.held
@@ -362,7 +366,7 @@ class StudyClient:
                 f"({hash_text(request.study_hash)}); use the same file everywhere"
             )
         has_keys = self._key_holder.held is not None
-        return m.Present(own, PROTOCOL, has_keys, self._archive.rounds)
+        return m.Present(own, PROTOCOL, has_keys, self._archive.intact_rounds)
 
     def _begin(self, request: m.BeginRequest) -> None:
         self._archive.forget_after(-1)
@@ -382,12 +386,12 @@ class StudyClient:
         self.news = News(request.round, request.relative_gap, tuple(request.present))
 
     def _return(self, request: m.ReturnRequest) -> None:
-        content = self._archive.read_round(request.round)
-        if content is None:
+        if not self._archive.is_intact(request.round):
             raise RemoteProtocolError(
                 f"it has no checkpoint of round {request.round}: its checkpoints are "
-                "lost, or older"
+                "lost, damaged, or older"
             )
+        content = self._archive.read_round(request.round) or b""
         kept = _read(ClientRound, content)
         if self._half is None or self._said is not None:
             self._repeat_preparation()
