@@ -14,6 +14,10 @@ class StudyError(ValueError):
     """A study that cannot be run; the message is one plain sentence."""
 
 
+class PassingError(StudyError):
+    """A study that cannot be run now, but perhaps later without another command."""
+
+
 def as_study_error(make: Callable[[], T]) -> T:
     """Return ``make()``; its ``ValueError`` becomes a ``StudyError``."""
     try:

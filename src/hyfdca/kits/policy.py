@@ -57,6 +57,19 @@ _LOGGING: dict[str, Any] = {
     "loggers": {"root": {"level": "INFO", "handlers": ["output"]}},
 }
 
+# Strangers who connect and do not complete TLS are cut off after some seconds; by
+# default gRPC gives them two minutes. Messages have limits of their own.
+_HANDSHAKE = 10_000  # milliseconds
+_CONNECTIONS: dict[str, Any] = {
+    "grpc": {
+        "options": [
+            ["grpc.max_send_message_length", -1],
+            ["grpc.max_receive_message_length", -1],
+            ["grpc.server_handshake_timeout_ms", _HANDSHAKE],
+        ]
+    }
+}
+
 _HEARTBEAT_TIMEOUT = 30  # seconds; NVFlare's default is ten minutes
 _SIGN_TIMEOUT = 10.0  # seconds until an unanswered heartbeat is resent
 _MOST_CLIENTS = 10_000
@@ -103,6 +116,7 @@ def policy(side: Side, flare: Path) -> dict[str, dict[str, Any]]:
         "resources.json": _resources(side, flare),
         "authorization.json": _authorization(side),
         "log_config.json": _LOGGING,
+        "comm_config.json": _CONNECTIONS,
     }
 
 

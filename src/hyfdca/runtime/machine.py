@@ -1,4 +1,4 @@
-"""The machine's cores, and how our programs use its memory."""
+"""The machine's cores, memory and limits, and how our programs use them."""
 
 from __future__ import annotations
 
@@ -14,6 +14,30 @@ def n_cores() -> int:
     """Return how many cores this process may use."""
     affinity = getattr(os, "sched_getaffinity", None)  # not on every system
     return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+def write_no_core_files() -> None:
+    """Have the system write no core file of this process and those it starts.
+
+    A core file would have keys and rows in it.
+    """
+    with contextlib.suppress(ImportError):  # not on every system
+        import resource  # noqa: PLC0415
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def allow_many_files() -> None:
+    """Raise the number of files this process may have open as far as is allowed.
+
+    Every connection is one, also of strangers who only connect: at the usual limit of
+    1,024 they would keep everybody else out.
+    """
+    with contextlib.suppress(ImportError, OSError, ValueError):
+        import resource  # noqa: PLC0415
+
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def keep_memory() -> None:
