@@ -15,6 +15,7 @@ from hyfdca.data.tables import Table
 from hyfdca.data.target_columns import is_labelled, is_left_out, known_labels
 from hyfdca.errors import StudyError
 from hyfdca.kits import tls
+from hyfdca.kits.expiry import expiry_warnings, require_valid
 from hyfdca.kits.kit import ClientKit, read_certificate, read_client_kit
 from hyfdca.kits.policy import is_strict_client
 from hyfdca.stages.alignment.checks import refusal
@@ -23,8 +24,6 @@ from hyfdca.study.identity import make_roster, study_fingerprint
 from hyfdca.study.kind_notes import kind_word
 from hyfdca.study.plan import alignment_settings
 from hyfdca.study.tables import table_of
-
-_SOON = 30  # days
 
 
 @dataclass(frozen=True)
@@ -105,7 +104,7 @@ def check(kit: Path, data: Path) -> Checked:
         tls.fingerprint(read_certificate(own.flare, "rootCA")),
         certificate,
         table,
-        tuple(_warnings(own, certificate, table)),
+        tuple(_warnings(own, table)),
     )
 
 
@@ -124,11 +123,7 @@ def check_certificate(own: ClientKit) -> x509.Certificate:
             f"The certificate in {own.flare} is not that of {own.client.name!r}; "
             "reinstall the package."
         )
-    if min(tls.days_left(certificate), tls.days_left(root)) < 0:
-        raise StudyError(
-            f"The certificate in {own.flare} has expired; ask the coordinator for a "
-            "new package and install it."
-        )
+    require_valid(own)
     return certificate
 
 
@@ -182,14 +177,8 @@ def _features(table: Table, origin: datetime.date) -> tuple[FeatureFacts, ...]:
     return tuple(FeatureFacts(*own) for own in zip(*facts, strict=True))
 
 
-def _warnings(
-    own: ClientKit, certificate: x509.Certificate, table: CheckedTable
-) -> list[str]:
-    warnings = []
-    left = tls.days_left(certificate)
-    if left < _SOON:
-        warnings.append(f"The certificate expires in {left} days.")
-    warnings += table.notes
+def _warnings(own: ClientKit, table: CheckedTable) -> list[str]:
+    warnings = [*expiry_warnings(own), *table.notes]
     if any(own.is_constant for own in table.features):
         warnings.append(
             "Constant columns carry no information here; elsewhere they may vary."

@@ -205,6 +205,12 @@ def own_entry(file: StudyFile, public: PublicIdentity) -> Client:
     )
 
 
+def certificate_path(flare: Path, base: str) -> Path:
+    """Return the path of a startup kit's "client", "server" or "rootCA"."""
+    ending = "pem" if base == "rootCA" else "crt"
+    return flare / "startup" / f"{base}.{ending}"
+
+
 def read_certificate(flare: Path, base: str) -> x509.Certificate:
     """Return a startup kit's certificate, "client", "server" or "rootCA".
 
@@ -212,8 +218,7 @@ def read_certificate(flare: Path, base: str) -> x509.Certificate:
     ------
     StudyError
     """
-    ending = "pem" if base == "rootCA" else "crt"
-    path = flare / "startup" / f"{base}.{ending}"
+    path = certificate_path(flare, base)
     content = read_limited(path, _MOST_BYTES, _REMEDY)
     return tls.load_certificate(content.decode("ascii", errors="replace"), str(path))
 

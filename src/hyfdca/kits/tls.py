@@ -148,6 +148,12 @@ def days_left(certificate: x509.Certificate) -> int:
     return (certificate.not_valid_after_utc - datetime.now(UTC)).days
 
 
+def is_valid_now(certificate: x509.Certificate) -> bool:
+    """Return whether a certificate is valid by the clock of this machine."""
+    since, until = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    return since <= datetime.now(UTC) <= until
+
+
 def sign(key: rsa.RSAPrivateKey, message: bytes) -> bytes:
     """Return the signature of a message."""
     return key.sign(message, _PADDING, hashes.SHA256())
