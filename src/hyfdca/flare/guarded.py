@@ -11,13 +11,18 @@ from __future__ import annotations
 import runpy
 import sys
 
-from hyfdca.runtime.machine import allow_many_files, write_no_core_files
+from hyfdca.runtime.machine import (
+    allow_many_files,
+    share_memory,
+    write_no_core_files,
+)
 from hyfdca.runtime.parents import end_with
 
 
 def main() -> None:
     """Start watching, then run the module."""
     parent, module, *arguments = sys.argv[1:]
+    share_memory()
     end_with(int(parent))
     write_no_core_files()
     allow_many_files()

@@ -23,7 +23,8 @@ from nvflare.private.defs import ClientType
 
 from hyfdca.flare.diagnosis import refusal
 from hyfdca.flare.job_environment import RUN, job_environment
-from hyfdca.flare.routes import close_side_ways, take_commands_of
+from hyfdca.flare.preparing import prepare_process
+from hyfdca.flare.routes import take_commands_of
 from hyfdca.flare.status import holders, write_holders
 from hyfdca.kits.kit import ServerKit, read_server_kit
 
@@ -39,7 +40,7 @@ class RegistrationToken(FLComponent):
     def handle_event(self, event_type: str, fl_ctx: Any) -> None:
         """Put the number where the server can see it."""
         if event_type == EventType.BEFORE_CLIENT_REGISTER:
-            close_side_ways()  # before any other client can reach us
+            prepare_process()  # before any other client can reach us
             run = os.environ.get(RUN, "")
             fl_ctx.set_prop(_SHOWN, run, private=False, sticky=True)
 
@@ -58,7 +59,7 @@ class RegistrationGuard(FLComponent):
     def handle_event(self, event_type: str, fl_ctx: Any) -> None:
         """Refuse strangers, and a second client while the first one is alive."""
         if event_type == EventType.SYSTEM_BOOTSTRAP:  # before anybody can register
-            close_side_ways()
+            prepare_process()
             take_commands_of(self._kit.admin_name)
         if event_type != EventType.CLIENT_REGISTER_RECEIVED:
             return

@@ -60,14 +60,18 @@ _LOGGING: dict[str, Any] = {
 # Strangers who connect and do not complete TLS are cut off after some seconds; by
 # default gRPC gives them two minutes. Messages have limits of their own.
 _HANDSHAKE = 10_000  # milliseconds
+# Senders repeat a message for up to a minute, so that receivers need not remember it
+# for longer; by default they remember it for five.
+_REPEATED = 60.0  # seconds
 _CONNECTIONS: dict[str, Any] = {
+    "streaming_retry_timeout": _REPEATED,
     "grpc": {
         "options": [
             ["grpc.max_send_message_length", -1],
             ["grpc.max_receive_message_length", -1],
             ["grpc.server_handshake_timeout_ms", _HANDSHAKE],
         ]
-    }
+    },
 }
 
 _HEARTBEAT_TIMEOUT = 30  # seconds; NVFlare's default is ten minutes
