@@ -117,6 +117,19 @@ def test_a_damaged_round_of_the_server_is_not_believed(tmp_path):
     assert numbers(rounds.history) == numbers(expected.history)
 
 
+def test_a_damaged_round_after_a_crash_between_two_commits(tmp_path):
+    """Members have saved a round that the server has not, and its last is damaged."""
+    write(tmp_path)
+    expected, weights = undisturbed(tmp_path)
+    consortium = Consortium(tmp_path)
+    consortium.begin(n_rounds=5)
+    consortium.server_store.remove("round-5")
+    spoil(consortium.server_store, "round-4")
+    rounds, found = consortium.train()
+    assert np.array_equal(found, weights)
+    assert numbers(rounds.history) == numbers(expected.history)
+
+
 @pytest.mark.parametrize("kept", ["round-4", "preparation", "starts"])
 def test_a_server_without_a_whole_round_says_so(kept, tmp_path):
     """It neither guesses nor restarts on its own."""
@@ -124,7 +137,8 @@ def test_a_server_without_a_whole_round_says_so(kept, tmp_path):
     consortium = Consortium(tmp_path)
     consortium.begin(n_rounds=4)
     store = consortium.server_store
-    store.remove("round-3")
+    for name in ("round-2", "round-3"):
+        store.remove(name)
     store.write(kept, store.read(kept)[:-1])
     with pytest.raises(StoreError, match=f"The file {kept} is damaged; restore it"):
         consortium.train()
@@ -186,7 +200,7 @@ def test_a_member_without_a_whole_round_says_so(tmp_path):
     write(tmp_path)
     consortium = Consortium(tmp_path)
     consortium.begin(n_rounds=4)
-    for name in ("round-3", "round-4"):
+    for name in ("round-2", "round-3", "round-4"):
         spoil(consortium.stores[2], name)
     consortium.network.restart(2)
     with pytest.raises(StudyError, match=r"Organisation 'coast' failed .* damaged"):

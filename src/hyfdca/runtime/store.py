@@ -237,7 +237,8 @@ _RESTART = "restore it from a backup, or begin again with --restart"
 _ROUND = "round-"
 _ROUND_NAME = re.compile(rf"{_ROUND}(0|[1-9][0-9]*)")
 _DIGEST_BYTES = 16
-_N_KEPT = 2  # rounds; the last one may not have been saved by every party
+# Rounds: the last may not have been saved by every party, the one before be damaged.
+_N_KEPT = 3
 
 
 class Archive:
@@ -303,7 +304,7 @@ class Archive:
         ]
 
     def write_round(self, number: int, content: bytes) -> None:
-        """Store the state after a round; keep only one earlier round."""
+        """Store the state after a round; keep only two earlier rounds."""
         self.write(f"{_ROUND}{number}", content)
         for old in self.rounds[:-_N_KEPT]:
             self._store.remove(f"{_ROUND}{old}")

@@ -15,9 +15,9 @@ begins with its first request and builds on the result of the previous one. The 
 
 Theory of operation. Requests before the first round are saved verbatim and replayed
 after a restart: the replies follow from the table and the keys. After a round its state
-is saved. The last two states are kept, because the server may have failed to save the
-last one itself. The store seals keys, states and requests; none of them contains pads
-or noise.
+is saved. The last three states are kept: the server may have failed to save the last
+one itself, and one of the others may be damaged. The store seals keys, states and
+requests; none of them contains pads or noise.
 """
 
 from __future__ import annotations
