@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -13,12 +14,32 @@ class StudyError(ValueError):
     """A study that cannot be run; the message is one plain sentence."""
 
 
+class PassingError(StudyError):
+    """A study that cannot be run now, but perhaps later without another command."""
+
+
 def as_study_error(make: Callable[[], T]) -> T:
     """Return ``make()``; its ``ValueError`` becomes a ``StudyError``."""
     try:
         return make()
     except ValueError as error:
         raise StudyError(str(error)) from None
+
+
+@contextmanager
+def reading(complaint: Exception) -> Iterator[None]:
+    """Turn whatever the parser of a local file raises into one complaint.
+
+    On bytes that nothing wrote, parsers raise more than they document, such as
+    RecursionError, MemoryError or SyntaxError. A ``StudyError``, which says more, and
+    errors of the complaint's own kind pass unchanged.
+    """
+    try:
+        yield
+    except (StudyError, type(complaint)):
+        raise
+    except Exception:
+        raise complaint from None
 
 
 def counted(count: int, one: str, many: str | None = None) -> str:

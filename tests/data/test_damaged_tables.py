@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hyfdca.data import readers
 from hyfdca.data.readers import read_table
 from hyfdca.data.tables import Columns, TableError
 from hyfdca.maths.seeds import stream
+from tests.support.spoiling import spoilt
 from tests.support.thoroughness import examples
 
 N_ROWS = 12
@@ -102,6 +104,30 @@ def test_damaged_files(folder, name):
 
     assert read_table(folder / name, Columns("id", "y")).features
     check()
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_spoilt_files(folder, name):
+    """Bits, lengths and pieces are changed: nothing but the project's own error."""
+    damaged, n_refused = folder / f"spoilt {name}", 0
+    for content in spoilt((folder / name).read_bytes(), 300, name):
+        damaged.write_bytes(content)
+        said = complaint(damaged)
+        assert "\n" not in said
+        n_refused += bool(said)
+    assert n_refused > 20
+
+
+def test_what_a_reader_did_not_expect_is_damage(folder, monkeypatch):
+    """Whatever a library raises, the sentence has the path and says what to do."""
+
+    def fail(*_):
+        raise NotImplementedError
+
+    monkeypatch.setitem(readers._READERS, ".csv", fail)
+    said = complaint(folder / "a.csv")
+    assert said.startswith(f"the table {folder / 'a.csv'} is damaged")
+    assert said.endswith("; save it again")
 
 
 @pytest.mark.parametrize(

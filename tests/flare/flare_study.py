@@ -49,6 +49,7 @@ class EchoHandler:
 
 def _answer_of(site: str) -> str:
     """Ask another site as the server would; return its answer, or why there is none."""
+    gc.unfreeze()  # or what existed when the study began is not listed
     [engine] = [o for o in gc.get_objects() if type(o) is ClientRunManager]
     request = to_message(NetworkRequest("ask", "stage", "echo", b"whispered"))
     with engine.new_context() as context:

@@ -4,6 +4,7 @@ import pytest
 
 from hyfdca.flare.diagnosis import client_is_up, client_trouble, last_error
 from tests.flare.flare_output import (
+    EXPIRED,
     NOBODY,
     NORTH,
     REFUSED_BY_THEM,
@@ -17,6 +18,7 @@ from tests.flare.flare_output import (
     ("printed", "words", "may_pass"),
     [
         (REFUSED_BY_US, "was not issued by the authority of this kit", False),
+        (EXPIRED, "is not valid at present", True),
         (REFUSED_BY_THEM, "does not accept the certificate of this kit", False),
         (TAKEN, "the name 'north' is already connected", False),
         (NOBODY, "server at coordinator.org:8002 is unavailable", True),

@@ -13,7 +13,7 @@ from nvflare.private.defs import ClientType
 from hyfdca.flare.job_environment import JobEnvironment
 from hyfdca.flare.registration import RegistrationGuard
 from hyfdca.flare.status import holders
-from hyfdca.kits.kit import Kit
+from hyfdca.kits.kit import Kit, ServerKit
 
 
 @pytest.fixture(autouse=True)
@@ -66,7 +66,17 @@ def test_a_second_one_is_refused_while_the_first_is_alive() -> None:
 
 
 def test_a_name_that_is_not_in_the_study_is_refused() -> None:
-    """Whatever its certificate; only the client that submits jobs has another name."""
+    """Its certificate does not matter."""
     with pytest.raises(NotAuthenticated):
         knock(RegistrationGuard(), "harbour", "a", alive=False)
+
+
+@pytest.mark.parametrize("kind", [ClientType.ADMIN, ClientType.RELAY, "another"])
+def test_roles_are_those_of_the_study(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The admin is that of the server's kit; organisations have no other role."""
+    monkeypatch.setattr(ServerKit, "admin_name", "admin")
+    with pytest.raises(NotAuthenticated):
+        knock(RegistrationGuard(), "north", "a", kind=kind)
     knock(RegistrationGuard(), "admin", "", kind=ClientType.ADMIN)

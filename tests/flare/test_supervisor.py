@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from hyfdca.errors import PassingError
 from hyfdca.flare import supervisor
 from hyfdca.flare.status import Note, rejoin_file, write_note
 from hyfdca.flare.supervisor import ServerGoneError, Supervisor, Terms, Watch
@@ -32,7 +33,8 @@ def watch_of(kit, is_running):
 
     admin: Any = SimpleNamespace(jobs_by_site=give_up)
     parent: Any = SimpleNamespace(is_running=lambda: is_running)
-    return Watch(admin, parent, kit, lambda _: None)
+    expiry: Any = SimpleNamespace(look=lambda: None)
+    return Watch(admin, parent, kit, lambda _: None, expiry)
 
 
 def test_a_site_that_is_leaving_is_no_crash_of_the_server(kit):
@@ -45,6 +47,33 @@ def test_a_server_that_is_gone_is_noticed_by_any_question(kit):
     """Whatever was asked."""
     with pytest.raises(ServerGoneError):
         watch_of(kit, is_running=False)._invite("job", NAMES)
+
+
+@pytest.mark.parametrize("n_failures", [2, 99])
+def test_a_server_that_dies_while_it_starts_is_started_again(
+    kit, monkeypatch, n_failures
+):
+    """After too many times in vain the command ends, as one that may be repeated."""
+    n_starts, told = [0], []
+
+    def start(*_):
+        n_starts[0] += 1
+        if n_starts[0] <= n_failures:
+            raise ServerGoneError("It does not start.")
+        return SimpleNamespace(stop=lambda: None)
+
+    monkeypatch.setattr(supervisor, "start_server", start)
+    monkeypatch.setattr(supervisor, "admin_session", lambda *_: nullcontext())
+    monkeypatch.setattr(Supervisor, "_with_job", lambda *_: True)
+    monkeypatch.setattr(supervisor.time, "sleep", lambda _: None)
+    run = Supervisor(kit, Terms(), told.append).run
+    if n_failures == 2:
+        run()
+        assert n_starts == [3]
+    else:
+        with pytest.raises(PassingError, match="It does not start"):
+            run()
+        assert n_starts == [6]
 
 
 @pytest.mark.parametrize(

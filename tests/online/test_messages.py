@@ -7,14 +7,22 @@ from __future__ import annotations
 
 import json
 import re
+import resource
 import shutil
+import socket
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
+from hyfdca.kits.kit import read_server_kit
+from hyfdca.kits.startup import ADMIN
 from tests.flare.flare_parties import (
+    ROOT,
     Command,
     Parties,
     own_port,
@@ -68,8 +76,20 @@ def study(small_tls: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     with parties(folder / "kits", folder, NAMES) as made:
         make_strangers(made, folder)
         (made.folder / "server" / "go-on").touch()
-        server = made.server("messages and rounds")
+        with few_files(1024):
+            server = made.server("messages and rounds")
         yield Study(made, server, [made.client(n, f"of {n}") for n in NAMES])
+
+
+@contextmanager
+def few_files(soft: int) -> Iterator[None]:
+    """Start processes under the soft limit that many systems have."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 def make_strangers(made: Parties, folder: Path) -> None:
@@ -119,6 +139,52 @@ def test_strangers_and_second_clients_are_refused_while_rounds_continue(
     assert "another client with the name 'city' is already connected" in second.said
     before = study.rounds
     wait_until(lambda: study.rounds > before + 3, 20.0, study.server.said)
+
+
+def test_admin_commands_need_the_servers_own_kit(study: Study) -> None:
+    """An organisation's certificate opens no admin session; the admin's own does."""
+    wait_until(lambda: study.rounds, 60.0, study.server.said)
+    folder, own = study.parties.folder, study.kit / "admin"
+    copy = folder / "intruder"
+    shutil.copytree(own, copy)
+    for name in ("client.crt", "client.key"):
+        shutil.copy(folder / "city" / "flare" / "startup" / name, copy / "startup")
+    assert "answered cells" in intrusion(own, ADMIN)
+    assert "answered" not in intrusion(copy, "city")
+    assert "answered" not in intrusion(copy, ADMIN)  # with the certificate of city
+    study.server.says("Refused a client with the name 'city': only organisations")
+
+
+def intrusion(kit: Path, name: str) -> str:
+    """Return what a startup kit gets out of the server."""
+    words = [sys.executable, "-m", "tests.flare.intruder", str(kit), name]
+    done = subprocess.run(  # noqa: S603  # our own command
+        words, capture_output=True, text=True, cwd=ROOT, timeout=120, check=False
+    )
+    return done.stdout
+
+
+def test_strangers_who_only_connect_do_not_stop_a_study(study: Study) -> None:
+    """1,500 idle connections under a soft limit of 1,024 files; rounds continue."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most < 4096:
+        pytest.skip(
+            f"this system allows {most} open files; 1,500 connections need more"
+        )
+    wait_until(lambda: study.rounds, 60.0, study.server.said)
+    port = int(read_server_kit(study.kit).owner.address.rpartition(":")[2])
+    with few_files(most), ExitStack() as connected:
+        for _ in range(1500):
+            connected.enter_context(socket.create_connection(("localhost", port)))
+        before = study.rounds
+        wait_until(lambda: study.rounds > before + 3, 60.0, study.server.said)
+    [parent] = study.server.family("server.server_train")
+    assert parent.rlimit(resource.RLIMIT_NOFILE) == (most, most)
+    everybody = [study.server, *study.clients]
+    for process in (p for command in everybody for p in command.family("")):
+        assert process.rlimit(resource.RLIMIT_CORE) == (0, 0)
+    before = study.rounds
+    wait_until(lambda: study.rounds > before + 3, 60.0, study.server.said)
 
 
 def test_a_study_ends_at_all_parties(study: Study) -> None:

@@ -191,17 +191,17 @@ def test_drafts_of_a_crash_are_not_contents(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["round-1"]
 
 
-def test_an_archive_keeps_the_last_two_rounds():
-    """Two rounds are kept, because not every party may have saved the last."""
+def test_an_archive_keeps_the_last_three_rounds():
+    """Not every party may have saved the last, and another may be damaged."""
     archive = Archive(MemoryStore())
     assert archive.rounds == []
     for number in (0, 5, 9, 10, 11):
         archive.write_round(number, b"%d" % number)
-    assert archive.rounds == [10, 11]
+    assert archive.rounds == [9, 10, 11]
     assert archive.read_round(10) == b"10"
-    assert archive.read_round(9) is None
+    assert archive.read_round(5) is None
     archive.forget_after(10)
-    assert archive.rounds == [10]
+    assert archive.rounds == [9, 10]
     archive.write("keys", b"k")
     archive.forget_after(-1)
     assert archive.rounds == []

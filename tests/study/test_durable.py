@@ -117,26 +117,91 @@ def test_a_damaged_round_of_the_server_is_not_believed(tmp_path):
     assert numbers(rounds.history) == numbers(expected.history)
 
 
-@pytest.mark.parametrize("kept", ["round-4", "preparation"])
+def test_a_damaged_round_after_a_crash_between_two_commits(tmp_path):
+    """Members have saved a round that the server has not, and its last is damaged."""
+    write(tmp_path)
+    expected, weights = undisturbed(tmp_path)
+    consortium = Consortium(tmp_path)
+    consortium.begin(n_rounds=5)
+    consortium.server_store.remove("round-5")
+    spoil(consortium.server_store, "round-4")
+    rounds, found = consortium.train()
+    assert np.array_equal(found, weights)
+    assert numbers(rounds.history) == numbers(expected.history)
+
+
+@pytest.mark.parametrize("kept", ["round-4", "preparation", "starts"])
 def test_a_server_without_a_whole_round_says_so(kept, tmp_path):
     """It neither guesses nor restarts on its own."""
     write(tmp_path)
     consortium = Consortium(tmp_path)
     consortium.begin(n_rounds=4)
     store = consortium.server_store
-    store.remove("round-3")
+    for name in ("round-2", "round-3"):
+        store.remove(name)
     store.write(kept, store.read(kept)[:-1])
-    with pytest.raises(StoreError, match=f"The stored {kept} is damaged"):
+    with pytest.raises(StoreError, match=f"The file {kept} is damaged; restore it"):
         consortium.train()
 
 
-def test_a_member_whose_round_is_damaged_says_so(tmp_path):
+def test_a_copy_of_a_round_under_another_number_is_not_believed(tmp_path):
+    """The study resumes from the round before, and files that are none are ignored."""
+    write(tmp_path)
+    expected, weights = undisturbed(tmp_path)
+    consortium = Consortium(tmp_path)
+    consortium.begin(n_rounds=4)
+    for store in (consortium.server_store, *consortium.stores):
+        for name in ("round-9", "round-9.bak", "round-", "round-007", "round-\u0664"):
+            store.write(name, store.read("round-3"))
+    rounds, found = consortium.train()
+    assert np.array_equal(found, weights)
+    assert numbers(rounds.history) == numbers(expected.history)
+
+
+def spoil(store, name):
+    """Damage the last byte of something stored."""
+    content = store.read(name)
+    store.write(name, content[:-1] + bytes([content[-1] ^ 1]))
+
+
+@pytest.mark.parametrize("restarts", [(0, 1, 2), (2,), ()], ids=str)
+@pytest.mark.parametrize("name", ["bundle", "partial", "partial open"])
+def test_everybody_returns_to_the_round_that_nobody_has_lost(name, restarts, tmp_path):
+    """A member's last round is damaged: the one before is repeated, bit for bit."""
+    write(tmp_path, **STUDIES[name])
+    expected, weights = undisturbed(tmp_path)
+    consortium = Consortium(tmp_path)
+    consortium.begin(n_rounds=4)
+    spoil(consortium.stores[2], "round-4")
+    for rank in restarts:
+        consortium.network.restart(rank)
+    rounds, found = consortium.train()
+    assert np.array_equal(found, weights)
+    assert numbers(rounds.history) == numbers(expected.history)
+
+
+def test_a_round_damaged_while_the_server_runs_is_repeated(tmp_path):
+    """The member is restarted between two rounds, and the server has never stopped."""
+    write(tmp_path)
+    expected, weights = undisturbed(tmp_path)
+    consortium = Consortium(tmp_path)
+    runner = consortium.hosted().runner
+    for report in runner.rounds():
+        if report.round_number == 4:
+            spoil(consortium.stores[1], "round-4")
+            consortium.network.restart(1)
+            break
+    assert np.array_equal(runner.finish(), weights)
+    assert numbers(runner.history) == numbers(expected.history)
+
+
+def test_a_member_without_a_whole_round_says_so(tmp_path):
     """The error names it, and it is not asked forever."""
     write(tmp_path)
     consortium = Consortium(tmp_path)
     consortium.begin(n_rounds=4)
-    store = consortium.stores[2]
-    store.write("round-4", store.read("round-4")[:-1])
+    for name in ("round-2", "round-3", "round-4"):
+        spoil(consortium.stores[2], name)
     consortium.network.restart(2)
     with pytest.raises(StudyError, match=r"Organisation 'coast' failed .* damaged"):
         consortium.train()

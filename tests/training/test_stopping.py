@@ -73,6 +73,39 @@ def test_a_loss_stalls_when_its_lowest_is_old(primals, is_met):
     assert PrimalStall(3).is_met(progress_of(*primals)) == is_met
 
 
+class Counted(list):
+    """A history that counts how many of its records are looked at."""
+
+    n_looked = 0
+
+    def __getitem__(self, place):
+        Counted.n_looked += 1
+        return super().__getitem__(place)
+
+
+def test_a_stall_costs_the_same_in_every_round():
+    """A rule that is asked in each round looks at new records alone."""
+    progress, rule = Progress(Counted()), PrimalStall(2000)
+    for number in range(1, 1001):
+        progress.history.append({"round": number, "primal": 1.0})
+        assert not rule.is_met(progress)
+    assert Counted.n_looked < 5 * 1000
+
+
+def test_a_stall_is_the_same_after_a_return_to_an_earlier_round():
+    """A checkpoint replaces the records, and the last one may be measured later."""
+    progress, rule = progress_of(1.0, 0.5, 0.5, 0.5), PrimalStall(2)
+    assert rule.is_met(progress)
+    progress.history[:] = progress_of(1.0, 0.9, math.nan).history
+    assert not rule.is_met(progress)
+    progress.history[-1]["primal"] = 0.9
+    for number, primal in enumerate((0.8, 0.8, 0.8), start=4):
+        assert not rule.is_met(progress)
+        progress.history.append({"round": number, "primal": primal})
+    assert rule.is_met(progress)
+    assert rule.is_met(progress)  # asked twice
+
+
 def test_the_first_rule_that_is_met_gives_the_reason():
     """A certified gap is a better reason than a limit reached in the same round."""
     settings = TrainingSettings(

@@ -21,7 +21,6 @@ from hyfdca.audit.views import (
     Direction,
     Header,
     Record,
-    ViewError,
     ViewWriter,
     view_path,
 )
@@ -129,14 +128,11 @@ def train_recorded(
         )
     clients = {names.index(name): name for name in recorded}
     recorder = Recorder(folder, _server_header(path, folder, file), clients)
-    try:
-        with recorder.recording():
-            run = prepare(file, path.parent)
-            for rank, member in enumerate(run.members):
-                recorder.attach(rank, member.party.sealing)
-            outcome = train(run, watch)
-    except ViewError as error:
-        raise StudyError(str(error)) from None
+    with recorder.recording():
+        run = prepare(file, path.parent)
+        for rank, member in enumerate(run.members):
+            recorder.attach(rank, member.party.sealing)
+        outcome = train(run, watch)
     outcome.write(folder)
     return outcome
 

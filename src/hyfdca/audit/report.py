@@ -18,7 +18,7 @@ from hyfdca.audit.reading import messages
 from hyfdca.audit.scoring import AttackScore
 from hyfdca.audit.server_attacks import ATTACKS, Truth
 from hyfdca.audit.sightings import Sighting, Sightings
-from hyfdca.audit.views import Header, ViewError, client_views, read_view, view_path
+from hyfdca.audit.views import Header, client_views, read_view, view_path
 from hyfdca.errors import StudyError
 from hyfdca.holdings.exposure import Exposure, exposures
 from hyfdca.holdings.layout import Layout
@@ -122,12 +122,9 @@ def audit_folder(folder: Path, study: Path | None = None) -> Audit:
     StudyError
         If there is no complete view, or the study is another one.
     """
-    try:
-        header, _ = read_view(view_path(folder, None))
-        run = _truth_run(header, study or folder / header.study)
-        return _audit(folder, header, run)
-    except ViewError as error:
-        raise StudyError(str(error)) from None
+    header, _ = read_view(view_path(folder, None))
+    run = _truth_run(header, study or folder / header.study)
+    return _audit(folder, header, run)
 
 
 def _truth_run(header: Header, path: Path) -> LocalRun:

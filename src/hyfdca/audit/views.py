@@ -19,9 +19,10 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
+from hyfdca.errors import StudyError, reading
+
 _MAGIC = b"hyfdca view 1\n"
 _FRAME = struct.Struct("<Q16s")  # length, digest
-_MOST_BYTES = 2**34  # of a frame
 _SERVER = "server.view"
 _CLIENT = "client-{}.view"
 
@@ -30,7 +31,7 @@ Size = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
 T = TypeVar("T")
 
 
-class ViewError(ValueError):
+class ViewError(StudyError):
     """A view that cannot be written or read; the message is one plain sentence."""
 
 
@@ -163,11 +164,13 @@ def _frames(path: Path) -> Iterator[bytes]:
         with path.open("rb") as file:
             if file.read(len(_MAGIC)) != _MAGIC:
                 raise ViewError(f"{path} is not a view of a run; record it again.")
+            left = os.fstat(file.fileno()).st_size
             while start := file.read(_FRAME.size):
                 if len(start) < _FRAME.size:
                     raise _damaged(path)
                 size, digest = _FRAME.unpack(start)
-                body = file.read(size) if size <= _MOST_BYTES else b""
+                # No buffer is made for more bytes than there are.
+                body = file.read(size) if size <= left else b""
                 if len(body) != size or xxhash.xxh3_128_digest(body) != digest:
                     raise _damaged(path)
                 yield body
@@ -178,10 +181,8 @@ def _frames(path: Path) -> Iterator[bytes]:
 
 
 def _decoded(body: bytes, kind: type[T], path: Path) -> T:
-    try:
+    with reading(_damaged(path)):
         decoded: Any = msgspec.msgpack.decode(body, type=kind)
-    except msgspec.MsgspecError:
-        raise _damaged(path) from None
     content: T = decoded
     return content
 

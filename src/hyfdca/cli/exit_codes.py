@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from hyfdca.study.ending import Ending
 
-NOT_CLEAN, BAD_INPUT, NOT_CONVERGED, INTERRUPTED = 1, 2, 3, 130
+NOT_CLEAN, BAD_INPUT, NOT_CONVERGED, MAY_PASS, INTERRUPTED = 1, 2, 3, 4, 130
 
 
 def exit_code(ending: Ending) -> int:

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from hyfdca.cli.display import results_table
 from hyfdca.cli.study_display import StudyDisplay
-from hyfdca.errors import StudyError
+from hyfdca.errors import StudyError, reading
 from hyfdca.flare.client import run_client
 from hyfdca.flare.jobs import MODEL, RESULT
 from hyfdca.flare.lock import plain_errors
@@ -46,7 +46,9 @@ def serve_study(folder: Path, console: Console, how: How) -> Ending:
     with plain_errors(folder), StudyDisplay(console, kit.state) as display:
         forget = (lambda: _forget_run(kit)) if how == "restart" else (lambda: None)
         run_server(folder, display.tell, terms, forget)
-    result = msgspec.json.decode((kit.out / RESULT).read_bytes())
+    path = kit.out / RESULT
+    with reading(StudyError(f"The file {path} is damaged; the model is beside it.")):
+        result = msgspec.json.decode(path.read_bytes())
     console.print(results_table(kit.file.study.name, result))
     console.print(f"Written to {kit.out}", soft_wrap=True, markup=False)
     return _ending(kit)

@@ -1,4 +1,4 @@
-"""Commands for kits: enrol, provision, install, check."""
+"""Commands for kits: enrol, provision, install, renew, check."""
 
 from __future__ import annotations
 
@@ -106,6 +106,49 @@ def install_package(
     console = Console()
     say(console, f"The kit of {made.name} is {out}.")
     show_fingerprints(console, made)
+
+
+@kit_app.command("renew")
+def renew_certificate(
+    path: Annotated[Path, typer.Argument(help="A kit, or an old package.")],
+    ca: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the root certificate (coordinator)."),
+    ] = None,
+    package: Annotated[
+        Path | None,
+        typer.Option(help="New package for an organisation's kit."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="New package to write.")
+    ] = None,
+) -> None:
+    """Renew certificates; keys stay, and a study that has begun resumes.
+
+    The coordinator renews the server's kit with --ca, and an old package with --ca and
+    --out. An organisation renews its kit with the new package, given as --package.
+    """
+    from rich.console import Console
+
+    from hyfdca.cli.kits_display import say
+    from hyfdca.kits import renewal
+
+    console = Console()
+    if ca and out and not package:
+        made = renewal.renew_package(path, ca, out)
+        say(console, f"Send {out} to {made.name}.")
+        certificate = made.certificate
+    elif ca and not out and not package:
+        certificate = renewal.renew_server(path, ca)
+    elif package and not ca and not out:
+        certificate = renewal.renew_client(path, package)
+    else:
+        raise StudyError(
+            "Give --ca for the server's kit, --ca and --out for an old package, or "
+            "--package for an organisation's kit."
+        )
+    until = certificate.not_valid_after_utc.date()
+    say(console, f"The new certificate is valid until {until}.")
 
 
 @kit_app.command("adopt")

@@ -19,6 +19,7 @@ from hyfdca.cli.data import data
 from hyfdca.cli.exit_codes import (
     BAD_INPUT,
     INTERRUPTED,
+    MAY_PASS,
     NOT_CLEAN,
     NOT_CONVERGED,
 )
@@ -28,7 +29,7 @@ from hyfdca.cli.reproduce import reproduce
 from hyfdca.cli.study_new import new_study
 from hyfdca.cli.train import train
 from hyfdca.cli.tune import tune
-from hyfdca.errors import StudyError
+from hyfdca.errors import PassingError, StudyError
 
 if TYPE_CHECKING:
     from hyfdca.crypto.keys.identity import Identity
@@ -252,13 +253,20 @@ def _options(
 
 def main() -> None:
     """Run the command line; invalid input prints one sentence and exits with code 2."""
-    from hyfdca.runtime.machine import keep_memory
+    from hyfdca.runtime.machine import (
+        allow_many_files,
+        keep_memory,
+        write_no_core_files,
+    )
 
     keep_memory()
+    write_no_core_files()
+    allow_many_files()
     try:
         code = app(standalone_mode=False)
     except StudyError as error:
-        _fail(str(error), BAD_INPUT)
+        may_pass = isinstance(error, PassingError)
+        _fail(str(error), MAY_PASS if may_pass else BAD_INPUT)
     except _UsageError as error:
         _fail(_one_line(error), BAD_INPUT)
     except (KeyboardInterrupt, typer.Abort):

@@ -27,7 +27,7 @@ from hyfdca.data.tables import (
     TableError,
 )
 from hyfdca.data.target_columns import check_offsets, check_weights
-from hyfdca.errors import counted
+from hyfdca.errors import counted, reading
 
 T = TypeVar("T")
 
@@ -62,10 +62,16 @@ def _check_file(path: Path) -> None:
 
 
 def _openable(path: Path, read: Callable[[], T]) -> T:
-    try:
-        return read()
-    except OSError:
-        raise TableError(f"cannot open {path.name}; check its permissions") from None
+    damaged = TableError(
+        f"the table {path} is damaged, or too large for this machine; save it again"
+    )
+    with reading(damaged):
+        try:
+            return read()
+        except OSError:
+            raise TableError(
+                f"cannot open {path.name}; check its permissions"
+            ) from None
 
 
 def has_named_columns(path: Path) -> bool:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from hyfdca.errors import StudyError
+from hyfdca.errors import PassingError, StudyError
 from hyfdca.flare.connection import Connection
 from hyfdca.flare.job_environment import STUDY, JobEnvironment
 from hyfdca.flare.lock import (
@@ -19,6 +19,7 @@ from hyfdca.flare.log import Tell, written_down
 from hyfdca.flare.processes import Parent
 from hyfdca.flare.status import forget_note, forget_status, read_note
 from hyfdca.kits.checking import check_certificate
+from hyfdca.kits.expiry import ExpiryWatch
 from hyfdca.kits.kit import ClientKit, read_client_kit
 
 _LOOK_EVERY = 0.2  # seconds
@@ -59,19 +60,22 @@ def run_client(
 
 def _keep_running(kit: ClientKit, told: JobEnvironment, tell: Tell) -> None:
     visit = Connection(kit, kit.owner, tell, told.study == STUDY)
+    expiry = ExpiryWatch(kit, tell)
     while visit.may_start():
         parent = Parent(kit, told)
         try:
-            if _stay(kit, parent, visit):
+            if _stay(kit, parent, visit, expiry):
                 return
         finally:
             parent.stop()
         visit.ended()
         time.sleep(_START_PAUSE)
-    raise StudyError(f"NVFlare's client does not start; see {parent.log}.")
+    raise PassingError(f"NVFlare's client does not start; see {parent.log}.")
 
 
-def _stay(kit: ClientKit, parent: Parent, visit: Connection) -> bool:
+def _stay(
+    kit: ClientKit, parent: Parent, visit: Connection, expiry: ExpiryWatch
+) -> bool:
     """Watch a client until it ends; return whether the study is over."""
     while parent.is_running():
         note = read_note(kit)
@@ -84,6 +88,7 @@ def _stay(kit: ClientKit, parent: Parent, visit: Connection) -> bool:
             raise StudyError(note.reason)
         visit.look(parent.news())
         parent.keep_log_small()
+        expiry.look()
         end_if_asked()
         time.sleep(_LOOK_EVERY)
     visit.look(parent.news())

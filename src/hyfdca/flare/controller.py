@@ -16,12 +16,12 @@ from hyfdca.flare.network import (
     NetworkRequest,
     PausedError,
 )
-from hyfdca.flare.routes import close_side_ways
+from hyfdca.flare.preparing import prepare_process
 from hyfdca.flare.status import Note, progress, rejoin_file, write_note
 from hyfdca.flare.wire import CANNOT, TOPIC, to_answer, to_message
 from hyfdca.kits.kit import Kit, read_server_kit
 from hyfdca.protocol.sessions import Replies
-from hyfdca.runtime.machine import keep_memory
+from hyfdca.runtime.machine import collect_often, keep_memory
 
 _HELLO_TIMEOUT = 2.0  # seconds
 _FINISH_TIMEOUT = 5.0
@@ -50,9 +50,10 @@ class StudyController(Controller):
     def control_flow(self, abort_signal: Any, fl_ctx: Any) -> None:
         """Run the study; leave a note of how it ended."""
         keep_memory()
-        close_side_ways()
+        prepare_process()
         told, job = job_environment(), str(fl_ctx.get_job_id())
         kit = Kit(told.kit)
+        collect_often()
         network = self._network(kit, abort_signal, fl_ctx.get_engine())
         try:
             note = self._run(told, job, network, fl_ctx)

@@ -19,6 +19,12 @@ class Trouble:
 # Searched in this order. All sentences are about a client; {name} is its own.
 _CLIENT = (
     (
+        r"CERTIFICATE_VERIFY_FAILED: certificate (has expired|is not yet valid)",
+        "The certificate of the server at {address} is not valid at present: it has "
+        "expired, or the clock of this machine is wrong; retrying.",
+        True,
+    ),
+    (
         r"CERTIFICATE_VERIFY_FAILED|certificate verify failed",
         "The certificate of the server at {address} was not issued by the authority of "
         "this kit, or has expired: the server or the kit belongs to another study.",

@@ -17,7 +17,7 @@ from nvflare.apis.shareable import make_reply
 from hyfdca.errors import StudyError
 from hyfdca.flare.job_environment import job_environment
 from hyfdca.flare.network import NetworkRequest
-from hyfdca.flare.routes import close_side_ways
+from hyfdca.flare.preparing import prepare_process
 from hyfdca.flare.status import Note, write_note
 from hyfdca.flare.wire import (
     CANNOT,
@@ -28,7 +28,7 @@ from hyfdca.flare.wire import (
 )
 from hyfdca.kits.kit import Kit
 from hyfdca.protocol.codec import RefusedError, RemoteProtocolError
-from hyfdca.runtime.machine import keep_memory
+from hyfdca.runtime.machine import collect_often, keep_memory
 
 _LOADING = "is loading its data"
 
@@ -46,7 +46,7 @@ class StudyExecutor(Executor):
         """Prepare when the job starts."""
         if event_type == EventType.START_RUN:
             self._job = str(fl_ctx.get_job_id())
-            close_side_ways()
+            prepare_process()
             fl_ctx.get_engine().register_aux_message_handler(TOPIC, self._answer)
             self._join(fl_ctx)
 
@@ -59,6 +59,7 @@ class StudyExecutor(Executor):
         try:
             told = job_environment()
             self._handler = told.module.join(told.kit, told.data)
+            collect_often()
             self._note("joined")
         except StudyError as error:
             self._trouble = f"{CANNOT}: {str(error).rstrip('.')}"

@@ -92,21 +92,20 @@ def serve(kit: Path, network: Network) -> None:
     carrier = Carrier(network, plan.phase_timeout)
     presence = Presence(plan, carrier, watch.tell)
     archive = Archive(FolderStore(own.state / KEPT))
+    for stray in archive.strays:
+        watch.tell(stray)
     host = ResumableStudy(plan, carrier, presence, archive)
-    try:
-        if _has_model(own):
-            host.number_again()
-        else:
-            hosted = host.ready()
-            write_progress(own.state, len(hosted.runner.history))
-            for report in hosted.runner.rounds():
-                write_progress(own.state, report.round_number)
-                watch.show(presence, hosted.runner.history)
-                network.pause_if_asked()
-            _outcome(own, plan, hosted).write(own.out)
-            note_over(own, plan.names)
-    except StoreError as error:
-        raise StudyError(str(error)) from None
+    if _has_model(own):
+        host.number_again()
+    else:
+        hosted = host.ready()
+        write_progress(own.state, len(hosted.runner.history))
+        for report in hosted.runner.rounds():
+            write_progress(own.state, report.round_number)
+            watch.show(presence, hosted.runner.history)
+            network.pause_if_asked()
+        _outcome(own, plan, hosted).write(own.out)
+        note_over(own, plan.names)
     hand_over(own, presence, carrier, watch.tell)
 
 
@@ -212,5 +211,5 @@ def join(kit: Path, data: Path) -> StudyClientHandler:
         member = StudyClient(plan, table, own.identity, roster, store, hire, own.policy)
     except (ValueError, StoreError) as error:
         raise StudyError(str(error)) from None
-    watch = ClientWatch(own.state, plan, table.notes)
+    watch = ClientWatch(own.state, plan, (*table.notes, *member.strays))
     return StudyClientHandler(member, watch, own)

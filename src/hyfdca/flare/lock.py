@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import signal
 import socket
@@ -53,14 +54,19 @@ def holder_number(kit: Kit) -> str:
     file, own = kit.state / "holder", kit.state.stat()
     place = f"{socket.gethostname()} {own.st_dev} {own.st_ino} {kit.state}"
     known, _, number = _text(file).partition("\n")
-    if known != place or not number:
+    if known != place or not _NUMBER.fullmatch(number):
         number = secrets.token_hex(16)
         file.write_text(f"{place}\n{number}", encoding="utf-8")
     return number
 
 
+_NUMBER = re.compile("[0-9a-f]{32}")
+
+
 def _text(file: Path) -> str:
-    return file.read_text(encoding="utf-8") if file.exists() else ""
+    if not file.exists():
+        return ""
+    return file.read_text(encoding="utf-8", errors="replace")
 
 
 _is_asked_to_end = threading.Event()

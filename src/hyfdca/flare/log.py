@@ -42,6 +42,9 @@ def written_down(kit: Kit, tell: Tell) -> Iterator[Tell]:
         write(sentence)
         tell(sentence)
 
+    warnings = _Told(tell_and_write)
+    logger = logging.getLogger("hyfdca")
+    logger.addHandler(warnings)
     try:
         write("Started.")
         yield tell_and_write
@@ -53,7 +56,20 @@ def written_down(kit: Kit, tell: Tell) -> Iterator[Tell]:
         write(f"Ended by {type(error).__name__}.")
         raise
     finally:
+        logger.removeHandler(warnings)
         file.close()
+
+
+class _Told(logging.Handler):
+    """Tells the warnings of hyfdca's own modules."""
+
+    def __init__(self, tell: Tell) -> None:
+        super().__init__(logging.WARNING)
+        self._tell = tell
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Tell a warning."""
+        self._tell(record.getMessage())
 
 
 def begin_anew(log: Path) -> bool:

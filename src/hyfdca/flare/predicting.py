@@ -8,15 +8,16 @@ again, because every holder counts each attempt as if scores had been given.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
+
+import msgspec
 
 from hyfdca.errors import StudyError
 from hyfdca.flare.client import run_client
 from hyfdca.flare.network import Network, NetworkDriver
+from hyfdca.flare.notes import read_note_file, write_note_file
 from hyfdca.flare.prediction_inputs import own_side, read_plan
 from hyfdca.flare.supervisor import Terms, run_server
 from hyfdca.kits.kit import Kit, read_client_kit, read_server_kit
@@ -75,9 +76,7 @@ def serve(kit: Path, network: Network) -> None:
     except StudyError:
         network.finish(_GOODBYE)  # otherwise they would wait for the next job
         raise
-    _answers_file(Kit(kit)).write_text(
-        json.dumps([asdict(answer) for answer in answers]), encoding="utf-8"
-    )
+    write_note_file(_answers_file(Kit(kit)), msgspec.json.encode(answers))
 
 
 def _served(kit: Path, network: Network) -> list[Answered]:
@@ -122,8 +121,8 @@ def run_prediction_server(folder: Path, tell: Tell) -> None:
     kit = read_server_kit(folder)
     forget = lambda: _answers_file(kit).unlink(missing_ok=True)  # noqa: E731
     run_server(folder, tell, Terms(STUDY), forget)
-    for answer in json.loads(_answers_file(kit).read_text(encoding="utf-8")):
-        served = Answered(**answer)
+    decoder = msgspec.json.Decoder(list[Answered])
+    for served in read_note_file(_answers_file(kit), decoder.decode) or ():
         tell(
             served.refusal
             or f"Organisation {served.asker!r} received scores of {served.n_rows} rows."

@@ -4,7 +4,7 @@ NVFlare admits a second client with the same name, and the two then evict each o
 forever. Here each kit has a random number, which a copy of it lacks, and shows it when
 it registers. The same number means a restarted client, another number a second client.
 A client with a valid certificate that is not an organisation of the study is refused as
-well.
+well, and so is every role but two: organisations, and the admin of the server's kit.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from nvflare.private.defs import ClientType
 
 from hyfdca.flare.diagnosis import refusal
 from hyfdca.flare.job_environment import RUN, job_environment
-from hyfdca.flare.routes import close_side_ways
+from hyfdca.flare.preparing import prepare_process
+from hyfdca.flare.routes import take_commands_of
 from hyfdca.flare.status import holders, write_holders
-from hyfdca.kits.kit import Kit, read_server_kit
+from hyfdca.kits.kit import ServerKit, read_server_kit
 
 _SHOWN = "hyfdca_run"
 # Seconds without a heartbeat. There is one every five; but a second client with the
@@ -39,7 +40,7 @@ class RegistrationToken(FLComponent):
     def handle_event(self, event_type: str, fl_ctx: Any) -> None:
         """Put the number where the server can see it."""
         if event_type == EventType.BEFORE_CLIENT_REGISTER:
-            close_side_ways()  # before any other client can reach us
+            prepare_process()  # before any other client can reach us
             run = os.environ.get(RUN, "")
             fl_ctx.set_prop(_SHOWN, run, private=False, sticky=True)
 
@@ -52,33 +53,36 @@ class RegistrationGuard(FLComponent):
         self._one_at_a_time = threading.Lock()
 
     @cached_property
-    def _names(self) -> set[str]:
-        clients = read_server_kit(job_environment().kit).file.clients
-        return {client.name for client in clients}
+    def _kit(self) -> ServerKit:
+        return read_server_kit(job_environment().kit)
 
     def handle_event(self, event_type: str, fl_ctx: Any) -> None:
         """Refuse strangers, and a second client while the first one is alive."""
+        if event_type == EventType.SYSTEM_BOOTSTRAP:  # before anybody can register
+            prepare_process()
+            take_commands_of(self._kit.admin_name)
         if event_type != EventType.CLIENT_REGISTER_RECEIVED:
             return
-        close_side_ways()
-        if fl_ctx.get_prop(FLContextKey.CLIENT_TYPE) != ClientType.REGULAR:
-            return  # the administrator, who submits the jobs
         peer = fl_ctx.get_peer_context()
         name, run = peer.get_identity_name(), str(peer.get_prop(_SHOWN, ""))
+        role = fl_ctx.get_prop(FLContextKey.CLIENT_TYPE)
+        if role == ClientType.ADMIN and name == self._kit.admin_name:
+            return
+        if role != ClientType.REGULAR:
+            self._refuse(name, "only organisations of the study may connect")
         known = fl_ctx.get_engine().get_client_from_name(name)
         alive = known and time.time() - known.last_connect_time < _GONE_AFTER
         with self._one_at_a_time:
             self._let_in(name, run, bool(alive))
 
     def _let_in(self, name: str, run: str, is_alive: bool) -> None:
-        if name not in self._names:
+        if name not in self._kit.names:
             self._refuse(name, "the study has no such organisation")
         # On disk, because clients do not register again after a restart of the server.
-        kit = Kit(job_environment().kit)
-        known = holders(kit)
+        known = holders(self._kit)
         if is_alive and known.get(name, run) != run:
             self._refuse(name, "it is already connected")
-        write_holders(kit, {**known, name: run})
+        write_holders(self._kit, {**known, name: run})
 
     def _refuse(self, name: str, why: str) -> None:
         self.logger.warning(refusal(name, why))

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
-from hyfdca.files import OWNER_ONLY, write_whole
-from hyfdca.kits.kit import Kit
+from hyfdca.flare.notes import read_note_file, write_note_file
+from hyfdca.kits.kit import Kit, ServerKit
 
 _FILE, _PROGRESS = "status.json", "progress.json"
 
@@ -51,20 +50,14 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         return self.gaps[-1][1] if self.gaps else None
 
 
-_decoder = msgspec.json.Decoder(Status)
-
-
 def write_status(state: Path, status: Status) -> None:
     """Publish a status, whole or not at all."""
-    _write(state / _FILE, msgspec.json.encode(status))
+    write_note_file(state / _FILE, msgspec.json.encode(status))
 
 
 def read_status(state: Path) -> Status | None:
     """Return the last status, if there is one."""
-    try:
-        return _decoder.decode((state / _FILE).read_bytes())
-    except (FileNotFoundError, msgspec.MsgspecError):
-        return None
+    return read_note_file(state / _FILE, msgspec.json.Decoder(Status).decode)
 
 
 def status_time(state: Path) -> float:
@@ -82,12 +75,8 @@ def forget_status(state: Path) -> None:
 
 def write_progress(state: Path, round_number: int) -> None:
     """Record the last saved round; it changes only when the study progresses."""
-    _write(state / _PROGRESS, msgspec.json.encode({"round": round_number}))
-
-
-def _write(path: Path, content: bytes) -> None:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_whole(path, content, OWNER_ONLY)
+    content = msgspec.json.encode({"round": round_number})
+    write_note_file(state / _PROGRESS, content)
 
 
 State = Literal["joined", "finished", "paused", "refused", "failed"]
@@ -104,16 +93,12 @@ class Note:
 
 def write_note(kit: Kit, note: Note) -> None:
     """Leave a note, whole or not at all."""
-    kit.state.mkdir(mode=0o700, exist_ok=True)
-    write_whole(_note(kit), json.dumps(asdict(note)).encode(), OWNER_ONLY)
+    write_note_file(_note(kit), msgspec.json.encode(note))
 
 
 def read_note(kit: Kit) -> Note | None:
     """Return the last note, if there is one."""
-    try:
-        return Note(**json.loads(_note(kit).read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        return None
+    return read_note_file(_note(kit), msgspec.json.Decoder(Note).decode)
 
 
 def progress(kit: Kit) -> bytes:
@@ -127,8 +112,8 @@ def progress(kit: Kit) -> bytes:
 
 def note_over(kit: Kit, without_model: Sequence[str] = ()) -> None:
     """Record that the model is written, and who does not have it yet."""
-    left = json.dumps(list(without_model)).encode()
-    write_whole(_over(kit), left, OWNER_ONLY, is_durable=True)
+    left = msgspec.json.encode(list(without_model))
+    write_note_file(_over(kit), left, is_durable=True)
 
 
 def over_since(kit: Kit) -> float | None:
@@ -144,9 +129,22 @@ def is_over(kit: Kit) -> bool:
     return over_since(kit) is not None
 
 
-def without_model(kit: Kit) -> list[str]:
-    """Return who does not have the model yet, in a study that is over."""
-    return list(json.loads(_over(kit).read_text(encoding="utf-8")))
+def without_model(kit: ServerKit) -> list[str]:
+    """Return who does not have the model yet, in a study that is over.
+
+    If that is no longer known, everybody is given it again.
+    """
+
+    def parse(content: bytes) -> list[str]:
+        left = msgspec.json.decode(content, type=list[str])
+        if not set(left) <= set(kit.names):
+            raise ValueError("strangers")
+        return left
+
+    left = read_note_file(_over(kit), parse)
+    if left is None:
+        note_over(kit, left := list(kit.names))
+    return left
 
 
 def forget_over(kit: Kit) -> None:
@@ -165,15 +163,13 @@ def rejoin_file(kit: Kit) -> Path:
 
 def holders(kit: Kit) -> dict[str, str]:
     """Return the number that each organisation's kit showed when last admitted."""
-    try:
-        return dict(json.loads(_holders(kit).read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        return {}
+    decoder = msgspec.json.Decoder(dict[str, str])
+    return read_note_file(_holders(kit), decoder.decode) or {}
 
 
 def write_holders(kit: Kit, numbers: dict[str, str]) -> None:
     """Save these numbers, also for after a restart of the server."""
-    write_whole(_holders(kit), json.dumps(numbers).encode(), OWNER_ONLY)
+    write_note_file(_holders(kit), msgspec.json.encode(numbers))
 
 
 def _holders(kit: Kit) -> Path:

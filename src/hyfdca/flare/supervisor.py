@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from hyfdca.errors import StudyError
+from hyfdca.errors import PassingError, StudyError
 from hyfdca.flare.admin import Admin, admin_session
 from hyfdca.flare.decisions import (
     Attempts,
@@ -39,6 +39,7 @@ from hyfdca.flare.status import (
     rejoin_file,
     without_model,
 )
+from hyfdca.kits.expiry import ExpiryWatch, require_valid
 from hyfdca.kits.kit import ServerKit, read_server_kit
 
 T = TypeVar("T")
@@ -80,6 +81,7 @@ def run_server(
     kit.make_folders()
     with only_one(kit), ended_in_order(), written_down(kit, tell) as told:
         require_free(_port(kit))
+        require_valid(kit)
         forget_note(kit)
         forget_status(kit.state)
         prepare()
@@ -96,30 +98,35 @@ class Supervisor:
     def __init__(self, kit: ServerKit, terms: Terms, tell: Tell) -> None:
         self._kit, self._names, self._terms, self._tell = kit, kit.names, terms, tell
         self._attempts = Attempts(progress(kit))
+        self._expiry = ExpiryWatch(kit, tell)
 
     def run(self) -> None:
         """Run until the study is finished."""
-        while not self._with_server():
-            self._count("The server's process ended.")
+        while (trouble := self._with_server()) is not None:
+            self._count(trouble)
 
-    def _with_server(self) -> bool:
-        """Return whether the study was finished before the server ended."""
-        parent = start_server(self._kit, self._terms.study)
+    def _with_server(self) -> str | None:
+        """Return why the server ended before the study; None if the study is over."""
+        try:
+            parent = start_server(self._kit, self._terms.study)
+        except ServerGoneError as error:
+            return str(error)
         try:
             with admin_session(self._kit, _START_TIMEOUT) as admin:
                 self._tell("The server is up.")
                 while not self._with_job(admin, parent):
                     pass
-            return True
+            return None
         except ServerGoneError:
             note = read_note(self._kit)  # of this run: earlier notes are forgotten
-            return note is not None and note.state == "finished"
+            is_over = note is not None and note.state == "finished"
+            return None if is_over else "The server's process ended."
         finally:
             parent.stop()
 
     def _with_job(self, admin: Admin, parent: Parent) -> bool:
         """Run one job; return whether the study is finished."""
-        watch = Watch(admin, parent, self._kit, self._tell)
+        watch = Watch(admin, parent, self._kit, self._tell, self._expiry)
         rejoin_file(self._kit).unlink(missing_ok=True)
         job = self._submit(watch)
         note, status = watch.follow(job, self._names)
@@ -158,7 +165,7 @@ class Supervisor:
         self._attempts = self._attempts.after(progress(self._kit))
         pause = self._attempts.pause
         if pause is None:
-            raise StudyError(
+            raise PassingError(
                 f"The study was started {self._attempts.in_vain} times without "
                 f"progress; see the logs, the last reason was: {reason}"
             )
@@ -170,10 +177,15 @@ class Watch:
     """Polls the server; raises ``ServerGoneError`` if it is gone."""
 
     def __init__(
-        self, admin: Admin, parent: Parent, kit: ServerKit, tell: Tell
+        self,
+        admin: Admin,
+        parent: Parent,
+        kit: ServerKit,
+        tell: Tell,
+        expiry: ExpiryWatch,
     ) -> None:
         self._admin, self._parent, self._kit = admin, parent, kit
-        self._tell = tell
+        self._tell, self._expiry = tell, expiry
         self._refused: set[str] = set()  # reported sentences about refused clients
 
     def for_sites(self, names: tuple[str, ...], needed: int) -> Collection[str]:
@@ -256,6 +268,7 @@ class Watch:
     def _pause(self) -> None:
         end_if_asked()
         self._parent.keep_log_small()
+        self._expiry.look()
         time.sleep(_LOOK_EVERY)
 
     def _check_server(self) -> None:
@@ -272,7 +285,7 @@ def start_server(kit: ServerKit, study: str) -> Parent:
 
     Raises
     ------
-    StudyError
+    ServerGoneError
         If it does not start.
     """
     require_free(_port(kit))
@@ -284,6 +297,6 @@ def start_server(kit: ServerKit, study: str) -> Parent:
         return parent
     printed = parent.printed()
     parent.stop()
-    raise StudyError(
+    raise ServerGoneError(
         f"NVFlare's server does not start ({last_error(printed)}); see {parent.log}."
     )

@@ -16,6 +16,7 @@ from hyfdca.data.tables import Table
 from hyfdca.data.target_columns import is_labelled, is_left_out, known_labels
 from hyfdca.errors import StudyError
 from hyfdca.kits import tls
+from hyfdca.kits.expiry import expiry_warnings, require_valid
 from hyfdca.kits.kit import ClientKit, read_certificate, read_client_kit
 from hyfdca.kits.policy import is_strict_client
 from hyfdca.stages.alignment.checks import refusal
@@ -25,8 +26,6 @@ from hyfdca.study.identity import make_roster, study_fingerprint
 from hyfdca.study.kind_notes import kind_word
 from hyfdca.study.plan import alignment_settings
 from hyfdca.study.tables import data_of, table_of
-
-_SOON = 30  # days
 
 
 @dataclass(frozen=True)
@@ -118,7 +117,7 @@ def check(kit: Path, data: Path) -> Checked:
         tls.fingerprint(read_certificate(own.flare, "rootCA")),
         certificate,
     )
-    warnings = (*checked.warnings, *_kit_warnings(own, certificate))
+    warnings = (*checked.warnings, *_kit_warnings(own))
     return replace(checked, kit=made, warnings=warnings)
 
 
@@ -175,11 +174,7 @@ def check_certificate(own: ClientKit) -> x509.Certificate:
             f"The certificate in {own.flare} is not that of {own.client.name!r}; "
             "reinstall the package."
         )
-    if min(tls.days_left(certificate), tls.days_left(root)) < 0:
-        raise StudyError(
-            f"The certificate in {own.flare} has expired; ask the coordinator for a "
-            "new package and install it."
-        )
+    require_valid(own)
     return certificate
 
 
@@ -239,10 +234,8 @@ def _warnings(table: CheckedTable) -> Iterator[str]:
         yield "Constant columns carry no information here; elsewhere they may vary."
 
 
-def _kit_warnings(own: ClientKit, certificate: x509.Certificate) -> Iterator[str]:
-    left = tls.days_left(certificate)
-    if left < _SOON:
-        yield f"The certificate expires in {left} days."
+def _kit_warnings(own: ClientKit) -> Iterator[str]:
+    yield from expiry_warnings(own)
     if not is_strict_client(own.flare):
         yield (
             "The kit's settings in flare/local are no longer strict; reinstall the kit."

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from hyfdca.crypto.keys.encoding import pack_fields
 from hyfdca.crypto.keys.identity import Identity, PublicIdentity
-from hyfdca.errors import StudyError
+from hyfdca.errors import StudyError, reading
 from hyfdca.files import (
     draft_of,
     for_owner_only,
@@ -131,11 +131,9 @@ def read_request(path: Path) -> Applicant:
         If the file is not exactly one that ``enrol`` wrote.
     """
     content = read_limited(path, _MOST_BYTES, _ASK)
-    try:
+    with reading(StudyError(f"The request {path} is garbled; {_ASK}.")):
         request = msgspec.json.decode(content, type=EnrolmentRequest)
         public = PublicIdentity.parse(request.public_key)
-    except ValueError:
-        raise StudyError(f"The request {path} is garbled; {_ASK}.") from None
     check_site_name(request.name)
     if not public.has_signed(request.signature, request.signed_part):
         raise StudyError(f"The request {path} was changed in transit; {_ASK}.")

@@ -10,7 +10,7 @@ import msgspec
 from cryptography import x509
 
 from hyfdca.crypto.keys.identity import Identity, PublicIdentity
-from hyfdca.errors import StudyError
+from hyfdca.errors import StudyError, reading
 from hyfdca.files import read_limited
 from hyfdca.kits import tls
 from hyfdca.kits.key_files import read_identity
@@ -109,11 +109,13 @@ class StudyKit(Kit):
         StudyError
         """
         certificate = read_certificate(self.flare, self.side)
-        settings = read_settings(self.flare / "startup" / f"fed_{self.side}.json")
+        path = self.flare / "startup" / f"fed_{self.side}.json"
+        with reading(_unreadable(path)):
+            address = read_settings(path)["servers"][0]["service"]["target"]
+            host, port = address.rsplit(":", 1)
+            address = f"{host}:{int(port)}"
         return Owner(
-            tls.common_name(certificate),
-            tls.organisation(certificate),
-            settings["servers"][0]["service"]["target"],
+            tls.common_name(certificate), tls.organisation(certificate), address
         )
 
 
@@ -207,6 +209,12 @@ def own_entry(file: StudyFile, public: PublicIdentity) -> Client:
     )
 
 
+def certificate_path(flare: Path, base: str) -> Path:
+    """Return the path of a startup kit's "client", "server" or "rootCA"."""
+    ending = "pem" if base == "rootCA" else "crt"
+    return flare / "startup" / f"{base}.{ending}"
+
+
 def read_certificate(flare: Path, base: str) -> x509.Certificate:
     """Return a startup kit's certificate, "client", "server" or "rootCA".
 
@@ -214,8 +222,7 @@ def read_certificate(flare: Path, base: str) -> x509.Certificate:
     ------
     StudyError
     """
-    ending = "pem" if base == "rootCA" else "crt"
-    path = flare / "startup" / f"{base}.{ending}"
+    path = certificate_path(flare, base)
     content = read_limited(path, _MOST_BYTES, _REMEDY)
     return tls.load_certificate(content.decode("ascii", errors="replace"), str(path))
 
@@ -227,7 +234,10 @@ def read_settings(path: Path) -> Any:
     ------
     StudyError
     """
-    try:
-        return msgspec.json.decode(read_limited(path, _MOST_BYTES, _REMEDY))
-    except msgspec.MsgspecError:
-        raise StudyError(f"Cannot read {path}; make a new startup kit.") from None
+    content = read_limited(path, _MOST_BYTES, _REMEDY)
+    with reading(_unreadable(path)):
+        return msgspec.json.decode(content)
+
+
+def _unreadable(path: Path) -> StudyError:
+    return StudyError(f"The file {path} is damaged; make a new startup kit.")

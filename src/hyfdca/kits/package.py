@@ -10,7 +10,7 @@ import msgspec
 from cryptography import x509
 
 from hyfdca.crypto.keys.encoding import pack_fields
-from hyfdca.errors import StudyError
+from hyfdca.errors import StudyError, reading
 from hyfdca.files import read_limited
 from hyfdca.kits import tls
 from hyfdca.kits.authority import Authority
@@ -72,10 +72,8 @@ def read_package(path: Path) -> Package:
     StudyError
     """
     content = read_limited(path, _MOST_BYTES, _ASK)
-    try:
+    with reading(StudyError(f"The package {path} is garbled; {_ASK}.")):
         file = msgspec.json.decode(content, type=_File)
-    except ValueError:
-        raise StudyError(f"The package {path} is garbled; {_ASK}.") from None
     root = tls.load_certificate(file.root, str(path))
     certificate = tls.load_certificate(file.certificate, str(path))
     if not tls.has_signed(root, file.signature, file.signed_part):

@@ -57,6 +57,23 @@ _LOGGING: dict[str, Any] = {
     "loggers": {"root": {"level": "INFO", "handlers": ["output"]}},
 }
 
+# Strangers who connect and do not complete TLS are cut off after some seconds; by
+# default gRPC gives them two minutes. Messages have limits of their own.
+_HANDSHAKE = 10_000  # milliseconds
+# Senders repeat a message for up to a minute, so that receivers need not remember it
+# for longer; by default they remember it for five.
+_REPEATED = 60.0  # seconds
+_CONNECTIONS: dict[str, Any] = {
+    "streaming_retry_timeout": _REPEATED,
+    "grpc": {
+        "options": [
+            ["grpc.max_send_message_length", -1],
+            ["grpc.max_receive_message_length", -1],
+            ["grpc.server_handshake_timeout_ms", _HANDSHAKE],
+        ]
+    },
+}
+
 _HEARTBEAT_TIMEOUT = 30  # seconds; NVFlare's default is ten minutes
 _SIGN_TIMEOUT = 10.0  # seconds until an unanswered heartbeat is resent
 _MOST_CLIENTS = 10_000
@@ -92,7 +109,7 @@ def is_strict_client(flare: Path) -> bool:
     strict = policy("client", flare)
     try:
         found = {n: json.loads((flare / "local" / n).read_bytes()) for n in strict}
-    except (OSError, ValueError):
+    except (OSError, RecursionError, ValueError):
         return False
     return found == strict
 
@@ -103,6 +120,7 @@ def policy(side: Side, flare: Path) -> dict[str, dict[str, Any]]:
         "resources.json": _resources(side, flare),
         "authorization.json": _authorization(side),
         "log_config.json": _LOGGING,
+        "comm_config.json": _CONNECTIONS,
     }
 
 

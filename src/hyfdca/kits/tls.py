@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.x509.oid import NameOID
 
 from hyfdca.crypto.keys.encoding import in_groups
-from hyfdca.errors import StudyError
+from hyfdca.errors import StudyError, reading
 
 _KEY_BITS = 3072
 _FEWEST_BITS, _MOST_BITS = 2048, 8192  # larger keys only cost time, for others
@@ -40,12 +40,11 @@ def load_key(content: bytes, what: str) -> rsa.RSAPrivateKey:
     StudyError
         If it is not a key that NVFlare accepts.
     """
-    try:
+    garbled = StudyError(f"The file {what} is not an RSA key in PEM; restore it.")
+    with reading(garbled):
         key = serialization.load_pem_private_key(content, password=None)
-    except (TypeError, ValueError):
-        key = None
     if not isinstance(key, rsa.RSAPrivateKey):
-        raise StudyError(f"The file {what} is not an RSA key in PEM; restore it.")
+        raise garbled
     return key
 
 
@@ -96,12 +95,12 @@ def load_certificate(pem: str, what: str) -> x509.Certificate:
     ------
     StudyError
     """
-    try:
-        return x509.load_pem_x509_certificate(pem.encode())
-    except ValueError:
-        raise StudyError(
-            f"The certificate in {what} is garbled; ask for a new one."
-        ) from None
+    garbled = StudyError(f"The certificate in {what} is garbled; ask for a new one.")
+    with reading(garbled):
+        certificate = x509.load_pem_x509_certificate(pem.encode())
+        # Read now, while the file is known, whatever is looked at later.
+        _ = certificate.subject, certificate.public_key(), certificate.extensions
+        return certificate
 
 
 def fingerprint(certificate: x509.Certificate) -> str:
@@ -147,6 +146,12 @@ def is_of_key(certificate: x509.Certificate, key: rsa.RSAPrivateKey) -> bool:
 def days_left(certificate: x509.Certificate) -> int:
     """Return how many whole days a certificate remains valid; negative if expired."""
     return (certificate.not_valid_after_utc - datetime.now(UTC)).days
+
+
+def is_valid_now(certificate: x509.Certificate) -> bool:
+    """Return whether a certificate is valid by the clock of this machine."""
+    since, until = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    return since <= datetime.now(UTC) <= until
 
 
 def sign(key: rsa.RSAPrivateKey, message: bytes) -> bytes:

@@ -17,7 +17,7 @@ from typing import Final, Literal, Self
 import msgspec
 
 from hyfdca.data.tables import DATE_ORIGIN
-from hyfdca.errors import plain_mistake
+from hyfdca.errors import StudyError, plain_mistake
 from hyfdca.maths.objective import Measurement
 from hyfdca.model.scaling import Missing, Scale
 
@@ -30,7 +30,7 @@ _MOST_BYTES = 2**30  # some six million features
 _ADVICE = "give the model.json that hyfdca train wrote"
 
 
-class ModelError(ValueError):
+class ModelError(StudyError):
     """A model that cannot be used this way; the message is one plain sentence."""
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Annotated
 
 import msgspec
 
+from hyfdca.errors import reading
 from hyfdca.prediction import messages as p
 from hyfdca.prediction.blinded_rows import MOST_ROWS
 from hyfdca.runtime.store import Store, StoreError
@@ -80,9 +82,9 @@ Clock = Callable[[], datetime]
 class LogEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A prediction that was requested and not declined."""
 
-    time: datetime
+    time: Annotated[datetime, msgspec.Meta(tz=True)]
     asked_by: str
-    rows: int
+    rows: Annotated[int, msgspec.Meta(ge=0)]
     request: str
 
 
@@ -116,13 +118,12 @@ class PredictionLog:
             If the log is damaged, so that past requests are unknown.
         """
         content = self._store.read(LOG_FILE) or b""
-        try:
+        damaged = StoreError(
+            f"The log {self._store.place(LOG_FILE)} is damaged, so past predictions "
+            "cannot be counted; repair it, or move it away."
+        )
+        with reading(damaged):
             return [_decoder.decode(line) for line in content.splitlines()]
-        except (msgspec.MsgspecError, UnicodeDecodeError):
-            raise StoreError(
-                f"The log {LOG_FILE} is damaged, so past predictions cannot be "
-                "counted; repair it, or move it away."
-            ) from None
 
     def n_last_hour(self, asker: str) -> int:
         """Return how many rows an asker requested in the last hour.

@@ -1,12 +1,13 @@
-"""The machine's cores, and how our programs use its memory."""
+"""The machine's cores, memory and limits, and how our programs use them."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import os
 
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # for glibc's mallopt
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8  # for glibc's mallopt
 _KEPT = 1 << 30  # bytes
 
 
@@ -16,6 +17,30 @@ def n_cores() -> int:
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
+def write_no_core_files() -> None:
+    """Have the system write no core file of this process and those it starts.
+
+    A core file would have keys and rows in it.
+    """
+    with contextlib.suppress(ImportError):  # not on every system
+        import resource  # noqa: PLC0415
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def allow_many_files() -> None:
+    """Raise the number of files this process may have open as far as is allowed.
+
+    Every connection is one, also of strangers who only connect: at the usual limit of
+    1,024 they would keep everybody else out.
+    """
+    with contextlib.suppress(ImportError, OSError, ValueError):
+        import resource  # noqa: PLC0415
+
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
 def keep_memory() -> None:
     """Reuse freed memory instead of returning it to the system.
 
@@ -23,7 +48,31 @@ def keep_memory() -> None:
     default glibc lets the system clear each of them again, which took half of the
     server's time. For programs, not for libraries: it affects the whole process.
     """
+    _set_malloc({_MMAP_THRESHOLD: _KEPT, _TRIM_THRESHOLD: _KEPT})
+
+
+def collect_often() -> None:
+    """Have garbage be found after fewer new objects; to be called after start-up.
+
+    A full collection waits until a quarter of all objects are new. The libraries alone
+    are some hundred thousand objects, so messages that refer to themselves would stay
+    for hundreds of rounds. What exists now is no longer counted.
+    """
+    gc.collect()
+    gc.freeze()
+
+
+def share_memory() -> None:
+    """Have all threads reuse the memory that others have freed.
+
+    By default glibc gives them up to eight arenas per core, and each arena keeps what
+    its threads have freed. To be called before threads are started.
+    """
+    _set_malloc({_ARENA_MAX: 1})
+
+
+def _set_malloc(settings: dict[int, int]) -> None:
     with contextlib.suppress(OSError, AttributeError):  # another C library
         glibc = ctypes.CDLL("libc.so.6")
-        glibc.mallopt(_MMAP_THRESHOLD, _KEPT)
-        glibc.mallopt(_TRIM_THRESHOLD, _KEPT)
+        for name, value in settings.items():
+            glibc.mallopt(name, value)

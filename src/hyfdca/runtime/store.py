@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from pathlib import Path
 from typing import Protocol
@@ -12,13 +13,14 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
+from hyfdca.errors import StudyError
 from hyfdca.files import OWNER_ONLY, write_whole
 
 _NONCE_BYTES = 12
 _PIECE = 2**30  # bytes sealed at a time; AES-GCM accepts less than 2^31
 
 
-class StoreError(Exception):
+class StoreError(StudyError):
     """Something cannot be stored, or is damaged; the message is one sentence."""
 
 
@@ -39,6 +41,10 @@ class Store(Protocol):
 
     def remove(self, name: str) -> None:
         """Remove a content, if it exists."""
+        ...
+
+    def place(self, name: str) -> str:
+        """Return where a content is, for people: its path if it is a file."""
         ...
 
 
@@ -63,6 +69,10 @@ class MemoryStore:
     def remove(self, name: str) -> None:
         """Remove a content, if it exists."""
         self._contents.pop(name, None)
+
+    def place(self, name: str) -> str:
+        """Return its name: it is nowhere else."""
+        return name
 
 
 class FolderStore:
@@ -107,6 +117,10 @@ class FolderStore:
         """Remove a file, if it exists."""
         (self._folder / name).unlink(missing_ok=True)
 
+    def place(self, name: str) -> str:
+        """Return the path of a file."""
+        return str(self._folder / name)
+
 
 class DelayedStore:
     """Holds changes back in memory until ``flush`` makes them in another store."""
@@ -137,6 +151,10 @@ class DelayedStore:
         """Hold back the removal of a content."""
         self._changes.pop(name, None)
         self._changes[name] = None
+
+    def place(self, name: str) -> str:
+        """Return where a content is or will be."""
+        return self._store.place(name)
 
     def flush(self) -> None:
         """Make all changes, in order; removals come last."""
@@ -193,8 +211,8 @@ class SealedStore:
             ]
         except (InvalidTag, ValueError):
             raise StoreError(
-                f"The stored {name} is damaged, or belongs to another study or another "
-                "organisation's key."
+                f"The file {self.place(name)} is damaged, or belongs to another study "
+                f"or another organisation's key; {_RESTART}."
             ) from None
         return b"".join(opened)
 
@@ -206,13 +224,21 @@ class SealedStore:
         """Remove a content, if it exists."""
         self._store.remove(name)
 
+    def place(self, name: str) -> str:
+        """Return where a content is."""
+        return self._store.place(name)
+
     def _bound(self, name: str, place: int, n_pieces: int) -> bytes:
         return b"%s %s %d/%d" % (self._context, name.encode(), place, n_pieces)
 
 
+_RESTART = "restore it from a backup, or begin again with --restart"
+
 _ROUND = "round-"
+_ROUND_NAME = re.compile(rf"{_ROUND}(0|[1-9][0-9]*)")
 _DIGEST_BYTES = 16
-_N_KEPT = 2  # rounds; the last one may not have been saved by every party
+# Rounds: the last may not have been saved by every party, the one before be damaged.
+_N_KEPT = 3
 
 
 class Archive:
@@ -238,17 +264,47 @@ class Archive:
             return None
         content = kept[_DIGEST_BYTES:]
         if xxhash.xxh3_128_digest(content) != kept[:_DIGEST_BYTES]:
-            raise StoreError(f"The stored {name} is damaged.")
+            raise self.damage(name)
         return content
+
+    def damage(self, name: str) -> StoreError:
+        """Return the complaint about a single content that is damaged."""
+        return StoreError(f"The file {self._store.place(name)} is damaged; {_RESTART}.")
+
+    def damage_of_round(self, number: int) -> StoreError:
+        """Return the complaint about a round that is damaged."""
+        return self.damage(f"{_ROUND}{number}")
 
     @property
     def rounds(self) -> list[int]:
         """The numbers of the stored rounds, ascending."""
-        names = [name for name in self._store.names() if name.startswith(_ROUND)]
-        return sorted(int(name.removeprefix(_ROUND)) for name in names)
+        found = map(_ROUND_NAME.fullmatch, self._store.names())
+        return sorted(int(name[1]) for name in found if name)
+
+    @property
+    def intact_rounds(self) -> list[int]:
+        """The numbers of the stored rounds that are not damaged, ascending."""
+        return [number for number in self.rounds if self.is_intact(number)]
+
+    def is_intact(self, number: int) -> bool:
+        """Return whether a round is stored and not damaged."""
+        try:
+            return self.read_round(number) is not None
+        except StoreError:
+            return False
+
+    @property
+    def strays(self) -> list[str]:
+        """Sentences about files that look like rounds but are not."""
+        return [
+            f"The file {self._store.place(name)} is not part of the study's state, so "
+            "it is ignored; remove it."
+            for name in self._store.names()
+            if name.startswith(_ROUND) and not _ROUND_NAME.fullmatch(name)
+        ]
 
     def write_round(self, number: int, content: bytes) -> None:
-        """Store the state after a round; keep only one earlier round."""
+        """Store the state after a round; keep only two earlier rounds."""
         self.write(f"{_ROUND}{number}", content)
         for old in self.rounds[:-_N_KEPT]:
             self._store.remove(f"{_ROUND}{old}")

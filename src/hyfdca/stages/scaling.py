@@ -22,9 +22,8 @@ large for its grid: there is nothing to ask again on a coarser one.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from copy import copy
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import numpy as np
@@ -215,6 +214,48 @@ def exchanges(
     return phases
 
 
+@dataclass(frozen=True)
+class _Learned:
+    """What the sums so far say of a client's features."""
+
+    counts: FloatArray
+    means: FloatArray
+    variances: FloatArray
+    sizes: SecureMax
+    spread: SecureMax
+
+    @classmethod
+    def nothing(cls, n_features: int) -> _Learned:
+        """Return what is known before the first sum."""
+        zeros = np.zeros(n_features)
+        return cls(zeros, zeros, zeros, SecureMax(n_features), SecureMax(n_features))
+
+    def with_digit(self, phase: str, counts: FloatArray) -> _Learned:
+        """Return the same with one more digit of a maximum."""
+        largest = copy(self.sizes if phase == "digits" else self.spread)
+        largest.take(counts)
+        if phase == "digits":
+            return replace(self, sizes=largest)
+        return replace(self, spread=largest)
+
+    def with_means(self, counts: FloatArray, sums: FloatArray) -> _Learned:
+        """Return the same with means, of sums in units of the sizes."""
+        means = sums / np.maximum(counts, 1.0) * self.sizes.unit()
+        return replace(self, counts=counts, means=means)
+
+    def with_squares(self, squares: FloatArray) -> _Learned:
+        """Return the same with variances, of squares in units of the spread."""
+        mean_square = squares / np.maximum(self.counts, 1.0)
+        return replace(self, variances=mean_square * self.spread.unit() ** 2)
+
+    def deviations(self) -> FloatArray:
+        """Return standard deviations, 0 where only rounding differs from the mean."""
+        epsilon = np.finfo(np.float64).eps
+        noise = self.counts * epsilon * self.variances
+        noise += (self.counts * self.means * epsilon) ** 2
+        return np.sqrt(np.where(self.variances > noise, self.variances, 0.0))
+
+
 class ScalingClient:
     """A client's half: statistics of its own cells."""
 
@@ -238,10 +279,7 @@ class ScalingClient:
         self._observed = ~np.isnan(cells.stored.data)
         self._columns = cells.stored.indices[self._observed]
         self._values = cells.stored.data[self._observed]
-        n_features = cells.stored.shape[1]
-        self._counts = np.zeros(n_features)
-        self._means, self._variances = np.zeros(n_features), np.zeros(n_features)
-        self._sizes, self._spread = SecureMax(n_features), SecureMax(n_features)
+        self._learned = _Learned.nothing(cells.stored.shape[1])
         self._plan = [phase for phase, _ in exchanges(scale, missing, is_centred)]
         self._n_sent = 0  # exchanges so far; the sum of the last comes with the next
         self._is_known = not self._plan
@@ -262,53 +300,50 @@ class ScalingClient:
     @property
     def scaling(self) -> Scaling:
         """What the exchanges said of this client's features."""
-        n_features = len(self._means)
-        offset = self._means if self._is_centred else np.zeros(n_features)
-        scale = np.ones(n_features)
+        return self._scaling_by(self._learned)
+
+    def _scaling_by(self, learned: _Learned) -> Scaling:
+        zeros, means = np.zeros(len(learned.means)), learned.means
+        offset = means if self._is_centred else zeros
+        scale = np.ones(len(means))
         if self._scale == "standard":
-            scale = self._deviations()
+            scale = learned.deviations()
         elif self._scale == "maxabs":
-            scale = self._sizes.number()
-        filling = self._means if self._missing == "mean" else np.zeros(n_features)
+            scale = learned.sizes.number()
+        filling = means if self._missing == "mean" else zeros
         return Scaling(offset, np.where(scale > 0.0, scale, 1.0), filling)
 
-    def _deviations(self) -> FloatArray:
-        """Return standard deviations, 0 where only rounding differs from the mean."""
-        epsilon = np.finfo(np.float64).eps
-        noise = self._counts * epsilon * self._variances
-        noise += (self._counts * self._means * epsilon) ** 2
-        return np.sqrt(np.where(self._variances > noise, self._variances, 0.0))
-
     def _digits(self, request: StatisticsRequest) -> Part:
-        with self._exchange("digits", request):
-            zeros = self._n_unstored() > 0
-            largest = self._largest(np.abs(self._values), np.where(zeros, 0.0, -1.0))
-            return self._part(self._sizes.next_digit(largest), request)
+        learned = self._begin("digits", request)
+        zeros = self._n_unstored() > 0
+        largest = self._largest(np.abs(self._values), np.where(zeros, 0.0, -1.0))
+        return self._part(learned.sizes.next_digit(largest), request, learned)
 
     def _sums(self, request: StatisticsRequest) -> Part:
-        with self._exchange("means", request):
-            counts = self._count_observed() + self._n_unstored()
-            sums = self._sum(self._values / self._sizes.unit()[self._columns])
-            return self._part(np.column_stack([counts, sums]), request)
+        learned = self._begin("means", request)
+        counts = self._count_observed() + self._n_unstored()
+        sums = self._sum(self._values / learned.sizes.unit()[self._columns])
+        return self._part(np.column_stack([counts, sums]), request, learned)
 
     def _spread_digits(self, request: StatisticsRequest) -> Part:
-        with self._exchange("spread", request):
-            none = np.full(len(self._means), -1.0)
-            largest = self._largest(np.abs(self._distances()), none)
-            return self._part(self._spread.next_digit(largest), request)
+        learned = self._begin("spread", request)
+        none = np.full(len(learned.means), -1.0)
+        largest = self._largest(np.abs(self._distances(learned)), none)
+        return self._part(learned.spread.next_digit(largest), request, learned)
 
     def _squares(self, request: StatisticsRequest) -> Part:
-        with self._exchange("deviations", request):
-            distances = self._distances() / self._spread.unit()[self._columns]
-            return self._part(self._sum(distances**2)[:, None], request)
+        learned = self._begin("deviations", request)
+        distances = self._distances(learned) / learned.spread.unit()[self._columns]
+        return self._part(self._sum(distances**2)[:, None], request, learned)
 
     def _finish(self, notice: ScalingNotice) -> None:
         if self._n_sent < len(self._plan) or self._is_known:
             raise RemoteProtocolError("scaling ends before its exchanges or twice")
-        with self._unchanged_by_errors():
-            self._take(notice.known)
-            self._check_scaling()
-        self._is_known = True
+        learned = self._with_sum(notice.known)
+        found = self._scaling_by(learned)
+        if not np.isfinite([found.offset, found.scale, found.filling]).all():
+            raise RemoteProtocolError("the sums of the statistics are impossible")
+        self._learned, self._is_known = learned, True
 
     def _release(self, _: Message) -> Statistics:
         if not self._is_known:
@@ -322,27 +357,11 @@ class ScalingClient:
 
     # Sums that come back
 
-    @contextmanager
-    def _exchange(self, phase: str, request: StatisticsRequest) -> Iterator[None]:
-        """Check that an exchange is the next one, and take the sum it comes with."""
-        self._check_next(phase, request)
-        with self._unchanged_by_errors():
-            if request.known is not None:
-                self._take(request.known)
-            yield
+    def _begin(self, phase: str, request: StatisticsRequest) -> _Learned:
+        """Check that this is the next exchange; return what is known with its sum.
 
-    @contextmanager
-    def _unchanged_by_errors(self) -> Iterator[None]:
-        """Undo what a request has changed if it is refused after all."""
-        before = dict(vars(self), _sizes=copy(self._sizes), _spread=copy(self._spread))
-        try:
-            yield
-        except Exception:
-            vars(self).update(before)
-            raise
-
-    def _check_next(self, phase: str, request: StatisticsRequest) -> None:
-        """Refuse an exchange that is not the next one, or cannot be answered."""
+        Nothing changes before there is an answer, because requests may be refused.
+        """
         if self._plan[self._n_sent : self._n_sent + 1] != [phase]:
             raise RemoteProtocolError(f"phase {phase!r} is out of order")
         if (request.known is None) != (self._n_sent == 0):
@@ -350,52 +369,46 @@ class ScalingClient:
         reach = request.grid.limit_bits - request.grid.fraction_bits
         if math.log2(_LARGEST * max(self._cells.stored.shape[0], 1)) > reach:
             raise RemoteProtocolError("the grid is too fine for sums of these cells")
+        if request.known is None:
+            return self._learned
+        return self._with_sum(request.known)
 
-    def _check_scaling(self) -> None:
-        """Refuse sums that no cells have: they would scale them to nonsense."""
-        found = self.scaling
-        if not np.isfinite([found.offset, found.scale, found.filling]).all():
-            raise RemoteProtocolError("the sums of the statistics are impossible")
-
-    def _take(self, known: Sums) -> None:
-        """Note the sum over holders of what this client sent last."""
-        last = self._plan[self._n_sent - 1]
-        if last == "digits":
-            self._sizes.take(self._opened(known, BASE))
-        elif last == "spread":
-            self._spread.take(self._opened(known, BASE))
-        elif last == "means":
-            self._counts, sums = self._opened(known, 2).T
-            self._means = sums / np.maximum(self._counts, 1.0) * self._sizes.unit()
-        else:
-            [squares] = self._opened(known, 1).T
-            mean_square = squares / np.maximum(self._counts, 1.0)
-            self._variances = mean_square * self._spread.unit() ** 2
+    def _with_sum(self, known: Sums) -> _Learned:
+        """Return what is known with the sum over holders of what was sent last."""
+        last, learned = self._plan[self._n_sent - 1], self._learned
+        if last in ("digits", "spread"):
+            return learned.with_digit(last, self._opened(known, BASE))
+        if last == "means":
+            return learned.with_means(*self._opened(known, 2).T)
+        [squares] = self._opened(known, 1).T
+        return learned.with_squares(squares)
 
     def _opened(self, sums: Sums, width: int) -> FloatArray:
         return self._sealing.opened_features(sums, width)
 
     # Sums of this client
 
-    def _part(self, values: FloatArray, request: StatisticsRequest) -> Part:
+    def _part(
+        self, values: FloatArray, request: StatisticsRequest, learned: _Learned
+    ) -> Part:
         try:
             sealed = self._sealing.sealed_features(values, request.grid)
         except GridOverflowError:
             raise RemoteProtocolError("a maximum is below this client's own") from None
-        self._n_sent += 1
+        self._learned, self._n_sent = learned, self._n_sent + 1
         return Part(sealed)
 
-    def _distances(self) -> FloatArray:
-        distances: FloatArray = self._values - self._means[self._columns]
+    def _distances(self, learned: _Learned) -> FloatArray:
+        distances: FloatArray = self._values - learned.means[self._columns]
         return distances
 
     def _sum(self, values: FloatArray) -> FloatArray:
-        sums = np.zeros(len(self._means))
+        sums = np.zeros(len(self._learned.means))
         np.add.at(sums, self._columns, values)
         return sums
 
     def _count_observed(self) -> IntArray:
-        return np.bincount(self._columns, minlength=len(self._means))
+        return np.bincount(self._columns, minlength=len(self._learned.means))
 
     def _n_unstored(self) -> IntArray:
         """Return how many owned cells of a feature are zero and not stored."""

@@ -16,9 +16,9 @@ begins with its first request and builds on the result of the previous one. The 
 
 Theory of operation. Requests before the first round are saved verbatim and replayed
 after a restart: the replies follow from the table and the keys. After a round its state
-is saved. The last two states are kept, because the server may have failed to save the
-last one itself. The store seals keys, states and requests; none of them contains pads
-or noise.
+is saved. The last three states are kept: the server may have failed to save the last
+one itself, and one of the others may be damaged. The store seals keys, states and
+requests; none of them contains pads or noise.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from hyfdca.crypto.schemes.registry import Workforce
 from hyfdca.data.expansion import Expansion
 from hyfdca.data.labels import n_outputs
 from hyfdca.data.tables import Table
-from hyfdca.errors import StudyError
+from hyfdca.errors import StudyError, reading
 from hyfdca.federation.algorithm import ClientHalf
 from hyfdca.federation.client import Party
 from hyfdca.federation.secrets import ClientSecrecy, make_keys
@@ -187,6 +187,11 @@ class StudyClient:
         # Requests before the first round; None once they are saved.
         self._said: list[Said] | None = [] if self._is_kept else None
 
+    @property
+    def strays(self) -> list[str]:
+        """Sentences about files in its store that are not part of the study."""
+        return self._archive.strays
+
     def stage(self, name: str) -> Stage:
         """Return one stage of this side."""
         return Stage(self, name)
@@ -240,12 +245,10 @@ class StudyClient:
 
     def _new_key_holder(self) -> KeyHolder:
         kept, plan = self._archive.read(_KEYS), self._plan
-        return KeyHolder(
-            self._identity,
-            self._roster,
-            lambda: make_keys(plan.encryption),
-            None if kept is None else HeldKeys.from_bytes(kept),
-        )
+        with reading(self._archive.damage(_KEYS)):
+            held = None if kept is None else HeldKeys.from_bytes(kept)
+        make = lambda: make_keys(plan.encryption)  # noqa: E731
+        return KeyHolder(self._identity, self._roster, make, held)
 
     def _keep_keys(self) -> None:
         held = self._key_holder.held
@@ -354,7 +357,7 @@ class StudyClient:
                 f"({hash_text(request.study_hash)}); use the same file everywhere"
             )
         has_keys = self._key_holder.held is not None
-        return m.Present(own, PROTOCOL, has_keys, self._archive.rounds)
+        return m.Present(own, PROTOCOL, has_keys, self._archive.intact_rounds)
 
     def _begin(self, request: m.BeginRequest) -> None:
         self._archive.forget_after(-1)
@@ -397,12 +400,12 @@ class StudyClient:
             raise RefusedError(str(error)) from None
 
     def _return(self, request: m.ReturnRequest) -> None:
-        content = self._archive.read_round(request.round)
-        if content is None:
+        if not self._archive.is_intact(request.round):
             raise RemoteProtocolError(
                 f"it has no checkpoint of round {request.round}: its checkpoints are "
-                "lost, or older"
+                "lost, damaged, or older"
             )
+        content = self._archive.read_round(request.round) or b""
         kept = _read(ClientRound, content)
         if self._half is None or self._said is not None:
             self._repeat_preparation()

@@ -21,6 +21,7 @@ from typing import Any
 
 import msgspec
 
+from hyfdca.errors import reading
 from hyfdca.maths.objective import Measurement
 from hyfdca.protocol import checkpoint
 from hyfdca.protocol.sessions import BadReplyError, ClientsFailedError
@@ -193,11 +194,34 @@ class RoundCheckpoints:
     def go_back(self) -> None:
         """Restore the last checkpoint, here and at the members present."""
         self._restore_last()
-        self._send_back(list(self._presence.present))
+        # Called again, because a file may have been damaged since they saved it.
+        self._send_back(self._presence.call(list(self._presence.present)))
         self.gather(self._presence.quorum)
 
-    def _send_back(self, clients: Iterable[int]) -> None:
+    def _send_back(self, newcomers: Iterable[int]) -> None:
+        """Have members that were just called restore what they committed.
+
+        If one of them has lost it, everybody returns to the round before.
+        """
+        clients = list(newcomers)
+        if not self._is_held(self.kept_by, clients) and self._restore_before(clients):
+            clients = list(self._presence.present)
         self._presence.send_back(self.kept_by, clients, self._session.number)
+
+    def _is_held(self, kept_by: dict[int, int], clients: Iterable[int]) -> bool:
+        """Return whether members hold the rounds, undamaged, that they should."""
+        present = self._presence.present
+        return all(kept_by[c] in present[c].kept for c in clients if c in present)
+
+    def _restore_before(self, clients: Iterable[int]) -> bool:
+        """Restore an earlier checkpoint that these members hold, if there is one."""
+        last = self._runner.progress.n_rounds
+        for number in reversed(self._archive.rounds):
+            if number < last and self._is_held(self._kept(number).kept_by, clients):
+                self._archive.forget_after(number)
+                self.restore(number)
+                return True
+        return False
 
     def gather(self, needed: int) -> None:
         """Wait until enough members are present and have restored a checkpoint.
@@ -209,14 +233,19 @@ class RoundCheckpoints:
             self._send_back(presence.wait_for(needed))
 
     def _restore_last(self) -> None:
-        """Restore the last checkpoint, or the one before if it is damaged."""
-        *earlier, last = self._archive.rounds
-        try:
-            self.restore(last)
-        except StoreError:
-            if not earlier:
-                raise
-            self.restore(earlier[-1])
+        """Restore the last checkpoint that is not damaged."""
+        damages: list[Exception] = []
+        for number in reversed(self._archive.rounds):
+            try:
+                self.restore(number)
+                return
+            except (StoreError, checkpoint.CheckpointError) as damage:
+                damages.append(damage)
+        raise damages[0]
+
+    def _kept(self, number: int) -> ServerRound:
+        content = self._archive.read_round(number) or b""
+        return checkpoint.decode(ServerRound, content)
 
     def restore(self, number: int) -> None:
         """Restore the checkpoint of a round.
@@ -228,17 +257,21 @@ class RoundCheckpoints:
         CheckpointError
             If another version wrote it.
         """
-        content = self._archive.read_round(number) or b""
-        kept = checkpoint.decode(ServerRound, content)
+        kept = self._kept(number)
+        with reading(self._archive.damage_of_round(number)):
+            history = _history(kept.history, number)
+            traffic = Traffic(**kept.set_up_traffic)  # type: ignore[arg-type]
+            accounts = [
+                msgspec.msgpack.decode(account, type=Account)
+                for account in kept.accounts
+            ]
         progress, server = self._runner.progress, self._runner.server
         self.kept_by = dict(kept.kept_by)
-        self._presence.accounts = [
-            msgspec.msgpack.decode(account, type=Account) for account in kept.accounts
-        ]
-        progress.history[:] = _history(kept.history)
+        self._presence.accounts = accounts
+        progress.history[:] = history
         progress.measurement = Measurement(kept.primal, kept.dual)
         progress.start, progress.seconds = kept.start, kept.seconds
-        progress.set_up_traffic = Traffic(**kept.set_up_traffic)  # type: ignore[arg-type]
+        progress.set_up_traffic = traffic
         self._state, self._since = kept.state, list(kept.since)
         checkpoint.load(server, kept.state)
         highest = self._session.number
@@ -249,6 +282,8 @@ class RoundCheckpoints:
         self._session.number = max(highest, self._session.number)
 
 
-def _history(content: bytes) -> list[dict[str, Any]]:
+def _history(content: bytes, n_rounds: int) -> list[dict[str, Any]]:
     records: list[dict[str, Any]] = msgspec.msgpack.decode(content)
+    if len(records) != n_rounds:
+        raise ValueError("the file of one round has another in it")
     return [{**r, "participants": tuple(r["participants"])} for r in records]

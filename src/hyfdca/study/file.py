@@ -228,7 +228,7 @@ def load(path: Path) -> StudyFile:
     """
     try:
         content = path.read_bytes()
-    except OSError:
+    except (OSError, ValueError):  # of a path with a null character
         raise StudyError(
             f"Cannot read the study file {path}; give the path of a study file."
         ) from None
@@ -250,6 +250,10 @@ def parse(content: bytes, path: Path) -> StudyFile:
     except UnicodeDecodeError:
         raise StudyError(
             f"The study file {path} is not UTF-8; save it as UTF-8."
+        ) from None
+    except RecursionError:
+        raise StudyError(
+            f"The study file {path} has too many brackets in each other; correct it."
         ) from None
     except msgspec.MsgspecError as error:
         raise StudyError(

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hyfdca.crypto.schemes.registry import new_group_secret
-from hyfdca.errors import StudyError
+from hyfdca.errors import StudyError, reading
 from hyfdca.protocol import checkpoint
 from hyfdca.protocol.sessions import (
     BadReplyError,
@@ -134,7 +134,9 @@ class ResumableStudy:
 
     def number_again(self) -> int:
         """Give requests numbers above those of all earlier starts of this server."""
-        starts = int(self._archive.read(_STARTS) or b"0") + 1
+        known = self._archive.read(_STARTS) or b"0"
+        with reading(self._archive.damage(_STARTS)):
+            starts = int(known) + 1
         self._archive.write(_STARTS, b"%d" % starts)
         number = starts * _NUMBERS
         self._presence.number_from(number)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any, Protocol
 
 from hyfdca.federation.algorithm import Algorithm
@@ -109,25 +110,52 @@ class TimeLimit:
 
 
 @dataclass(frozen=True)
+class _Lowest:
+    """The lowest loss of some rounds, its round, and the last that was measured."""
+
+    primal: float = math.inf
+    round: int = 0
+    last_measured: int = 0
+
+    def after(self, record: Mapping[str, Any], share: float) -> _Lowest:
+        """Return the same with one more round."""
+        number, primal = record["round"], record["primal"]
+        if math.isnan(primal):
+            return self
+        enough = self.primal - share * abs(self.primal)
+        if primal < enough or math.isinf(self.primal):
+            return _Lowest(primal, number, number)
+        return replace(self, last_measured=number)
+
+
+@dataclass
 class PrimalStall:
     """Stop when the loss has not fallen by a share of itself for some rounds."""
 
     rounds: int
     share: float = 1e-6
     reason: StopReason = "stalled"
+    # Of all rounds but the last, which may yet be measured; then the last of them.
+    _before: _Lowest = field(default=_Lowest(), repr=False, compare=False)
+    _n_before: int = field(default=0, repr=False, compare=False)
+    _until: dict[str, Any] | None = field(default=None, repr=False, compare=False)
 
     def is_met(self, progress: Progress) -> bool:
         """Return whether the lowest loss measured is older than that."""
-        measured = [
-            (record["round"], record["primal"])
-            for record in progress.history
-            if not math.isnan(record["primal"])
-        ]
-        lowest, since = math.inf, 0
-        for number, primal in measured:
-            if primal < lowest - self.share * abs(lowest) or math.isinf(lowest):
-                lowest, since = primal, number
-        return bool(measured) and measured[-1][0] - since >= self.rounds
+        if not progress.history:
+            return False
+        self._catch_up(progress.history)
+        lowest = self._before.after(progress.history[-1], self.share)
+        return lowest.last_measured - lowest.round >= self.rounds
+
+    def _catch_up(self, history: Sequence[dict[str, Any]]) -> None:
+        """Look at the new rounds, or at all if a checkpoint has replaced the old."""
+        n, last = self._n_before, len(history) - 1
+        if n > last or (n and history[n - 1] is not self._until):
+            self._before, self._n_before = _Lowest(), 0
+        for record in islice(history, self._n_before, last):
+            self._before = self._before.after(record, self.share)
+            self._n_before, self._until = self._n_before + 1, record
 
 
 @dataclass
