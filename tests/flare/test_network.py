@@ -151,7 +151,8 @@ def test_a_study_pauses_when_an_organisation_is_not_in_its_job(
     admin: Any = SimpleNamespace(jobs_by_site=lambda: jobs)
     parent: Any = None  # not used here
     said: list[str] = []
-    watch = Watch(admin, parent, kit, said.append)
+    expiry: Any = SimpleNamespace(look=lambda: None)
+    watch = Watch(admin, parent, kit, said.append, expiry)
     watch._invite("job", kit.names)
     make[0].pause_if_asked()
     jobs["coast"] = set()

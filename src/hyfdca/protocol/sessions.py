@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 import msgspec
 import xxhash
 
+from hyfdca.errors import StudyError
 from hyfdca.protocol.codec import (
     DamagedError,
     LocalProtocolError,
@@ -171,6 +172,8 @@ class ClientSession:
         self._listener(number, phase, request)
         try:
             reply = self.handlers[phase](request) or Message()
+        except StudyError:
+            raise  # about the client's own files, which are not the server's fault
         except (ValueError, ArithmeticError) as error:
             # Numbers that cannot be computed with are the server's fault.
             raise RemoteProtocolError(

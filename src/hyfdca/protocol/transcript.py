@@ -31,8 +31,6 @@ COMMON = frozenset(
     {
         "algorithm",
         "certificate",
-        "class names",
-        "feature kinds",
         "grids",
         "members",
         "plane lengths",
