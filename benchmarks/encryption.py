@@ -23,6 +23,7 @@ from hyfdca.algorithms.hyfdca.hyfdca import Hyfdca
 from hyfdca.bench.crypto import measure
 from hyfdca.bench.subjects import SCHEMES
 from hyfdca.crypto.schemes.registry import Encryption
+from hyfdca.federation.kinds import VectorKind
 from hyfdca.federation.problem import Profile
 from hyfdca.holdings.block import split_blocks
 from hyfdca.holdings.layout import layout_of
@@ -66,7 +67,7 @@ class Counter:
     def watch(self, training: LocalTraining) -> None:
         """Count what clients seal and open and the server adds, by sample."""
         for party in training.parties:
-            sealer: Any = party.sealing.sealer("samples")
+            sealer: Any = party.sealing.sealer(VectorKind("samples", "duals"))
             sealer.seal, sealer.open = self._seal(sealer.seal), self._open(sealer.open)
         adder: Any = training.runner.federation.vectors.sample_adder
         adder.add = self._add(adder.add, adder.n_slots or 1)

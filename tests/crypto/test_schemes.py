@@ -215,9 +215,9 @@ def test_what_is_no_number_of_the_grid_is_never_sealed(name, value, rounding):
 
     sealing._picked = dict.fromkeys(sealing._picked, refuse)
     values = np.array([[0.5], [2 * value if abs(value) < 2 else value]])
-    assert isinstance(sealing.sample_part(values, spec, rounding), TooLarge)
-    assert isinstance(sealing.feature_part(values, spec), TooLarge)
-    assert isinstance(sealing.total_part(values, spec, rounding), TooLarge)
+    assert isinstance(sealing.sample_part("margins", values, spec, rounding), TooLarge)
+    assert isinstance(sealing.feature_part("weights", values, spec), TooLarge)
+    assert isinstance(sealing.total_part("totals", values, spec, rounding), TooLarge)
     with pytest.raises(GridOverflowError):
         sealing.on_grid(values, spec)
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from hyfdca.algorithms.bundle import messages as b
 from hyfdca.crypto.schemes.registry import Encryption
+from hyfdca.federation.kinds import VectorKind
 from hyfdca.holdings.participation import cyclic
 from hyfdca.holdings.partition import from_holdings
 from hyfdca.maths.seeds import stream
@@ -78,7 +79,7 @@ def _check_vector(run, said, vector, plain):
         assert bytes(vector.sealed.payload) == bytes(plain.payload)
         return
     if scheme != "stream":
-        cipher = sealing.sealer(vector.kind)._cipher
+        cipher = sealing.sealer(VectorKind(vector.kind, "margins"))._cipher
         vectors = run.federation.vectors
         is_samples = vector.kind == "samples"
         groups = vectors.sample_groups if is_samples else vectors.feature_groups

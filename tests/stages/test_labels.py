@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from hyfdca.crypto.schemes.registry import Encryption
 from hyfdca.data.targets import TargetSettings
+from hyfdca.federation.kinds import VectorKind
 from hyfdca.protocol.sessions import decode, unframe
 from hyfdca.stages.alignment.messages import PlacementNotice
 from hyfdca.stages.labels.messages import LabelsNotice, WeightsNotice
@@ -181,7 +182,10 @@ def test_what_is_given_reaches_holders_alone(encryption, held):
             assert len(numbers) == len(rows) * width
             if encryption == "paillier":
                 sealing = meeting.clients[client]._sealing
-                cipher, groups = sealing.sealer("samples")._cipher, sealing._samples
+                cipher, groups = (
+                    sealing.sealer(VectorKind("samples", "labels"))._cipher,
+                    sealing._samples,
+                )
                 vector = Vector("samples", rows, False, width, sealed)
                 owners = owners_of(samples, client)
                 check_packed(cipher, vector, owners, groups.groups, numbers)

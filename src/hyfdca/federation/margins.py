@@ -64,10 +64,10 @@ class SentMargins:
         except GridOverflowError:
             return TooLarge()
         rest = None
-        if sealing.sealer("samples").is_packed:
+        if sealing.is_packed("samples"):
             if self.numbers is None:
                 shape = (self._party.n_held, margins.shape[1])
                 self.numbers = np.zeros(shape, np.int64)
             self.numbers[rows] = numbers
             rest = self.numbers
-        return Part(sealing.sealed_samples(numbers, grid, rows, rest))
+        return Part(sealing.sealed_samples("margins", numbers, grid, rows, rest))

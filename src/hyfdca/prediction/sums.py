@@ -182,15 +182,16 @@ class ScoringClient:
         cells = sealing.encoded(counts, request.cells_grid)
         self._has_given = True
         return p.ScoreParts(
-            sealing.sealed_samples(margins, request.grid),
-            sealing.sealed_samples(cells, request.cells_grid),
+            sealing.sealed_samples("scores", margins, request.grid),
+            sealing.sealed_samples("cell counts", cells, request.cells_grid),
         )
 
     def _take_scores(self, notice: p.ScoresNotice) -> None:
         if self._take is None or not self._has_given:
             raise RemoteProtocolError("it is not waiting for scores")
-        margins = self._sealing.opened_samples(notice.margins)
-        counts = self._sealing.opened_samples(notice.cells, width=1)[:, 0]
+        margins = self._sealing.opened_samples("scores", notice.margins)
+        opened = self._sealing.opened_samples("cell counts", notice.cells, width=1)
+        counts = opened[:, 0]
         n_cells = np.rint(counts).astype(np.int64)
         if np.any(n_cells != counts):
             raise RemoteProtocolError("a number of cells is not a whole number")

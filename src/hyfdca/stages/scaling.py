@@ -322,13 +322,13 @@ class ScalingClient:
             self._variances = mean_square * self._spread.unit() ** 2
 
     def _opened(self, sums: Sums, width: int) -> FloatArray:
-        return self._sealing.opened_features(sums, width)
+        return self._sealing.opened_features("statistics", sums, width)
 
     # Sums of this client
 
     def _part(self, values: FloatArray, request: StatisticsRequest) -> Part:
         try:
-            sealed = self._sealing.sealed_features(values, request.grid)
+            sealed = self._sealing.sealed_features("statistics", values, request.grid)
         except GridOverflowError:
             raise RemoteProtocolError("a maximum is below this client's own") from None
         self._n_sent += 1

@@ -233,7 +233,7 @@ class BundleClient:
     def _take_planes(self, request: b.ForwardedPlanes) -> Message:
         """Take the duals of new planes from the samples' designated holders."""
         sums = self.plane_sums(self.n_buckets, request.n_planes)
-        duals = self._sealing.opened_samples(request.duals, width=sums.width)
+        duals = self._sealing.opened_samples("duals", request.duals, width=sums.width)
         sums.add(EVERYWHERE, self.buckets, duals)
         try:
             return Parts(sums.slopes(request.grid))
@@ -254,15 +254,16 @@ class BundleClient:
             raise RemoteProtocolError("a unit of Gram entries is not positive")
         if is_new:
             width = request.n_planes * problem.n_outputs
+            opened = self._sealing.opened_features
             new = [
-                by_plane(self._sealing.opened_features(s, width), problem.n_outputs)
+                by_plane(opened("slopes", s, width), problem.n_outputs)
                 for s in request.slopes
             ]
             self._slopes.keep(kept)
             self._slopes.append(request.first, np.concatenate(new))
         products = self._slopes.products(n_new, self.party.block.counts_feature)
         scaled = products / (problem.l2_scale * problem.n_samples * units[:, None])
-        return self._sealing.total_part(scaled, request.grid)
+        return self._sealing.total_part("totals", scaled, request.grid)
 
     # A new point
 
@@ -283,7 +284,7 @@ class BundleClient:
         self._apply_step(request.move)
         self.weights, self._intercepts = weights, intercepts
         return self._sealing.sample_part(
-            self.party.products(EVERYWHERE, weights), request.grid
+            "margins", self.party.products(EVERYWHERE, weights), request.grid
         )
 
     def _search(self, request: b.SearchRequest) -> Message:
@@ -301,7 +302,7 @@ class BundleClient:
         # A step where P does not fit is never taken: P(0) fits.
         largest = math.ldexp(1.0, request.grid.limit_bits - request.grid.fraction_bits)
         return self._sealing.total_part(
-            np.minimum(above(totals), largest), request.grid, "up"
+            "totals", np.minimum(above(totals), largest), request.grid, "up"
         )
 
     def unpacked_intercepts(self, given: tuple[float, ...]) -> FloatArray:
@@ -392,7 +393,7 @@ class PlaneSums:
     def slopes(self, grid: GridSpec) -> list[Sealed]:
         """Return Σ v_i α_i x_{k,i} over each bucket, as the profile says."""
         seal = self._party.sealing.sealed_features
-        return [seal(slope, grid) for slope in self._slopes]
+        return [seal("slopes", slope, grid) for slope in self._slopes]
 
     def offsets(self, grid: GridSpec) -> Sealed:
         """Return 1/N Σ v_i l_i*(-α_i) over the samples counted, by bucket, above.
@@ -411,5 +412,5 @@ class PlaneSums:
         counted = self._party.block.counts_sample[rows, None]
         numbers = sealing.encoded(np.where(counted, duals, 0.0), grid)
         if isinstance(rows, slice):
-            return sealing.sealed_samples(numbers, grid)
-        return sealing.sealed_apart(numbers, grid, rows)
+            return sealing.sealed_samples("duals", numbers, grid)
+        return sealing.sealed_apart("duals", numbers, grid, rows)
