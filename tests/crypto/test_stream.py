@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from hyfdca.crypto.schemes.arrangement import Arrangement
-from hyfdca.crypto.schemes.registry import Encryption, Sealers, new_keys
+from hyfdca.crypto.schemes.registry import Encryption, new_keys
 from hyfdca.crypto.schemes.stream import StreamSealer
 from hyfdca.crypto.schemes.stream_sums import StreamAdder
 from tests.support.holding_strategies import subsets
+from tests.support.set_keys import OneKey, sealer_of
 from tests.support.thoroughness import examples
 
 KEY = bytes(range(32))
@@ -62,7 +63,7 @@ def pads_of(payload, numbers):
 def test_pads_are_blocks_of_the_cipher(groups, width, data):
     """All at once or one by one, of all items or some, each pad is as defined."""
     arrangement = Arrangement(np.array(groups, np.int64))
-    sealer = StreamSealer(KEY)
+    sealer = StreamSealer(OneKey(KEY))
     for items in (None, data.draw(subsets(len(groups)))):
         given_items = None if items is None else np.array(items, np.int64)
         places = places_of(groups, width, items)
@@ -81,7 +82,7 @@ def test_a_run_of_pads_is_the_same_as_single_ones(n_items, group):
     """Items of one group are sealed in counter mode, by numbers in single blocks."""
     arrangement = Arrangement(np.full(n_items, group))
     numbers = np.zeros((n_items, 3), np.int64)
-    sealer, other = StreamSealer(KEY), StreamSealer(KEY)
+    sealer, other = StreamSealer(OneKey(KEY)), StreamSealer(OneKey(KEY))
     other._identity = sealer._identity
     in_a_run = sealer.seal(numbers, arrangement)
     one_by_one = other.seal(numbers, arrangement, np.arange(n_items))
@@ -106,7 +107,7 @@ def test_no_pad_is_ever_used_twice(steps):
     keys = new_keys(Encryption("stream"))
 
     def start():
-        return Sealers(Encryption("stream"), keys).named("stream")
+        return sealer_of(Encryption("stream"), keys, "stream")
 
     sealers = [start() for _ in range(3)]
     used, pads, identities = [], [], {s._identity for s in sealers}
@@ -134,7 +135,7 @@ def test_no_pad_is_ever_used_twice(steps):
 
 def test_a_thousand_vectors_have_a_thousand_numbers():
     """A sealer counts its vectors, also empty ones."""
-    sealer = StreamSealer(KEY)
+    sealer = StreamSealer(OneKey(KEY))
     nothing = np.empty((0, 1), np.int64)
     nonces = [bytes(sealer.seal(nothing, Arrangement.together(0))) for _ in range(1000)]
     assert len(set(nonces)) == 1000
@@ -144,7 +145,7 @@ def test_a_thousand_vectors_have_a_thousand_numbers():
 
 def test_opening_uses_no_number_of_a_sealer():
     """Who opens a sum of its own and goes on sealing does not come back to it."""
-    sealer, adder = StreamSealer(KEY), StreamAdder()
+    sealer, adder = StreamSealer(OneKey(KEY)), StreamAdder()
     table, anywhere = np.ones((3, 1), np.int64), Arrangement.together(3)
     first = sealer.seal(table, anywhere)
     total = adder.dump(adder.load(first, (3, 1)))
@@ -178,7 +179,7 @@ class Model:
     """A sum of five rows beside what it should be: numbers, and who is in them."""
 
     def __init__(self, width):
-        self.sealer, self.adder = StreamSealer(KEY), StreamAdder()
+        self.sealer, self.adder = StreamSealer(OneKey(KEY)), StreamAdder()
         self.arrangement = Arrangement(np.array([0, 0, 1, 1, 1]))
         self.total = self.adder.zeros((5, width))
         self.sums = np.zeros((5, width), np.int64)
@@ -245,14 +246,14 @@ def test_contributors_are_known_after_anything(operations, width, seed):
         items = np.array(chosen, np.int64)
         part = model.adder.dump(model.adder.take(model.total, items))
         assert listed(part, len(chosen), width)[0] == [model.rows[i] for i in chosen]
-        opened = StreamSealer(KEY).open(part, width, model.arrangement, items)
+        opened = StreamSealer(OneKey(KEY)).open(part, width, model.arrangement, items)
         np.testing.assert_array_equal(opened, model.sums[items])
 
 
 @pytest.mark.parametrize("n_items", [3, 100])
 def test_the_table_of_nonces_stays_short(n_items):
     """A thousand parts put one over the other leave what is still in use."""
-    sealer, adder = StreamSealer(KEY), StreamAdder()
+    sealer, adder = StreamSealer(OneKey(KEY)), StreamAdder()
     arrangement = Arrangement.together(n_items)
     total = adder.zeros((n_items, 1))
     longest = widest = 0
@@ -272,7 +273,7 @@ def test_the_table_of_nonces_stays_short(n_items):
 
 def test_neighbours_with_the_same_contributors_are_listed_once():
     """A sum of whole vectors takes little more than its words."""
-    sealer, adder = StreamSealer(KEY), StreamAdder()
+    sealer, adder = StreamSealer(OneKey(KEY)), StreamAdder()
     numbers, anywhere = np.ones((1000, 1), np.int64), Arrangement.together(1000)
     total = adder.zeros((1000, 1))
     for _ in range(5):
@@ -325,7 +326,7 @@ HOSTILE = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_sum_is_refused_and_costs_nothing(name):
     """Sizes are compared with the bytes there are before anything is made of them."""
-    sealer = StreamSealer(KEY)
+    sealer = StreamSealer(OneKey(KEY))
     tracemalloc.start()
     try:
         with pytest.raises(ValueError, match=r"than it says|do not fit"):
@@ -337,13 +338,15 @@ def test_a_hostile_sum_is_refused_and_costs_nothing(name):
 
 def test_the_sum_that_hostile_ones_are_made_of_opens():
     """They are refused for what was changed."""
-    opened = StreamSealer(KEY).open(memoryview(a_sum()), 1, Arrangement.together(3))
+    opened = StreamSealer(OneKey(KEY)).open(
+        memoryview(a_sum()), 1, Arrangement.together(3)
+    )
     assert opened.shape == (3, 1)
 
 
 def test_a_sum_of_no_rows():
     """Who has no items gets none, whatever the list says of depths."""
-    sealer = StreamSealer(KEY)
+    sealer = StreamSealer(OneKey(KEY))
     empty = a_sum(lengths=(), ids=(), n_words=0, header=(0, 0, HUGE), nonces=b"")
     opened = sealer.open(memoryview(empty), 2, Arrangement.together(0))
     assert opened.shape == (0, 2)
@@ -353,7 +356,7 @@ def test_a_sum_of_no_rows():
 def test_anything_is_a_sum_or_a_value_error(payload, n_items):
     """Bytes of an enemy never end in anything else."""
     try:
-        opened = StreamSealer(KEY).open(
+        opened = StreamSealer(OneKey(KEY)).open(
             memoryview(payload), 1, Arrangement.together(n_items)
         )
     except ValueError:

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hyfdca.crypto.schemes.plain import PlainAdder
+from hyfdca.crypto.schemes.registry import Adders, Encryption
 from hyfdca.federation.sums import (
     CachedSum,
     LatestSum,
@@ -18,6 +19,7 @@ from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.messages import Sealed
 
 N_ITEMS = 7
+PLAIN = Adders(Encryption(), {"none": b""})
 FINEST = 24  # all numbers of the oracle are multiples of 2**-FINEST
 
 
@@ -195,9 +197,7 @@ def test_totals_add_up(n_parts, data):
     """Vectors that every sender has in full are added place by place."""
     shape = data.draw(st.tuples(st.integers(1, 4), st.integers(1, 3)))
     parts = [_numbers(data.draw, *shape) for _ in range(n_parts)]
-    total = sum_of(
-        [_sealed(part, 11) for part in parts], math.prod(shape), PlainAdder()
-    )
+    total = sum_of([_sealed(part, 11) for part in parts], math.prod(shape), PLAIN)
     assert [vector.fraction_bits for vector in total] == [11]
     np.testing.assert_array_equal(
         _opened(total, *shape), _exact(np.sum(parts, axis=0), 11)
@@ -209,7 +209,7 @@ def test_malformed_totals_are_refused(n_bytes):
     """One vector of another size spoils the sum."""
     parts = [_sealed([[1], [2], [3]], 9), Sealed(9, memoryview(bytearray(n_bytes)))]
     with pytest.raises(RemoteProtocolError, match="does not load"):
-        sum_of(parts, 3, PlainAdder())
+        sum_of(parts, 3, PLAIN)
 
 
 def test_a_part_of_a_whole_part_can_be_replaced():
@@ -231,9 +231,9 @@ def test_parts_on_different_grids_do_not_mix():
     with pytest.raises(RemoteProtocolError):
         total.put(0, _sealed([8], 8), np.array([1]))
     with pytest.raises(RemoteProtocolError):
-        sum_of([_sealed([1], 5), _sealed([8], 8)], 1, PlainAdder())
+        sum_of([_sealed([1], 5), _sealed([8], 8)], 1, PLAIN)
     with pytest.raises(RemoteProtocolError):
-        sum_of([], 1, PlainAdder())
+        sum_of([], 1, PLAIN)
 
 
 @given(axis=_axes(), data=st.data())

@@ -51,6 +51,8 @@ SETTINGS = {
 }
 TWO_PART = [Labelled([0, 1, 2, 3], [0], [0, 1]), Labelled([1, 0, 3, 2], [1], [2, 3])]
 
+LABELS = VectorKind("samples", "labels")
+
 
 def column(values, rows, usual):
     return [usual] * len(rows) if values is None else values[:, 0].tolist()
@@ -183,10 +185,10 @@ def test_what_is_given_reaches_holders_alone(encryption, held):
             if encryption == "paillier":
                 sealing = meeting.clients[client]._sealing
                 cipher, groups = (
-                    sealing.sealer(VectorKind("samples", "labels"))._cipher,
+                    sealing.sealer(LABELS)._cipher,
                     sealing._samples,
                 )
-                vector = Vector("samples", rows, False, width, sealed)
+                vector = Vector(LABELS, rows, False, width, sealed)
                 owners = owners_of(samples, client)
                 check_packed(cipher, vector, owners, groups.groups, numbers)
 

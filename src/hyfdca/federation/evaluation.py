@@ -133,7 +133,7 @@ class Evaluation:
             lambda client: m.TouchRequest(
                 margins.take(client),
                 grids.shares.spec,
-                grids.totals.spec,
+                federation.totals_spec(grids.totals),
                 grids.duals.spec,
                 forwards,
             ),
@@ -173,7 +173,9 @@ class Evaluation:
             "evaluate norms",
             federation.everyone,
             [grid],
-            lambda client: m.NormsRequest(touching.take(client), number, grid.spec),
+            lambda client: m.NormsRequest(
+                touching.take(client), number, federation.totals_spec(grid)
+            ),
             Part,
         )
         return [part.vector for part in parts.values()]

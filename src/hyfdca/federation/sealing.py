@@ -17,8 +17,9 @@ from hyfdca.crypto.schemes.fixedpoint import (
     Rounding,
     decode,
 )
-from hyfdca.crypto.schemes.plain import PlainAdder, PlainSealer
+from hyfdca.crypto.schemes.plain import PlainAdder
 from hyfdca.crypto.schemes.registry import Sealers
+from hyfdca.federation.kind_sealers import KindSealers
 from hyfdca.federation.kinds import (
     Axis,
     FeatureKind,
@@ -34,7 +35,15 @@ from hyfdca.protocol.codec import (
     unpack_indices,
     unpack_places,
 )
-from hyfdca.protocol.messages import GridSpec, Message, Part, Sealed, Sums, TooLarge
+from hyfdca.protocol.messages import (
+    GridSpec,
+    Message,
+    Part,
+    Sealed,
+    Sums,
+    TooLarge,
+    TotalsSpec,
+)
 
 Rows = IntArray | slice  # numbers of rows, or all of them
 
@@ -56,49 +65,55 @@ class Sealing:
         How many samples and features the client has.
     width : int
         Numbers per item by default: the outputs.
+    opener : int, optional
+        The one client that opens what is sealed; by default all holders of an item do.
     """
 
     def __init__(
-        self, profile: Profile, sealers: Sealers, shape: tuple[int, int], width: int
+        self,
+        profile: Profile,
+        sealers: Sealers,
+        shape: tuple[int, int],
+        width: int,
+        opener: int | None = None,
     ) -> None:
-        self._is_open, self._schemes, self._width = profile == "open", sealers, width
+        self._is_open, self._width = profile == "open", width
         self.n_held, self.n_features = n_held, n_features = shape
         self._samples = Arrangement.together(n_held)
         self._features = Arrangement.together(n_features)
-        self._picked: dict[Axis, Sealer] = {}
+        self._by_kind = KindSealers(sealers, opener)
         self.listener: Listener | None = None
 
     def arrange(self, notice: Arrangements) -> None:
         """Take the schemes, if the study allows them, and the groups of the items."""
         samples = _arranged(notice.sample_groups, self.n_held)
         features = _arranged(notice.feature_groups, self.n_features)
-        named = self._schemes.named
+        if self._is_open:  # the server reads sums by feature and by bucket
+            plain: tuple[Axis, ...] = ("features", "buckets")
+        else:
+            plain = ()
         try:
-            picked: dict[Axis, Sealer] = {
-                "samples": named(notice.samples),
-                "totals": named(notice.totals),
-                # In the open profile the server reads sums by feature and by bucket.
-                "features": PlainSealer() if self._is_open else named(notice.features),
-                "buckets": PlainSealer() if self._is_open else named(notice.totals),
-            }
+            by_kind = self._by_kind.arranged(notice, samples, features, plain)
         except ValueError as error:
             raise RemoteProtocolError(str(error)) from None
-        self._picked, self._samples, self._features = picked, samples, features
+        self._by_kind, self._samples, self._features = by_kind, samples, features
 
-    def is_packed(self, axis: Axis) -> bool:
-        """Return whether several items of an axis stand in one block."""
-        return self._on(axis).is_packed
+    def is_packed(self, kind: VectorKind) -> bool:
+        """Return whether several items of such vectors stand in one block."""
+        return self.sealer(kind).is_packed
 
-    def sealer(self, kind: VectorKind) -> Sealer:
-        """Return what seals and opens a kind of vector."""
-        return self._on(kind.axis)
+    def sealer(self, kind: VectorKind, opener: int | None = None) -> Sealer:
+        """Return what seals and opens a kind of vector.
 
-    def _on(self, axis: Axis) -> Sealer:
-        if axis not in self._picked:
-            if self._schemes.encryption.scheme != "none":
-                raise RemoteProtocolError("the schemes have not been arranged yet")
-            self._picked[axis] = PlainSealer()
-        return self._picked[axis]
+        Parameters
+        ----------
+        opener : int, optional
+            The client that opens totals; by default this one.
+        """
+        try:
+            return self._by_kind.of(kind, opener)
+        except ValueError as error:
+            raise RemoteProtocolError(str(error)) from None
 
     def _sealed(
         self,
@@ -281,17 +296,23 @@ class Sealing:
         grid: GridSpec,
         rounding: Rounding = "nearest",
     ) -> Sealed:
-        """Return totals of any shape; raises ``GridOverflowError``."""
-        row = values.reshape(1, -1)
-        return self._sealed(VectorKind("totals", kind), row, grid, rounding, _ONE_ITEM)
+        """Return totals of any shape, sealed to those who open them.
+
+        Raises ``GridOverflowError``.
+        """
+        sealer = self.sealer(VectorKind("totals", kind), _opener(grid))
+        numbers = self.encoded(values.reshape(1, -1), grid, rounding)
+        self._report_sealed("totals", numbers, grid)
+        return _seal(sealer, numbers, grid, _ONE_ITEM)
 
     def sealed_by_bucket(
-        self, values: FloatArray, grid: GridSpec, buckets: Arrangement
+        self, values: FloatArray, grid: TotalsSpec, buckets: Arrangement
     ) -> Sealed:
         """Return totals per bucket, rounded up; the open profile shows the server."""
-        return self._sealed(
-            VectorKind("buckets", "totals"), values, grid, "up", buckets
-        )
+        sealer = self.sealer(VectorKind("buckets", "totals"), grid.opener)
+        numbers = self.encoded(values, grid, "up")
+        self._report_sealed("buckets", numbers, grid)
+        return _seal(sealer, numbers, grid, buckets)
 
     def opened_totals(
         self, kind: TotalsKind, sums: Sums, shape: tuple[int, int]
@@ -319,6 +340,10 @@ class Sealing:
     def _report_sealed(self, axis: Axis, numbers: IntArray, grid: GridSpec) -> None:
         if self.listener:
             self.listener("sealed", axis, decode(numbers, grid.fraction_bits))
+
+
+def _opener(grid: GridSpec) -> int | None:
+    return grid.opener if isinstance(grid, TotalsSpec) else None
 
 
 def _seal(

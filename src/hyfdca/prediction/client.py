@@ -192,7 +192,7 @@ class PredictionClient:
         )
         bringing.log.add(self.name, n_rows, nonce.hex())
         self._has_asked = True
-        self._begin(table, nonce, is_asker=True)
+        self._begin(table, nonce, self._rank)
         return request
 
     def _be_refused(self, notice: p.RefusedNotice) -> None:
@@ -217,7 +217,7 @@ class PredictionClient:
         self._tell(f"Organisation {asker!r} asks for {len(pseudonyms)} rows.")
         own = self._pseudonyms(request.nonce)
         held = _rows_among(self._bringing.table, own, pseudonyms)
-        self._begin(held, request.nonce, is_asker=False)
+        self._begin(held, request.nonce, request.asker)
         return p.Consent()
 
     def _objection(
@@ -248,7 +248,7 @@ class PredictionClient:
         keys = self._member.secrecy.alignment_keys(self._purpose(nonce))
         return sample_pseudonyms(self._bringing.table.ids, keys)
 
-    def _begin(self, table: Table, nonce: bytes, is_asker: bool) -> None:
+    def _begin(self, table: Table, nonce: bytes, asker: int) -> None:
         """Prepare for one prediction, discarding any earlier one."""
         secrecy, model = self._member.secrecy, self._bringing.model
         keys = secrecy.alignment_keys(self._purpose(nonce))
@@ -265,9 +265,10 @@ class PredictionClient:
 
         scoring = ScoringClient(
             secrecy.sealers(),
+            asker,
             (len(table.ids), self._n_outputs),
             parts,
-            take if is_asker else None,
+            take if asker == self._rank else None,
         )
         self._session.handlers = {
             **self._own_handlers,

@@ -27,18 +27,17 @@ from typing import Annotated
 import numpy as np
 
 from hyfdca.arrays import FloatArray, IntArray
-from hyfdca.crypto.schemes.arrangement import Arrangement, opaque_groups
 from hyfdca.crypto.schemes.fixedpoint import GridOverflowError, grid_for
 from hyfdca.crypto.schemes.registry import Adders, Sealers, Use
 from hyfdca.federation.messages import Arrangements
+from hyfdca.federation.owner_groups import OwnerGroups, by_feature
 from hyfdca.federation.sealing import Sealing
 from hyfdca.federation.sums import CachedSum, layout_for
-from hyfdca.holdings.axis import Axis, owner_groups
+from hyfdca.holdings.axis import Axis
 from hyfdca.holdings.ownership import Cells, n_stored
 from hyfdca.model.scaling import Missing, Scale, Scaling
 from hyfdca.protocol.codec import (
     RemoteProtocolError,
-    pack_indices,
     pack_reals,
     unpack_reals,
 )
@@ -103,11 +102,9 @@ class ScalingServer:
         self._features, self._session = features, session
         self._n_samples = n_samples
         self._sum_bits = adders.encryption.sum_bits
-        self._groups = opaque_groups(
-            owner_groups(features), adders.group_secret, "scaled features"
-        )
+        self._groups = OwnerGroups(features, adders.group_secret, "scaled features")
         holders = int(features.counts.max(initial=1))
-        use = Use(Arrangement(self._groups), BASE, n_summands=holders)
+        use = Use(self._groups.arrangement, BASE, n_summands=holders)
         self._scheme = adders.pick(use)
         self._adder = adders.named(self._scheme)
 
@@ -141,9 +138,7 @@ class ScalingServer:
         return result
 
     def _arrangements(self, client: int) -> Arrangements:
-        groups = self._groups[self._features.items[client]]
-        scheme = self._scheme
-        return Arrangements(scheme, scheme, scheme, None, pack_indices(groups))
+        return by_feature(self._scheme, self._groups, client)
 
     @property
     def _everyone(self) -> range:
@@ -160,7 +155,7 @@ class ScalingServer:
             for c in self._everyone
         }
         parts = yield from self._session.ask(phase, requests, Part)
-        layout = layout_for(self._features, self._groups, width, self._adder)
+        layout = layout_for(self._features, self._groups.numbers, width, self._adder)
         total = CachedSum(layout)
         for client, part in parts.items():
             total.put(client, part.vector)

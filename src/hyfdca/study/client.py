@@ -1,9 +1,9 @@
 """An organisation's side of a study, from its keys to its part of every round.
 
-A study has the stages keys, alignment, labels, levels, scaling and training. Each is a
-separate conversation; labels and levels are left out if there is nothing to do. A stage
-begins with its first request and builds on the result of the previous one. The stage
-*study* concerns the study as a whole:
+A study has the stages keys, alignment, groups, labels, levels, scaling and training.
+Each is a separate conversation; groups, labels and levels are left out if there is
+nothing to do. A stage begins with its first request and builds on the result of the
+previous one. The stage *study* concerns the study as a whole:
 
 | phase   | down                           | up                                       |
 |---------|--------------------------------|------------------------------------------|
@@ -29,6 +29,7 @@ from typing import NamedTuple, TypeVar
 from hyfdca.algorithms.registry import ALGORITHMS, AUTO
 from hyfdca.crypto.keys.identity import Identity
 from hyfdca.crypto.keys.roster import Roster
+from hyfdca.crypto.keys.set_secrets import AgreedSecrets
 from hyfdca.crypto.schemes.registry import Workforce
 from hyfdca.data.expansion import Expansion, expansion_of_numbers
 from hyfdca.data.labels import n_outputs
@@ -47,6 +48,8 @@ from hyfdca.runtime.store import Archive, MemoryStore, Store, StoreError
 from hyfdca.stages.alignment import messages as alignment_messages
 from hyfdca.stages.alignment.aligned_table import AlignedTable
 from hyfdca.stages.alignment.client import AlignmentClient
+from hyfdca.stages.groups import PHASES as GROUP_PHASES
+from hyfdca.stages.groups import GroupsClient
 from hyfdca.stages.keys import messages as key_messages
 from hyfdca.stages.keys.client import HeldKeys, KeyHolder
 from hyfdca.stages.labels import messages as label_messages
@@ -62,7 +65,16 @@ from hyfdca.study.plan import PROTOCOL, Plan
 T = TypeVar("T")
 
 STUDY_TOKEN = b"hyfdca:1"  # of the stage that detects a different study
-STAGES = ("study", "keys", "alignment", "labels", "levels", "scaling", "training")
+STAGES = (
+    "study",
+    "keys",
+    "alignment",
+    "groups",
+    "labels",
+    "levels",
+    "scaling",
+    "training",
+)
 
 _KEYS, _PREPARATION = "keys", "preparation"
 
@@ -159,6 +171,7 @@ class StudyClient:
         """Reset to the state before the first stage."""
         self._sessions = {"study": self._sessions["study"]}
         self._alignment: AlignmentClient | None = None
+        self._secrets = AgreedSecrets(self._identity, self._roster)
         self._labels: LabelClient | WeightClient | None = None
         self._levels: LevelsClient | None = None
         self._numbers: Cells | None = None
@@ -197,6 +210,7 @@ class StudyClient:
             begin: dict[str, tuple[Phases, Callable[[], Handlers]]] = {
                 "keys": (key_messages.PHASES, lambda: self._key_holder.handlers),
                 "alignment": (alignment_messages.PHASES, self._begin_alignment),
+                "groups": (GROUP_PHASES, self._begin_groups),
                 "labels": (label_messages.PHASES, self._begin_labels),
                 "levels": (LEVEL_PHASES, self._begin_levels),
                 "scaling": (SCALING_PHASES, self._begin_scaling),
@@ -231,7 +245,7 @@ class StudyClient:
     def secrecy(self) -> ClientSecrecy:
         """Seals and opens, once everybody is known to have the same keys."""
         keys = self._key_holder.keys
-        return ClientSecrecy(self._plan.encryption, keys, self._hire)
+        return ClientSecrecy(self._plan.encryption, keys, self._secrets, self._hire)
 
     def _begin_alignment(self) -> Handlers:
         self._alignment = AlignmentClient(
@@ -245,6 +259,11 @@ class StudyClient:
         if self._alignment is None:
             raise RemoteProtocolError("this stage comes after the alignment")
         return self._alignment.aligned
+
+    def _begin_groups(self) -> Handlers:
+        if self._alignment is None:
+            raise RemoteProtocolError("this stage comes after the alignment")
+        return GroupsClient(self._secrets).handlers
 
     def _begin_labels(self) -> Handlers:
         if self._block is not None:

@@ -25,7 +25,7 @@ from hyfdca.study.roles import target_settings
 from hyfdca.training.settings import TrainingSettings
 
 # Version of the messages between organisations; increment it whenever they change.
-PROTOCOL = 4
+PROTOCOL = 5
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,14 @@ from hyfdca.protocol.codec import (
     unpack_places,
     unpack_reals,
 )
-from hyfdca.protocol.messages import GridSpec, Message, Parts, Sealed, TooLarge
+from hyfdca.protocol.messages import (
+    GridSpec,
+    Message,
+    Parts,
+    Sealed,
+    TooLarge,
+    TotalsSpec,
+)
 from hyfdca.protocol.sessions import Handlers
 
 _FLOAT_ERROR = 1e-15  # of a margin that is moved along, as a share of its size
@@ -395,7 +402,7 @@ class PlaneSums:
         seal = self._party.sealing.sealed_features
         return [seal("slopes", slope, grid) for slope in self._slopes]
 
-    def offsets(self, grid: GridSpec) -> Sealed:
+    def offsets(self, grid: TotalsSpec) -> Sealed:
         """Return 1/N Σ v_i l_i*(-α_i) over the samples counted, by bucket, above.
 
         With a free intercept, the balances 1/N Σ v_i α_i come after them.

@@ -151,7 +151,7 @@ class LineSearchServer:
                 margins=self.dual.margins.take(client, drawn.get(client)),
                 trial_steps=TRIAL_STEPS.tolist(),
                 grid=grids.shares.spec,
-                totals_grid=grids.totals.spec,
+                totals_grid=federation.totals_spec(grids.totals),
                 duals_grid=grids.duals.spec,
                 forwards=bool(federation.unlabelled),
             ),
@@ -207,7 +207,9 @@ class LineSearchServer:
                 "products",
                 federation.everyone,
                 [grid],
-                lambda client: m.ProductsRequest(image.take(client), grid.spec),
+                lambda client: m.ProductsRequest(
+                    image.take(client), federation.totals_spec(grid)
+                ),
                 Part,
             )
             sealed = (part.vector for part in parts.values())

@@ -112,7 +112,9 @@ class _Probe:
             federation.everyone,
             [self._shares, self._totals],
             lambda client: m.ProbeSharesRequest(
-                margins.take(client), self._shares.spec, self._totals.spec
+                margins.take(client),
+                self._shares.spec,
+                federation.totals_spec(self._totals),
             ),
             m.Image,
         )
