@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from hyfdca.audit.client_attack import Overheard, RotationScore, groups_of, mount
+from hyfdca.audit.collusion import Collusion, CollusionScore, StolenKeys
 from hyfdca.audit.column_attack import ColumnScore, Rests, attack_columns
 from hyfdca.audit.evidence import Evidence
 from hyfdca.audit.facts import Facts
@@ -44,12 +45,15 @@ class ClientAudit:
         By group of its samples, from margins.
     columns : list of ColumnScore
         By other client, from weights or slopes of columns that both have.
+    collusion : CollusionScore
+        What it could open together with the server.
     """
 
     name: str
     seen: list[Sighting]
     rotations: list[RotationScore]
     columns: list[ColumnScore]
+    collusion: CollusionScore
 
 
 @dataclass(frozen=True)
@@ -117,6 +121,7 @@ class Audit:
             "seen": [_seen_as_json(one) for one in client.seen],
             "groups": groups,
             "columns": columns,
+            "with_server": asdict(client.collusion),
         }
 
 
@@ -183,12 +188,21 @@ def _audit(folder: Path, header: Header, run: LocalRun) -> Audit:
         for name, score in attacks.items()
         if score.succeeds and name not in _ADMITTED[header.profile]
     ]
+    clients = [
+        _client_audit(path, header, facts, truth) for path in client_views(folder)
+    ]
+    broken += [
+        f"The server and {client.name!r} together open {client.collusion.n_outside:,} "
+        "numbers of owner groups that it is not in."
+        for client in clients
+        if client.collusion.n_outside
+    ]
     return Audit(
         header,
         run.consortium.names,
         list(sightings.seen.values()),
         attacks,
-        [_client_audit(path, header, facts, truth) for path in client_views(folder)],
+        clients,
         [*unknown, *sightings.complaints(), *broken],
     )
 
@@ -242,4 +256,15 @@ def _client_audit(
         list(sightings.seen.values()),
         [mount(overheard, group, truth) for group in groups],
         attack_columns(rests, truth),
+        _collusion(path, header.party),
     )
+
+
+def _collusion(path: Path, rank: int) -> CollusionScore:
+    """Try a client's keys on the server's view, if the run recorded them."""
+    kept = [r.payload for r in read_view(path)[1] if r.direction == "keys"]
+    if not kept:
+        return CollusionScore()
+    keys = msgspec.msgpack.decode(kept[-1], type=StolenKeys)
+    _, records = read_view(view_path(path.parent, None))
+    return Collusion(rank, keys).listen(_messages(records, {}))

@@ -34,6 +34,7 @@ def show_audit(console: Console, audit: Audit) -> None:
         console.print(_client_table(audit, client))
         if client.columns:
             console.print(_columns_table(audit, client))
+        console.print(_together(client), highlight=False, markup=False, soft_wrap=True)
     title = f"Profile {header.profile}, encryption {header.encryption}."
     console.print(title, highlight=False)
     verdict = _CLEAN if audit.was_attacked else _NOT_ATTACKED
@@ -114,6 +115,15 @@ def _client_table(audit: Audit, client: ClientAudit) -> Table:
             table.add_row(*start, *found)
             start = ["", "", ""]
     return table
+
+
+def _together(client: ClientAudit) -> str:
+    found = client.collusion
+    return (
+        f"The server and {client.name} together tried its keys on {found.n_vectors:,} "
+        f"vectors of others: {found.n_inside:,} numbers open that it shares or totals "
+        f"sealed to it, {found.n_outside:,} others."
+    )
 
 
 def _columns_table(audit: Audit, client: ClientAudit) -> Table:
