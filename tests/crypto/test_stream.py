@@ -59,11 +59,22 @@ def pads_of(payload, numbers):
 # Pads
 
 
+class KeyOfGroup:
+    """A key for each owner group."""
+
+    by_group = True
+
+    def of(self, group, sealer=b""):
+        """Return the key of a group."""
+        return group.to_bytes(4, "little") + KEY[4:]
+
+
+@pytest.mark.parametrize("keys", [OneKey(KEY), KeyOfGroup()], ids=["one", "by group"])
 @given(groups=GROUPS, width=st.integers(1, 3), data=st.data())
-def test_pads_are_blocks_of_the_cipher(groups, width, data):
+def test_pads_are_blocks_of_the_cipher(keys, groups, width, data):
     """All at once or one by one, of all items or some, each pad is as defined."""
     arrangement = Arrangement(np.array(groups, np.int64))
-    sealer = StreamSealer(OneKey(KEY))
+    sealer = StreamSealer(keys)
     for items in (None, data.draw(subsets(len(groups)))):
         given_items = None if items is None else np.array(items, np.int64)
         places = places_of(groups, width, items)
@@ -72,7 +83,10 @@ def test_pads_are_blocks_of_the_cipher(groups, width, data):
         numbers = data.draw(arrays(np.int64, shape, elements=elements))
         payload = sealer.seal(numbers, arrangement, given_items)
         nonce = bytes(payload[:24])
-        expected = [[pad_of(KEY, nonce, place) for place in row] for row in places]
+        expected = [
+            [pad_of(keys.of(place >> 32), nonce, place) for place in row]
+            for row in places
+        ]
         assert pads_of(payload, numbers) == expected
 
 

@@ -71,10 +71,11 @@ class BfvCipher:
         if self._is_worth(groups):
             there: ByteArray = self._there("seal", numbers, groups)
             return there
-        sealed = np.empty((len(numbers), self.block_bytes), np.uint8)
+        size = self.block_bytes
+        room = np.empty(self._parameters.room(len(numbers)), np.uint8)
         for group, rows in _runs(groups):
-            sealed[rows] = self._of(group).seal(numbers[rows])
-        return sealed
+            self._of(group).seal_into(room[rows.start * size :], numbers[rows])
+        return room[: len(numbers) * size].reshape(-1, size)
 
     def open(self, blocks: ByteArray, groups: IntArray) -> IntArray:
         """Return the numbers of each ciphertext, by the key of its group."""

@@ -130,20 +130,18 @@ class StreamSealer:
         self, identity: bytes, blocks: ByteArray, sorting: Sorting
     ) -> ByteArray:
         """Return blocks encrypted, those of each group by its own key."""
-        rows = blocks.reshape(len(sorting.order), -1)
-        plain = memoryview(raw_bytes(rows[sorting.order]))
+        rows = blocks.view(np.uint64).reshape(len(sorting.order), -1)
+        plain = raw_bytes(np.take(rows, sorting.order, axis=0))
         parts, start = [], 0
         for group, n_items in zip(sorting.groups, sorting.sizes, strict=True):
-            end = start + n_items * rows.shape[1]
-            parts.append(
-                _encryptor(self._cipher(group, identity)).update(plain[start:end])
-            )
+            end = start + n_items * rows.shape[1] * rows.itemsize
+            encryptor = _encryptor(self._cipher(group, identity))
+            parts.append(encryptor.update(plain[start:end]))
             start = end
         encrypted = np.empty_like(rows)
-        encrypted[sorting.order] = np.frombuffer(b"".join(parts), np.uint8).reshape(
-            rows.shape
-        )
-        return encrypted
+        sealed = np.frombuffer(b"".join(parts), np.uint64)
+        encrypted[sorting.order] = sealed.reshape(rows.shape)
+        return encrypted.view(np.uint8)
 
     def _cipher(self, group: int, identity: bytes) -> algorithms.AES:
         """Return the cipher of a sealer, whose key is derived from its identity."""
