@@ -150,7 +150,7 @@ def test_what_is_no_sum_of_totals_is_refused():
     """Other kinds of totals, other widths and changed words do not open."""
     clients, parts = totals_of(2, 0, np.array([1.0, 2.0, 3.0]))
     total = sum_of(parts, 3, ADDERS)
-    with pytest.raises(RemoteProtocolError, match="no sum of totals"):
+    with pytest.raises(RemoteProtocolError, match="nobody is named"):
         clients[0].opened_totals("weight totals", total, (1, 3))
     with pytest.raises(RemoteProtocolError, match="does not open"):
         clients[0].opened_totals("totals", total, (1, 2))
@@ -160,6 +160,23 @@ def test_what_is_no_sum_of_totals_is_refused():
     wrong = [Sealed(sealed.fraction_bits, memoryview(changed))]
     with pytest.raises(RemoteProtocolError, match="no sum of totals"):
         clients[0].opened_totals("totals", wrong, (1, 3))
+
+
+def test_grand_totals_have_one_opener_whatever_is_arranged():
+    """Owners of totals are those of weights and targets, which several clients open."""
+    clients, _ = totals_of(3, 0, np.ones(1))
+    owners = (0, 1, 2)
+    for own in clients:
+        own.arrange(Arrangements("stream", "stream", totals_owners=owners))
+    spec, values = TotalsSpec(20, 50, 0), np.array([3.0, 4.0])
+    total = sum_of([clients[2].sealed_totals("totals", values, spec)], 2, ADDERS)
+    with pytest.raises(RemoteProtocolError, match="no sum of totals"):
+        clients[1].opened_totals("totals", total, (1, 2))
+    part = clients[2].sealed_totals("weight totals", values, GRID)
+    opened = clients[1].opened_totals(
+        "weight totals", sum_of([part], 2, ADDERS), (1, 2)
+    )
+    np.testing.assert_array_equal(opened, values[None])
 
 
 def test_totals_by_bucket_have_checksums_of_their_own():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from hyfdca.crypto.keys.set_secrets import Members
@@ -30,7 +30,7 @@ class KindSealers:
     owners : mapping
         By axis: the holders of each of the client's owner groups.
     totals_owners : Members, optional
-        Who opens totals, if that is not one client that the request names.
+        Who opens totals of weights and targets; of others, the request names one.
     opener : int, optional
         The client that opens all vectors, whoever holds their items.
     """
@@ -108,24 +108,34 @@ class KindSealers:
         if scheme == "none":
             return PlainSealer()
         if self.opener is not None:
-            return self._sealer_to(kind, self.opener)
+            return self._by_sender(kind, _pairs_with(self.opener))
         if kind.axis in _TOTALS:
             return self._totals(VectorKind("totals", kind.name), opener)
         keys = OwnerKeys(kind, self.owners[kind.axis], self.sealers.secrets)
         return self.sealers.named(scheme, keys)
 
     def _totals(self, kind: VectorKind, opener: int) -> Sealer:
-        sealer = self._sealer_to(kind, opener)
+        """Return a sealer of totals: for one client to open, or for several."""
+        owners = self.totals_owners
+        if kind.name == "totals":
+            members = _pairs_with(opener)
+        elif owners is not None:
+            members = lambda _: owners  # noqa: E731  # whoever sends them
+        else:
+            raise ValueError("nobody is named to open these totals")
+        sealer = self._by_sender(kind, members)
         return CheckedSealer(sealer, self.sealers.check_key, kind.name)
 
-    def _sealer_to(self, kind: VectorKind, opener: int) -> Sealer:
-        """Return a sealer of vectors with a key of each sender."""
-
-        def members(sender: int) -> Members:
-            return self.totals_owners or tuple(sorted({sender, opener}))
-
+    def _by_sender(
+        self, kind: VectorKind, members: Callable[[int], Members]
+    ) -> StreamSealer:
         keys = SenderKeys(kind, members, self.sealers.secrets)
         return StreamSealer(keys, sender_name(self.sealers.secrets.rank))
+
+
+def _pairs_with(opener: int) -> Callable[[int], Members]:
+    """Return the set of a sender and the client that opens what it sends."""
+    return lambda sender: tuple(sorted({sender, opener}))
 
 
 def _owners(arrangement: Arrangement, holders: Sequence[Members]) -> dict[int, Members]:

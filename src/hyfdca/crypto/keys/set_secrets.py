@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Annotated, Protocol
 
 import msgspec
@@ -89,7 +90,7 @@ class AgreedSecrets:
     roster: Roster
     _taken: dict[Members, bytes] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def rank(self) -> int:
         """The client's own rank."""
         return self.roster.rank_of(self.identity.public)
