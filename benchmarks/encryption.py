@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from hyfdca.algorithms.hyfdca.hyfdca import Hyfdca
 from hyfdca.bench.crypto import measure
 from hyfdca.bench.subjects import SCHEMES
 from hyfdca.crypto.schemes.registry import Encryption
+from hyfdca.federation.kinds import SampleKind, VectorKind
 from hyfdca.holdings.block import split_blocks
 from hyfdca.holdings.layout import layout_of
 from hyfdca.holdings.participation import complete
@@ -65,9 +66,13 @@ class Counter:
 
     def watch(self, training: LocalTraining) -> None:
         """Count what clients seal and open and the server adds, by sample."""
+        kinds = [VectorKind("samples", name) for name in get_args(SampleKind)]
         for party in training.parties:
-            sealer: Any = party.sealing.sealer("samples")
-            sealer.seal, sealer.open = self._seal(sealer.seal), self._open(sealer.open)
+            made = [party.sealing.sealer(kind) for kind in kinds]
+            sealer: Any
+            for sealer in {id(own): own for own in made}.values():
+                sealer.seal = self._seal(sealer.seal)
+                sealer.open = self._open(sealer.open)
         adder: Any = training.runner.federation.vectors.sample_adder
         adder.add = self._add(adder.add, adder.n_slots or 1)
 

@@ -69,7 +69,9 @@ def check_packed(
     there = [block for block, bit in zip(blocks, is_there, strict=False) if bit]
     # The bit after them says how many blocks there could be.
     assert is_there[len(blocks) :].tolist() == [1] + [0] * (7 - len(blocks) % 8)
-    opened = cipher.open(content.reshape(len(there), cipher.block_bytes))
+    of_blocks = [numbers_of_groups[owners[next(iter(b.values()))[0]]] for b in there]
+    sealed = content.reshape(len(there), cipher.block_bytes)
+    opened = cipher.open(sealed, np.array(of_blocks, np.int64))
     numbers = dict.fromkeys(itertools.product(rows, range(vector.width)), 0)
     for block, slots in zip(there, opened.tolist(), strict=True):
         for slot, number in enumerate(slots):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from secrets import token_bytes
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ from hyfdca.crypto.schemes.registry import (
     new_keys,
     public_parameters,
 )
+from tests.support.set_keys import sealer_of, sealers_of
 from tests.support.thoroughness import examples
 
 EVERYWHERE = slice(None)
@@ -35,6 +37,7 @@ class Subject(NamedTuple):
     keys: dict[str, bytes]
     sealers: Sealers
     sealer: Sealer
+    seed: bytes
     adder: Adder
 
 
@@ -62,11 +65,13 @@ def fresh(name: str) -> Subject:
         if keys is None:
             patch.setattr(paillier_keys, "MODULUS_BITS", (TEST_BITS,))
             key = SecretKey.generate(TEST_BITS, for_tests=True)
-            keys = {"paillier": key.to_bytes()}
-        sealers = Sealers(encryption, keys)
+            keys = {"paillier": key.to_bytes(), "stream": b""}
+        sealers = sealers_of(encryption, keys)
+        seed = token_bytes(32)
+        sealer = sealer_of(encryption, keys, scheme, seed)
         adders = Adders(encryption, public_parameters(keys))
         return Subject(
-            name, encryption, keys, sealers, sealers.named(scheme), adders.named(scheme)
+            name, encryption, keys, sealers, sealer, seed, adders.named(scheme)
         )
 
 

@@ -20,7 +20,8 @@ from hyfdca.crypto.schemes.bfv_blocks import (
     FULL,
     BfvBlocks,
     BfvParameters,
-    new_secret_key,
+    _secret_key,
+    _signs,
 )
 from hyfdca.crypto.schemes.registry import SUM_BITS
 from hyfdca.maths.seeds import stream
@@ -30,16 +31,19 @@ LETTERS = {"full": b"f", "compact": b"c"}
 BOTH = pytest.mark.parametrize("profile", PROFILES)
 
 
-@cache
-def key_of(profile):
-    """Return a key of these parameters, made once."""
-    return new_secret_key(PROFILES[profile])
+SEED = bytes(range(32))
+OF_ONE = np.zeros(1, np.int64)  # the owner group of one block
+
+
+def seed_of(group):
+    """Return the seed of an owner group's key."""
+    return bytes([group]) * 32
 
 
 @cache
 def blocks_of(profile):
     """Return what seals and opens in this process."""
-    return BfvBlocks(PROFILES[profile], key_of(profile))
+    return BfvBlocks(PROFILES[profile], SEED)
 
 
 def numbers_for(profile, n_blocks, seed=0, share=1):
@@ -157,8 +161,10 @@ def test_noise_of_a_full_sum_leaves_room(profile):
         addition.add(total, np.array([0]), vector)
     summed = addition.dump(total)
     np.testing.assert_array_equal(blocks.open(summed), parameters.capacity * numbers)
-    context = parameters.context()
-    decryptor = seal.Decryptor(context, context.from_secret_str(key_of(profile)))
+    context = blocks._context
+    decryptor = seal.Decryptor(
+        context, blocks._context.from_secret_str(_secret_key(parameters, SEED))
+    )
     budget = decryptor.invariant_noise_budget(in_seal(profile, context, summed[0]))
     assert budget >= 1
 
@@ -168,14 +174,16 @@ def test_plaintexts_have_room_for_the_grid(profile):
     """Sums up to the bits of the study stay below half of the plaintext modulus."""
     assert 2 ** SUM_BITS[profile] < PROFILES[profile].plaintext_modulus // 2
     half = PROFILES[profile].plaintext_modulus // 2
-    cipher = BfvCipher(PROFILES[profile], key_of(profile))
+    cipher = BfvCipher(PROFILES[profile], seed_of)
     numbers = np.zeros((1, 4096), np.int64)
     numbers[0, :2] = [half - 1, 1 - half]
-    np.testing.assert_array_equal(cipher.open(cipher.seal(numbers)), numbers)
+    np.testing.assert_array_equal(
+        cipher.open(cipher.seal(numbers, OF_ONE), OF_ONE), numbers
+    )
     for wrong in (half, -half, 2**62):
         numbers[0, 3] = wrong
         with pytest.raises(ValueError, match="what a slot can hold"):
-            cipher.seal(numbers)
+            cipher.seal(numbers, OF_ONE)
 
 
 def test_parameters_that_are_not_secure_are_refused():
@@ -191,20 +199,37 @@ def test_parameters_that_are_not_secure_are_refused():
 
 
 @BOTH
-@pytest.mark.parametrize("spoil", [lambda k: k[:-9], lambda k: b"", lambda k: k[::-1]])
-def test_what_is_no_key_is_refused_without_showing_it(profile, spoil):
+@pytest.mark.parametrize("size", [0, 31, 33])
+def test_what_is_no_seed_is_refused_without_showing_it(profile, size):
     """The error does not quote what it was given."""
-    wrong = spoil(key_of(profile))
-    with pytest.raises(ValueError, match=r"^this is no secret key") as raised:
-        BfvBlocks(PROFILES[profile], wrong)
-    assert raised.value.__cause__ is None
-    assert len(str(raised.value)) < 60
+    with pytest.raises(ValueError, match=r"^a key of BFV follows from 32 bytes$"):
+        BfvBlocks(PROFILES[profile], b"s" * size)
 
 
-def test_a_key_of_other_parameters_is_refused():
-    """The two profiles cannot be mixed up."""
-    with pytest.raises(ValueError, match="no secret key"):
-        BfvBlocks(FULL, key_of("compact"))
+@BOTH
+def test_a_seed_gives_a_key_as_seal_makes_them(profile):
+    """Coefficients are -1, 0 and 1 alike; the same seed gives the same key."""
+    parameters = PROFILES[profile]
+    signs = np.bincount(_signs(SEED, 4096), minlength=3)
+    assert signs.sum() == 4096
+    assert np.all(np.abs(signs - 4096 / 3) < 150)  # five standard deviations
+    own = seal.KeyGenerator(parameters.context()).secret_key().to_string()
+    made = _secret_key(parameters, SEED)
+    assert len(made) == len(own)
+    assert made == _secret_key(parameters, SEED)
+    assert made != _secret_key(parameters, seed_of(1))
+
+
+@BOTH
+def test_a_group_has_a_key_of_its_own(profile):
+    """Blocks open with the key of their group, and are noise with that of another."""
+    cipher, groups = BfvCipher(PROFILES[profile], seed_of), np.array([1, 1, 4])
+    numbers = numbers_for(profile, 3)
+    sealed = cipher.seal(numbers, groups)
+    np.testing.assert_array_equal(cipher.open(sealed, groups), numbers)
+    wrong = cipher.open(sealed, np.array([4, 1, 1]))
+    np.testing.assert_array_equal(wrong[1], numbers[1])
+    assert not np.any(wrong[[0, 2]] == numbers[[0, 2]])
 
 
 # The process
@@ -227,12 +252,12 @@ def worker_of(profile):
     parameters = PROFILES[profile]
     memory = mmap.mmap(-1, bfv_worker.shared_size(parameters))
     shared = bfv_worker.shared_arrays(memory, parameters)
-    return bfv_worker.WorkerLoop(blocks_of(profile), shared)
+    return bfv_worker.WorkerLoop(parameters, shared)
 
 
 def asked(*requests):
     """Return requests as they are written to the pipe."""
-    return b"".join(bfv_worker.MESSAGE.pack(*request) for request in requests)
+    return b"".join(bfv_worker.MESSAGE.pack(*request) + SEED for request in requests)
 
 
 def conversation(worker, *requests):
@@ -284,43 +309,42 @@ def test_a_worker_ends_when_its_pipe_does(size):
     """Also in the middle of a request, and of its key."""
     with pytest.raises(EOFError):
         worker_of("compact").serve(io.BytesIO(asked((b"s", 1))[:size]), io.BytesIO())
-    key = key_of("compact")
-    started = asked((b"c", len(key))) + key
     with pytest.raises(EOFError):
-        bfv_worker.begin(io.BytesIO(started[:size]), -1)
+        bfv_worker.begin(io.BytesIO(asked((b"c", 0))[:size][:5]), -1)
 
 
 @BOTH
-def test_a_worker_takes_its_key_from_the_pipe(profile):
-    """Parameters, key and shared memory make a worker."""
-    key, parameters = key_of(profile), PROFILES[profile]
+def test_a_worker_takes_its_parameters_from_the_pipe(profile):
+    """Parameters and shared memory make a worker; keys come with the requests."""
+    parameters = PROFILES[profile]
     with tempfile.TemporaryFile() as file:
         file.truncate(bfv_worker.shared_size(parameters))
-        pipe = Trickle(asked((LETTERS[profile], len(key))) + key)
+        pipe = Trickle(bfv_worker.MESSAGE.pack(LETTERS[profile], 0))
         worker = bfv_worker.begin(pipe, file.fileno())
         worker.shared.numbers[:2] = numbers = numbers_for(profile, 2)
-        worker.answer(b"s", 2)
+        worker.answer(b"s", 2, SEED)
     sealed = worker.shared.sealed[: 2 * parameters.block_bytes].reshape(2, -1)
     np.testing.assert_array_equal(blocks_of(profile).open(sealed), numbers)
 
 
 def test_a_cipher_has_its_work_done_where_it_is_told():
     """Many blocks may be sealed and opened elsewhere, with the same result."""
-    blocks, done = blocks_of("compact"), []
+    here, done = BfvCipher(COMPACT, seed_of), []
 
     class Elsewhere:
-        here = blocks
-
         def is_worth(self, n_blocks):
             return n_blocks >= 3
 
-        def work(self, what, rows):
-            done.append((what, len(rows)))
-            return blocks.seal(rows) if what == "seal" else blocks.open(rows)
+        def work(self, what, rows, seeds):
+            done.append((what, len(rows), seeds))
+            groups = np.array([seed[0] for seed in seeds])
+            return (here.seal if what == "seal" else here.open)(rows, groups)
 
-    cipher = BfvCipher(COMPACT, key_of("compact"), Elsewhere())
-    for n_blocks in (3, 2):
-        numbers = numbers_for("compact", n_blocks)
-        np.testing.assert_array_equal(cipher.open(cipher.seal(numbers)), numbers)
-    assert done == [("seal", 3), ("open", 3)]
-    assert repr(cipher) == "BfvCipher(a secret key)"
+    cipher = BfvCipher(COMPACT, seed_of, Elsewhere())
+    for groups in (np.array([2, 2, 5]), np.array([2, 5])):
+        numbers = numbers_for("compact", len(groups))
+        opened = cipher.open(cipher.seal(numbers, groups), groups)
+        np.testing.assert_array_equal(opened, numbers)
+    seeds = [seed_of(2), seed_of(2), seed_of(5)]
+    assert done == [("seal", 3, seeds), ("open", 3, seeds)]
+    assert repr(cipher) == "BfvCipher(secret keys)"

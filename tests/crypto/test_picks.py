@@ -10,9 +10,9 @@ from hyfdca.crypto.schemes.registry import (
     SCHEMES,
     Adders,
     Encryption,
-    Sealers,
     Use,
 )
+from tests.support.set_keys import sealers_of
 
 
 @pytest.mark.parametrize(
@@ -34,11 +34,11 @@ from hyfdca.crypto.schemes.registry import (
 def test_a_client_takes_the_schemes_of_its_study_alone(encryption, names):
     """Any other name is refused, none at all first of all."""
     keys = {"none": b"", "stream": bytes(32), "bfv": b"", "paillier": b""}
-    sealers = Sealers(encryption, keys)
+    sealers = sealers_of(encryption, keys)
     assert encryption.names == names
     for name in {*SCHEMES, "", "NONE", "plain"} - set(names):
         with pytest.raises(ValueError, match="does not allow"):
-            sealers.named(name)
+            sealers.check(name)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from hyfdca.crypto.schemes import paillier_keys
 from hyfdca.crypto.schemes.arrangement import Arrangement
 from hyfdca.crypto.schemes.paillier_keys import MODULUS_BITS, TEST_BITS, SecretKey
 from hyfdca.crypto.schemes.registry import (
-    Sealers,
     public_parameters,
 )
 from tests.crypto.scheme_cases import (
@@ -26,6 +25,7 @@ from tests.crypto.scheme_cases import (
     shape_of,
     subject_named,
 )
+from tests.support.set_keys import sealer_of
 
 
 @SEALED
@@ -33,10 +33,11 @@ def test_equal_tables_seal_differently(name):
     """Nobody can tell from the bytes that a table was sent again."""
     subject, again = subject_named(name), fresh(name)
     table, arrangement = np.zeros((6, 1), np.int64), Arrangement(np.arange(6) // 3)
-    other = Sealers(subject.encryption, subject.keys)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(paillier_keys, "MODULUS_BITS", (TEST_BITS, *MODULUS_BITS))
-        sealers = [subject.sealer, other.named(SUBJECTS[name][0]), again.sealer]
+        scheme = SUBJECTS[name][0]
+        other = sealer_of(subject.encryption, subject.keys, scheme, subject.seed)
+        sealers = [subject.sealer, other, again.sealer]
     sealed = [bytes(s.seal(table, arrangement)) for s in sealers for _ in range(2)]
     heads = {payload[-40:] for payload in sealed}
     assert len(set(sealed)) == len(heads) == 6
@@ -61,7 +62,7 @@ def test_another_key_does_not_open(name):
 def test_nothing_that_people_see_shows_a_secret(name):
     """Neither sealers nor what they are made of show a byte of a key."""
     subject = subject_named(name)
-    inside = [getattr(subject.sealer, n, None) for n in ("_cipher", "_blocks", "_key")]
+    inside = [getattr(subject.sealer, n, None) for n in ("_cipher", "_keys", "_sealer")]
     cipher = inside[0]
     inside += [getattr(cipher, n, None) for n in ("_blocks", "pool", "_roots")]
     shown = [
@@ -71,7 +72,7 @@ def test_nothing_that_people_see_shows_a_secret(name):
         for text in (repr(thing), str(thing), f"{thing}")
     ]
     secrets = []
-    for key in subject.keys.values():
+    for key in filter(None, (*subject.keys.values(), subject.seed)):
         for start in range(0, len(key) - 8, 8):
             piece = key[start : start + 8]
             if len(set(piece)) > 4:  # BFV's are mostly zeros

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hyfdca.crypto.schemes.arrangement import Arrangement
 from hyfdca.crypto.schemes.fixedpoint import GridOverflowError, grid_for
 from hyfdca.crypto.schemes.registry import SCHEMES
+from hyfdca.federation import sealing as sealing_module
 from hyfdca.federation.messages import Arrangements
 from hyfdca.federation.sealing import Sealing
 from hyfdca.protocol.messages import GridSpec, TooLarge
@@ -199,25 +200,28 @@ def test_adding_leaves_what_is_added(name):
 
 
 @FAST
+@pytest.mark.usefixtures("small_paillier")
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1.1, -1.1])
 @pytest.mark.parametrize("rounding", ["nearest", "to zero", "up"])
-def test_what_is_no_number_of_the_grid_is_never_sealed(name, value, rounding):
+def test_what_is_no_number_of_the_grid_is_never_sealed(
+    name, value, rounding, monkeypatch
+):
     """It asks for a coarser grid before anything is cast or sealed."""
     subject = subject_named(name)
     grid = grid_for(1.0, 2, subject.encryption.sum_bits)
     spec = GridSpec(grid.fraction_bits, grid.limit_bits)
     scheme, _ = SUBJECTS[name]
     sealing = Sealing("sealed", subject.sealers, (2, 2), 1)
-    sealing.arrange(Arrangements(scheme, scheme, scheme, None, None))
+    sealing.arrange(Arrangements(scheme, scheme))
 
     def refuse(*_):
         raise AssertionError("it was sealed")
 
-    sealing._picked = dict.fromkeys(sealing._picked, refuse)
+    monkeypatch.setattr(sealing_module, "_seal", refuse)
     values = np.array([[0.5], [2 * value if abs(value) < 2 else value]])
-    assert isinstance(sealing.sample_part(values, spec, rounding), TooLarge)
-    assert isinstance(sealing.feature_part(values, spec), TooLarge)
-    assert isinstance(sealing.total_part(values, spec, rounding), TooLarge)
+    assert isinstance(sealing.sample_part("margins", values, spec, rounding), TooLarge)
+    assert isinstance(sealing.feature_part("weights", values, spec), TooLarge)
+    assert isinstance(sealing.total_part("totals", values, spec, rounding), TooLarge)
     with pytest.raises(GridOverflowError):
         sealing.on_grid(values, spec)
 

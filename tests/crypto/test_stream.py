@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from hyfdca.crypto.schemes.arrangement import Arrangement
-from hyfdca.crypto.schemes.registry import Encryption, Sealers, new_keys
+from hyfdca.crypto.schemes.registry import Encryption, new_keys
 from hyfdca.crypto.schemes.stream import StreamSealer
 from hyfdca.crypto.schemes.stream_sums import StreamAdder
 from tests.support.holding_strategies import subsets
+from tests.support.set_keys import OneKey, sealer_of
 from tests.support.thoroughness import examples
 
 KEY = bytes(range(32))
@@ -58,11 +59,22 @@ def pads_of(payload, numbers):
 # Pads
 
 
+class KeyOfGroup:
+    """A key for each owner group."""
+
+    by_group = True
+
+    def of(self, group, sealer=b""):
+        """Return the key of a group."""
+        return group.to_bytes(4, "little") + KEY[4:]
+
+
+@pytest.mark.parametrize("keys", [OneKey(KEY), KeyOfGroup()], ids=["one", "by group"])
 @given(groups=GROUPS, width=st.integers(1, 3), data=st.data())
-def test_pads_are_blocks_of_the_cipher(groups, width, data):
+def test_pads_are_blocks_of_the_cipher(keys, groups, width, data):
     """All at once or one by one, of all items or some, each pad is as defined."""
     arrangement = Arrangement(np.array(groups, np.int64))
-    sealer = StreamSealer(KEY)
+    sealer = StreamSealer(keys)
     for items in (None, data.draw(subsets(len(groups)))):
         given_items = None if items is None else np.array(items, np.int64)
         places = places_of(groups, width, items)
@@ -71,7 +83,10 @@ def test_pads_are_blocks_of_the_cipher(groups, width, data):
         numbers = data.draw(arrays(np.int64, shape, elements=elements))
         payload = sealer.seal(numbers, arrangement, given_items)
         nonce = bytes(payload[:24])
-        expected = [[pad_of(KEY, nonce, place) for place in row] for row in places]
+        expected = [
+            [pad_of(keys.of(place >> 32), nonce, place) for place in row]
+            for row in places
+        ]
         assert pads_of(payload, numbers) == expected
 
 
@@ -81,7 +96,7 @@ def test_a_run_of_pads_is_the_same_as_single_ones(n_items, group):
     """Items of one group are sealed in counter mode, by numbers in single blocks."""
     arrangement = Arrangement(np.full(n_items, group))
     numbers = np.zeros((n_items, 3), np.int64)
-    sealer, other = StreamSealer(KEY), StreamSealer(KEY)
+    sealer, other = StreamSealer(OneKey(KEY)), StreamSealer(OneKey(KEY))
     other._identity = sealer._identity
     in_a_run = sealer.seal(numbers, arrangement)
     one_by_one = other.seal(numbers, arrangement, np.arange(n_items))
@@ -106,7 +121,7 @@ def test_no_pad_is_ever_used_twice(steps):
     keys = new_keys(Encryption("stream"))
 
     def start():
-        return Sealers(Encryption("stream"), keys).named("stream")
+        return sealer_of(Encryption("stream"), keys, "stream")
 
     sealers = [start() for _ in range(3)]
     used, pads, identities = [], [], {s._identity for s in sealers}
@@ -134,7 +149,7 @@ def test_no_pad_is_ever_used_twice(steps):
 
 def test_a_thousand_vectors_have_a_thousand_numbers():
     """A sealer counts its vectors, also empty ones."""
-    sealer = StreamSealer(KEY)
+    sealer = StreamSealer(OneKey(KEY))
     nothing = np.empty((0, 1), np.int64)
     nonces = [bytes(sealer.seal(nothing, Arrangement.together(0))) for _ in range(1000)]
     assert len(set(nonces)) == 1000
@@ -144,7 +159,7 @@ def test_a_thousand_vectors_have_a_thousand_numbers():
 
 def test_opening_uses_no_number_of_a_sealer():
     """Who opens a sum of its own and goes on sealing does not come back to it."""
-    sealer, adder = StreamSealer(KEY), StreamAdder()
+    sealer, adder = StreamSealer(OneKey(KEY)), StreamAdder()
     table, anywhere = np.ones((3, 1), np.int64), Arrangement.together(3)
     first = sealer.seal(table, anywhere)
     total = adder.dump(adder.load(first, (3, 1)))
@@ -178,7 +193,7 @@ class Model:
     """A sum of five rows beside what it should be: numbers, and who is in them."""
 
     def __init__(self, width):
-        self.sealer, self.adder = StreamSealer(KEY), StreamAdder()
+        self.sealer, self.adder = StreamSealer(OneKey(KEY)), StreamAdder()
         self.arrangement = Arrangement(np.array([0, 0, 1, 1, 1]))
         self.total = self.adder.zeros((5, width))
         self.sums = np.zeros((5, width), np.int64)
@@ -245,14 +260,14 @@ def test_contributors_are_known_after_anything(operations, width, seed):
         items = np.array(chosen, np.int64)
         part = model.adder.dump(model.adder.take(model.total, items))
         assert listed(part, len(chosen), width)[0] == [model.rows[i] for i in chosen]
-        opened = StreamSealer(KEY).open(part, width, model.arrangement, items)
+        opened = StreamSealer(OneKey(KEY)).open(part, width, model.arrangement, items)
         np.testing.assert_array_equal(opened, model.sums[items])
 
 
 @pytest.mark.parametrize("n_items", [3, 100])
 def test_the_table_of_nonces_stays_short(n_items):
     """A thousand parts put one over the other leave what is still in use."""
-    sealer, adder = StreamSealer(KEY), StreamAdder()
+    sealer, adder = StreamSealer(OneKey(KEY)), StreamAdder()
     arrangement = Arrangement.together(n_items)
     total = adder.zeros((n_items, 1))
     longest = widest = 0
@@ -272,7 +287,7 @@ def test_the_table_of_nonces_stays_short(n_items):
 
 def test_neighbours_with_the_same_contributors_are_listed_once():
     """A sum of whole vectors takes little more than its words."""
-    sealer, adder = StreamSealer(KEY), StreamAdder()
+    sealer, adder = StreamSealer(OneKey(KEY)), StreamAdder()
     numbers, anywhere = np.ones((1000, 1), np.int64), Arrangement.together(1000)
     total = adder.zeros((1000, 1))
     for _ in range(5):
@@ -325,7 +340,7 @@ HOSTILE = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_sum_is_refused_and_costs_nothing(name):
     """Sizes are compared with the bytes there are before anything is made of them."""
-    sealer = StreamSealer(KEY)
+    sealer = StreamSealer(OneKey(KEY))
     tracemalloc.start()
     try:
         with pytest.raises(ValueError, match=r"than it says|do not fit"):
@@ -354,7 +369,7 @@ def test_a_sum_names_no_more_contributors_than_there_are(
     content = a_sum(
         n_nonces, ids=(range(1, n_nonces + 1),), nonces=_nonces(n_identities, n_vectors)
     )
-    sealer = StreamSealer(KEY, n_clients=4)
+    sealer = StreamSealer(OneKey(KEY), n_clients=4)
     if is_possible:
         assert sealer.open(memoryview(content), 1, Arrangement.together(3)).size == 3
         return
@@ -364,13 +379,15 @@ def test_a_sum_names_no_more_contributors_than_there_are(
 
 def test_the_sum_that_hostile_ones_are_made_of_opens():
     """They are refused for what was changed."""
-    opened = StreamSealer(KEY).open(memoryview(a_sum()), 1, Arrangement.together(3))
+    opened = StreamSealer(OneKey(KEY)).open(
+        memoryview(a_sum()), 1, Arrangement.together(3)
+    )
     assert opened.shape == (3, 1)
 
 
 def test_a_sum_of_no_rows():
     """Who has no items gets none, whatever the list says of depths."""
-    sealer = StreamSealer(KEY)
+    sealer = StreamSealer(OneKey(KEY))
     empty = a_sum(lengths=(), ids=(), n_words=0, header=(0, 0, HUGE), nonces=b"")
     opened = sealer.open(memoryview(empty), 2, Arrangement.together(0))
     assert opened.shape == (0, 2)
@@ -380,7 +397,7 @@ def test_a_sum_of_no_rows():
 def test_anything_is_a_sum_or_a_value_error(payload, n_items):
     """Bytes of an enemy never end in anything else."""
     try:
-        opened = StreamSealer(KEY).open(
+        opened = StreamSealer(OneKey(KEY)).open(
             memoryview(payload), 1, Arrangement.together(n_items)
         )
     except ValueError:
@@ -393,3 +410,16 @@ def test_a_part_of_another_size_is_refused(size):
     """A client's vector is a nonce and its words, no more and no less."""
     with pytest.raises(ValueError, match="3 numbers of 8 bytes"):
         StreamAdder().load(memoryview(bytes(size)), (3, 1))
+
+
+@pytest.mark.parametrize("is_zero", [True, False])
+def test_numbers_that_nobody_sealed_are_refused(is_zero):
+    """A server cannot choose what a client opens; where nobody added, there is 0."""
+    words = bytes(16) if is_zero else b"\1" + bytes(15)
+    head = struct.pack("<III", 0, 1, 0) + struct.pack("<I", 2)
+    payload, sealer = memoryview(head + words), StreamSealer(OneKey(KEY))
+    if is_zero:
+        assert not sealer.open(payload, 1, Arrangement.together(2)).any()
+        return
+    with pytest.raises(ValueError, match="no contributor"):
+        sealer.open(payload, 1, Arrangement.together(2))

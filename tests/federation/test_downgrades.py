@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("small_paillier")
 
 
 @pytest.mark.sampled(5)
-@pytest.mark.parametrize("kind", ["samples", "features", "totals"])
+@pytest.mark.parametrize("kind", ["samples", "features"])
 @pytest.mark.parametrize(
     ("name", "other"),
     [
@@ -51,7 +51,7 @@ def test_later_downgrades_are_refused_too():
     """In the middle of a run the server cannot change its mind, whatever the order."""
     run = make_run("stream", max_rounds=3)
     undisturbed = found_by(make_run("stream", max_rounds=3))
-    notice = Arrangements("none", "none", "none", None, None)
+    notice = Arrangements("none", "none")
     for _ in run.rounds():
         for half, session in zip(
             run.clients, run.driver._clients.values(), strict=True
@@ -70,10 +70,8 @@ def test_the_open_profile_seals_samples_all_the_same():
     run = set_up(make_run("stream", profile="open"))
     for half, party in zip(run.clients, run.parties, strict=True):
         groups = memoryview(np.zeros(party.n_held, np.uint32).tobytes())
-        for samples, totals in (("none", "stream"), ("stream", "none")):
-            notice = Arrangements(samples, "none", totals, groups, None)
-            with pytest.raises(RemoteProtocolError, match="does not allow"):
-                half.handlers["arrange"](notice)
+        with pytest.raises(RemoteProtocolError, match="does not allow"):
+            half.handlers["arrange"](Arrangements("none", "none", groups))
 
 
 @pytest.mark.parametrize("name", ["stream", "bfv-compact", "paillier"])

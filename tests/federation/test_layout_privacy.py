@@ -54,7 +54,7 @@ def _check_stream(run, vector, owners, plain, items, client):
     assert lengths.sum() == len(vector.rows)
     ids = np.frombuffer(payload, np.uint32, n_runs * depth, starts[2])
     of_rows = np.repeat(ids.reshape(n_runs, depth), lengths, axis=0)
-    sealers = [party.sealing._schemes._made["stream"] for party in run.parties]
+    sealers = [party.sealing.sealer(vector.kind) for party in run.parties]
     rank_of = {sealer._identity: k for k, sealer in enumerate(sealers)}
     nonces = [payload[12 + 24 * j :][:24] for j in range(n_nonces)]
     for row, contributors in zip(vector.rows, of_rows.tolist(), strict=True):
@@ -68,24 +68,24 @@ def _check_stream(run, vector, owners, plain, items, client):
 def _check_vector(run, said, vector, plain):
     sealing = run.parties[said.client].sealing
     layout = run.layout
-    axis = layout.samples if vector.kind == "samples" else layout.features
+    is_samples = vector.kind.axis == "samples"
+    axis = layout.samples if is_samples else layout.features
     owners = owners_of(axis, said.client)
     n_numbers = len(vector.rows) * vector.width
     assert len(plain.payload) == 8 * n_numbers
     expected = np.frombuffer(plain.payload, np.int64).tolist()
-    scheme = run.federation.vectors.picks[vector.kind].scheme
+    scheme = run.federation.vectors.picks[vector.kind.axis].scheme
     if scheme == "none":
         assert bytes(vector.sealed.payload) == bytes(plain.payload)
         return
     if scheme != "stream":
         cipher = sealing.sealer(vector.kind)._cipher
         vectors = run.federation.vectors
-        is_samples = vector.kind == "samples"
         groups = vectors.sample_groups if is_samples else vectors.feature_groups
         own_groups = groups[axis.items[said.client]]
         check_packed(cipher, vector, owners, own_groups, expected)
         return
-    own = sealing._samples if vector.kind == "samples" else sealing._features
+    own = sealing._samples if is_samples else sealing._features
     rows = np.array(vector.rows, np.int64)
     items = (own.restricted(rows), None) if vector.is_apart else (own, rows)
     _check_stream(run, vector, owners, expected, items, said.client)

@@ -8,13 +8,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hyfdca.crypto.schemes.arrangement import Arrangement
-from hyfdca.crypto.schemes.registry import Adders, Sealers, public_parameters
+from hyfdca.crypto.schemes.registry import Adders, public_parameters
 from hyfdca.federation.sums import CachedSum, RunningSum, layout_for
 from hyfdca.holdings.axis import Axis, owner_groups
 from hyfdca.protocol import messages as m
 from tests.crypto.owner_blocks import blocks_of, owners_of
 from tests.support.holding_strategies import subsets
 from tests.support.sealed_runs import ENCRYPTIONS, keys_of
+from tests.support.set_keys import sealer_of
 from tests.support.thoroughness import examples
 
 pytestmark = pytest.mark.usefixtures("small_paillier")
@@ -65,7 +66,7 @@ def test_blocks_that_are_taken_for_a_client(name, kind, holdings, width, data):
     """Every number in them is a sum of all parts of an item that the client holds."""
     encryption = ENCRYPTIONS[name]
     keys = keys_of(encryption)
-    sealer = Sealers(encryption, keys).named(encryption.scheme)
+    sealer = sealer_of(encryption, keys, encryption.scheme)
     adder = Adders(encryption, public_parameters(keys)).named(encryption.scheme)
     axis = Axis(30, tuple(np.array(items, np.int64) for items in holdings))
     total = _marked(kind, axis, width, sealer, adder)
@@ -83,7 +84,8 @@ def test_blocks_that_are_taken_for_a_client(name, kind, holdings, width, data):
         groups = dict.fromkeys(owners, 0)  # how many blocks, in whatever order
         n_blocks = len(blocks_of(owners, list(asked), width, cipher.n_slots, groups))
         content = np.frombuffer(taken.payload, np.uint8)[n_blocks // 8 + 1 :]
-        opened = cipher.open(content.reshape(n_blocks, cipher.block_bytes))
+        sealed = content.reshape(n_blocks, cipher.block_bytes)
+        opened = cipher.open(sealed, np.zeros(n_blocks, np.int64))  # one key for all
         told = [_told(n, width) for n in opened.ravel().tolist() if n]
         assert len(told) == len(set(told))
         for item, column, count in told:

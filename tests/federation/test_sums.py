@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hyfdca.crypto.schemes.plain import PlainAdder
+from hyfdca.crypto.schemes.registry import Adders, Encryption
 from hyfdca.federation.sums import (
     CachedSum,
     LatestSum,
@@ -19,6 +20,7 @@ from hyfdca.protocol.messages import Sealed
 from hyfdca.protocol.sessions import BadReplyError
 
 N_ITEMS = 7
+PLAIN = Adders(Encryption(), {"none": b""})
 FINEST = 24  # all numbers of the oracle are multiples of 2**-FINEST
 
 
@@ -199,7 +201,7 @@ def test_totals_add_up(n_parts, data):
     total = sum_of(
         {client: _sealed(part, 11) for client, part in enumerate(parts)},
         math.prod(shape),
-        PlainAdder(),
+        PLAIN,
     )
     assert [vector.fraction_bits for vector in total] == [11]
     np.testing.assert_array_equal(
@@ -213,7 +215,7 @@ def test_malformed_totals_are_refused(n_bytes):
     spoilt = Sealed(9, memoryview(bytearray(n_bytes)))
     parts = {2: _sealed([[1], [2], [3]], 9), 5: spoilt}
     with pytest.raises(BadReplyError, match=r"client 5: .*does not load") as raised:
-        sum_of(parts, 3, PlainAdder())
+        sum_of(parts, 3, PLAIN)
     assert list(raised.value.reasons) == [5]
 
 
@@ -236,9 +238,9 @@ def test_parts_on_different_grids_do_not_mix():
     with pytest.raises(RemoteProtocolError):
         total.put(0, _sealed([8], 8), np.array([1]))
     with pytest.raises(BadReplyError, match=r"clients 0 and 4: .*different grids"):
-        sum_of({0: _sealed([1], 5), 4: _sealed([8], 8)}, 1, PlainAdder())
+        sum_of({0: _sealed([1], 5), 4: _sealed([8], 8)}, 1, PLAIN)
     with pytest.raises(RemoteProtocolError):
-        sum_of({}, 1, PlainAdder())
+        sum_of({}, 1, PLAIN)
 
 
 @given(axis=_axes(), data=st.data())

@@ -32,7 +32,7 @@ from hyfdca.protocol.codec import (
 )
 from hyfdca.protocol.messages import Message
 from hyfdca.protocol.sessions import decode, frame, unframe
-from hyfdca.stages import scaling
+from hyfdca.stages import groups, scaling
 from hyfdca.stages.alignment import messages as alignment
 from hyfdca.stages.keys import messages as keys
 from hyfdca.stages.labels import messages as labels
@@ -54,6 +54,7 @@ KINDS = [
         transcript,
         federation,
         *sorted(ALGORITHM_MODULES, key=str),
+        groups,
         scaling,
         alignment,
         labels,
@@ -80,6 +81,9 @@ def _values(info):
             _values(info.key_type), _values(info.value_type), max_size=3
         ),
         inspected.TupleType: lambda: st.tuples(*map(_values, info.item_types)),
+        inspected.VarTupleType: lambda: st.lists(
+            _values(info.item_type), max_size=3
+        ).map(tuple),
         inspected.IntType: lambda: st.integers(info.ge, info.le),
         inspected.FloatType: lambda: st.floats(info.ge, info.le, allow_nan=False),
         inspected.LiteralType: lambda: st.sampled_from(info.values),
@@ -87,7 +91,7 @@ def _values(info):
         inspected.BoolType: st.booleans,
         inspected.NoneType: st.none,
         inspected.BytesType: lambda: st.binary(
-            min_size=info.min_length or 0, max_size=info.max_length or 40
+            min_size=info.min_length or 0, max_size=min(info.max_length or 40, 4096)
         ),
         inspected.MemoryViewType: lambda: st.binary(max_size=40).map(memoryview),
     }

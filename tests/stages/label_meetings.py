@@ -14,7 +14,6 @@ from sklearn.utils import compute_class_weight
 from hyfdca.crypto.schemes.registry import (
     Adders,
     Encryption,
-    Sealers,
     public_parameters,
 )
 from hyfdca.data.tables import Table
@@ -29,6 +28,7 @@ from hyfdca.stages.labels.server import LabelServer
 from tests.stages.alignments import TOKEN, Meeting, Wire, label_of, make_table, numbered
 from tests.support.holding_strategies import overlapping_holdings
 from tests.support.sealed_runs import keys_of
+from tests.support.set_keys import sealers_of
 
 N_SAMPLES, N_FEATURES = 8, 3
 PLAIN = Encryption("none")
@@ -107,10 +107,14 @@ class LabelMeeting:
         self.alignment = self.meeting.run()
         keys = keys_of(self.encryption)
         self.adders = Adders(self.encryption, public_parameters(keys))
-        sealers = Sealers(self.encryption, keys)
+        n_clients = len(self.held)
         self.clients = [
-            label_client(client.aligned, self.targets, sealers)
-            for client in self.meeting.clients
+            label_client(
+                client.aligned,
+                self.targets,
+                sealers_of(self.encryption, keys, rank, n_clients),
+            )
+            for rank, client in enumerate(self.meeting.clients)
         ]
         self.wires = [
             Wire(ClientSession(TOKEN, PHASES, client.handlers))

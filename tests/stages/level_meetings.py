@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hyfdca.crypto.keys.pseudonyms import AlignmentKeys
-from hyfdca.crypto.schemes.registry import Adders, Encryption, Sealers, new_keys
+from hyfdca.crypto.schemes.registry import Adders, Encryption, new_keys
 from hyfdca.data.kinds import Column, table_of_columns
 from hyfdca.data.tables import Table
 from hyfdca.protocol.sessions import ClientSession, ServerSession
@@ -21,6 +21,7 @@ from hyfdca.stages.levels.features import Levels
 from hyfdca.stages.levels.messages import PHASES, LevelSettings
 from hyfdca.stages.levels.server import LevelsServer
 from tests.stages.alignments import KEYS, TOKEN, Meeting, Wire
+from tests.support.set_keys import sealers_of
 
 ALIGNED = AlignmentSettings("regression", allow_unshared=True, needs_labels=False)
 STREAM = Encryption("stream")
@@ -70,7 +71,7 @@ class LevelMeeting:
                     self.tables[rank].digest,
                     self.keys,
                     self.settings,
-                    Sealers(self.encryption, secret),
+                    sealers_of(self.encryption, secret, rank, len(self.tables)),
                 )
                 session = ClientSession(TOKEN, PHASES, self.clients[rank].handlers)
                 self.wires[rank] = Wire(session)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from hyfdca.crypto.schemes.registry import Encryption
 from hyfdca.data.targets import TargetSettings
+from hyfdca.federation.kinds import VectorKind
 from hyfdca.protocol.sessions import decode, unframe
 from hyfdca.stages.alignment.messages import PlacementNotice
 from hyfdca.stages.labels.messages import LabelsNotice, WeightsNotice
@@ -49,6 +50,8 @@ SETTINGS = {
     "balanced weights": TargetSettings(has_weights=True, class_weight="balanced"),
 }
 TWO_PART = [Labelled([0, 1, 2, 3], [0], [0, 1]), Labelled([1, 0, 3, 2], [1], [2, 3])]
+
+LABELS = VectorKind("samples", "labels")
 
 
 def column(values, rows, usual):
@@ -181,8 +184,11 @@ def test_what_is_given_reaches_holders_alone(encryption, held):
             assert len(numbers) == len(rows) * width
             if encryption == "paillier":
                 sealing = meeting.clients[client]._sealing
-                cipher, groups = sealing.sealer("samples")._cipher, sealing._samples
-                vector = Vector("samples", rows, False, width, sealed)
+                cipher, groups = (
+                    sealing.sealer(LABELS)._cipher,
+                    sealing._samples,
+                )
+                vector = Vector(LABELS, rows, False, width, sealed)
                 owners = owners_of(samples, client)
                 check_packed(cipher, vector, owners, groups.groups, numbers)
 

@@ -27,7 +27,7 @@ HELD = [
     Labelled([1, 0, 4, 2], [1], [0, 2, 4]),
     Labelled([0, 4], [2], None),
 ]
-PLAIN = Arrangements("none", "none", "none", None, None)
+PLAIN = Arrangements("none", "none")
 
 
 # Clients that break the protocol

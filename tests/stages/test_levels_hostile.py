@@ -100,7 +100,7 @@ def client_after(*phases):
     good = {
         "level tokens": Message(),
         "level union": m.UnionNotice(numbers(6, 2), PLACES),
-        "arrange": Arrangements("none", "none", "none", None, numbers(*[0] * 8)),
+        "arrange": Arrangements("none", "none", None, numbers(*[0] * 8)),
         "level counts": GridRequest(GridSpec(0, 40)),
     }
     for phase in phases:
@@ -139,13 +139,13 @@ BAD_REQUESTS = {
     "arranged first": (
         UNION,
         "arrange",
-        Arrangements("none", "none", "none", None, None),
+        Arrangements("none", "none"),
     ),
     "counted first": (UNION, "level counts", GridRequest(GridSpec(0, 40))),
     "other scheme": (
         (*UNION, "level union"),
         "arrange",
-        Arrangements("bfv", "bfv", "bfv", None, numbers(*[0] * 8)),
+        Arrangements("bfv", "bfv", None, numbers(*[0] * 8)),
     ),
     "too fine": (COUNTS, "level counts", GridRequest(GridSpec(60, 61))),
     "fewer counts": (KEEP, "keep levels", counts(9, 9, 9, 9, 9, 9, 9)),

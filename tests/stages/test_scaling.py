@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import MaxAbsScaler, StandardScaler
 
-from hyfdca.crypto.schemes.registry import Adders, Encryption, Sealers
+from hyfdca.crypto.schemes.registry import Adders, Encryption
 from hyfdca.data.tables import stored_densely
 from hyfdca.federation.messages import Arrangements
 from hyfdca.holdings.axis import Axis
@@ -42,9 +42,10 @@ from tests.support.holding_strategies import (
     OVERLAPPING,
     PARTITIONS,
 )
+from tests.support.set_keys import sealers_of
 
 TOKEN = b"scaling!"
-SEALERS = Sealers(Encryption(), {"none": b""})
+SEALERS = sealers_of(Encryption(), {"none": b""})
 ADDERS = Adders(Encryption(), {"none": b""})
 
 
@@ -212,7 +213,7 @@ def client_of(table):
 def session_of(table):
     """Return its session, whose next request has the number 2."""
     session = ClientSession(TOKEN, PHASES, client_of(table).handlers)
-    plain = Arrangements("none", "none", "none", None, None)
+    plain = Arrangements("none", "none")
     session.handle("arrange", frame(TOKEN, 1, plain))
     return session
 

@@ -354,11 +354,11 @@ def test_traffic_counts_everything(tmp_path):
     history = outcome.run.training.history
     rounds = sum(r["round_trips"] + r["measuring_round_trips"] for r in history)
     # Keys: made, taken, compared. Alignment: rows, forms of IDs (as tables share only
-    # some rows), a notice, cells held twice.
+    # some rows), a notice, cells held twice. Secrets of groups: made, taken.
     # Standard scaling: 8 exchanges, two notices, and the release of the statistics.
     # Training: a notice that it starts.
     training = outcome.run.training
-    before = 3 + 3.5 + 10 + 0.5 + training.progress.set_up_traffic.round_trips
+    before = 3 + 3.5 + 2 + 10 + 0.5 + training.progress.set_up_traffic.round_trips
     before += training.release_traffic.round_trips
     assert outcome.traffic().round_trips == rounds + before
 

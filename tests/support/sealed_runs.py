@@ -36,7 +36,7 @@ def keys_of(encryption: Encryption) -> dict[str, bytes]:
     """Return keys, made once; those of Paillier are small and protect nothing."""
     if not encryption.scheme.startswith("paillier"):
         return new_keys(encryption)
-    return {"paillier": _small_key()}
+    return {"paillier": _small_key(), "stream": b""}
 
 
 @cache

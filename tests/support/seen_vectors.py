@@ -9,7 +9,12 @@ import msgspec
 import numpy as np
 
 from hyfdca.algorithms.bundle import messages as b
-from hyfdca.algorithms.hyfdca.messages import LossesRequest
+from hyfdca.algorithms.hyfdca.messages import (
+    LossesRequest,
+    ProbeRequest,
+    ProbeSharesRequest,
+)
+from hyfdca.federation.kinds import VectorKind
 from hyfdca.protocol import messages as m
 from tests.protocol.wires import Said
 from tests.support.small_runs import Run
@@ -18,7 +23,7 @@ from tests.support.small_runs import Run
 class Vector(NamedTuple):
     """A sealed vector as a client got it: of which of its items, how wide."""
 
-    kind: str
+    kind: VectorKind
     rows: list[int]  # positions among the client's samples or features
     is_apart: bool  # the rows are a vector of their own
     width: int
@@ -27,14 +32,14 @@ class Vector(NamedTuple):
 
 # The fields of requests that have sealed vectors, and what these are by.
 _KINDS = {
-    "norms": "samples",
-    "margins": "samples",
-    "duals": "samples",
-    "direction": "samples",
-    "sums": "samples",
-    "weights": "features",
-    "image": "features",
-    "slopes": "features",
+    "norms": VectorKind("samples", "row norms"),
+    "margins": VectorKind("samples", "margins"),
+    "duals": VectorKind("samples", "duals"),
+    "direction": VectorKind("samples", "dual changes"),
+    "sums": VectorKind("samples", "duals"),
+    "weights": VectorKind("features", "weights"),
+    "image": VectorKind("features", "images"),
+    "slopes": VectorKind("features", "slopes"),
 }
 
 
@@ -63,18 +68,22 @@ def vectors_in(run: Run, said: Said) -> Iterator[Vector]:
         if not sealed or name == "totals":
             continue
         kind = _KINDS[name]  # or it has vectors that this does not look at
-        rows = list(range(sizes[kind]))
+        if isinstance(request, ProbeRequest | ProbeSharesRequest):
+            kind = kind._replace(name=f"probe {kind.name}")
+        rows = list(range(sizes[kind.axis]))
         width = 1 if name == "norms" else run.parties[0].problem.n_outputs
         width *= getattr(request, "n_planes", 1)
         if isinstance(request, b.VisitPlanesRequest | b.ForwardedVisit):
-            yield from _of_buckets(run, said, value)
+            yield from _of_buckets(run, said, kind, value)
             continue
-        rows = rows_asked(run, said, rows) if kind == "samples" else rows
+        rows = rows_asked(run, said, rows) if kind.axis == "samples" else rows
         for vector in sealed:
             yield Vector(kind, rows, False, width, vector)
 
 
-def _of_buckets(run: Run, said: Said, value: list[m.Sums]) -> Iterator[Vector]:
+def _of_buckets(
+    run: Run, said: Said, kind: VectorKind, value: list[m.Sums]
+) -> Iterator[Vector]:
     """Return the vectors by sample of some buckets."""
     half, problem = run.clients[said.client], run.parties[said.client].problem
     width = problem.n_outputs * getattr(said.request, "n_planes", 1)
@@ -82,7 +91,7 @@ def _of_buckets(run: Run, said: Said, value: list[m.Sums]) -> Iterator[Vector]:
     for bucket, sums in zip(buckets, value, strict=True):
         rows = np.flatnonzero(half.buckets == bucket).tolist()
         for vector in sums:
-            yield Vector("samples", rows, True, width, vector)
+            yield Vector(kind, rows, True, width, vector)
 
 
 def rows_asked(run: Run, said: Said, rows: list[int]) -> list[int]:

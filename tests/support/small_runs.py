@@ -296,7 +296,7 @@ def server_duals(training: Run) -> np.ndarray:
     duals = np.zeros((samples.n_items, training.clients[0].dual.duals.shape[1]))
     for client, party in enumerate(training.parties):
         sums = training.server.dual.duals.take(client, None)
-        duals[samples.items[client]] = party.sealing.opened_samples(sums)
+        duals[samples.items[client]] = party.sealing.opened_samples("duals", sums)
     return duals
 
 

@@ -51,7 +51,7 @@ def make_run(
     )
 
 
-_CACHES = ("._picked", ".partial_norms", "VisitedBuckets._rows")
+_CACHES = (".partial_norms", "VisitedBuckets._rows")
 
 
 def state_of(half: Any) -> dict[str, Any]:

@@ -13,7 +13,6 @@ from hyfdca.crypto.schemes.paillier import PaillierAddition
 from hyfdca.crypto.schemes.registry import (
     Adders,
     Encryption,
-    Sealers,
     new_keys,
     public_parameters,
 )
@@ -37,6 +36,7 @@ from tests.support.run_cases import (
     name_of,
 )
 from tests.support.sealed_runs import ENCRYPTIONS, found_by, keys_of
+from tests.support.set_keys import sealers_of
 from tests.support.small_runs import classification, make_training, partition_of
 from tests.support.thoroughness import sampled
 
@@ -208,7 +208,7 @@ def _scaled(partition, X, encryption, scale, missing):
             ),
             scale,
             missing,
-            Sealers(encryption, keys),
+            sealers_of(encryption, keys, k, partition.n_clients),
         )
         for k, h in enumerate(partition.holdings)
     }

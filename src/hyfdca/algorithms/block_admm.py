@@ -168,7 +168,7 @@ class BlockAdmmClient(PrimalClient):
         last = self._start.of(request.round_number, self._iterate)
         self._iterate = last
         x, party = self.weights_of(request.weights), self.party
-        apart = -party.sealing.opened_samples(request.margins)
+        apart = -party.sealing.opened_samples("margins", request.margins)
         e = apart / (party.sample_holders[:, None] + 1)
         x_dual = last.x_dual + last.x_half - x
         own_x_dual = last.own_x_dual + last.own_x_half - x
@@ -188,8 +188,8 @@ class BlockAdmmClient(PrimalClient):
         sealing = party.sealing
         return or_too_large(
             lambda: Projection(
-                sealing.sealed_features(now.own_x_half, grid),
-                sealing.sealed_values(margins, margins_grid),
+                sealing.sealed_features("weights", now.own_x_half, grid),
+                sealing.sealed_values("margins", margins, margins_grid),
             )
         )
 

@@ -182,12 +182,12 @@ class CoCoAClient(PrimalClient):
         moved = start + share * (ahead - start)
         self._duals = party.problem.loss.into_domain(moved, party.labels)
         total = party.combine(EVERYWHERE, party.weighted(self._duals))
-        return party.sealing.feature_part(total, request.grid)
+        return party.sealing.feature_part("weights", total, request.grid)
 
     def _column_steps(self, request: ColumnStepsRequest) -> Message:
         party, problem, labels = self.party, self.party.problem, self.party.labels
         start = self.round_start.of(request.round_number, self.weights)
-        margins = party.sealing.opened_samples(request.margins)
+        margins = party.sealing.opened_samples("margins", request.margins)
         slopes = party.weighted(problem.loss.derivative(margins, labels))
         gradient = party.combine(EVERYWHERE, slopes) / problem.n_samples
         penalty, share = self._settings.factors(request.n_active)
@@ -203,7 +203,7 @@ class CoCoAClient(PrimalClient):
         change = conjugate_gradients(hessian, residual, self._settings.column_steps)
         self.weights = start + share * change
         products = party.products(EVERYWHERE, self.weights)
-        return party.sealing.sample_part(products, request.grid)
+        return party.sealing.sample_part("margins", products, request.grid)
 
     def state(self) -> CoCoAClientState:  # type: ignore[override]
         """Return what a checkpoint keeps."""

@@ -168,16 +168,16 @@ class D3caClient(PrimalClient):
         groups = request.n_row_groups if settings.average == "1/PQ" else 1
         mean = (duals + change / max(groups, 1)) / active[:, None]
         # Towards zero: a rounded dual never leaves the domain of its conjugate.
-        return party.sealing.sample_part(mean, request.grid, "to zero")
+        return party.sealing.sample_part("duals", mean, request.grid, "to zero")
 
     def _block_shares(self, request: BlockSharesRequest) -> Message:
         party = self.party
         self._duals = self._opened(request.duals)
         total = party.combine(EVERYWHERE, party.weighted(self._duals))
-        return party.sealing.feature_part(total, request.grid)
+        return party.sealing.feature_part("weights", total, request.grid)
 
     def _opened(self, sums: Sums) -> FloatArray:
-        duals = self.party.sealing.opened_samples(sums)
+        duals = self.party.sealing.opened_samples("duals", sums)
         return self.party.problem.loss.into_domain(duals, self.party.labels)
 
 

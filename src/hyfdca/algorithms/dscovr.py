@@ -245,15 +245,15 @@ class DscovrClient(PrimalClient):
         margins = party.products(EVERYWHERE, weights)
         return or_too_large(
             lambda: StageParts(
-                sealing.sealed_features(share, request.grid),
-                sealing.sealed_values(margins, request.samples_grid),
+                sealing.sealed_features("gradients", share, request.grid),
+                sealing.sealed_values("margins", margins, request.samples_grid),
             )
         )
 
     def _take_sums(self, notice: StageNotice) -> None:
         sealing, stage = self.party.sealing, self._stage
-        shares = sealing.opened_features(notice.shares)
-        margins = sealing.opened_samples(notice.margins)
+        shares = sealing.opened_features("gradients", notice.shares)
+        margins = sealing.opened_samples("margins", notice.margins)
         gradient = -shares / self.party.problem.n_samples
         self._stage = SavedPoint(stage.weights, gradient, stage.duals, margins)
 
@@ -277,13 +277,13 @@ class DscovrClient(PrimalClient):
         # Towards zero: a rounded dual never leaves the domain of its conjugate.
         return or_too_large(
             lambda: BlockParts(
-                sealing.sealed_features(weights, request.grid),
-                sealing.sealed_values(ahead, grid, "to zero"),
+                sealing.sealed_features("weights", weights, request.grid),
+                sealing.sealed_values("duals", ahead, grid, "to zero"),
             )
         )
 
     def _opened(self, request: BlockRequest) -> tuple[FloatArray, FloatArray]:
-        duals = self.party.sealing.opened_samples(request.duals)
+        duals = self.party.sealing.opened_samples("duals", request.duals)
         inside = self.party.problem.loss.into_domain(duals, self.party.labels)
         return self.weights_of(request.weights), inside
 

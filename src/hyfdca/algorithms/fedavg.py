@@ -48,7 +48,7 @@ class FedAvgClient(SgdClient["FedAvg"]):
         sizes = step_sizes(rate, party.problem.l2_strength)
         weights = settings.descend(party, request, sizes, start, start)
         mean = weights / self.holders(request.holders)
-        return party.sealing.feature_part(mean, request.grid)
+        return party.sealing.feature_part("weights", mean, request.grid)
 
 
 @dataclass(frozen=True)

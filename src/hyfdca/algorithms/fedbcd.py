@@ -172,9 +172,9 @@ class FedBcdClient(MarginClient["FedBcd"]):
     def _slopes(self, request: SlopesRequest) -> Message:
         party = self.party
         rows = party.sealing.unpack_rows(request.positions)
-        margins = party.sealing.opened_samples(request.margins, rows)
+        margins = party.sealing.opened_samples("margins", request.margins, rows)
         duals = -party.problem.loss.derivative(margins, party.labels[rows])
-        return party.sealing.sample_part(duals, request.grid, "to zero", rows)
+        return party.sealing.sample_part("duals", duals, request.grid, "to zero", rows)
 
     def _turn(self, request: ColumnTurnRequest) -> Message:
         party, settings = self.party, self.settings
@@ -191,7 +191,9 @@ class FedBcdClient(MarginClient["FedBcd"]):
         start = self.round_start.of(request.round_number, self.weights)
         slopes = self._given_slopes(request, rows)
         if slopes is None:
-            margins = party.sealing.opened_samples(request.margins or [], rows)
+            margins = party.sealing.opened_samples(
+                "margins", request.margins or [], rows
+            )
             self.weights = steps.from_margins(party, rows, margins, start)
         else:
             self.weights = steps.from_slopes(party, rows, slopes, start)
@@ -205,10 +207,10 @@ class FedBcdClient(MarginClient["FedBcd"]):
         if (request.duals is None) == (request.margins is None):
             raise RemoteProtocolError("a turn needs margins or duals, and not both")
         if request.duals is not None:
-            return -party.sealing.opened_samples(request.duals, rows)
+            return -party.sealing.opened_samples("duals", request.duals, rows)
         if self.settings.slopes == "fresh":
             return None
-        margins = party.sealing.opened_samples(request.margins or [], rows)
+        margins = party.sealing.opened_samples("margins", request.margins or [], rows)
         return party.problem.loss.derivative(margins, party.labels[rows])
 
 

@@ -183,7 +183,7 @@ class FedDcdClient(PrimalClient):
         self._round = request.round_number
         self._minimise(self._consensus.y, float(request.n_clients))
         mean = self.weights / request.n_active
-        return party.sealing.feature_part(mean, request.grid)
+        return party.sealing.feature_part("weights", mean, request.grid)
 
     def _minimise(self, y: FloatArray, n_clients: float) -> None:
         """Set ``weights`` to the minimiser of f_k(w) - y·w, from the last duals."""

@@ -66,7 +66,7 @@ class HyFemClient(SgdClient["HyFem"]):
         start = common if settings.restart else own
         self.weights = settings.descend(party, request, sizes, common, start)
         mean = self.weights / self.holders(request.holders)
-        return party.sealing.feature_part(mean, request.grid)
+        return party.sealing.feature_part("weights", mean, request.grid)
 
 
 @dataclass(frozen=True)

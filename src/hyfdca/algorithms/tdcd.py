@@ -142,7 +142,7 @@ class TdcdClient(MarginClient["Tdcd"]):
     def _steps(self, request: StepsRequest) -> Message:
         party, settings = self.party, self.settings
         rows = party.sealing.unpack_rows(request.positions)
-        margins = party.sealing.opened_samples(request.margins, rows)
+        margins = party.sealing.opened_samples("margins", request.margins, rows)
         holders, factors = self.holders(request.holders), self._factors(request)
         if not request.batch_size:
             raise RemoteProtocolError("there is nothing in the batch")
@@ -154,7 +154,7 @@ class TdcdClient(MarginClient["Tdcd"]):
             factors * holders / request.batch_size,
         )
         weights = steps.from_margins(party, rows, margins, self.weights)
-        return party.sealing.feature_part(weights / holders, request.grid)
+        return party.sealing.feature_part("weights", weights / holders, request.grid)
 
     def _factors(self, request: StepsRequest) -> FloatArray:
         n_features = self.party.n_features

@@ -7,7 +7,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from hyfdca.audit.client_attack import Overheard, RotationScore, groups_of, mount
+from hyfdca.audit.collusion import Collusion, CollusionScore, StolenKeys
 from hyfdca.audit.column_attack import ColumnScore, Rests, attack_columns
 from hyfdca.audit.facts import Facts
 from hyfdca.audit.findings import (
@@ -20,7 +23,7 @@ from hyfdca.audit.reading import messages
 from hyfdca.audit.server_attacks import Truth
 from hyfdca.audit.sightings import Sighting, Sightings
 from hyfdca.audit.sparse_attack import SparseScore, attack_sparse
-from hyfdca.audit.views import Header, read_view
+from hyfdca.audit.views import Header, read_view, view_path
 from hyfdca.errors import StudyError
 
 
@@ -36,6 +39,8 @@ class ClientAudit:
         By other client, from weights or slopes of columns that both have.
     sparse : list of SparseScore
         By group of its samples, from margins, without a known row.
+    collusion : CollusionScore
+        What it could open together with the server.
     """
 
     name: str
@@ -43,6 +48,7 @@ class ClientAudit:
     rotations: list[RotationScore]
     columns: list[ColumnScore]
     sparse: list[SparseScore]
+    collusion: CollusionScore
 
     def findings(self, names: Sequence[str]) -> Iterator[Finding]:
         """Return what the client recovers, what needs no known row first."""
@@ -52,6 +58,14 @@ class ClientAudit:
             *(column_finding(self.name, names, column) for column in self.columns),
         ]
         yield from (one for one in found if one is not None)
+
+    def complaints(self) -> Iterator[str]:
+        """Return what the client should not open, even together with the server."""
+        if n_outside := self.collusion.n_outside:
+            yield (
+                f"The server and {self.name!r} together open {n_outside:,} numbers of "
+                "owner groups that it is not in."
+            )
 
     def as_json(self, names: Sequence[str]) -> dict[str, Any]:
         """Return the audit of the client for programs."""
@@ -68,6 +82,7 @@ class ClientAudit:
                 for found in self.columns
             ],
             "sparse": [_sparse(names, found) for found in self.sparse],
+            "with_server": asdict(self.collusion),
         }
 
 
@@ -120,4 +135,15 @@ def audit_client(path: Path, server: Header, facts: Facts, truth: Truth) -> Clie
         [mount(overheard, group, truth) for group in groups],
         attack_columns(rests, truth),
         attack_sparse(overheard, groups, truth),
+        _collusion(path, header.party),
     )
+
+
+def _collusion(path: Path, rank: int) -> CollusionScore:
+    """Try a client's keys on the server's view, if the run recorded them."""
+    kept = [r.payload for r in read_view(path)[1] if r.direction == "keys"]
+    if not kept:
+        return CollusionScore()
+    keys = msgspec.msgpack.decode(kept[-1], type=StolenKeys)
+    _, records = read_view(view_path(path.parent, None))
+    return Collusion(rank, keys).listen(messages(records, {}))

@@ -11,7 +11,7 @@ from hyfdca.algorithms.registry import ALGORITHMS
 from hyfdca.prediction import messages as prediction
 from hyfdca.protocol.messages import BY_PHASE
 from hyfdca.protocol.phases import Phase, Phases
-from hyfdca.stages import scaling
+from hyfdca.stages import groups, scaling
 from hyfdca.stages.alignment import messages as alignment
 from hyfdca.stages.keys import messages as keys
 from hyfdca.stages.labels import messages as labels
@@ -21,6 +21,7 @@ from hyfdca.study import messages as study
 TABLES: tuple[Phases, ...] = (
     keys.PHASES,
     alignment.PHASES,
+    groups.PHASES,
     labels.PHASES,
     levels.PHASES,
     scaling.PHASES,

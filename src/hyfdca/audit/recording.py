@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 
 from hyfdca.arrays import FloatArray
+from hyfdca.audit.collusion import StolenKeys, stolen_keys
 from hyfdca.audit.views import (
     Direction,
     Header,
@@ -74,6 +75,11 @@ class Recorder:
             if ask.wants_reply:
                 reply = bytes(replies[client])
                 self._note(client, Record(ask.phase, client, "up", reply))
+
+    def note_keys(self, client: int, keys: StolenKeys) -> None:
+        """Record the keys that a recorded client has at the end."""
+        content = msgspec.msgpack.encode(keys)
+        self._writers[client].write(Record("", client, "keys", content))
 
     def _note(self, client: int, record: Record) -> None:
         for party in (None, client):
@@ -133,6 +139,12 @@ def train_recorded(
         for rank, member in enumerate(run.members):
             recorder.attach(rank, member.party.sealing)
         outcome = train(run, watch)
+        for rank in clients:
+            sealers = run.members[rank].secrecy.sealers()
+            layout = run.training.federation.layout
+            recorder.note_keys(
+                rank, stolen_keys(sealers.secrets, sealers.check_key, layout)
+            )
     outcome.write(folder)
     return outcome
 

@@ -164,7 +164,11 @@ def _audit(folder: Path, header: Header, run: LocalRun) -> Audit:
         tuple(sightings.n_margins(c) * facts.n_outputs for c in range(len(names))),
         attacks,
         clients,
-        [*unknown, *sightings.complaints()],
+        [
+            *unknown,
+            *sightings.complaints(),
+            *(sentence for client in clients for sentence in client.complaints()),
+        ],
         [
             *(found for client in clients for found in client.findings(names)),
             *server_findings(attacks, header.profile),

@@ -10,6 +10,7 @@ from typing import Any
 from hyfdca.audit.payloads import Seals
 from hyfdca.audit.reading import Heard, Sight, sights
 from hyfdca.audit.values import SEALED_BYTES, VALUES, Form, Vector
+from hyfdca.crypto.schemes.registry import TOTALS_SCHEME
 from hyfdca.federation.messages import Arrangements
 from hyfdca.protocol.messages import Profile
 
@@ -111,11 +112,11 @@ class Sightings:
         arranged = self._arranged.get((said.conversation, said.client))
         if arranged is None:
             return "none"  # no scheme was declared
-        if vector == "buckets":
-            return "none" if self._profile == "open" else arranged.totals
-        if vector == "samples":
-            return arranged.samples
-        return arranged.totals if vector == "totals" else arranged.features
+        is_read = vector == "buckets" and self._profile == "open"
+        if vector in ("buckets", "totals"):
+            is_sealed = arranged.samples != "none" and not is_read
+            return TOTALS_SCHEME if is_sealed else "none"
+        return arranged.samples if vector == "samples" else arranged.features
 
     def _count(self, said: Heard, sight: Sight, form: Form, schemes: set[str]) -> None:
         key = (sight.value, form)

@@ -119,6 +119,7 @@ VALUES: dict[str, Value] = {
     "schemes": Value("how vectors are sealed", None, _RECEIVER),
     "group numbers": Value("numbers of owner groups", None, _OWN),
     "bucket numbers": Value("numbers of buckets", None, _OWN),
+    "holders": Value("who else holds the same", None, _OWN),
     "holder counts": Value("holders per sample or feature", None, _OWN),
     "positions": Value("which samples are drawn or sent", None, _OWN),
     "grids": Value("grids of numbers", None, _RECEIVER),
@@ -164,6 +165,9 @@ VALUES: dict[str, Value] = {
     # Keys
     "scheme parameters": Value("public parameters of schemes", None, "all clients"),
     "keys": Value("the study's keys", "envelope", "all clients", "all clients"),
+    "set secrets": Value(
+        "secrets of those who hold the same", "envelope", "the members of the set"
+    ),
     "key tags": Value("proofs of keys", None, "all clients", "all clients"),
     "members": Value("who is present", None, _HOLDERS, _HOLDERS),
     "accounts": Value(

@@ -26,7 +26,7 @@ _FRAME = struct.Struct("<Q16s")  # length, digest
 _SERVER = "server.view"
 _CLIENT = "client-{}.view"
 
-Direction = Literal["down", "up", "opened", "sealed"]
+Direction = Literal["down", "up", "opened", "sealed", "keys"]
 Size = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
 T = TypeVar("T")
 
@@ -58,7 +58,7 @@ class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 
 class Record(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
-    """One observation: a message down or up, or numbers a client opened or sealed."""
+    """One observation: a message, numbers a client opened or sealed, or its keys."""
 
     phase: str
     client: Size

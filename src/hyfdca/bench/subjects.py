@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from secrets import token_bytes
 from typing import Any, Protocol
 
 import gmpy2
 import numpy as np
 
 from hyfdca.arrays import FloatArray
+from hyfdca.crypto.keys.set_secrets import LocalSecrets
 from hyfdca.crypto.schemes.arrangement import Arrangement
 from hyfdca.crypto.schemes.base import Adder, Sealer
 from hyfdca.crypto.schemes.blocks import BlockAdder, BlockSealer
@@ -28,6 +30,8 @@ from hyfdca.crypto.schemes.registry import (
     new_keys,
     public_parameters,
 )
+from hyfdca.federation.kinds import VectorKind
+from hyfdca.federation.vector_keys import OwnerKeys
 
 GRID = grid_for(bound=1.0, n_summands=1000)
 _LONG = 4096  # length of vectors that have no blocks
@@ -228,11 +232,16 @@ def _batching_prime(ring_degree: int, bits: int) -> int:
     return prime
 
 
+_KIND = VectorKind("samples", "margins")
+
+
 def _study(scheme: SchemeName, precision: Precision = "full") -> Subject:
     encryption = Encryption(scheme, precision)
-    keys = new_keys(encryption)
+    keys, alone = new_keys(encryption), LocalSecrets(token_bytes(32), 0, 1)
     return Ours(
-        Sealers(encryption, keys).named(scheme),
+        Sealers(encryption, keys, alone).named(
+            scheme, OwnerKeys(_KIND, {0: (0,)}, alone)
+        ),
         Adders(encryption, public_parameters(keys)).named(scheme),
         grid_for(1.0, 1000, encryption.sum_bits),
     )

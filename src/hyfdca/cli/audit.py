@@ -74,6 +74,7 @@ def _show_client(console: Console, audit: Audit, client: ClientAudit) -> None:
         console.print(_columns_table(audit, client))
     if client.sparse:
         console.print(_sparse_table(audit, client))
+    console.print(_together(client), highlight=False, markup=False, soft_wrap=True)
 
 
 def _verdict(audit: Audit, expected: Mapping[str, float]) -> str:
@@ -192,6 +193,15 @@ def _sparse_table(audit: Audit, client: ClientAudit) -> Table:
             f"{found.sparse.found:,} of {found.sparse.columns:,}",
         )
     return table
+
+
+def _together(client: ClientAudit) -> str:
+    found = client.collusion
+    return (
+        f"The server and {client.name} together tried its keys on {found.n_vectors:,} "
+        f"vectors of others: {found.n_inside:,} numbers open that it shares or totals "
+        f"sealed to it, {found.n_outside:,} others."
+    )
 
 
 def _columns_table(audit: Audit, client: ClientAudit) -> Table:

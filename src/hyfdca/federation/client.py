@@ -155,12 +155,12 @@ class Party:
         )
 
     def _norms(self, request: m.GridRequest) -> Message:
-        return self.sealing.sample_part(self.partial_norms, request.grid)
+        return self.sealing.sample_part("row norms", self.partial_norms, request.grid)
 
     def _prepare(self, request: m.Prepare) -> None:
         """Take the set-up sums: ||x_i||² and how many clients hold what."""
         shape = (self.n_held, self.problem.n_outputs)
-        squared_norms = self.sealing.opened_samples(request.norms, width=1)
+        squared_norms = self.sealing.opened_samples("row norms", request.norms, width=1)
         sample_holders = unpack_counts(request.sample_holders, self.n_held)
         label_holders = unpack_counts(request.label_holders, self.n_held)
         feature_holders = unpack_counts(request.feature_holders, self.n_features)
@@ -179,7 +179,8 @@ class Party:
             raise RemoteProtocolError("too many totals to open at once")
         pairs = zip(request.totals, request.shapes, strict=True)
         opened = [
-            self.sealing.opened_totals(totals, shape).ravel() for totals, shape in pairs
+            self.sealing.opened_totals("totals", totals, shape).ravel()
+            for totals, shape in pairs
         ]
         return m.Opened(pack_reals(np.concatenate(opened)))
 
@@ -190,7 +191,8 @@ class Party:
 
         A free intercept is the caller's to add.
         """
-        return self.with_offsets(self.sealing.opened_samples(sums, rows), rows)
+        opened = self.sealing.opened_samples("margins", sums, rows)
+        return self.with_offsets(opened, rows)
 
     def with_offsets(self, margins: FloatArray, rows: Rows = EVERYWHERE) -> FloatArray:
         """Return x_i·w + o_i of some rows."""

@@ -133,7 +133,7 @@ class Evaluation:
             lambda client: m.TouchRequest(
                 margins.take(client),
                 grids.shares.spec,
-                grids.totals.spec,
+                federation.totals_spec(grids.totals),
                 grids.duals.spec,
                 forwards,
             ),
@@ -173,7 +173,9 @@ class Evaluation:
             "evaluate norms",
             federation.everyone,
             [grid],
-            lambda client: m.NormsRequest(touching.take(client), number, grid.spec),
+            lambda client: m.NormsRequest(
+                touching.take(client), number, federation.totals_spec(grid)
+            ),
             Part,
         )
         return {client: part.vector for client, part in parts.items()}
@@ -234,7 +236,7 @@ class Evaluated:
         sums = request.weights
         self._weights = holder.weights if sums is None else holder.weights_of(sums)
         products = party.products(EVERYWHERE, self._weights)
-        return party.sealing.sample_part(products, request.grid)
+        return party.sealing.sample_part("margins", products, request.grid)
 
     def _touch(self, request: m.TouchRequest) -> Message:
         """Form α on the grid of duals; return what it adds up to."""
@@ -251,10 +253,14 @@ class Evaluated:
             if request.forwards:
                 own = np.where(counted[:, None], duals, 0.0)
                 numbers = party.sealing.encoded(own, request.duals_grid)
-                forwarded = party.sealing.sealed_samples(numbers, request.duals_grid)
+                forwarded = party.sealing.sealed_samples(
+                    "duals", numbers, request.duals_grid
+                )
             return m.Touched(
-                party.sealing.sealed_features(share, request.grid),
-                party.sealing.sealed_totals(totals, request.totals_grid, "up"),
+                party.sealing.sealed_features("dual weights", share, request.grid),
+                party.sealing.sealed_totals(
+                    "totals", totals, request.totals_grid, "up"
+                ),
                 forwarded,
             )
         except GridOverflowError:
@@ -262,16 +268,16 @@ class Evaluated:
 
     def _touch_forwarded(self, request: m.ForwardedRequest) -> Message:
         party = self._party
-        duals = party.sealing.opened_samples(request.duals)
+        duals = party.sealing.opened_samples("duals", request.duals)
         share = party.combine(EVERYWHERE, party.weighted(duals))
-        return party.sealing.feature_part(share, request.grid)
+        return party.sealing.feature_part("dual weights", share, request.grid)
 
     def _norms(self, request: m.NormsRequest) -> Message:
         """Return λ/2||w||² and λ/2||w(α)||² of the features counted, rounded up."""
         party, strength = self._party, self._party.problem.l2_strength
         counted = party.block.counts_feature
         own = 0.5 * strength * (self._weights[counted] ** 2).sum(axis=0)
-        shares = party.sealing.opened_features(request.weights)
+        shares = party.sealing.opened_features("dual weights", request.weights)
         sizes = np.abs(shares[counted]) / party.problem.l2_scale
         step = grid_step(request.weights)
         error = party.feature_holders[counted, None] * step / 2 / party.problem.l2_scale
@@ -279,7 +285,7 @@ class Evaluated:
         last = {n: w for n, w in self._measured.items() if n == request.number - 1}
         self._measured = {**last, request.number: self._weights}
         totals = np.stack([own, above])
-        return party.sealing.total_part(totals, request.grid, "up")
+        return party.sealing.total_part("totals", totals, request.grid, "up")
 
     def _release(self, request: m.ReleaseRequest) -> m.Released:
         """Give away the measured weights of the features this client answers for."""

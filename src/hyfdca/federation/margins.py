@@ -9,6 +9,7 @@ import numpy as np
 from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.crypto.schemes.fixedpoint import GridOverflowError
 from hyfdca.federation.client import Party
+from hyfdca.federation.kinds import VectorKind
 from hyfdca.federation.sealing import Rows
 from hyfdca.federation.server import Federation
 from hyfdca.federation.sums import CachedSum
@@ -64,10 +65,10 @@ class SentMargins:
         except GridOverflowError:
             return TooLarge()
         rest = None
-        if sealing.sealer("samples").is_packed:
+        if sealing.is_packed(VectorKind("samples", "margins")):
             if self.numbers is None:
                 shape = (self._party.n_held, margins.shape[1])
                 self.numbers = np.zeros(shape, np.int64)
             self.numbers[rows] = numbers
             rest = self.numbers
-        return Part(sealing.sealed_samples(numbers, grid, rows, rest))
+        return Part(sealing.sealed_samples("margins", numbers, grid, rows, rest))

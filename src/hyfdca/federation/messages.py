@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
+import msgspec
+
 from hyfdca.protocol.messages import (
     Bound,
     Count,
@@ -14,32 +16,41 @@ from hyfdca.protocol.messages import (
     Message,
     OnGrid,
     Part,
+    Rank,
     Scheme,
     Sealed,
     Seen,
     Sums,
     TooLarge,
+    TotalsOnGrid,
     Weights,
 )
 from hyfdca.protocol.phases import START, Phase, Phases
 
 _Scheme = Annotated[Scheme, Seen("schemes")]
 _Groups = Annotated[memoryview | None, Seen("group numbers")]  # uint32
+_Owners = Annotated[
+    Annotated[tuple[tuple[Rank, ...], ...], msgspec.Meta(max_length=2**24)],
+    Seen("holders"),
+]
 _Bound = Annotated[Bound, Seen("bounds")]
 
 
 class Arrangements(Message, frozen=True):
-    """How vectors are sealed: the scheme of each kind, the owner groups of the items.
+    """How vectors are sealed: their schemes, the owner groups of the items.
 
-    A group number means only that items with the same number have the same holders;
-    schemes that seal nothing need none.
+    Schemes that seal nothing need no groups. ``..._owners`` are the ranks of the
+    holders of each group, by the group's number, ascending. Totals have owners if
+    several clients open them; otherwise the request names the one that does.
     """
 
     samples: _Scheme
     features: _Scheme
-    totals: _Scheme
-    sample_groups: _Groups
-    feature_groups: _Groups
+    sample_groups: _Groups = None
+    feature_groups: _Groups = None
+    sample_owners: _Owners = ()
+    feature_owners: _Owners = ()
+    totals_owners: Annotated[tuple[Rank, ...] | None, Seen("holders")] = None
 
 
 class Bounds(Message, frozen=True):
@@ -127,7 +138,7 @@ class TouchRequest(Message, frozen=True):
 
     margins: Margins
     grid: OnGrid
-    totals_grid: OnGrid
+    totals_grid: TotalsOnGrid
     duals_grid: OnGrid
     forwards: Flag  # whether holders without labels need the duals
 
@@ -152,7 +163,7 @@ class NormsRequest(Message, frozen=True):
 
     weights: Weights
     number: Counter  # of the measurement
-    grid: OnGrid
+    grid: TotalsOnGrid
 
 
 class ReleaseRequest(Message, frozen=True):

@@ -239,7 +239,7 @@ class PrimalClient:
 
     def weights_of(self, sums: Sums) -> FloatArray:
         """Return the weights that a sum over holders stands for."""
-        return self.party.sealing.opened_features(sums)
+        return self.party.sealing.opened_features("weights", sums)
 
     def bound_duals(self, margins: FloatArray) -> FloatArray:
         """Return the duals of the bound: those that touch the loss at the margins.

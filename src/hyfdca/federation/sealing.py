@@ -18,8 +18,16 @@ from hyfdca.crypto.schemes.fixedpoint import (
     Rounding,
     decode,
 )
-from hyfdca.crypto.schemes.plain import PlainAdder, PlainSealer
+from hyfdca.crypto.schemes.plain import PlainAdder
 from hyfdca.crypto.schemes.registry import Sealers
+from hyfdca.federation.kind_sealers import KindSealers
+from hyfdca.federation.kinds import (
+    Axis,
+    FeatureKind,
+    SampleKind,
+    TotalsKind,
+    VectorKind,
+)
 from hyfdca.federation.messages import Arrangements
 from hyfdca.federation.problem import SLACK
 from hyfdca.federation.sums import EVERYWHERE
@@ -36,12 +44,13 @@ from hyfdca.protocol.messages import (
     Sealed,
     Sums,
     TooLarge,
+    TotalsSpec,
 )
 
 Rows = IntArray | slice  # numbers of rows, or all of them
 
-# Called with what a client opens or seals: which of the two, the kind, the reals.
-Listener = Callable[[Literal["opened", "sealed"], str, FloatArray], None]
+# Called with what a client opens or seals: which of the two, the axis, the reals.
+Listener = Callable[[Literal["opened", "sealed"], Axis, FloatArray], None]
 
 MOST_GROUPS = 2**31
 _ONE_ITEM = Arrangement.together(1)
@@ -58,46 +67,59 @@ class Sealing:
         How many samples and features the client has.
     width : int
         Numbers per item by default: the outputs.
+    opener : int, optional
+        The one client that opens what is sealed; by default all holders of an item do.
     """
 
     def __init__(
-        self, profile: Profile, sealers: Sealers, shape: tuple[int, int], width: int
+        self,
+        profile: Profile,
+        sealers: Sealers,
+        shape: tuple[int, int],
+        width: int,
+        opener: int | None = None,
     ) -> None:
-        self._is_open, self._schemes, self._width = profile == "open", sealers, width
+        self._is_open, self._width = profile == "open", width
         self.n_held, self.n_features = n_held, n_features = shape
         self._samples = Arrangement.together(n_held)
         self._features = Arrangement.together(n_features)
-        self._picked: dict[str, Sealer] = {}
+        self._by_kind = KindSealers(sealers, opener)
         self.listener: Listener | None = None
 
     def arrange(self, notice: Arrangements) -> None:
         """Take the schemes, if the study allows them, and the groups of the items."""
         samples = _arranged(notice.sample_groups, self.n_held)
         features = _arranged(notice.feature_groups, self.n_features)
-        named = self._schemes.named
+        if self._is_open:  # the server reads sums by feature and by bucket
+            plain: tuple[Axis, ...] = ("features", "buckets")
+        else:
+            plain = ()
         try:
-            picked = {
-                "samples": named(notice.samples),
-                "totals": named(notice.totals),
-                # In the open profile the server reads sums by feature and by bucket.
-                "features": PlainSealer() if self._is_open else named(notice.features),
-                "buckets": PlainSealer() if self._is_open else named(notice.totals),
-            }
+            by_kind = self._by_kind.arranged(notice, samples, features, plain)
         except ValueError as error:
             raise RemoteProtocolError(str(error)) from None
-        self._picked, self._samples, self._features = picked, samples, features
+        self._by_kind, self._samples, self._features = by_kind, samples, features
 
-    def sealer(self, kind: str) -> Sealer:
-        """Return what seals a kind of vector."""
-        if kind not in self._picked:
-            if self._schemes.encryption.scheme != "none":
-                raise RemoteProtocolError("the schemes have not been arranged yet")
-            self._picked[kind] = PlainSealer()
-        return self._picked[kind]
+    def is_packed(self, kind: VectorKind) -> bool:
+        """Return whether several items of such vectors stand in one block."""
+        return self.sealer(kind).is_packed
+
+    def sealer(self, kind: VectorKind, opener: int | None = None) -> Sealer:
+        """Return what seals and opens a kind of vector.
+
+        Parameters
+        ----------
+        opener : int, optional
+            The client that opens totals; by default this one.
+        """
+        try:
+            return self._by_kind.of(kind, opener)
+        except ValueError as error:
+            raise RemoteProtocolError(str(error)) from None
 
     def _sealed(
         self,
-        kind: str,
+        kind: VectorKind,
         values: FloatArray,
         grid: GridSpec,
         rounding: Rounding,
@@ -107,17 +129,12 @@ class Sealing:
         """Put values on a grid and seal them; raises ``GridOverflowError``."""
         sealer = self.sealer(kind)
         numbers = Grid(grid.fraction_bits, grid.limit_bits).encode(values, rounding)
-        if self.listener:
-            self.listener("sealed", kind, decode(numbers, grid.fraction_bits))
-        try:
-            payload = sealer.seal(numbers, arrangement, items)
-        except ValueError as error:
-            raise RemoteProtocolError(f"the grid is too fine: {error}") from None
-        return Sealed(grid.fraction_bits, payload)
+        self._report_sealed(kind.axis, numbers, grid)
+        return _seal(sealer, numbers, grid, arrangement, items)
 
-    def resealed(self, sums: Sums, rows: Rows) -> Sums:
+    def resealed(self, kind: SampleKind, sums: Sums, rows: Rows) -> Sums:
         """Return sums by sample sealed again, number by number the same."""
-        sealer, items = self.sealer("samples"), _items(rows)
+        sealer, items = self.sealer(VectorKind("samples", kind)), _items(rows)
         try:
             numbers = [
                 sealer.open(vector.payload, self._width, self._samples, items)
@@ -146,6 +163,7 @@ class Sealing:
 
     def sample_part(
         self,
+        kind: SampleKind,
         values: FloatArray,
         grid: GridSpec,
         rounding: Rounding = "nearest",
@@ -155,19 +173,33 @@ class Sealing:
         items = _items(rows)
         try:
             return Part(
-                self._sealed("samples", values, grid, rounding, self._samples, items)
+                self._sealed(
+                    VectorKind("samples", kind),
+                    values,
+                    grid,
+                    rounding,
+                    self._samples,
+                    items,
+                )
             )
         except GridOverflowError:
             return TooLarge()
 
     def sealed_values(
-        self, values: FloatArray, grid: GridSpec, rounding: Rounding = "nearest"
+        self,
+        kind: SampleKind,
+        values: FloatArray,
+        grid: GridSpec,
+        rounding: Rounding = "nearest",
     ) -> Sealed:
         """Return values of all samples; raises ``GridOverflowError``."""
-        return self._sealed("samples", values, grid, rounding, self._samples)
+        return self._sealed(
+            VectorKind("samples", kind), values, grid, rounding, self._samples
+        )
 
     def sealed_samples(
         self,
+        kind: SampleKind,
         numbers: IntArray,
         grid: GridSpec,
         rows: Rows = EVERYWHERE,
@@ -175,31 +207,38 @@ class Sealing:
     ) -> Sealed:
         """Return numbers of some samples; see ``Sealer.seal`` for the rest."""
         self._report_sealed("samples", numbers, grid)
-        return _seal(
-            self.sealer("samples"), numbers, grid, self._samples, _items(rows), rest
-        )
+        sealer = self.sealer(VectorKind("samples", kind))
+        return _seal(sealer, numbers, grid, self._samples, _items(rows), rest)
 
-    def sealed_apart(self, numbers: IntArray, grid: GridSpec, rows: IntArray) -> Sealed:
+    def sealed_apart(
+        self, kind: SampleKind, numbers: IntArray, grid: GridSpec, rows: IntArray
+    ) -> Sealed:
         """Return numbers of some samples, such as a bucket, as a vector of its own."""
         apart = self._samples.restricted(rows)
         self._report_sealed("samples", numbers, grid)
-        return _seal(self.sealer("samples"), numbers, grid, apart)
+        return _seal(self.sealer(VectorKind("samples", kind)), numbers, grid, apart)
 
     def opened_samples(
-        self, sums: Sums, rows: Rows = EVERYWHERE, width: int | None = None
+        self,
+        kind: SampleKind,
+        sums: Sums,
+        rows: Rows = EVERYWHERE,
+        width: int | None = None,
     ) -> FloatArray:
         """Return the reals of a sum by sample, of some rows."""
         width = width or self._width
         items = _items(rows)
-        return self._opened("samples", sums, width, self._samples, items)
+        return self._opened(
+            VectorKind("samples", kind), sums, width, self._samples, items
+        )
 
     def opened_apart(
-        self, sums: Sums, rows: IntArray, width: int | None = None
+        self, kind: SampleKind, sums: Sums, rows: IntArray, width: int | None = None
     ) -> FloatArray:
         """Return the reals of a sum over some samples that is a vector of its own."""
         apart = self._samples.restricted(rows)
         width = width or self._width
-        return self._opened("samples", sums, width, apart)
+        return self._opened(VectorKind("samples", kind), sums, width, apart)
 
     def unpack_rows(self, positions: memoryview | None) -> Rows:
         """Return the rows that a message names; none stands for all."""
@@ -213,75 +252,105 @@ class Sealing:
 
     # By feature
 
-    def feature_part(self, values: FloatArray, grid: GridSpec) -> Message:
+    def feature_part(
+        self, kind: FeatureKind, values: FloatArray, grid: GridSpec
+    ) -> Message:
         """Return values by feature, sealed as the profile says."""
         try:
-            return Part(self.sealed_features(values, grid))
+            return Part(self.sealed_features(kind, values, grid))
         except GridOverflowError:
             return TooLarge()
 
-    def sealed_features(self, values: FloatArray, grid: GridSpec) -> Sealed:
+    def sealed_features(
+        self, kind: FeatureKind, values: FloatArray, grid: GridSpec
+    ) -> Sealed:
         """Return values by feature; raises ``GridOverflowError``."""
-        return self._sealed("features", values, grid, "nearest", self._features)
+        return self._sealed(
+            VectorKind("features", kind), values, grid, "nearest", self._features
+        )
 
-    def opened_features(self, sums: Sums, width: int | None = None) -> FloatArray:
+    def opened_features(
+        self, kind: FeatureKind, sums: Sums, width: int | None = None
+    ) -> FloatArray:
         """Return the reals of a sum by feature."""
         width = width or self._width
-        return self._opened("features", sums, width, self._features)
+        return self._opened(VectorKind("features", kind), sums, width, self._features)
 
     # Totals
 
     def total_part(
-        self, values: FloatArray, grid: GridSpec, rounding: Rounding = "nearest"
+        self,
+        kind: TotalsKind,
+        values: FloatArray,
+        grid: GridSpec,
+        rounding: Rounding = "nearest",
     ) -> Message:
         """Return totals, or the request for a coarser grid."""
         try:
-            return Part(self.sealed_totals(values, grid, rounding))
+            return Part(self.sealed_totals(kind, values, grid, rounding))
         except GridOverflowError:
             return TooLarge()
 
     def sealed_totals(
-        self, values: FloatArray, grid: GridSpec, rounding: Rounding = "nearest"
+        self,
+        kind: TotalsKind,
+        values: FloatArray,
+        grid: GridSpec,
+        rounding: Rounding = "nearest",
     ) -> Sealed:
-        """Return totals of any shape; raises ``GridOverflowError``."""
-        row = values.reshape(1, -1)
-        return self._sealed("totals", row, grid, rounding, _ONE_ITEM)
+        """Return totals of any shape, sealed to those who open them.
+
+        Raises ``GridOverflowError``.
+        """
+        sealer = self.sealer(VectorKind("totals", kind), _opener(grid))
+        numbers = self.encoded(values.reshape(1, -1), grid, rounding)
+        self._report_sealed("totals", numbers, grid)
+        return _seal(sealer, numbers, grid, _ONE_ITEM)
 
     def sealed_by_bucket(
-        self, values: FloatArray, grid: GridSpec, buckets: Arrangement
+        self, values: FloatArray, grid: TotalsSpec, buckets: Arrangement
     ) -> Sealed:
         """Return totals per bucket, rounded up; the open profile shows the server."""
-        return self._sealed("buckets", values, grid, "up", buckets)
+        sealer = self.sealer(VectorKind("buckets", "totals"), grid.opener)
+        numbers = self.encoded(values, grid, "up")
+        self._report_sealed("buckets", numbers, grid)
+        return _seal(sealer, numbers, grid, buckets)
 
-    def opened_totals(self, sums: Sums, shape: tuple[int, int]) -> FloatArray:
+    def opened_totals(
+        self, kind: TotalsKind, sums: Sums, shape: tuple[int, int]
+    ) -> FloatArray:
         """Return the reals of totals whose rows were summed apart."""
         n_rows, width = shape
         # Sealing makes nothing smaller: only a sum of nobody is shorter than this.
         if sum(len(vector.payload) for vector in sums) < 8 * n_rows * width:
             raise RemoteProtocolError("totals have a shape that is not theirs")
         rows = _ONE_ITEM if n_rows == 1 else Arrangement.apart(n_rows)
-        return self._opened("totals", sums, width, rows)
+        return self._opened(VectorKind("totals", kind), sums, width, rows)
 
     # Listening in
 
     def _opened(
         self,
-        kind: str,
+        kind: VectorKind,
         sums: Sums,
         width: int,
         arrangement: Arrangement,
         items: IntArray | None = None,
     ) -> FloatArray:
-        sum_bits = self._schemes.encryption.sum_bits
+        sum_bits = self._by_kind.sealers.encryption.sum_bits
         sealer = self.sealer(kind)
         values = open_sum(sums, width, sealer, arrangement, items, sum_bits)
         if self.listener:
-            self.listener("opened", kind, values)
+            self.listener("opened", kind.axis, values)
         return values
 
-    def _report_sealed(self, kind: str, numbers: IntArray, grid: GridSpec) -> None:
+    def _report_sealed(self, axis: Axis, numbers: IntArray, grid: GridSpec) -> None:
         if self.listener:
-            self.listener("sealed", kind, decode(numbers, grid.fraction_bits))
+            self.listener("sealed", axis, decode(numbers, grid.fraction_bits))
+
+
+def _opener(grid: GridSpec) -> int | None:
+    return grid.opener if isinstance(grid, TotalsSpec) else None
 
 
 def _seal(

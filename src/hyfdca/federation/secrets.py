@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from secrets import token_bytes
 
 from hyfdca.crypto.keys.pseudonyms import AlignmentKeys
+from hyfdca.crypto.keys.set_secrets import SECRET_BYTES, LocalSecrets, SetSecrets
 from hyfdca.crypto.keys.study_keys import StudyKeys
 from hyfdca.crypto.schemes.registry import (
     Adders,
@@ -43,11 +45,18 @@ class ClientSecrecy:
 
     encryption: Encryption
     keys: StudyKeys
+    secrets: SetSecrets
     hire: Workforce | None = None
 
     def sealers(self) -> Sealers:
         """Return the client's schemes."""
-        return Sealers(self.encryption, self.keys.scheme_keys, self.hire)
+        return Sealers(
+            self.encryption,
+            self.keys.scheme_keys,
+            self.secrets,
+            self.keys.derive("checksums of totals"),
+            self.hire,
+        )
 
     def alignment_keys(self, purpose: str = "alignment") -> AlignmentKeys:
         """Return the client's keys for pseudonyms and tokens of one purpose."""
@@ -72,10 +81,12 @@ class Secrecy:
     keys: Sequence[StudyKeys]
     public: Mapping[str, bytes]
     group_secret: bytes = field(default_factory=new_group_secret)
+    _seed: bytes = field(default_factory=lambda: token_bytes(SECRET_BYTES))
 
     def of_client(self, client: int) -> ClientSecrecy:
         """Return what a client has."""
-        return ClientSecrecy(self.encryption, self.keys[client], self._hire)
+        own = LocalSecrets(self._seed, client, len(self.keys))
+        return ClientSecrecy(self.encryption, self.keys[client], own, self._hire)
 
     def sealers(self, client: int) -> Sealers:
         """Return a client's schemes."""
@@ -87,7 +98,7 @@ class Secrecy:
 
     @cached_property
     def _hire(self) -> Workforce | None:
-        """Who works for all clients of this process; they have the same keys."""
+        """Who works for all clients of this process."""
         return workforce(self.encryption)
 
 

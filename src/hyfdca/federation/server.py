@@ -43,7 +43,14 @@ from hyfdca.federation.sums import (
 from hyfdca.federation.vectors import SealedVectors
 from hyfdca.holdings.layout import Layout
 from hyfdca.protocol.codec import RemoteProtocolError, pack_indices, unpack_reals
-from hyfdca.protocol.messages import Message, Part, Sealed, Sums, TooLarge
+from hyfdca.protocol.messages import (
+    Message,
+    Part,
+    Sealed,
+    Sums,
+    TooLarge,
+    TotalsSpec,
+)
 from hyfdca.protocol.sessions import (
     BadReplyError,
     Conversation,
@@ -100,6 +107,7 @@ class Federation:
         self.labelled = [c for c in self.everyone if layout.labelled[c]]
         self.unlabelled = [c for c in self.everyone if not layout.labelled[c]]
         self._adders = adders
+        self._opener: int | None = None
         # An algorithm that changes few samples per round says so before it makes sums.
         self.drawn_share = 1.0
 
@@ -121,6 +129,7 @@ class Federation:
         """Take a state."""
         self.session.restore(state.session)
         self.grids.restore(state.grids)
+        self._opener = None
 
     # Sums over holders
 
@@ -200,9 +209,22 @@ class Federation:
 
     # Totals
 
+    def totals_spec(self, grid: VectorGrid) -> TotalsSpec:
+        """Return a grid for totals, and who is to open them."""
+        return grid.totals_spec(self._next_opener())
+
+    def _next_opener(self) -> int:
+        """Return the lowest-ranked client present when totals were first asked for.
+
+        It stays the same until they are opened, because parts are sealed to it.
+        """
+        if self._opener is None:
+            self._opener = min(self.session.present or self.everyone)
+        return self._opener
+
     def sum_of(self, parts: Mapping[int, Sealed], shape: tuple[int, int]) -> Sums:
         """Add up totals, by client, that each has in full."""
-        return sum_of(parts, math.prod(shape), self.vectors.totals_adder)
+        return sum_of(parts, math.prod(shape), self._adders)
 
     def open_totals(
         self,
@@ -211,11 +233,12 @@ class Federation:
         phase: str = "open",
         apart: tuple[int, ...] = (),
     ) -> Conversation[list[FloatArray]]:
-        """Have the lowest-ranked client that is present open sealed grand totals.
+        """Have the client that the totals are sealed to open them.
 
         ``apart`` are those among them whose rows were summed apart, by bucket.
         """
-        opener = min(self.session.present or self.everyone)
+        opener = self._next_opener()
+        self._opener = None  # others may be sealed to somebody else
         sizes = [math.prod(shape) for shape in shapes]
         request = m.OpenRequest(
             totals,

@@ -16,6 +16,7 @@ from hyfdca.arrays import IntArray
 from hyfdca.crypto.schemes.arrangement import Arrangement, BlockMap
 from hyfdca.crypto.schemes.base import UNLIMITED, Adder
 from hyfdca.crypto.schemes.blocks import Blocks
+from hyfdca.crypto.schemes.registry import Adders
 from hyfdca.crypto.schemes.stream_sums import Padded
 from hyfdca.holdings.axis import Axis
 from hyfdca.protocol.codec import RemoteProtocolError
@@ -343,11 +344,11 @@ class LatestSum:
 _EVERYBODY, _ONE_GROUP = Axis(1, (np.zeros(1, np.int64),)), np.zeros(1, np.int64)
 
 
-def sum_of(parts: Mapping[int, Sealed], count: int, adder: Adder) -> Sums:
+def sum_of(parts: Mapping[int, Sealed], count: int, adders: Adders) -> Sums:
     """Add up vectors of ``count`` numbers, by client, that each has in full: totals."""
     if len({part.fraction_bits for part in parts.values()}) != 1:
         raise BadReplyError("", parts, "parts of one sum stand on different grids")
-    total = RunningSum(layout_for(_EVERYBODY, _ONE_GROUP, count, adder))
+    total = RunningSum(layout_for(_EVERYBODY, _ONE_GROUP, *adders.totals(count)))
     for client, part in parts.items():
         with reply_of(client):
             total.add(0, part, None)

@@ -12,18 +12,16 @@ from typing import NamedTuple
 import numpy as np
 
 from hyfdca.arrays import IntArray
-from hyfdca.crypto.schemes.arrangement import Arrangement, opaque_groups
+from hyfdca.crypto.schemes.arrangement import Arrangement
 from hyfdca.crypto.schemes.base import Adder
 from hyfdca.crypto.schemes.plain import PlainAdder
 from hyfdca.crypto.schemes.registry import Adders, Use
 from hyfdca.federation.messages import Arrangements
+from hyfdca.federation.owner_groups import OwnerGroups
 from hyfdca.federation.problem import Problem
 from hyfdca.federation.sums import VectorLayout, layout_for
-from hyfdca.holdings.axis import Axis, owner_groups
+from hyfdca.holdings.axis import Axis
 from hyfdca.holdings.layout import Layout
-from hyfdca.protocol.codec import pack_indices
-
-_USUAL_TOTALS = 32  # numbers
 
 
 class Pick(NamedTuple):
@@ -57,17 +55,24 @@ class SealedVectors:
         self.sum_bits = adders.encryption.sum_bits
 
     @cached_property
-    def sample_groups(self) -> IntArray:
-        """The owner group of each sample, under a number that reveals nothing."""
-        return self._opaque(self._layout.samples, "samples")
+    def _samples(self) -> OwnerGroups:
+        secret = self._adders.group_secret
+        return OwnerGroups(self._layout.samples, secret, "samples")
 
     @cached_property
+    def _features(self) -> OwnerGroups:
+        secret = self._adders.group_secret
+        return OwnerGroups(self._layout.features, secret, "features")
+
+    @property
+    def sample_groups(self) -> IntArray:
+        """The owner group of each sample, under a number that reveals nothing."""
+        return self._samples.numbers
+
+    @property
     def feature_groups(self) -> IntArray:
         """The owner group of each feature, under a number that reveals nothing."""
-        return self._opaque(self._layout.features, "features")
-
-    def _opaque(self, axis: Axis, name: str) -> IntArray:
-        return opaque_groups(owner_groups(axis), self._adders.group_secret, name)
+        return self._features.numbers
 
     @cached_property
     def picks(self) -> dict[str, Pick]:
@@ -85,11 +90,9 @@ class SealedVectors:
                 width,
                 n_summands=int(layout.features.counts.max(initial=1)),
             ),
-            "totals": Use(
-                Arrangement.together(_USUAL_TOTALS), width, n_summands=layout.n_clients
-            ),
         }
-        return {kind: self._pick(kind, use) for kind, use in uses.items()}
+        picks = {axis: self._pick(axis, use) for axis, use in uses.items()}
+        return {**picks, "totals": Pick(self._adders.encryption.totals, None)}
 
     def _pick(self, kind: str, use: Use) -> Pick:
         if kind == "features" and self._problem.profile == "open":
@@ -110,27 +113,19 @@ class SealedVectors:
         """What adds vectors by sample."""
         return self._adder("samples")
 
-    @cached_property
-    def totals_adder(self) -> Adder:
-        """What adds totals."""
-        return self._adder("totals")
-
     def notice(self, client: int) -> Arrangements:
         """Return what a client must know to seal its vectors."""
-        layout = self._layout
-        schemes = {kind: pick.scheme for kind, pick in self.picks.items()}
-        held = {
-            "samples": (self.sample_groups, layout.samples.items[client]),
-            "features": (self.feature_groups, layout.features.items[client]),
-        }
-        groups = {
-            kind: None if schemes[kind] == "none" else pack_indices(of[items])
-            for kind, (of, items) in held.items()
-        }
+        samples, features = (
+            self.picks[axis].scheme for axis in ("samples", "features")
+        )
+        by_sample, by_feature = self._samples, self._features
         return Arrangements(
-            **schemes,
-            sample_groups=groups["samples"],
-            feature_groups=groups["features"],
+            samples,
+            features,
+            None if samples == "none" else by_sample.packed(client),
+            None if features == "none" else by_feature.packed(client),
+            () if samples == "none" else by_sample.owners(client),
+            () if features == "none" else by_feature.owners(client),
         )
 
     # Layouts
@@ -163,6 +158,7 @@ class SealedVectors:
         self, of_client: tuple[IntArray, ...], n: int, width: int
     ) -> VectorLayout:
         """Return the layout of totals per bucket, of which clients have some."""
-        is_open = self._problem.profile == "open"
-        adder = PlainAdder() if is_open else self.totals_adder
-        return layout_for(Axis(n, of_client), np.arange(n), width, adder)
+        axis, groups = Axis(n, of_client), np.arange(n)
+        if self._problem.profile == "open":
+            return layout_for(axis, groups, width, PlainAdder())
+        return layout_for(axis, groups, *self._adders.totals(width))

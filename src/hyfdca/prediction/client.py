@@ -168,7 +168,7 @@ class PredictionClient:
         )
         bringing.log.add(self.name, n_rows, nonce.hex())
         self._has_asked = True
-        self._begin((table, pseudonyms), nonce, is_asker=True)
+        self._begin((table, pseudonyms), nonce, self._rank)
         self._session.handlers = {**self._session.handlers, **more}
         return request
 
@@ -212,7 +212,7 @@ class PredictionClient:
 
         def found(own: TokenArray) -> None:
             rows = _rows_among(own, asked)
-            self._begin((table.of_rows(rows), own[rows]), nonce, is_asker=False)
+            self._begin((table.of_rows(rows), own[rows]), nonce, request.asker)
 
         if self._bringing.terms.ids == "keyed":
             found(sample_pseudonyms(table.ids, self._keys(nonce)))
@@ -231,9 +231,7 @@ class PredictionClient:
         key, own = self._keys(nonce).samples, (self._identity, self._roster)
         return OneRequest(*own, self._rank, asker, nonce, key)
 
-    def _begin(
-        self, rows: tuple[Table, TokenArray], nonce: bytes, is_asker: bool
-    ) -> None:
+    def _begin(self, rows: tuple[Table, TokenArray], nonce: bytes, asker: int) -> None:
         """Prepare for one prediction, discarding any earlier one.
 
         Parameters
@@ -242,7 +240,7 @@ class PredictionClient:
             The requested rows that this organisation holds, and their pseudonyms.
         """
         bringing, model = self._bringing, self._bringing.model
-        table, pseudonyms = rows
+        secrecy, (table, pseudonyms) = self._member.secrecy, rows
         alignment = AlignmentClient(
             table, self._keys(nonce), bringing.alignment, pseudonyms
         )
@@ -257,10 +255,11 @@ class PredictionClient:
             self._take(sums, alignment.order)
 
         scoring = ScoringClient(
-            self._member.secrecy.sealers(),
+            secrecy.sealers(),
+            asker,
             (len(table.ids), bringing.n_outputs),
             parts,
-            take if is_asker else None,
+            take if asker == self._rank else None,
         )
         self._session.handlers = {
             **self._own_handlers,

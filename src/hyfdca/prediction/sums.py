@@ -24,9 +24,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from hyfdca.arrays import FloatArray, IntArray
-from hyfdca.crypto.schemes.arrangement import Arrangement, opaque_groups
+from hyfdca.crypto.schemes.arrangement import opaque_groups
 from hyfdca.crypto.schemes.fixedpoint import Grid, grid_for
-from hyfdca.crypto.schemes.registry import Adders, Sealers, Use
+from hyfdca.crypto.schemes.registry import Adders, Sealers
 from hyfdca.federation.messages import Arrangements
 from hyfdca.federation.sealing import Sealing
 from hyfdca.federation.sums import CachedSum, layout_for
@@ -55,8 +55,8 @@ class ScoringServer:
         self._sum_bits = adders.encryption.sum_bits
         groups = owner_groups(layout.samples)
         self._groups = opaque_groups(groups, adders.group_secret, "predicted rows")
-        use = Use(Arrangement(self._groups), n_outputs, n_summands=self._n_holders)
-        self._scheme = adders.pick(use)
+        # Each part is sealed to the asker alone, number by number as totals are.
+        self._scheme = adders.encryption.totals
         self._adder = adders.named(self._scheme)
 
     @property
@@ -102,7 +102,7 @@ class ScoringServer:
 
     def _arrangements(self, client: int) -> Arrangements:
         groups = pack_indices(self._groups[self._layout.samples.items[client]])
-        return Arrangements(self._scheme, self._scheme, self._scheme, groups, None)
+        return Arrangements(self._scheme, self._scheme, groups)
 
 
 @dataclass(frozen=True, repr=False)
@@ -142,6 +142,8 @@ class ScoringClient:
 
     Parameters
     ----------
+    asker : int
+        The rank of the client that its parts are sealed to.
     shape : (int, int)
         How many of the requested rows it holds, and outputs of the model.
     parts : callable
@@ -153,12 +155,13 @@ class ScoringClient:
     def __init__(
         self,
         sealers: Sealers,
+        asker: int,
         shape: tuple[int, int],
         parts: Callable[[], OwnParts],
         take: Callable[[ScoreSums], None] | None = None,
     ) -> None:
         n_rows, n_outputs = shape
-        self._sealing = Sealing("sealed", sealers, (n_rows, 0), n_outputs)
+        self._sealing = Sealing("sealed", sealers, (n_rows, 0), n_outputs, asker)
         self._parts, self._take, self._has_given = parts, take, False
 
     @property
@@ -188,15 +191,16 @@ class ScoringClient:
         cells = sealing.encoded(counts, request.cells_grid)
         self._has_given = True
         return p.ScoreParts(
-            sealing.sealed_samples(margins, request.grid),
-            sealing.sealed_samples(cells, request.cells_grid),
+            sealing.sealed_samples("scores", margins, request.grid),
+            sealing.sealed_samples("cell counts", cells, request.cells_grid),
         )
 
     def _take_scores(self, notice: p.ScoresNotice) -> None:
         if self._take is None or not self._has_given:
             raise RemoteProtocolError("it is not waiting for scores")
-        margins = self._sealing.opened_samples(notice.margins)
-        counts = self._sealing.opened_samples(notice.cells, width=1)[:, 0]
+        margins = self._sealing.opened_samples("scores", notice.margins)
+        opened = self._sealing.opened_samples("cell counts", notice.cells, width=1)
+        counts = opened[:, 0]
         n_cells = np.rint(counts).astype(np.int64)
         if np.any(n_cells != counts):
             raise RemoteProtocolError("a number of cells is not a whole number")

@@ -49,6 +49,7 @@ Number = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 Step = Annotated[float, msgspec.Meta(ge=0.0, le=2.0)]
 Count = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
+Rank = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]  # a client's number
 Scheme = Annotated[str, msgspec.Meta(max_length=32)]
 FractionBits = Annotated[int, msgspec.Meta(ge=-900, le=900), Seen("grids")]
 
@@ -109,8 +110,15 @@ class GridSpec(Message, frozen=True):
     limit_bits: Annotated[int, msgspec.Meta(ge=1, le=62), Seen("grids")]
 
 
+class TotalsSpec(GridSpec, frozen=True):
+    """The grid on which totals are wanted, and the rank of the client to open them."""
+
+    opener: Annotated[Rank, Seen("numbers")]
+
+
 # Fields that many messages have.
 OnGrid = Annotated[GridSpec, Seen("grids")]
+TotalsOnGrid = Annotated[TotalsSpec, Seen("grids")]
 Positions = Annotated[memoryview | None, Seen("positions")]  # uint32; None for all
 HolderCounts = Annotated[memoryview, Seen("holder counts")]  # uint32
 Flag = Annotated[bool, Seen("numbers")]

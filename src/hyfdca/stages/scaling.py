@@ -29,18 +29,17 @@ from typing import Annotated
 import numpy as np
 
 from hyfdca.arrays import FloatArray, IntArray
-from hyfdca.crypto.schemes.arrangement import Arrangement, opaque_groups
 from hyfdca.crypto.schemes.fixedpoint import GridOverflowError, grid_for
 from hyfdca.crypto.schemes.registry import Adders, Sealers, Use
 from hyfdca.federation.messages import Arrangements
+from hyfdca.federation.owner_groups import OwnerGroups, by_feature
 from hyfdca.federation.sealing import Sealing
 from hyfdca.federation.sums import CachedSum, check_grid, layout_for
-from hyfdca.holdings.axis import Axis, owner_groups
+from hyfdca.holdings.axis import Axis
 from hyfdca.holdings.ownership import Cells, n_stored
 from hyfdca.model.scaling import Missing, Scale, Scaling
 from hyfdca.protocol.codec import (
     RemoteProtocolError,
-    pack_indices,
     pack_reals,
     unpack_reals,
 )
@@ -111,11 +110,9 @@ class ScalingServer:
         self._features, self._session = features, session
         self._n_samples = n_samples
         self._sum_bits = adders.encryption.sum_bits
-        self._groups = opaque_groups(
-            owner_groups(features), adders.group_secret, "scaled features"
-        )
+        self._groups = OwnerGroups(features, adders.group_secret, "scaled features")
         holders = int(features.counts.max(initial=1))
-        use = Use(Arrangement(self._groups), BASE, n_summands=holders)
+        use = Use(self._groups.arrangement, BASE, n_summands=holders)
         self._scheme = adders.pick(use)
         self._adder = adders.named(self._scheme)
 
@@ -156,9 +153,7 @@ class ScalingServer:
         return Scaling(*result)
 
     def _arrangements(self, client: int) -> Arrangements:
-        groups = self._groups[self._features.items[client]]
-        scheme = self._scheme
-        return Arrangements(scheme, scheme, scheme, None, pack_indices(groups))
+        return by_feature(self._scheme, self._groups, client)
 
     @property
     def _everyone(self) -> range:
@@ -175,7 +170,7 @@ class ScalingServer:
             for c in self._everyone
         }
         parts = yield from self._session.ask(phase, requests, Part)
-        layout = layout_for(self._features, self._groups, width, self._adder)
+        layout = layout_for(self._features, self._groups.numbers, width, self._adder)
         total = CachedSum(layout)
         for client, part in parts.items():
             check_grid(client, part.vector, grid.fraction_bits)
@@ -384,7 +379,7 @@ class ScalingClient:
         return learned.with_squares(squares)
 
     def _opened(self, sums: Sums, width: int) -> FloatArray:
-        return self._sealing.opened_features(sums, width)
+        return self._sealing.opened_features("statistics", sums, width)
 
     # Sums of this client
 
@@ -392,7 +387,7 @@ class ScalingClient:
         self, values: FloatArray, request: StatisticsRequest, learned: _Learned
     ) -> Part:
         try:
-            sealed = self._sealing.sealed_features(values, request.grid)
+            sealed = self._sealing.sealed_features("statistics", values, request.grid)
         except GridOverflowError:
             raise RemoteProtocolError("a maximum is below this client's own") from None
         self._learned, self._n_sent = learned, self._n_sent + 1

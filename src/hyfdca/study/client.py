@@ -1,9 +1,9 @@
 """An organisation's side of a study, from its keys to its part of every round.
 
-A study has the stages keys, alignment, labels, levels, scaling and training. Each is a
-separate conversation; labels and levels are left out if there is nothing to do. A stage
-begins with its first request and builds on the result of the previous one. The stage
-*study* concerns the study as a whole:
+A study has the stages keys, alignment, groups, labels, levels, scaling and training.
+Each is a separate conversation; groups, labels and levels are left out if there is
+nothing to do. A stage begins with its first request and builds on the result of the
+previous one. The stage *study* concerns the study as a whole:
 
 | phase   | down                           | up                                       |
 |---------|--------------------------------|------------------------------------------|
@@ -34,6 +34,7 @@ from hyfdca.algorithms.registry import ALGORITHMS, AUTO, CHOSEN_BY_AUTO
 from hyfdca.arrays import IntArray
 from hyfdca.crypto.keys.identity import Identity
 from hyfdca.crypto.keys.roster import Roster
+from hyfdca.crypto.keys.set_secrets import AgreedSecrets
 from hyfdca.crypto.schemes.registry import Workforce
 from hyfdca.data.expansion import Expansion
 from hyfdca.data.labels import n_outputs
@@ -51,6 +52,8 @@ from hyfdca.protocol.transcript import Account, Transcript, TranscriptState
 from hyfdca.runtime.driver import one_thread
 from hyfdca.runtime.store import Archive, MemoryStore, Store, StoreError
 from hyfdca.stages.alignment.aligned_table import AlignedTable
+from hyfdca.stages.groups import PHASES as GROUP_PHASES
+from hyfdca.stages.groups import GroupsClient
 from hyfdca.stages.keys import messages as key_messages
 from hyfdca.stages.keys.client import HeldKeys, KeyHolder
 from hyfdca.study import messages as m
@@ -63,7 +66,16 @@ from hyfdca.study.release import Releases
 T = TypeVar("T")
 
 STUDY_TOKEN = b"hyfdca:1"  # of the stage that detects a different study
-STAGES = ("study", "keys", "alignment", "labels", "levels", "scaling", "training")
+STAGES = (
+    "study",
+    "keys",
+    "alignment",
+    "groups",
+    "labels",
+    "levels",
+    "scaling",
+    "training",
+)
 
 _KEYS, _PREPARATION = "keys", "preparation"
 
@@ -179,6 +191,7 @@ class StudyClient:
     def _forget(self) -> None:
         """Reset to the state before the first stage."""
         self._sessions = {"study": self._sessions["study"]}
+        self._secrets = AgreedSecrets(self._identity, self._roster)
         self._stages = ClientStages(
             self._plan, self._table, lambda: self.secrecy, self._policy.least_rows
         )
@@ -222,6 +235,7 @@ class StudyClient:
             begin: dict[str, Begin] = {
                 "keys": (key_messages.PHASES, lambda: self._key_holder.handlers),
                 **self._stages.begin,
+                "groups": (GROUP_PHASES, self._begin_groups),
                 # The algorithm's own phases follow once the server has named it.
                 "training": (m.START_PHASES, lambda: {"start": self._start}),
             }
@@ -260,12 +274,16 @@ class StudyClient:
     def secrecy(self) -> ClientSecrecy:
         """Seals and opens, once everybody is known to have the same keys."""
         keys = self._key_holder.keys
-        return ClientSecrecy(self._plan.encryption, keys, self._hire)
+        return ClientSecrecy(self._plan.encryption, keys, self._secrets, self._hire)
 
     @property
     def aligned(self) -> AlignedTable:
         """The organisation's table in the study's order."""
         return self._stages.aligned
+
+    def _begin_groups(self) -> Handlers:
+        assert self.aligned  # noqa: S101  # refuses to go on before the alignment
+        return GroupsClient(self._secrets).handlers
 
     @property
     def expansion(self) -> Expansion:

@@ -354,7 +354,7 @@ def local_clients(
     identities = identities or [Identity.generate() for _ in tables]
     entries = map(RosterEntry, plan.names, (identity.public for identity in identities))
     roster = Roster(plan.study_hash, tuple(entries), plan.epoch)
-    hire = workforce(plan.encryption)  # for all, because they have the same keys
+    hire = workforce(plan.encryption)
     return tuple(
         StudyClient(plan, table, identity, roster, store, hire)
         for table, identity, store in zip(tables, identities, own, strict=True)

@@ -16,6 +16,8 @@ from hyfdca.protocol.sessions import Conversation, ServerSession
 from hyfdca.runtime.driver import Driver, Traffic
 from hyfdca.stages.alignment import messages as alignment_messages
 from hyfdca.stages.alignment.server import Alignment, AlignmentServer
+from hyfdca.stages.groups import PHASES as GROUP_PHASES
+from hyfdca.stages.groups import holder_sets, share_secrets
 from hyfdca.stages.keys import messages as key_messages
 from hyfdca.stages.keys.server import agree_again
 from hyfdca.stages.labels import messages as label_messages
@@ -85,6 +87,7 @@ class StudyServer:
         """
         adders = self.agree(holders)
         columns = self.align()
+        self.share_secrets(columns)
         target = self.share_labels(columns, adders)
         levels = self.agree_levels(columns, adders)
         scaling = self.scale(levels, adders)
@@ -106,6 +109,14 @@ class StudyServer:
         self._session.enter(alignment_messages.PHASES)
         server = AlignmentServer(plan.names, plan.alignment, self._session)
         return self._run("alignment", server.run())
+
+    def share_secrets(self, columns: Alignment) -> None:
+        """Have those who hold the same rows or columns share a secret."""
+        if self._plan.encryption.scheme == "none":
+            return
+        self._session.enter(GROUP_PHASES)
+        sets = holder_sets(columns.layout)
+        self._run("groups", share_secrets(self._session, sets))
 
     def share_labels(self, alignment: Alignment, adders: Adders) -> TargetScaling:
         """Have members learn what they lack of labels, weights and their scale."""

@@ -65,15 +65,16 @@ class Watched:
 
 @pytest.fixture
 def watch(monkeypatch):
-    """Return a function that has clients count what they seal and open of a kind."""
+    """Return a function that has clients count what they seal and open by an axis."""
 
-    def watch(run, kind):
+    def watch(run, axis):
         counts = {id(party.sealing): Counter() for party in run.parties}
         sealer = Sealing.sealer
 
-        def watched(sealing, asked):
-            found = sealer(sealing, asked)
-            return Watched(found, counts[id(sealing)]) if asked == kind else found
+        def watched(sealing, asked, opener=None):
+            found = sealer(sealing, asked, opener)
+            is_wanted = asked.axis == axis
+            return Watched(found, counts[id(sealing)]) if is_wanted else found
 
         monkeypatch.setattr(Sealing, "sealer", watched)
         return list(counts.values())

@@ -80,7 +80,9 @@ class VisitedBuckets:
                 rows = self._rows_of(bucket)
                 products = party.products(rows, points[point])
                 numbers = party.sealing.encoded(products, request.grid)
-                parts.append(party.sealing.sealed_apart(numbers, request.grid, rows))
+                parts.append(
+                    party.sealing.sealed_apart("margins", numbers, request.grid, rows)
+                )
             return Parts(parts)
         except GridOverflowError:
             return TooLarge()
@@ -98,7 +100,7 @@ class VisitedBuckets:
         given = zip(buckets, request.margins, intercepts, strict=True)
         for bucket, summed, own in given:
             rows = self._rows_of(bucket)
-            margins = party.sealing.opened_apart(summed, rows)
+            margins = party.sealing.opened_apart("margins", summed, rows)
             opened.append(party.with_offsets(margins, rows) + own)
         for visit in zip(buckets, request.numbers, opened, strict=True):
             self._take_margins(*visit)
@@ -160,7 +162,9 @@ class VisitedBuckets:
         sums = self._client.plane_sums(len(buckets), request.n_planes)
         for place, bucket in enumerate(buckets):
             rows = self._rows_of(bucket)
-            duals = sealing.opened_apart(request.duals[place], rows, sums.width)
+            duals = sealing.opened_apart(
+                "duals", request.duals[place], rows, sums.width
+            )
             sums.add(rows, _all_of(place, rows), duals)
         try:
             return Parts(sums.slopes(request.grid))

@@ -33,7 +33,11 @@ from hyfdca.algorithms.bundle.bucket_states import (
     BucketState,
     Owed,
 )
-from hyfdca.algorithms.bundle.collecting import forwarded_duals, offsets_width
+from hyfdca.algorithms.bundle.collecting import (
+    forwarded_duals,
+    offsets_spec,
+    offsets_width,
+)
 from hyfdca.algorithms.bundle.planes import by_plane
 from hyfdca.algorithms.bundle.server import BundleServer, BundleServerState
 from hyfdca.algorithms.bundle.settings import VISIT_PLACES, BundleSettings
@@ -352,7 +356,7 @@ class AsyncBundleServer(BundleServer):
             margins,
             list(VISIT_PLACES),
             federation.grids.shares.spec,
-            self.grids.offsets.spec,
+            offsets_spec(self.federation, self.grids.offsets),
             federation.grids.duals.spec,
             bool(federation.unlabelled),
             pack_reals(np.array(intercepts))

@@ -254,7 +254,7 @@ class BundleClient:
         """Take the duals of new planes from the samples' designated holders."""
         self._asked.check_count(request.n_planes)
         sums = self.plane_sums(self.n_buckets, request.n_planes)
-        duals = self._sealing.opened_samples(request.duals, width=sums.width)
+        duals = self._sealing.opened_samples("duals", request.duals, width=sums.width)
         sums.add(EVERYWHERE, self.buckets, duals)
         try:
             return Parts(sums.slopes(request.grid))
@@ -278,8 +278,9 @@ class BundleClient:
             raise RemoteProtocolError("a unit of Gram entries is not positive")
         if is_new:
             width = request.n_planes * problem.n_outputs
+            opened = self._sealing.opened_features
             new = [
-                by_plane(self._sealing.opened_features(s, width), problem.n_outputs)
+                by_plane(opened("slopes", s, width), problem.n_outputs)
                 for s in request.slopes
             ]
             self._slopes.keep(kept)
@@ -287,7 +288,7 @@ class BundleClient:
             self._plane_numbers = numbers
         products = self._slopes.products(n_new, self.party.block.counts_feature)
         scaled = products / (problem.l2_scale * problem.n_samples * units[:, None])
-        return self._sealing.total_part(scaled, request.grid)
+        return self._sealing.total_part("totals", scaled, request.grid)
 
     def _checked_numbers(self, request: b.GramRequest) -> PlaneNumbers:
         """Return how planes are numbered, the same way in the whole study."""
@@ -316,7 +317,7 @@ class BundleClient:
         self._apply_step(request.move)
         self.weights, self._intercepts = weights, intercepts
         return self._sealing.sample_part(
-            self.party.products(EVERYWHERE, weights), request.grid
+            "margins", self.party.products(EVERYWHERE, weights), request.grid
         )
 
     def _mixed(self, payload: memoryview) -> FloatArray:
@@ -346,7 +347,7 @@ class BundleClient:
         # A step where P does not fit is never taken: P(0) fits.
         largest = math.ldexp(1.0, request.grid.limit_bits - request.grid.fraction_bits)
         return self._sealing.total_part(
-            np.minimum(above(totals), largest), request.grid, "up"
+            "totals", np.minimum(above(totals), largest), request.grid, "up"
         )
 
     def _open_search(self, request: OpenRequest) -> Opened:

@@ -22,12 +22,12 @@ from hyfdca.algorithms.bundle import messages as b
 from hyfdca.algorithms.bundle.buckets import Buckets
 from hyfdca.algorithms.bundle.planes import CuttingModel, GramUpdate, by_plane
 from hyfdca.arrays import FloatArray
-from hyfdca.federation.grids import MARGIN_HEADROOM, GridState
+from hyfdca.federation.grids import MARGIN_HEADROOM, GridState, VectorGrid
 from hyfdca.federation.sealing import read_sum
 from hyfdca.federation.server import Federation
 from hyfdca.federation.sums import RunningSum, VectorLayout
 from hyfdca.protocol.codec import pack_indices, pack_reals
-from hyfdca.protocol.messages import Part, Parts, Sealed, Sums
+from hyfdca.protocol.messages import Part, Parts, Sealed, Sums, TotalsSpec
 from hyfdca.protocol.sessions import BadReplyError, Conversation
 
 _ROOM = 4.0  # times the longest of the last planes
@@ -141,7 +141,7 @@ class PlaneCollection:
                 list(self.candidates),
                 mixture(client),
                 grids.shares.spec,
-                self.grids.offsets.spec,
+                offsets_spec(federation, self.grids.offsets),
                 grids.duals.spec,
                 forwards,
             ),
@@ -244,7 +244,7 @@ class PlaneCollection:
                 [slope.take(client, None) for slope in slopes],
                 self.n_planes,
                 units,
-                grid.spec,
+                federation.totals_spec(grid),
             ),
             Part,
         )
@@ -259,6 +259,13 @@ class PlaneCollection:
         gram = scaled.reshape(n_new, -1, n_outputs) * lengths[:, None]
         error = n_clients * grid.step / 2
         return conjugates, GramUpdate(gram, error, longest or 1.0)
+
+
+def offsets_spec(federation: Federation, grid: VectorGrid) -> TotalsSpec:
+    """Return the grid of offsets; in the open profile no client opens them."""
+    if federation.problem.profile == "open":
+        return grid.totals_spec(opener=0)
+    return federation.totals_spec(grid)
 
 
 def offsets_width(federation: Federation, width: int) -> int:

@@ -25,6 +25,7 @@ from hyfdca.protocol.messages import (
     Step,
     Sums,
     TooLarge,
+    TotalsOnGrid,
 )
 from hyfdca.protocol.phases import Phase, Phases
 
@@ -81,7 +82,7 @@ class PlanesRequest(Message, frozen=True):
     # which candidates start from
     mixture: Annotated[Mixture | None, Seen("plane weights")]
     grid: OnGrid
-    offsets_grid: OnGrid
+    offsets_grid: TotalsOnGrid
     duals_grid: OnGrid
     forwards: Flag  # whether holders without labels need the duals
 
@@ -113,7 +114,7 @@ class GramRequest(Message, frozen=True):
     n_planes: _PlaneCount  # new ones per bucket
     # float64: of the products with each plane, old and new
     units: Annotated[memoryview, Seen("plane lengths")]
-    grid: OnGrid
+    grid: TotalsOnGrid
 
 
 class TrialRequest(Message, frozen=True):
@@ -137,7 +138,7 @@ class SearchRequest(Message, frozen=True):
 
     margins: Margins
     steps: Annotated[list[Step], msgspec.Meta(max_length=1000), Seen("steps")]
-    grid: OnGrid
+    grid: TotalsOnGrid
 
 
 class VisitRequest(Message, frozen=True):
@@ -158,7 +159,7 @@ class VisitPlanesRequest(Message, frozen=True):
     # from the last margins (0) to these (1) and beyond
     places: Annotated[list[NonNegative], msgspec.Meta(max_length=64), Seen("steps")]
     grid: OnGrid
-    offsets_grid: OnGrid
+    offsets_grid: TotalsOnGrid
     duals_grid: OnGrid
     forwards: Flag
     # float64: buckets, outputs; of the points that the margins belong to

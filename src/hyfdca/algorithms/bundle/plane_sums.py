@@ -11,7 +11,7 @@ from hyfdca.arrays import FloatArray
 from hyfdca.federation.sealing import Rows, above
 from hyfdca.maths.kernels import add_bucket_combinations
 from hyfdca.maths.loss_kernels import add_conjugates, add_weighted_duals
-from hyfdca.protocol.messages import GridSpec, Sealed
+from hyfdca.protocol.messages import GridSpec, Sealed, TotalsSpec
 
 if TYPE_CHECKING:
     from hyfdca.algorithms.bundle.client import BundleClient
@@ -62,9 +62,9 @@ class PlaneSums:
     def slopes(self, grid: GridSpec) -> list[Sealed]:
         """Return Σ v_i α_i x_{k,i} over each bucket, as the profile says."""
         seal = self._party.sealing.sealed_features
-        return [seal(slope, grid) for slope in self._slopes]
+        return [seal("slopes", slope, grid) for slope in self._slopes]
 
-    def offsets(self, grid: GridSpec) -> Sealed:
+    def offsets(self, grid: TotalsSpec) -> Sealed:
         """Return 1/N Σ v_i l_i*(-α_i) over the samples counted, by bucket, above.
 
         With a free intercept, the balances 1/N Σ v_i α_i come after them.
@@ -81,5 +81,5 @@ class PlaneSums:
         counted = self._party.block.counts_sample[rows, None]
         numbers = sealing.encoded(np.where(counted, duals, 0.0), grid)
         if isinstance(rows, slice):
-            return sealing.sealed_samples(numbers, grid)
-        return sealing.sealed_apart(numbers, grid, rows)
+            return sealing.sealed_samples("duals", numbers, grid)
+        return sealing.sealed_apart("duals", numbers, grid, rows)

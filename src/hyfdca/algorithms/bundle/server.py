@@ -442,7 +442,9 @@ class BundleServer:
             "search",
             federation.everyone,
             [grid],
-            lambda client: b.SearchRequest(margins[client], steps.tolist(), grid.spec),
+            lambda client: b.SearchRequest(
+                margins[client], steps.tolist(), federation.totals_spec(grid)
+            ),
             Part,
         )
         shape = (len(steps), federation.problem.n_outputs)

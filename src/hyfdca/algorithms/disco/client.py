@@ -76,26 +76,28 @@ class DiscoClient(PrimalClient):
 
     def _margins(self, request: GridRequest) -> Message:
         products = self.party.products(EVERYWHERE, self.weights)
-        return self.party.sealing.sample_part(products, request.grid)
+        return self.party.sealing.sample_part("margins", products, request.grid)
 
     def _gradient(self, request: GradientRequest) -> Message:
         party, loss, labels = self.party, self.party.problem.loss, self.party.labels
-        margins = party.sealing.opened_samples(request.margins)
+        margins = party.sealing.opened_samples("margins", request.margins)
         slopes = party.weighted(loss.derivative(margins, labels))
         self._second = party.weighted(loss.second_derivative(margins, labels))
         gradient = party.combine(EVERYWHERE, slopes)
         diagonal = party.combine_squares(self._second)
         seal, grid = party.sealing.sealed_features, request.grid
         return or_too_large(
-            lambda: GradientParts(seal(gradient, grid), seal(diagonal, grid))
+            lambda: GradientParts(
+                seal("gradients", gradient, grid), seal("curvatures", diagonal, grid)
+            )
         )
 
     def _direction(self, request: DirectionRequest) -> Message:
         party, problem = self.party, self.party.problem
         if request.gradient is not None and request.diagonal is not None:
-            slopes = party.sealing.opened_features(request.gradient)
+            slopes = party.sealing.opened_features("gradients", request.gradient)
             gradient = problem.l2_strength * self.weights + slopes / problem.n_samples
-            curves = party.sealing.opened_features(request.diagonal)
+            curves = party.sealing.opened_features("curvatures", request.diagonal)
             diagonal = problem.l2_strength + np.maximum(curves, 0) / problem.n_samples
             nothing = np.zeros_like(gradient)
             self._solve = Solve(
@@ -106,7 +108,7 @@ class DiscoClient(PrimalClient):
             begun = self._begun.of(request.number, self._solving())
             self._solve = begun.moved(lengths, turns)
         products = party.products(EVERYWHERE, self._solve.direction)
-        return party.sealing.sample_part(products, request.grid)
+        return party.sealing.sample_part("direction margins", products, request.grid)
 
     def _by_output(self, *given: list[float]) -> list[FloatArray]:
         """Return lists of one finite number per output as arrays."""
@@ -123,13 +125,14 @@ class DiscoClient(PrimalClient):
 
     def _hessian(self, request: HessianRequest) -> Message:
         party = self.party
-        margins = party.sealing.opened_samples(request.margins)
+        margins = party.sealing.opened_samples("direction margins", request.margins)
         bent = party.combine(EVERYWHERE, self._second * margins)
-        return party.sealing.feature_part(bent, request.grid)
+        return party.sealing.feature_part("images", bent, request.grid)
 
     def _inner_products(self, request: InnerProductsRequest) -> Message:
         party, problem, solve = self.party, self.party.problem, self._solving()
-        sums = party.sealing.opened_features(request.weights) / problem.n_samples
+        opened = party.sealing.opened_features("images", request.weights)
+        sums = opened / problem.n_samples
         bent = sums + problem.l2_strength * solve.direction
         self._solve = replace(solve, bent=bent)
         counted, smooth = party.block.counts_feature, solve.residual / solve.diagonal
@@ -140,7 +143,7 @@ class DiscoClient(PrimalClient):
             (bent, bent / solve.diagonal),
         ]
         products = [(a[counted] * b[counted]).sum(axis=0) for a, b in pairs]
-        return party.sealing.total_part(np.stack(products), request.grid)
+        return party.sealing.total_part("totals", np.stack(products), request.grid)
 
     def _step(self, notice: NewtonNotice) -> None:
         lengths, shares = self._by_output(notice.lengths, notice.shares)

@@ -202,7 +202,9 @@ class DiscoServer(PrimalServer):
                 "inner products",
                 federation.everyone,
                 [grid],
-                lambda client: InnerProductsRequest(curved.take(client), grid.spec),
+                lambda client: InnerProductsRequest(
+                    curved.take(client), federation.totals_spec(grid)
+                ),
                 Part,
             )
             sealed = {client: part.vector for client, part in parts.items()}

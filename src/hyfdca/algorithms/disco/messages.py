@@ -12,6 +12,7 @@ from hyfdca.protocol.messages import (
     Sealed,
     Seen,
     Sums,
+    TotalsOnGrid,
     Weights,
 )
 
@@ -54,7 +55,7 @@ class InnerProductsRequest(Message, frozen=True):
     """H times the direction down, parts of inner products up."""
 
     weights: Weights
-    grid: OnGrid
+    grid: TotalsOnGrid
 
 
 class NewtonNotice(Message, frozen=True):

@@ -11,6 +11,7 @@ from hyfdca.algorithms.hyfdca.shown_shares import ShownShares, ShownState
 from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.federation.client import Party
 from hyfdca.federation.evaluation import grid_step, loss_totals
+from hyfdca.federation.kinds import FeatureKind
 from hyfdca.federation.margins import SentMargins
 from hyfdca.federation.messages import Released, ReleaseRequest
 from hyfdca.federation.sealing import Rows
@@ -127,7 +128,7 @@ class DualClient:
     def _answer_shares(self, request: m.SharesRequest) -> Message:
         """PrimalAggregation: take the duals that changed, return Σ_i α_i x_{k,i}."""
         rows = self._sealing.unpack_rows(request.positions)
-        self.set_duals(rows, self._sealing.opened_samples(request.duals, rows))
+        self.set_duals(rows, self._sealing.opened_samples("duals", request.duals, rows))
         reply, self._held_back = self._share_part(self.duals, self.share, request.grid)
         return reply
 
@@ -136,9 +137,9 @@ class DualClient:
     ) -> tuple[Message, FloatArray]:
         """Return a share of some duals, or an old one, and what that one lacks."""
         if self._min_rows == 1:
-            return self._sealing.feature_part(share, grid), self._held_back
+            return self._sealing.feature_part("weights", share, grid), self._held_back
         sent = self._shown.choose(duals, share)
-        reply = self._sealing.feature_part(sent, grid)
+        reply = self._sealing.feature_part("weights", sent, grid)
         if sent is share and isinstance(reply, Part):
             self._shown.note(duals, share)
         return reply, share - sent
@@ -172,13 +173,13 @@ class DualClient:
         margins = self._party.products(rows, self.weights)
         return self._sent.part(margins, rows, request.grid)
 
-    def opened_weights(self, sums: Sums) -> FloatArray:
+    def opened_weights(self, sums: Sums, kind: FeatureKind = "weights") -> FloatArray:
         """Return what shares of this client's features add up to, over λN."""
-        return self._sealing.opened_features(sums) / self._party.problem.l2_scale
+        return self._sealing.opened_features(kind, sums) / self._party.problem.l2_scale
 
     def _reseal(self, request: m.ResealRequest) -> m.Resealed:
         rows = self._sealing.unpack_rows(request.positions)
-        return m.Resealed(self._sealing.resealed(request.sums, rows))
+        return m.Resealed(self._sealing.resealed("duals", request.sums, rows))
 
     # Measuring
 
@@ -189,7 +190,7 @@ class DualClient:
         """Return the share of the study's present duals, whatever was missed."""
         party = self._party
         rows = self._sealing.unpack_rows(request.positions)
-        opened = self._sealing.opened_samples(request.duals, rows)
+        opened = self._sealing.opened_samples("duals", request.duals, rows)
         duals = self.duals.copy()
         duals[rows] = opened
         share = party.combine(EVERYWHERE, party.weighted(duals))
@@ -204,7 +205,7 @@ class DualClient:
             self._measuring, weights=weights, weights_step=grid_step(sums)
         )
         products = self._party.products(EVERYWHERE, weights)
-        return self._sealing.sample_part(products, request.grid)
+        return self._sealing.sample_part("margins", products, request.grid)
 
     def _losses(self, request: m.LossesRequest) -> Message:
         """Return this client's part of (loss, conjugate, λ/2||w||², the same above).
@@ -232,7 +233,7 @@ class DualClient:
             totals[3] += self._norm_held_back(point)
         last = {n: w for n, w in self._measured.items() if n == request.number - 1}
         self._measured = {**last, request.number: point.weights}
-        return self._sealing.total_part(totals, request.grid, "up")
+        return self._sealing.total_part("totals", totals, request.grid, "up")
 
     def _norm_held_back(self, point: Point) -> FloatArray:
         """Return what λ/2||w||² of the present duals is above that of the weights.

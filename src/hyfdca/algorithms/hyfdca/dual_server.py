@@ -226,7 +226,7 @@ class DualServer:
                 margins.take(client, counted_positions(federation, client)),
                 is_current,
                 number,
-                grid.spec,
+                federation.totals_spec(grid),
             ),
             Part,
         )

@@ -293,7 +293,7 @@ class HyfdcaClient:
         if not self._has_room(rows, change, request.grid):
             return TooLarge()
         # Towards zero: a rounded dual never leaves the domain of its conjugate.
-        return party.sealing.sample_part(change, request.grid, "to zero", rows)
+        return party.sealing.sample_part("duals", change, request.grid, "to zero", rows)
 
     def _has_room(self, rows: Rows, change: FloatArray, grid: GridSpec) -> bool:
         """Return whether duals stay in the range of a sum if all change them so.

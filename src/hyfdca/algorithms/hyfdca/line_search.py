@@ -151,7 +151,7 @@ class LineSearchServer:
                 margins=self.dual.margins.take(client, drawn.get(client)),
                 trial_steps=TRIAL_STEPS.tolist(),
                 grid=grids.shares.spec,
-                totals_grid=grids.totals.spec,
+                totals_grid=federation.totals_spec(grids.totals),
                 duals_grid=grids.duals.spec,
                 forwards=bool(federation.unlabelled),
             ),
@@ -207,7 +207,9 @@ class LineSearchServer:
                 "products",
                 federation.everyone,
                 [grid],
-                lambda client: m.ProductsRequest(image.take(client), grid.spec),
+                lambda client: m.ProductsRequest(
+                    image.take(client), federation.totals_spec(grid)
+                ),
                 Part,
             )
             sealed = {client: part.vector for client, part in parts.items()}
@@ -286,12 +288,14 @@ class LineSearchClient:
             direction = None
             if request.forwards:
                 numbers = sealing.encoded(own, request.duals_grid)
-                direction = sealing.sealed_samples(numbers, request.duals_grid, rows)
+                direction = sealing.sealed_samples(
+                    "dual changes", numbers, request.duals_grid, rows
+                )
             image = party.combine(rows, party.weighted(self._direction, rows))
             conjugates = self._conjugates(counted, request.trial_steps)
             return m.Image(
-                sealing.sealed_features(image, request.grid),
-                sealing.sealed_totals(conjugates, request.totals_grid),
+                sealing.sealed_features("images", image, request.grid),
+                sealing.sealed_totals("totals", conjugates, request.totals_grid),
                 direction,
             )
         except GridOverflowError:
@@ -318,18 +322,20 @@ class LineSearchClient:
         """Take Δα from the samples' designated holders."""
         party, rows = self._party, self._sealing.unpack_rows(request.drawn)
         check_searched(self._settings, party, self._sealing.count(rows))
-        self._direction = self._sealing.opened_samples(request.direction, rows)
+        self._direction = self._sealing.opened_samples(
+            "dual changes", request.direction, rows
+        )
         self._rows = rows
         image = party.combine(rows, party.weighted(self._direction, rows))
-        return self._sealing.feature_part(image, request.grid)
+        return self._sealing.feature_part("images", image, request.grid)
 
     def _products(self, request: m.ProductsRequest) -> Message:
         """Return w·v and v·v over the features this client is designated for."""
         counted = self._party.block.counts_feature
-        change = self.dual.opened_weights(request.image)[counted]
+        change = self.dual.opened_weights(request.image, "images")[counted]
         weights = self.dual.weights[counted]
         products = np.stack([(weights * change).sum(axis=0), (change**2).sum(axis=0)])
-        return self._sealing.total_part(products, request.grid)
+        return self._sealing.total_part("totals", products, request.grid)
 
     def _move(self, request: m.MoveRequest) -> Message:
         """Take the step, rounded towards zero on the grid of duals."""
@@ -343,4 +349,4 @@ class LineSearchClient:
             raise RemoteProtocolError("the step is on a finer grid") from None
         self.dual.set_duals(rows, self.dual.duals[rows] + change)
         self._direction = np.zeros_like(self._direction)
-        return self._sealing.feature_part(self.dual.share, request.grid)
+        return self._sealing.feature_part("weights", self.dual.share, request.grid)

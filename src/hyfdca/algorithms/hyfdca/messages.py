@@ -28,6 +28,7 @@ from hyfdca.protocol.messages import (
     Share,
     Sums,
     TooLarge,
+    TotalsOnGrid,
     Weights,
 )
 from hyfdca.protocol.phases import Phase, Phases
@@ -101,7 +102,7 @@ class DirectionRequest(Message, frozen=True):
     margins: Margins
     trial_steps: _Steps
     grid: OnGrid
-    totals_grid: OnGrid
+    totals_grid: TotalsOnGrid
     duals_grid: OnGrid  # on which the direction is rounded, towards zero
     forwards: Flag  # whether holders without labels need the direction
 
@@ -126,7 +127,7 @@ class ProductsRequest(Message, frozen=True):
     """Line search, sealed: the image down, its products with the weights up."""
 
     image: Weights
-    grid: OnGrid
+    grid: TotalsOnGrid
 
 
 class MoveRequest(Message, frozen=True):
@@ -151,7 +152,7 @@ class ProbeSharesRequest(Message, frozen=True):
 
     margins: Annotated[Sums, Seen("probe margins")]
     grid: OnGrid
-    totals_grid: OnGrid
+    totals_grid: TotalsOnGrid
 
 
 class LossesRequest(Message, frozen=True):
@@ -160,7 +161,7 @@ class LossesRequest(Message, frozen=True):
     margins: Margins
     is_current: Flag  # the training state is what is measured
     number: Counter  # of the measurement
-    grid: OnGrid
+    grid: TotalsOnGrid
 
 
 # After these a client is between two rounds, or has nothing to do in this one.

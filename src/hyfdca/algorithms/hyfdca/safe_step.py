@@ -139,7 +139,9 @@ class _Probe:
             federation.everyone,
             [self._shares, self._totals],
             lambda client: m.ProbeSharesRequest(
-                margins.take(client), self._shares.spec, self._totals.spec
+                margins.take(client),
+                self._shares.spec,
+                federation.totals_spec(self._totals),
             ),
             m.Image,
         )
@@ -170,21 +172,21 @@ class InteractionProbe:
             weights = unpack_reals(request.start, party.n_features)[:, None]
             _check_start(party.seed, weights[:, 0])
         else:
-            weights = party.sealing.opened_features(request.weights, 1)
+            weights = party.sealing.opened_features("probe weights", request.weights, 1)
         products = party.products(EVERYWHERE, weights * request.scale)
         values = products * self._inverse_norms()
-        return party.sealing.sample_part(values, request.grid)
+        return party.sealing.sample_part("probe margins", values, request.grid)
 
     def _shares(self, request: m.ProbeSharesRequest) -> Message:
         """Return this client's part of Σ v_i x_i / ||x_i|| and of Σ v_i²."""
         party, sealing = self._party, self._party.sealing
-        values = sealing.opened_samples(request.margins, width=1)
+        values = sealing.opened_samples("probe margins", request.margins, width=1)
         share = party.combine(EVERYWHERE, values * self._inverse_norms())
         square = np.array([[float((values[party.block.counts_sample] ** 2).sum())]])
         try:
             return m.Image(
-                sealing.sealed_features(share, request.grid),
-                sealing.sealed_totals(square, request.totals_grid),
+                sealing.sealed_features("probe weights", share, request.grid),
+                sealing.sealed_totals("totals", square, request.totals_grid),
             )
         except GridOverflowError:
             return TooLarge()

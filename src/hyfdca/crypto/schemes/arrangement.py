@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -50,7 +51,7 @@ class Arrangement:
     def _order(self) -> tuple[IntArray, IntArray, IntArray]:
         """The distinct groups, how many items each has, the rank of each item."""
         if not self.n_items or self.groups.min() == self.groups.max():
-            sizes = np.array([self.n_items][: self.n_items])
+            sizes = np.array([self.n_items][: self.n_items], np.int64)
             return self.groups[:1], sizes, np.arange(self.n_items)
         numbers, inverse, sizes = np.unique(
             self.groups, return_inverse=True, return_counts=True
@@ -60,6 +61,11 @@ class Arrangement:
         starts = np.repeat(np.cumsum(sizes) - sizes, sizes)
         ranks[order] = np.arange(self.n_items) - starts
         return numbers, sizes, ranks
+
+    @property
+    def distinct(self) -> IntArray:
+        """The groups, ascending."""
+        return self._order[0]
 
     @property
     def sizes(self) -> IntArray:
@@ -78,12 +84,33 @@ class Arrangement:
             return np.zeros(self.n_items, np.int64)
         return starts[np.searchsorted(self._order[0], self.groups)]
 
+    def by_group(self, items: IntArray | None) -> Sorting:
+        """Return these items sorted by group."""
+        return self._sorting if items is None else _sorted(self.groups[items])
+
+    @cached_property
+    def _sorting(self) -> Sorting:
+        return _sorted(self.groups)
+
     def blocks(self, width: int, n_slots: int) -> BlockMap:
         """Return the blocks for ``width`` numbers per item."""
         key = (width, n_slots)
         if key not in self._blocks:
             self._blocks[key] = BlockMap(self, width, n_slots)
         return self._blocks[key]
+
+
+class Sorting(NamedTuple):
+    """Items by group: their order, the groups, and how many items each has."""
+
+    order: IntArray
+    groups: list[int]
+    sizes: list[int]
+
+
+def _sorted(groups: IntArray) -> Sorting:
+    found, sizes = np.unique(groups, return_counts=True)
+    return Sorting(np.argsort(groups, kind="stable"), found.tolist(), sizes.tolist())
 
 
 def opaque_groups(groups: IntArray, secret: bytes, name: str) -> IntArray:
@@ -138,6 +165,10 @@ class BlockMap:
     def is_one_run(self) -> bool:
         """Whether the numbers are in their slots as they are in the vector."""
         return len(self._of_groups) <= 1
+
+    def groups_of(self, blocks: IntArray) -> IntArray:
+        """Return the owner group of each of these blocks."""
+        return np.repeat(self.arrangement.distinct, self._of_groups)[blocks]
 
     def covering(self, items: IntArray | None) -> IntArray:
         """Return the blocks with numbers of these items, ascending."""

@@ -23,6 +23,22 @@ def raw_bytes(values: NDArray[Any]) -> memoryview:
     return np.ascontiguousarray(values).reshape(-1).view(np.uint8).data
 
 
+class VectorKeys(Protocol):
+    """The keys of one kind of vector, 32 bytes each."""
+
+    @property
+    def by_group(self) -> bool:
+        """Whether each owner group has a key of its own."""
+        ...
+
+    def of(self, group: int, sealer: bytes = b"") -> bytes:
+        """Return the key for items of a group that were sealed by some sealer.
+
+        Raises ``ValueError`` if the client does not have it.
+        """
+        ...
+
+
 class Sealer(Protocol):
     """A client's half: seals and opens vectors of whole numbers."""
 

@@ -8,6 +8,8 @@ residue, modulo the primes of the ciphertext modulus.
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -22,17 +24,12 @@ from hyfdca.maths.compiling import CACHE
 class BlockWork(Protocol):
     """Several processes that seal and open blocks."""
 
-    @property
-    def here(self) -> BfvBlocks:
-        """What seals and opens in this process, for few blocks."""
-        ...
-
     def is_worth(self, n_blocks: int) -> bool:
         """Return whether this many blocks are worth sending to other processes."""
         ...
 
-    def work(self, what: str, rows: Any) -> Any:
-        """Return rows sealed ("seal") or opened ("open")."""
+    def work(self, what: str, rows: Any, seeds: Sequence[bytes]) -> Any:
+        """Return rows sealed ("seal") or opened ("open"), each by the key of a seed."""
         ...
 
 
@@ -46,6 +43,8 @@ class BfvCipher:
 
     Parameters
     ----------
+    seed_of : callable
+        Returns the seed of an owner group's secret key.
     work : BlockWork, optional
         Who seals and opens many blocks at a time; by default this process.
     """
@@ -53,34 +52,62 @@ class BfvCipher:
     def __init__(
         self,
         parameters: BfvParameters,
-        secret_key: bytes,
+        seed_of: Callable[[int], bytes],
         work: BlockWork | None = None,
     ) -> None:
-        self._work = work
-        self._blocks = work.here if work else BfvBlocks(parameters, secret_key)
+        self._parameters, self._seed_of, self._work = parameters, seed_of, work
+        self._made: dict[int, BfvBlocks] = {}
         self.n_slots = parameters.ring_degree
         self.block_bytes = parameters.block_bytes
 
     def __repr__(self) -> str:
-        return "BfvCipher(a secret key)"
+        return "BfvCipher(secret keys)"
 
-    def _done(self, what: str, rows: Any) -> Any:
-        if self._work is not None and self._work.is_worth(len(rows)):
-            return self._work.work(what, rows)
-        return self._blocks.seal(rows) if what == "seal" else self._blocks.open(rows)
-
-    def seal(self, numbers: IntArray) -> ByteArray:
-        """Return one ciphertext per row of numbers."""
-        half = self._blocks.parameters.plaintext_modulus // 2
+    def seal(self, numbers: IntArray, groups: IntArray) -> ByteArray:
+        """Return one ciphertext per row of numbers, by the key of its group."""
+        half = self._parameters.plaintext_modulus // 2
         if numbers.size and not -half < numbers.min() <= numbers.max() < half:
             raise ValueError(f"a number is beyond {half}, what a slot can hold")
-        sealed: ByteArray = self._done("seal", numbers)
-        return sealed
+        if self._is_worth(groups):
+            there: ByteArray = self._there("seal", numbers, groups)
+            return there
+        size = self.block_bytes
+        room = np.empty(self._parameters.room(len(numbers)), np.uint8)
+        for group, rows in _runs(groups):
+            self._of(group).seal_into(room[rows.start * size :], numbers[rows])
+        return room[: len(numbers) * size].reshape(-1, size)
 
-    def open(self, blocks: ByteArray) -> IntArray:
-        """Return the numbers of each ciphertext."""
-        numbers: IntArray = self._done("open", blocks)
+    def open(self, blocks: ByteArray, groups: IntArray) -> IntArray:
+        """Return the numbers of each ciphertext, by the key of its group."""
+        if self._is_worth(groups):
+            there: IntArray = self._there("open", blocks, groups)
+            return there
+        numbers = np.empty((len(blocks), self.n_slots), np.int64)
+        for group, rows in _runs(groups):
+            self._of(group).open_into(numbers[rows], blocks[rows])
         return numbers
+
+    def _of(self, group: int) -> BfvBlocks:
+        if group not in self._made:
+            self._made[group] = BfvBlocks(self._parameters, self._seed_of(group))
+        return self._made[group]
+
+    def _is_worth(self, groups: IntArray) -> bool:
+        return self._work is not None and self._work.is_worth(len(groups))
+
+    def _there(self, what: str, rows: Any, groups: IntArray) -> Any:
+        assert self._work is not None  # noqa: S101  # it is worth it
+        seed_of = {group: self._seed_of(group) for group in set(groups.tolist())}
+        return self._work.work(what, rows, [seed_of[g] for g in groups.tolist()])
+
+
+def _runs(groups: IntArray) -> Iterator[tuple[int, slice]]:
+    """Return each run of blocks of one group."""
+    start = 0
+    for group, run in itertools.groupby(groups.tolist()):
+        end = start + len(list(run))
+        yield group, slice(start, end)
+        start = end
 
 
 class BfvAddition:

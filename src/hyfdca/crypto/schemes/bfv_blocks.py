@@ -8,8 +8,9 @@ all ciphertexts of a context.
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 import seal
@@ -81,25 +82,55 @@ FULL = BfvParameters(
 COMPACT = BfvParameters(4096, (1152921504606830593,), (), 17592186028033, 1_000)
 
 
-def new_secret_key(parameters: BfvParameters) -> bytes:
-    """Return a fresh secret key, from the system's randomness."""
-    key: bytes = seal.KeyGenerator(parameters.context()).secret_key().to_string()
-    return key
+SEED_BYTES = 32
+
+
+@cache
+def _context(parameters: BfvParameters) -> seal.SEALContext:
+    """Return the context that all keys of these parameters share."""
+    return parameters.context()
+
+
+def _secret_key(parameters: BfvParameters, seed: bytes) -> bytes:
+    """Return the secret key of a seed, as SEAL writes one.
+
+    A secret key is a polynomial with coefficients -1, 0 and 1, transformed modulo each
+    prime of the key. SEAL transforms plaintexts in the same way, and writes both alike.
+    """
+    signs = _signs(seed, parameters.ring_degree)
+    coefficients = ["0", "1", f"{parameters.plaintext_modulus - 1:X}"]  # the last is -1
+    terms = [
+        f"{coefficients[sign]}x^{place}" for place, sign in enumerate(signs) if sign
+    ]
+    polynomial = seal.Plaintext(" + ".join(reversed(terms)))
+    context = _context(parameters)
+    level = context.key_context_data().parms_id()
+    seal.Evaluator(context).transform_to_ntt_inplace(polynomial, level)
+    written: bytes = polynomial.to_bytes()
+    return written
+
+
+def _signs(seed: bytes, count: int) -> list[int]:
+    """Return numbers below 3, each as likely as the others, that follow from a seed."""
+    # Of 256 bytes one is left out, so that three divides the rest; 2 % more suffice.
+    drawn = np.frombuffer(hashlib.shake_256(seed).digest(count + count // 8), np.uint8)
+    signs: list[int] = (drawn[drawn < 255][:count] % 3).tolist()
+    if len(signs) < count:
+        raise ValueError("this seed gives too few numbers; draw another one")
+    return signs
 
 
 class BfvBlocks:
-    """Seals and opens blocks in this process."""
+    """Seals and opens blocks in this process, with the secret key of a seed."""
 
-    def __init__(self, parameters: BfvParameters, secret_key: bytes) -> None:
+    def __init__(self, parameters: BfvParameters, seed: bytes) -> None:
+        if len(seed) != SEED_BYTES:
+            raise ValueError(f"a key of BFV follows from {SEED_BYTES} bytes")
         self.parameters = parameters
-        self._context = parameters.context()
-        try:
-            key = self._context.from_secret_str(secret_key)
-            self._encryptor = seal.Encryptor(self._context, key)
-            self._decryptor = seal.Decryptor(self._context, key)
-        except (RuntimeError, ValueError):
-            # SEAL's own words could quote the key.
-            raise ValueError("this is no secret key of these parameters") from None
+        self._context = _context(parameters)
+        key = self._context.from_secret_str(_secret_key(parameters, seed))
+        self._encryptor = seal.Encryptor(self._context, key)
+        self._decryptor = seal.Decryptor(self._context, key)
         self._encoder = seal.BatchEncoder(self._context)
 
     @cached_property

@@ -1,9 +1,10 @@
 """A process that seals and opens BFV blocks for the one that started it.
 
 SEAL's calls hold Python's lock, so only processes use several cores. Blocks are in
-memory that both processes share and nobody else can reach; through the pipe go the key
-(not on the command line, not in the environment, not in a file), then requests: a
-letter and a count. The answer is the same, or ``x`` and a message.
+memory that both processes share and nobody else can reach. Through the pipe goes a
+letter for the parameters, then requests: a letter, a count and the seed of the key (not
+on the command line, not in the environment, not in a file). The answer is the same
+letter and count, or ``x`` and a message.
 """
 
 from __future__ import annotations
@@ -14,13 +15,19 @@ import resource
 import signal
 import struct
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import IO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hyfdca.crypto.schemes.bfv_blocks import COMPACT, FULL, BfvBlocks, BfvParameters
+from hyfdca.crypto.schemes.bfv_blocks import (
+    COMPACT,
+    FULL,
+    SEED_BYTES,
+    BfvBlocks,
+    BfvParameters,
+)
 
 MOST_BLOCKS = 8  # at a time
 MESSAGE = struct.Struct("<cQ")  # letter, number of blocks or bytes
@@ -73,27 +80,31 @@ def send(pipe: IO[bytes], letter: bytes, count: int, content: bytes = b"") -> No
 class WorkerLoop:
     """Answers requests about blocks in shared memory."""
 
-    blocks: BfvBlocks
+    parameters: BfvParameters
     shared: Shared
+    keyed: dict[bytes, BfvBlocks] = field(default_factory=dict)
 
-    def answer(self, letter: bytes, count: int) -> None:
-        """Seal or open the first blocks in shared memory."""
+    def answer(self, letter: bytes, count: int, seed: bytes) -> None:
+        """Seal or open the first blocks in shared memory by the key of a seed."""
         numbers, sealed = self.shared
         if count > MOST_BLOCKS:
             raise ValueError(f"there is room for {MOST_BLOCKS} blocks, not {count}")
+        if seed not in self.keyed:
+            self.keyed[seed] = BfvBlocks(self.parameters, seed)
         if letter == LETTERS["seal"]:
-            self.blocks.seal_into(sealed, numbers[:count])
+            self.keyed[seed].seal_into(sealed, numbers[:count])
             return
-        size = self.blocks.parameters.block_bytes
+        size = self.parameters.block_bytes
         rows = sealed[: count * size].reshape(count, size)
-        self.blocks.open_into(numbers[:count], rows)
+        self.keyed[seed].open_into(numbers[:count], rows)
 
     def serve(self, asked: IO[bytes], answers: IO[bytes]) -> None:
         """Answer until the pipe is closed."""
         while True:
             letter, count = MESSAGE.unpack(receive(asked, MESSAGE.size))
+            seed = receive(asked, SEED_BYTES)
             try:
-                self.answer(letter, count)
+                self.answer(letter, count, seed)
                 send(answers, letter, count)
             except ValueError as error:
                 text = str(error).encode()
@@ -101,12 +112,11 @@ class WorkerLoop:
 
 
 def begin(asked: IO[bytes], file_number: int) -> WorkerLoop:
-    """Take parameters and key from the pipe, and the memory by its file number."""
-    letter, size = MESSAGE.unpack(receive(asked, MESSAGE.size))
+    """Take parameters from the pipe, and the memory by its file number."""
+    letter, _ = MESSAGE.unpack(receive(asked, MESSAGE.size))
     parameters = PROFILES[letter]
-    blocks = BfvBlocks(parameters, receive(asked, size))
     memory = mmap.mmap(file_number, shared_size(parameters))
-    return WorkerLoop(blocks, shared_arrays(memory, parameters))
+    return WorkerLoop(parameters, shared_arrays(memory, parameters))
 
 
 def main() -> None:

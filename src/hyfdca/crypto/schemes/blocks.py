@@ -30,11 +30,11 @@ class BlockCipher(Protocol):
         """Bytes of a block."""
         ...
 
-    def seal(self, numbers: IntArray) -> ByteArray:
-        """Return (blocks, block_bytes) of (blocks, slots) numbers."""
+    def seal(self, numbers: IntArray, groups: IntArray) -> ByteArray:
+        """Return (blocks, block_bytes) of (blocks, slots) numbers, by owner group."""
         ...
 
-    def open(self, blocks: ByteArray) -> IntArray:
+    def open(self, blocks: ByteArray, groups: IntArray) -> IntArray:
         """Return (blocks, slots) numbers, or raise ``ValueError``."""
         ...
 
@@ -93,7 +93,8 @@ class BlockSealer:
     ) -> memoryview:
         """Return the sealed blocks that have these items."""
         blocks = arrangement.blocks(numbers.shape[1], self._cipher.n_slots)
-        sealed = self._cipher.seal(blocks.fill(numbers, items, rest))
+        groups = blocks.groups_of(blocks.covering(items))
+        sealed = self._cipher.seal(blocks.fill(numbers, items, rest), groups)
         return _dump(np.ones(len(sealed), np.bool_), sealed)
 
     def open(
@@ -106,12 +107,13 @@ class BlockSealer:
         """Return the numbers of these items."""
         cipher = self._cipher
         blocks = arrangement.blocks(width, cipher.n_slots)
-        n_blocks = len(blocks.covering(items))
+        covering = blocks.covering(items)
+        n_blocks = len(covering)
         is_there, sealed = _load(payload, n_blocks, cipher.block_bytes)
         if not is_there.any():
             n_items = arrangement.n_items if items is None else len(items)
             return np.zeros((n_items, width), np.int64)
-        filled = cipher.open(sealed)
+        filled = cipher.open(sealed, blocks.groups_of(covering)[is_there])
         if not is_there.all():
             opened, filled = filled, np.zeros((n_blocks, cipher.n_slots), np.int64)
             filled[is_there] = opened

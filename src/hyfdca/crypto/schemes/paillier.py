@@ -78,8 +78,8 @@ class PaillierCipher:
         words = np.full(self.n_slots, _SIGN, _WORD)
         self._offset = mpz.from_bytes(words.tobytes(), "little")
 
-    def seal(self, numbers: IntArray) -> Blocks:
-        """Return a block for each row of numbers.
+    def seal(self, numbers: IntArray, groups: IntArray | None = None) -> Blocks:
+        """Return a block for each row of numbers; all groups have the same key.
 
         Raises
         ------
@@ -98,7 +98,7 @@ class PaillierCipher:
             _write(block, (message * self._modulus + 1) * blinding % self._squared)
         return blocks
 
-    def open(self, blocks: Blocks) -> IntArray:
+    def open(self, blocks: Blocks, groups: IntArray | None = None) -> IntArray:
         """Return the numbers inside, one row per block.
 
         Raises

@@ -1,9 +1,10 @@
 """The schemes by name, what a study may choose of them, and which suits which vector.
 
-Vectors are of three kinds: by sample, by feature, and totals. A packed scheme pays for
-whole blocks, so where owner groups are tiny, vectors short or few samples drawn, a
-scheme whose numbers stand alone takes its place: for BFV that is ``stream``. Blocks of
-Paillier are so small that they never take more bytes than single numbers.
+Vectors are by sample or by feature, or totals, which are always ``stream``. A packed
+scheme pays for whole blocks, so where owner groups are tiny, vectors short or few
+samples drawn, a scheme whose numbers stand alone takes its place: for BFV that is
+``stream``. Blocks of Paillier are so small that they never take more bytes than single
+numbers.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
+from hyfdca.crypto.keys.set_secrets import SetSecrets
 from hyfdca.crypto.schemes.arrangement import Arrangement
-from hyfdca.crypto.schemes.base import Adder, Sealer
+from hyfdca.crypto.schemes.base import Adder, Sealer, VectorKeys
 from hyfdca.crypto.schemes.blocks import BlockAdder, BlockSealer
 from hyfdca.crypto.schemes.plain import PlainAdder, PlainSealer
 from hyfdca.crypto.schemes.stream import StreamSealer
@@ -29,7 +31,7 @@ PaillierBits = Literal[2048, 3072]
 SUM_BITS: dict[Precision, int] = {"full": 58, "compact": 42}
 
 Keys = Mapping[str, bytes]
-Workforce = Callable[[Any, bytes], Any]  # who works with these parameters and key
+Workforce = Callable[[Any], Any]  # who works with these parameters
 
 
 @dataclass(frozen=True)
@@ -63,8 +65,13 @@ class Encryption:
         return SUM_BITS[self.precision]
 
     @property
+    def totals(self) -> str:
+        """The scheme of totals."""
+        return "none" if self.scheme == "none" else TOTALS_SCHEME
+
+    @property
     def names(self) -> tuple[str, ...]:
-        """The schemes that may be in use."""
+        """The schemes that vectors by sample and by feature may have."""
         loose = LOOSE.get(self.scheme)
         if loose is None or self.small_vectors == "same":
             return (self.scheme,)
@@ -74,9 +81,9 @@ class Encryption:
 class Scheme(NamedTuple):
     """An entry of the table: how to make keys and both halves."""
 
-    new_key: Callable[[Encryption], bytes]
+    new_key: Callable[[Encryption], bytes]  # of the study, if it has one
     public: Callable[[bytes], bytes]  # of a key, what the server needs to add
-    sealer: Callable[[bytes, Encryption, Workforce | None], Sealer]
+    sealer: Callable[[bytes, VectorKeys, Encryption, Workforce | None], Sealer]
     adder: Callable[[bytes, Encryption], Adder]
 
 
@@ -100,18 +107,18 @@ def _bfv_parameters(encryption: Encryption) -> Any:
 
 
 def _bfv_key(encryption: Encryption) -> bytes:
-    parameters = _bfv_parameters(encryption)
-    from hyfdca.crypto.schemes.bfv_blocks import new_secret_key  # noqa: PLC0415
-
-    return new_secret_key(parameters)
+    _bfv_parameters(encryption)  # complains where there is no SEAL
+    return b""
 
 
-def _bfv_sealer(key: bytes, encryption: Encryption, hire: Workforce | None) -> Sealer:
+def _bfv_sealer(
+    _: bytes, keys: VectorKeys, encryption: Encryption, hire: Workforce | None
+) -> Sealer:
     from hyfdca.crypto.schemes.bfv import BfvCipher  # noqa: PLC0415
 
     parameters = _bfv_parameters(encryption)
-    workers = hire(parameters, key) if hire else None
-    return BlockSealer(BfvCipher(parameters, key, workers))
+    workers = hire(parameters) if hire else None
+    return BlockSealer(BfvCipher(parameters, keys.of, workers))
 
 
 def _bfv_adder(_: bytes, encryption: Encryption) -> Adder:
@@ -134,7 +141,10 @@ def _paillier_public(key: bytes) -> bytes:
 
 
 def _paillier(packed: bool) -> Scheme:
-    def sealer(key: bytes, encryption: Encryption, _: Workforce | None) -> Sealer:
+    def sealer(
+        key: bytes, _: VectorKeys, encryption: Encryption, hire: Workforce | None
+    ) -> Sealer:
+        del hire  # blocks are small
         from hyfdca.crypto.schemes.paillier import PaillierCipher  # noqa: PLC0415
         from hyfdca.crypto.schemes.paillier_keys import SecretKey  # noqa: PLC0415
 
@@ -155,9 +165,9 @@ def _paillier(packed: bool) -> Scheme:
 SCHEMES: dict[str, Scheme] = {
     "none": Scheme(_no_key, _no_key, lambda *_: PlainSealer(), lambda *_: PlainAdder()),
     "stream": Scheme(
-        lambda _: secrets.token_bytes(32),
         _no_key,
-        lambda key, encryption, _: StreamSealer(key, encryption.n_clients),
+        _no_key,
+        lambda _, keys, encryption, __: StreamSealer(keys, encryption.n_clients),
         lambda *_: StreamAdder(),
     ),
     "bfv": Scheme(_bfv_key, _no_key, _bfv_sealer, _bfv_adder),
@@ -176,13 +186,20 @@ class Loose(NamedTuple):
 # Full blocks of BFV take two or three times the bytes of stream.
 LOOSE: dict[str, Loose] = {"bfv": Loose("stream", 8.0)}
 
+# Of totals, whatever the study's scheme; they are short and go to one client.
+TOTALS_SCHEME = "stream"
+
 # Both ways of using Paillier have one key.
 _KEY_OF = {"paillier-single": "paillier"}
 
 
 def new_keys(encryption: Encryption) -> dict[str, bytes]:
-    """Return fresh secret keys of the schemes that may be in use."""
-    names = dict.fromkeys(_KEY_OF.get(name, name) for name in encryption.names)
+    """Return fresh secret keys of the schemes that may be in use.
+
+    Only Paillier has a key of the study; others derive theirs from secrets of sets.
+    """
+    used = (*encryption.names, encryption.totals)
+    names = dict.fromkeys(_KEY_OF.get(name, name) for name in used)
     return {name: SCHEMES[name].new_key(encryption) for name in names}
 
 
@@ -200,22 +217,42 @@ def _found(keys: Mapping[str, bytes], scheme: str) -> bytes:
 
 @dataclass(frozen=True, repr=False)
 class Sealers:
-    """A client's schemes: whatever the study allows, and nothing else."""
+    """A client's schemes: whatever the study allows, and nothing else.
+
+    Parameters
+    ----------
+    secrets : SetSecrets
+        From which the keys of vectors are derived.
+    check_key : bytes
+        Of the checksums of totals, which all clients of the study have.
+    """
 
     encryption: Encryption
     keys: Keys
+    secrets: SetSecrets
+    check_key: bytes = b""
     hire: Workforce | None = None
-    _made: dict[str, Sealer] = field(default_factory=dict)
+    _shared: dict[str, Sealer] = field(default_factory=dict)
 
-    def named(self, name: str) -> Sealer:
-        """Return a sealer; raises ``ValueError`` for one the study does not allow."""
+    def check(self, name: str) -> str:
+        """Return the name of a scheme; raises ``ValueError`` if it is not allowed."""
         if name not in self.encryption.names:
             raise ValueError(f"the study does not allow the scheme {name!r}")
-        if name not in self._made:
-            key = _found(self.keys, name)
-            made = SCHEMES[name].sealer(key, self.encryption, self.hire)
-            self._made[name] = made
-        return self._made[name]
+        _found(self.keys, name)
+        return name
+
+    def named(self, name: str, keys: VectorKeys) -> Sealer:
+        """Return a sealer of vectors with these keys.
+
+        A scheme with a key of the study has one sealer, whatever the vectors.
+        """
+        own = _found(self.keys, self.check(name))
+        if name in self._shared:
+            return self._shared[name]
+        made = SCHEMES[name].sealer(own, keys, self.encryption, self.hire)
+        if own:
+            self._shared[name] = made
+        return made
 
 
 def new_group_secret() -> bytes:
@@ -245,6 +282,14 @@ class Adders:
             public = _found(self.public, name)
             self._made[name] = SCHEMES[name].adder(public, self.encryption)
         return self._made[name]
+
+    def totals(self, width: int) -> tuple[int, Adder]:
+        """Return the numbers per row of totals, and what adds them.
+
+        Totals that are sealed have one number more, a checksum.
+        """
+        name = self.encryption.totals
+        return (width if name == "none" else width + 1), self.named(name)
 
     def pick(self, use: Use) -> str:
         """Return the scheme for a kind of vector: packed, unless blocks are wasted."""

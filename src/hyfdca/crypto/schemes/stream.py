@@ -3,10 +3,11 @@
 Castelluccia, Mykletun and Tsudik 2005, "Efficient aggregation of encrypted data in
 wireless sensor networks". A sealed number is m + pad; sums of sealed numbers carry the
 sum of their pads, which the holders of the key subtract: the list of the vectors that
-were added travels with the sum. A pad is AES(key of the sealer; number of the vector,
-group and rank of the item, column). Each sealer has a random identity of 16 bytes, from
-which its key is derived, and numbers its vectors: no pad is ever used twice, a new
-sealer has another identity, and nothing of this is ever stored.
+were added travels with the sum. A pad is AES(key of the sealer in a group; number of
+the vector, group and rank of the item, column). Each sealer has an identity of 16
+bytes, most of them random, from which its keys are derived, and numbers its vectors: no
+pad is ever used twice, a new sealer has another identity, and nothing of this is ever
+stored.
 
 Unlike packed schemes it tells the opener who contributed.
 """
@@ -20,11 +21,17 @@ from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from cryptography.hazmat.primitives.ciphers import (
+    Cipher,
+    CipherContext,
+    algorithms,
+    modes,
+)
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
-from hyfdca.arrays import IntArray
-from hyfdca.crypto.schemes.arrangement import Arrangement
+from hyfdca.arrays import ByteArray, IntArray
+from hyfdca.crypto.schemes.arrangement import Arrangement, Sorting
+from hyfdca.crypto.schemes.base import VectorKeys, raw_bytes
 from hyfdca.crypto.schemes.stream_sums import NONCE_BYTES, WordArray, parse_sum
 
 _IDENTITY, _NUMBER = 16, 8
@@ -37,26 +44,30 @@ class StreamSealer:
 
     Parameters
     ----------
-    key : bytes
-        That the clients of the study share.
+    keys : VectorKeys
+        That the client shares with those who open what it seals.
     n_clients : int, optional
         How many clients the study has; sums of more are refused.
+    name : bytes
+        What the sealer's identity begins with.
     """
 
     is_packed = False
 
-    def __init__(self, key: bytes, n_clients: int | None = None) -> None:
-        self._key, self._n_clients = key, n_clients
+    def __init__(
+        self, keys: VectorKeys, n_clients: int | None = None, name: bytes = b""
+    ) -> None:
+        self._keys, self._n_clients, self._name = keys, n_clients, name
         self._begin()
-        self._ciphers: dict[bytes, algorithms.AES] = {}
+        self._ciphers: dict[tuple[int, bytes], algorithms.AES] = {}
 
     def _begin(self) -> None:
-        self._identity = secrets.token_bytes(_IDENTITY)
+        self._identity = self._name + secrets.token_bytes(_IDENTITY - len(self._name))
         self._numbers = itertools.count()  # which threads may share
         self._process = os.getpid()
 
     def __repr__(self) -> str:
-        return "StreamSealer(a secret key)"
+        return "StreamSealer(secret keys)"
 
     def __reduce__(self) -> Any:
         """Refuse copies: two sealers with one identity would use pads twice."""
@@ -76,7 +87,7 @@ class StreamSealer:
     ) -> memoryview:
         """Return a fresh nonce and the padded numbers."""
         nonce = self._next_nonce()
-        pads = self._pads(nonce, _places(arrangement, numbers.shape[1], items))
+        pads = self._pads(nonce, arrangement, numbers.shape[1], items)
         written = np.empty(NONCE_BYTES + numbers.nbytes, np.uint8)
         written[:NONCE_BYTES] = np.frombuffer(nonce, np.uint8)
         padded = written[NONCE_BYTES:].view(np.uint64)
@@ -96,24 +107,54 @@ class StreamSealer:
         words, contributions = parse_sum(payload, n_items, width, self._n_clients)
         for nonce, rows in contributions:
             some = _some(items, rows)
-            pads = self._pads(nonce, _places(arrangement, width, some))
+            pads = self._pads(nonce, arrangement, width, some)
             words[rows] -= pads.reshape(-1, width)
         return words.view(np.int64)
 
-    def _pads(self, nonce: bytes, places: range | WordArray) -> WordArray:
-        """Return the pads of a vector at some places."""
-        algorithm = self._cipher(nonce[:_IDENTITY])
-        number = int.from_bytes(nonce[_IDENTITY:], "little")
+    def _pads(
+        self, nonce: bytes, arrangement: Arrangement, width: int, items: IntArray | None
+    ) -> WordArray:
+        """Return the pads of a vector of some items."""
+        identity, count = nonce[:_IDENTITY], nonce[_IDENTITY:]
+        number = int.from_bytes(count, "little")
+        places = _places(arrangement, width, items)
+        if not len(places):
+            return np.empty(0, np.uint64)
+        first = int(arrangement.distinct[0])
         if isinstance(places, range):
-            return _run_of_pads(algorithm, number, places)
-        return _single_pads(algorithm, number, places)
+            return _run_of_pads(self._cipher(first, identity), number, places)
+        blocks = _blocks(number, places)
+        if self._keys.by_group and len(arrangement.distinct) > 1:
+            encrypted = self._by_group(identity, blocks, arrangement.by_group(items))
+        else:
+            encrypted = _encrypted(self._cipher(first, identity), blocks)
+        return _halves(encrypted, places)
 
-    def _cipher(self, identity: bytes) -> algorithms.AES:
+    def _by_group(
+        self, identity: bytes, blocks: ByteArray, sorting: Sorting
+    ) -> ByteArray:
+        """Return blocks encrypted, those of each group by its own key."""
+        rows = blocks.view(np.uint64).reshape(len(sorting.order), -1)
+        plain = raw_bytes(np.take(rows, sorting.order, axis=0))
+        parts, start = [], 0
+        for group, n_items in zip(sorting.groups, sorting.sizes, strict=True):
+            end = start + n_items * rows.shape[1] * rows.itemsize
+            encryptor = _encryptor(self._cipher(group, identity))
+            parts.append(encryptor.update(plain[start:end]))
+            start = end
+        encrypted = np.empty_like(rows)
+        sealed = np.frombuffer(b"".join(parts), np.uint64)
+        encrypted[sorting.order] = sealed.reshape(rows.shape)
+        return encrypted.view(np.uint8)
+
+    def _cipher(self, group: int, identity: bytes) -> algorithms.AES:
         """Return the cipher of a sealer, whose key is derived from its identity."""
-        if identity not in self._ciphers:
+        key = (group if self._keys.by_group else 0, identity)
+        if key not in self._ciphers:
             derived = HKDFExpand(hashes.SHA256(), 32, b"pads of " + identity)
-            self._ciphers[identity] = algorithms.AES(derived.derive(self._key))
-        return self._ciphers[identity]
+            own = derived.derive(self._keys.of(*key))
+            self._ciphers[key] = algorithms.AES(own)
+        return self._ciphers[key]
 
 
 def _places(
@@ -149,15 +190,25 @@ def _run_of_pads(algorithm: algorithms.AES, number: int, places: range) -> WordA
     return pads[places.start - 2 * first :][: len(places)]
 
 
-def _single_pads(
-    algorithm: algorithms.AES, number: int, places: WordArray
-) -> WordArray:
-    """Return the pads of any places, each a half of a block of the cipher."""
+def _blocks(number: int, places: WordArray) -> ByteArray:
+    """Return the cipher's inputs for the pads of any places, 16 bytes each."""
     blocks = np.empty((len(places), 2), ">u8")
     blocks[:, 0] = number
     blocks[:, 1] = places >> np.uint64(1)
+    return blocks.view(np.uint8)
+
+
+def _encrypted(algorithm: algorithms.AES, blocks: ByteArray) -> ByteArray:
+    return np.frombuffer(_encryptor(algorithm).update(raw_bytes(blocks)), np.uint8)
+
+
+def _encryptor(algorithm: algorithms.AES) -> CipherContext:
     # Single blocks of distinct counters: counter mode at any places.
-    encryptor = Cipher(algorithm, modes.ECB()).encryptor()  # noqa: S305
-    halves = np.frombuffer(encryptor.update(blocks.tobytes()), np.uint64)
+    return Cipher(algorithm, modes.ECB()).encryptor()  # noqa: S305
+
+
+def _halves(encrypted: ByteArray, places: WordArray) -> WordArray:
+    """Return the pad of each place, a half of its block."""
+    halves = encrypted.reshape(-1).view(np.uint64)
     chosen = 2 * np.arange(len(places)) + (places & np.uint64(1)).astype(np.int64)
     return halves[chosen]

@@ -211,8 +211,16 @@ def parse_sum(
     is_whole = lengths.sum() == n_items and lengths.min(initial=1) > 0
     if not is_whole or rows.max(initial=0) > n_nonces:
         raise ValueError("the contributors do not fit the sum")
+    _check_empty_rows(words, lengths, rows)
     table = [nonces[i * NONCE_BYTES : (i + 1) * NONCE_BYTES] for i in range(n_nonces)]
     return words, _contributions(table, lengths, rows)
+
+
+def _check_empty_rows(words: WordArray, lengths: IntArray, rows: IdArray) -> None:
+    """Refuse numbers that nobody sealed: the server would have chosen them."""
+    is_empty = ~rows.any(axis=1)
+    if is_empty.any() and words[np.repeat(is_empty, lengths)].any():
+        raise ValueError("numbers have no contributor")
 
 
 def _check_contributors(nonces: NDArray[np.uint8], depth: int, n_clients: int) -> None:

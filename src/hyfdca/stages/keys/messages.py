@@ -8,10 +8,9 @@ import msgspec
 
 from hyfdca.crypto.keys.envelope import OVERHEAD
 from hyfdca.crypto.keys.study_keys import MAX_BYTES, TAG_BYTES
-from hyfdca.protocol.messages import Message, Scheme, Seen
+from hyfdca.protocol.messages import Message, Rank, Scheme, Seen
 from hyfdca.protocol.phases import START, Phase, Phases
 
-Rank = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 Envelope = Annotated[bytes, msgspec.Meta(max_length=MAX_BYTES + OVERHEAD)]
 Public = Annotated[bytes, msgspec.Meta(max_length=4096)]
 Tag = Annotated[bytes, msgspec.Meta(min_length=TAG_BYTES, max_length=TAG_BYTES)]

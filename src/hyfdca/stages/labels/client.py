@@ -11,6 +11,7 @@ from hyfdca.crypto.schemes.fixedpoint import power_above
 from hyfdca.crypto.schemes.registry import Sealers
 from hyfdca.data.labels import n_outputs
 from hyfdca.data.targets import SampleLosses, Targets, TargetSettings, class_weights
+from hyfdca.federation.kinds import SampleKind, TotalsKind
 from hyfdca.federation.messages import GridRequest
 from hyfdca.federation.sealing import Sealing
 from hyfdca.model.scaling import TargetScaling, target_scaling
@@ -102,21 +103,23 @@ class LabelClient:
     # Labels that some holders lack
 
     def _give_labels(self, request: m.GiveRequest) -> Part:
-        return self._given(self._targets.values, request)
+        return self._given("labels", self._targets.values, request)
 
-    def _given(self, values: FloatArray, request: m.GiveRequest) -> Part:
+    def _given(
+        self, kind: SampleKind, values: FloatArray, request: m.GiveRequest
+    ) -> Part:
         """Return what is known of some rows, if the study lets their holders know."""
         rows = unpack_indices(request.positions, len(values))
         if not self._settings.labels_visible:
             raise RemoteProtocolError("the study lets no other holder learn labels")
         if not self._targets.is_known[rows].all():
             raise RemoteProtocolError("a label is asked for that this client lacks")
-        return given_part(self._sealing, values[rows], rows)
+        return given_part(self._sealing, kind, values[rows], rows)
 
     def _take_labels(self, notice: m.LabelsNotice) -> None:
         rows = np.flatnonzero(~self._targets.is_known)
         n_columns = self._settings.n_columns
-        values = taken_values(self._sealing, notice.values, rows, n_columns)
+        values = taken_values(self._sealing, "labels", notice.values, rows, n_columns)
         try:
             self._targets = self._targets.completed(rows, values)
         except ValueError as error:
@@ -135,23 +138,26 @@ class LabelClient:
         return m.SumBound(power_above(float(self._counted().sum())))
 
     def _weigh(self, request: GridRequest) -> Part:
-        return self._total_part(self._counted(), request)
+        return self._total_part("weight totals", self._counted(), request)
 
-    def _total_part(self, sums: FloatArray, request: GridRequest) -> Part:
-        part = self._sealing.total_part(sums, request.grid)
+    def _total_part(
+        self, kind: TotalsKind, sums: FloatArray, request: GridRequest
+    ) -> Part:
+        part = self._sealing.total_part(kind, sums, request.grid)
         if isinstance(part, TooLarge):
             raise RemoteProtocolError("the grid is too fine for these sums")
         assert isinstance(part, Part)  # noqa: S101  # the only other answer
         return part
 
     def _take_totals(self, notice: m.TotalsNotice) -> None:
-        totals = self._sealing.opened_totals(notice.totals, (1, self._n_totals))[0]
+        shape = (1, self._n_totals)
+        [totals] = self._sealing.opened_totals("weight totals", notice.totals, shape)
         if not np.all(totals > 0.0):
             raise RemoteProtocolError("the rows of a class have no weight")
         self._totals = totals
 
     def _give_weights(self, request: m.GiveRequest) -> Part:
-        return self._given(self._weights()[:, None], request)
+        return self._given("sample weights", self._weights()[:, None], request)
 
     # Targets that are scaled
 
@@ -180,10 +186,11 @@ class LabelClient:
         return m.SumBound(power_above(float(values.sum())))
 
     def _part_of(self, values: FloatArray, request: GridRequest) -> Part:
-        return self._total_part(np.array([values.sum()]), request)
+        return self._total_part("target totals", np.array([values.sum()]), request)
 
     def _mean_of(self, notice: m.TargetTotal) -> float:
-        total = float(self._sealing.opened_totals(notice.total, (1, 1))[0, 0])
+        opened = self._sealing.opened_totals("target totals", notice.total, (1, 1))
+        total = float(opened[0, 0])
         n_rows = self._aligned.n_samples
         return total / (n_rows if self._totals is None else float(self._totals.sum()))
 
@@ -231,7 +238,8 @@ class WeightClient:
         if not self._settings.is_weighted:
             raise RemoteProtocolError("the study has no weights")
         rows = np.arange(len(self._aligned.counts_sample))
-        weights = taken_values(self._sealing, notice.values, rows, 1)[:, 0]
+        values = taken_values(self._sealing, "sample weights", notice.values, rows, 1)
+        weights = values[:, 0]
         if not np.all(np.isfinite(weights) & (weights >= 0.0)):
             raise RemoteProtocolError("these cannot be weights of samples")
         self._weights = weights

@@ -33,16 +33,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 
+import msgspec
 import numpy as np
 
 from hyfdca.arrays import IntArray
-from hyfdca.crypto.schemes.arrangement import Arrangement, opaque_groups
 from hyfdca.crypto.schemes.fixedpoint import grid_for
 from hyfdca.crypto.schemes.registry import Adders, Use
 from hyfdca.data.targets import TargetSettings
 from hyfdca.federation.messages import Arrangements, GridRequest
+from hyfdca.federation.owner_groups import OwnerGroups, by_sample
 from hyfdca.federation.sums import RunningSum, check_grid, layout_for, sum_of
-from hyfdca.holdings.axis import owner_groups
 from hyfdca.model.scaling import TargetScaling
 from hyfdca.protocol.codec import pack_indices
 from hyfdca.protocol.messages import GridSpec, Message, Part, Sums
@@ -74,10 +74,9 @@ class LabelServer:
         self._n_totals = n_classes if settings.is_balanced else 1
 
     @cached_property
-    def _groups(self) -> IntArray:
-        """The owner group of each sample, under a number that reveals nothing."""
-        groups, secret = owner_groups(self._samples), self._adders.group_secret
-        return opaque_groups(groups, secret, "labelled samples")
+    def _groups(self) -> OwnerGroups:
+        secret = self._adders.group_secret
+        return OwnerGroups(self._samples, secret, "labelled samples")
 
     def _without_weights(self, unlabelled: list[int]) -> list[int]:
         """Return the clients that must be sent the weights of their samples."""
@@ -109,17 +108,15 @@ class LabelServer:
         return target
 
     def _pick(self) -> None:
-        """Choose the schemes."""
-        by_sample = Use(Arrangement(self._groups), width_of(self._settings.n_columns))
-        n_summands = len(self._labelled)
-        totals = Use(Arrangement.together(1), self._n_totals, n_summands=n_summands)
-        self._sample_scheme = self._adders.pick(by_sample)
-        self._total_scheme = self._adders.pick(totals)
+        """Choose the scheme of vectors by sample."""
+        width = width_of(self._settings.n_columns)
+        self._sample_scheme = self._adders.pick(Use(self._groups.arrangement, width))
 
     def _arrangements(self, client: int) -> Arrangements:
-        groups = pack_indices(self._groups[self._samples.items[client]])
-        samples, totals = self._sample_scheme, self._total_scheme
-        return Arrangements(samples, totals, totals, groups, None)
+        notice = by_sample(self._sample_scheme, self._groups, client)
+        if client not in self._labelled:
+            return notice
+        return msgspec.structs.replace(notice, totals_owners=tuple(self._labelled))
 
     def _bring_labels(self) -> Conversation[None]:
         """Bring labels from the clients that have them to those that lack them."""
@@ -159,7 +156,9 @@ class LabelServer:
         parts = yield from self._session.ask(phase, requests, Part)
         adder = self._adders.named(self._sample_scheme)
         width = width_of(n_columns)
-        given = RunningSum(layout_for(self._samples, self._groups, width, adder))
+        given = RunningSum(
+            layout_for(self._samples, self._groups.numbers, width, adder)
+        )
         for client, part in parts.items():
             check_grid(client, part.vector, WHOLE_NUMBERS.fraction_bits)
             given.add(client, part.vector, giving[client])
@@ -213,7 +212,7 @@ class LabelServer:
         vectors = {client: part.vector for client, part in parts.items()}
         for client, vector in vectors.items():
             check_grid(client, vector, grid.fraction_bits)
-        return sum_of(vectors, width, self._adders.named(self._total_scheme))
+        return sum_of(vectors, width, self._adders)
 
     def _ask_all(self, message: Message) -> dict[int, Message]:
         return dict.fromkeys(self._labelled, message)

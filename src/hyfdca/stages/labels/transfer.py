@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from hyfdca.arrays import FloatArray, IntArray
+from hyfdca.federation.kinds import SampleKind
 from hyfdca.federation.sealing import Sealing
 from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.messages import GridSpec, Part, Sums
@@ -23,15 +24,17 @@ def width_of(n_columns: int) -> int:
     return 1 + len(_SHIFTS) * n_columns
 
 
-def given_part(sealing: Sealing, values: FloatArray, rows: IntArray) -> Part:
+def given_part(
+    sealing: Sealing, kind: SampleKind, values: FloatArray, rows: IntArray
+) -> Part:
     """Return the reals of some rows, (rows, columns), sealed for their holders."""
-    part = sealing.sample_part(as_whole_numbers(values), WHOLE_NUMBERS, rows=rows)
+    part = sealing.sample_part(kind, as_whole_numbers(values), WHOLE_NUMBERS, rows=rows)
     assert isinstance(part, Part)  # noqa: S101  # all numbers are below the limit
     return part
 
 
 def taken_values(
-    sealing: Sealing, sums: Sums, rows: IntArray, n_columns: int
+    sealing: Sealing, kind: SampleKind, sums: Sums, rows: IntArray, n_columns: int
 ) -> FloatArray:
     """Return the reals of some rows that other holders gave, (rows, columns).
 
@@ -42,7 +45,7 @@ def taken_values(
     """
     if [vector.fraction_bits for vector in sums] != [WHOLE_NUMBERS.fraction_bits]:
         raise RemoteProtocolError("values do not come as one sum of whole numbers")
-    numbers = sealing.opened_samples(sums, rows, width_of(n_columns))
+    numbers = sealing.opened_samples(kind, sums, rows, width_of(n_columns))
     try:
         return from_whole_numbers(numbers)
     except ValueError as error:

@@ -166,7 +166,10 @@ class LevelsClient:
 
     def _counts(self, request: GridRequest) -> Part:
         try:
-            return Part(self._sealed.sealed_features(self._own_counts(), request.grid))
+            sealed = self._sealed.sealed_features(
+                "level counts", self._own_counts(), request.grid
+            )
+            return Part(sealed)
         except GridOverflowError:
             raise RemoteProtocolError("the grid is too fine for these counts") from None
 
@@ -180,7 +183,7 @@ class LevelsClient:
         return counts
 
     def _keep(self, notice: m.CountsNotice) -> m.KeptLevels:
-        opened = self._sealed.opened_features(notice.counts, 1)
+        opened = self._sealed.opened_features("level counts", notice.counts, 1)
         counts = np.rint(opened)
         if np.any(counts != opened) or np.any(counts < self._own_counts()):
             raise RemoteProtocolError("a count is no count, or below this client's own")

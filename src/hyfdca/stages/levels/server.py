@@ -31,13 +31,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from hyfdca.arrays import IntArray, TokenArray
-from hyfdca.crypto.schemes.arrangement import Arrangement, opaque_groups
 from hyfdca.crypto.schemes.fixedpoint import grid_for
 from hyfdca.crypto.schemes.registry import Adders, Use
 from hyfdca.errors import counted
-from hyfdca.federation.messages import Arrangements, GridRequest
+from hyfdca.federation.messages import GridRequest
+from hyfdca.federation.owner_groups import OwnerGroups, by_feature
 from hyfdca.federation.sums import CachedSum, check_grid, layout_for
-from hyfdca.holdings.axis import Axis, owner_groups
+from hyfdca.holdings.axis import Axis
 from hyfdca.model.file import CategoryEntry
 from hyfdca.protocol.codec import (
     RemoteProtocolError,
@@ -161,23 +161,18 @@ class LevelsServer:
 
     def _counts(self, levels: Axis) -> Conversation[CachedSum]:
         """Return the sealed sums of how many rows have each level."""
-        secret = self._adders.group_secret
-        groups = opaque_groups(owner_groups(levels), secret, "levels")
+        groups = OwnerGroups(levels, self._adders.group_secret, "levels")
         n_holders = len(self._holders)
-        scheme = self._adders.pick(Use(Arrangement(groups), 1, n_summands=n_holders))
-        notices = {
-            c: Arrangements(
-                scheme, scheme, scheme, None, pack_indices(groups[levels.items[c]])
-            )
-            for c in self._holders
-        }
+        scheme = self._adders.pick(Use(groups.arrangement, 1, n_summands=n_holders))
+        notices = {c: by_feature(scheme, groups, c) for c in self._holders}
         yield from self._session.tell("arrange", notices)
         n_samples = self._columns.layout.samples.n_items
         grid = grid_for(n_samples, n_holders, self._adders.encryption.sum_bits)
         request = GridRequest(GridSpec(grid.fraction_bits, grid.limit_bits))
         requests = dict.fromkeys(self._holders, request)
         parts = yield from self._session.ask("level counts", requests, Part)
-        total = CachedSum(layout_for(levels, groups, 1, self._adders.named(scheme)))
+        adder = self._adders.named(scheme)
+        total = CachedSum(layout_for(levels, groups.numbers, 1, adder))
         for client, part in parts.items():
             check_grid(client, part.vector, grid.fraction_bits)
             total.put(client, part.vector)

@@ -1,0 +1,150 @@
+"""The sealers of a client, one for each kind of vector, with keys of that kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from hyfdca.crypto.keys.set_secrets import Members
+from hyfdca.crypto.schemes.arrangement import Arrangement
+from hyfdca.crypto.schemes.base import Sealer
+from hyfdca.crypto.schemes.plain import PlainSealer
+from hyfdca.crypto.schemes.registry import Sealers
+from hyfdca.crypto.schemes.stream import StreamSealer
+from hyfdca.federation.checksums import CheckedSealer
+from hyfdca.federation.kinds import Axis, VectorKind
+from hyfdca.federation.messages import Arrangements
+from hyfdca.federation.vector_keys import OwnerKeys, SenderKeys, sender_name
+
+_TOTALS: tuple[Axis, ...] = ("totals", "buckets")
+
+
+@dataclass(frozen=True, repr=False)
+class KindSealers:
+    """Makes sealers when they are first needed.
+
+    Parameters
+    ----------
+    schemes : mapping of str to str
+        By axis; none before the server has said how vectors are arranged.
+    owners : mapping
+        By axis: the holders of each of the client's owner groups.
+    totals_owners : Members, optional
+        Who opens totals of weights and targets; of others, the request names one.
+    opener : int, optional
+        The client that opens all vectors, whoever holds their items.
+    """
+
+    sealers: Sealers
+    opener: int | None = None
+    schemes: Mapping[Axis, str] = field(default_factory=dict)
+    owners: Mapping[Axis, Mapping[int, Members]] = field(default_factory=dict)
+    totals_owners: Members | None = None
+    _made: dict[tuple[VectorKind, int], Sealer] = field(default_factory=dict)
+
+    def arranged(
+        self,
+        notice: Arrangements,
+        samples: Arrangement,
+        features: Arrangement,
+        plain: tuple[Axis, ...],
+    ) -> KindSealers:
+        """Return sealers as the server says, if the study allows these schemes.
+
+        Raises
+        ------
+        ValueError
+            If it does not, or the holders of groups are missing.
+        """
+        totals = self.sealers.encryption.totals
+        schemes: dict[Axis, str] = {
+            "samples": self._checked(notice.samples),
+            "totals": totals,
+            "buckets": totals,
+        }
+        if "features" not in plain:
+            schemes["features"] = self._checked(notice.features)
+        schemes.update(dict.fromkeys(plain, "none"))
+        owners: dict[Axis, Mapping[int, Members]] = {
+            "samples": _owners(samples, notice.sample_owners),
+            "features": _owners(features, notice.feature_owners),
+        }
+        return replace(
+            self,
+            schemes=schemes,
+            owners=owners,
+            totals_owners=notice.totals_owners,
+            _made={},
+        )
+
+    def _checked(self, scheme: str) -> str:
+        """Return a scheme if the study allows it for vectors of items."""
+        if self.opener is None:
+            return self.sealers.check(scheme)
+        if scheme != self.sealers.encryption.totals:
+            raise ValueError(f"the study does not allow the scheme {scheme!r}")
+        return scheme
+
+    def of(self, kind: VectorKind, opener: int | None = None) -> Sealer:
+        """Return what seals and opens a kind of vector.
+
+        Raises
+        ------
+        ValueError
+            If nothing has been arranged yet.
+        """
+        rank = self.sealers.secrets.rank
+        key = (kind, rank if opener is None else opener)
+        if key not in self._made:
+            self._made[key] = self._new(*key)
+        return self._made[key]
+
+    def _new(self, kind: VectorKind, opener: int) -> Sealer:
+        if self.sealers.encryption.scheme == "none":
+            return PlainSealer()
+        if kind.axis not in self.schemes:
+            raise ValueError("the schemes have not been arranged yet")
+        scheme = self.schemes[kind.axis]
+        if scheme == "none":
+            return PlainSealer()
+        if self.opener is not None:
+            return self._by_sender(kind, _pairs_with(self.opener))
+        if kind.axis in _TOTALS:
+            return self._totals(VectorKind("totals", kind.name), opener)
+        keys = OwnerKeys(kind, self.owners[kind.axis], self.sealers.secrets)
+        return self.sealers.named(scheme, keys)
+
+    def _totals(self, kind: VectorKind, opener: int) -> Sealer:
+        """Return a sealer of totals: for one client to open, or for several."""
+        owners = self.totals_owners
+        if kind.name == "totals":
+            members = _pairs_with(opener)
+        elif owners is not None:
+            members = lambda _: owners  # noqa: E731  # whoever sends them
+        else:
+            raise ValueError("nobody is named to open these totals")
+        sealer = self._by_sender(kind, members)
+        return CheckedSealer(sealer, self.sealers.check_key, kind.name)
+
+    def _by_sender(
+        self, kind: VectorKind, members: Callable[[int], Members]
+    ) -> StreamSealer:
+        keys = SenderKeys(kind, members, self.sealers.secrets)
+        n_clients = self.sealers.encryption.n_clients
+        name = sender_name(self.sealers.secrets.rank)
+        return StreamSealer(keys, n_clients, name)
+
+
+def _pairs_with(opener: int) -> Callable[[int], Members]:
+    """Return the set of a sender and the client that opens what it sends."""
+    return lambda sender: tuple(sorted({sender, opener}))
+
+
+def _owners(arrangement: Arrangement, holders: Sequence[Members]) -> dict[int, Members]:
+    """Return the holders of each group, which come in the order of its number."""
+    groups: list[int] = arrangement.distinct.tolist()
+    if not holders:
+        return {}  # nothing of this axis is sealed
+    if len(holders) != len(groups):
+        raise ValueError("every owner group must come with its holders")
+    return dict(zip(groups, holders, strict=True))
