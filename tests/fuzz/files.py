@@ -19,7 +19,7 @@ from hyfdca.flare import status
 from hyfdca.kits.checking import check_certificate
 from hyfdca.kits.enrolment import read_keys, read_request
 from hyfdca.kits.key_files import read_public
-from hyfdca.kits.kit import Kit, read_client_kit, read_server_kit
+from hyfdca.kits.kit import ServerKit, read_client_kit, read_server_kit
 from hyfdca.kits.package import read_package
 from hyfdca.kits.policy import is_strict_client
 from hyfdca.model.model import read_model
@@ -165,8 +165,8 @@ def _resume(root: Path) -> object:
         return resumable_run(file, plan, read_tables(file, root), saved)
 
 
-def _kit(root: Path) -> Kit:
-    return Kit(root / "kits" / "server")
+def _kit(root: Path) -> ServerKit:
+    return ServerKit(root / "kits" / "server", load(root / "enrolled.toml"), b"")
 
 
 def _checkpoint(name: str, kind: type[Any]) -> Callable[[Path], object]:

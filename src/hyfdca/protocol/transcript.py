@@ -17,8 +17,9 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import msgspec
@@ -106,9 +107,21 @@ class Transcript:
     def restore(self, state: TranscriptState) -> None:
         """Take the state of an earlier process; this one's notes stay in any case."""
         if self._awaited is None:
-            self._digests = {**state.digests, **self._digests}
-            self._awaited, self._witnesses = state.awaited, set(state.witnesses)
-            self._n_delays = state.n_delays
+            self._take(replace(state, digests={**state.digests, **self._digests}))
+
+    @contextmanager
+    def unchanged_by_errors(self) -> Iterator[None]:
+        """Forget what was noted of a request that is refused."""
+        before = self.state()
+        try:
+            yield
+        except Exception:
+            self._take(before)
+            raise
+
+    def _take(self, state: TranscriptState) -> None:
+        self._digests, self._awaited = dict(state.digests), state.awaited
+        self._witnesses, self._n_delays = set(state.witnesses), state.n_delays
 
     def note(self, is_study: bool, number: int, phase: str, request: Message) -> None:
         """Note what a request said to all of its receivers."""

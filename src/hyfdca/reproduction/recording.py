@@ -24,7 +24,7 @@ class Exchange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Parameters
     ----------
     waits : bool
-        Whether everybody is asked; otherwise it is one client that is present.
+        Whether everybody is asked; otherwise it is the client that opens totals.
     n_bytes : int
         Of all messages, both ways.
     slowest_seconds : float

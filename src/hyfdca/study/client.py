@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 import msgspec
@@ -47,7 +48,7 @@ from hyfdca.holdings.block import Block
 from hyfdca.protocol import checkpoint
 from hyfdca.protocol.codec import RefusedError, RemoteProtocolError
 from hyfdca.protocol.messages import Message
-from hyfdca.protocol.sessions import ClientSession, Handlers, Listener
+from hyfdca.protocol.sessions import ClientSession, Handlers
 from hyfdca.protocol.transcript import Account, Transcript, TranscriptState
 from hyfdca.runtime.driver import one_thread
 from hyfdca.runtime.store import Archive, MemoryStore, Store, StoreError
@@ -178,7 +179,7 @@ class StudyClient:
             "finish": self._finish,
         }
         self._transcript = Transcript()
-        noting = self._noting("study")
+        noting = partial(self._note, "study")
         self._sessions = {
             "study": ClientSession(STUDY_TOKEN, m.PHASES, handlers, listener=noting)
         }
@@ -220,7 +221,7 @@ class StudyClient:
         if stage == "training":
             self._releases.check_phase(phase)
         try:
-            with one_thread():
+            with one_thread(), self._transcript.unchanged_by_errors():
                 reply = self._session(stage).handle(phase, payload)
             if stage == "keys":
                 self._keep_keys()
@@ -243,17 +244,17 @@ class StudyClient:
                 raise RemoteProtocolError(f"there is no stage {stage!r}")
             phases, handlers = begin[stage]
             self._sessions[stage] = ClientSession(
-                self._plan.token, phases, handlers(), self._after, self._noting(stage)
+                self._plan.token,
+                phases,
+                handlers(),
+                self._after,
+                partial(self._note, stage),
             )
         return self._sessions[stage]
 
-    def _noting(self, stage: str) -> Listener:
-        """Return what notes the requests of a stage."""
-
-        def note(number: int, phase: str, request: Message) -> None:
-            self._transcript.note(stage == "study", number, phase, request)
-
-        return note
+    def _note(self, stage: str, number: int, phase: str, request: Message) -> None:
+        """Note a request, to compare what all clients were sent."""
+        self._transcript.note(stage == "study", number, phase, request)
 
     # The stages
 
