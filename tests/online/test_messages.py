@@ -206,6 +206,7 @@ def test_a_study_ends_at_all_parties(study: Study) -> None:
     assert "ZeroDivisionError" in printed
 
 
+@pytest.mark.thorough
 def test_a_table_that_does_not_fit_ends_the_client_with_its_sentence(
     tmp_path: Path,
 ) -> None:

@@ -12,6 +12,7 @@ from tests.support.consortia import assert_one_sentence, make_files
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("online 2")]
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("small_tls")
 def test_a_policy_that_rules_the_study_out(tmp_path: Path) -> None:
     """The organisation refuses in the middle of the study, and no model is written."""

@@ -52,6 +52,7 @@ def test_rows_without_ids(tmp_path: Path) -> None:
         assert not any("Traceback" in client.said for client in clients.values())
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("small_tls")
 def test_cells_that_nobody_holds(tmp_path: Path) -> None:
     """They are refused with their share, unless the study says what they are."""

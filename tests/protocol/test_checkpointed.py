@@ -195,6 +195,7 @@ def check_losses(run, noticed: set[str]) -> None:
             noticed.add(name)
 
 
+@pytest.mark.thorough
 def test_losing_any_field_of_a_state_is_noticed(monkeypatch):
     """The comparison above fails without it, whatever the class of the state."""
     monkeypatch.setattr(StreamAdder, "capacity", 4)  # so that sums wear out

@@ -82,6 +82,7 @@ def test_line_search_certifies_one_per_mille(data, profile):
     assert training.measurement.dual <= best * (1 + 1e-9)
 
 
+@pytest.mark.thorough
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("data", "iic", "n_rounds"), [(breast_cancer, 0.1, 1200), (digits, 0.03, 2000)]

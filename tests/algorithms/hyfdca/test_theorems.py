@@ -136,6 +136,7 @@ def test_vertical_cyclic_sets_stay_under_theorem_4(local_steps):
     assert np.all(gaps[n_sets:] <= bound)
 
 
+@pytest.mark.thorough
 @pytest.mark.sampled(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("local_steps", [N, N // 2])
