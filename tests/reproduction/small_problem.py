@@ -28,7 +28,7 @@ def problem(l2: float = 0.01) -> PaperProblem:
 def run_small(job: jobs.Job, folder: Path, data: Path | None) -> SimulatedRun:
     """Run a job on the small table, in any process."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(jobs, "paper_problem", lambda *_: problem())
+        patch.setattr(jobs, "held_problem", lambda *_: problem())
         return jobs.run_job(job, folder, data)
 
 
@@ -43,9 +43,7 @@ def small_covtype(monkeypatch):
         return run_job(job, *given)
 
     monkeypatch.setattr(jobs, "run_job", counted)
-    monkeypatch.setattr(jobs, "paper_problem", lambda *_: problem())
-    for cached in (jobs._problem, jobs._blocks):
-        cached.cache_clear()
+    monkeypatch.setattr(jobs, "held_problem", lambda *_: problem())
+    jobs._blocks.cache_clear()
     yield ran
-    for cached in (jobs._problem, jobs._blocks):
-        cached.cache_clear()
+    jobs._blocks.cache_clear()

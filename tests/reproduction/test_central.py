@@ -53,7 +53,7 @@ def test_accuracies_are_those_of_the_models():
 
 def test_what_is_known_of_a_data_set_is_kept(monkeypatch, tmp_path):
     """Optima at both λ, and the facts; the second time nothing is solved."""
-    monkeypatch.setattr(central, "paper_problem", lambda *_: problem(5e-5))
+    monkeypatch.setattr(central, "held_problem", lambda *_: problem(5e-5))
     first = central_models("covtype", Choices(), "validation", tmp_path)
     assert first.l2 in L2_TRIED
     assert first.optimum.dual <= first.optimum.primal

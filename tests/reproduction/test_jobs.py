@@ -13,6 +13,7 @@ from hyfdca.reproduction import jobs
 from hyfdca.reproduction.jobs import Job, load_outcome, run_jobs
 from hyfdca.reproduction.paper import Hyperparameters, Setting
 from hyfdca.reproduction.problems import Choices
+from hyfdca.reproduction.processes import Workers
 from hyfdca.reproduction.simulation import SimulatedRun
 from tests.reproduction.small_problem import SETTING, run_small, small_covtype
 
@@ -33,8 +34,8 @@ def same(one, other):
 
 def test_outcomes_are_kept_and_not_found_again(small_covtype, tmp_path):
     """Also those of runs that diverge; every number comes back."""
-    first = list(run_jobs([JOB, *RIVALS], tmp_path, n_processes=1))
-    again = list(run_jobs([JOB, *RIVALS], tmp_path, n_processes=1))
+    first = list(run_jobs([JOB, *RIVALS], tmp_path, None, Workers(1)))
+    again = list(run_jobs([JOB, *RIVALS], tmp_path, None, Workers(1)))
     assert [job for job, _ in first] == [job for job, _ in again] == [JOB, *RIVALS]
     assert all(same(a, b) for (_, a), (_, b) in zip(first, again, strict=True))
     assert [a.seconds.tolist() for _, a in first] == [
@@ -45,7 +46,7 @@ def test_outcomes_are_kept_and_not_found_again(small_covtype, tmp_path):
 
 def test_a_study_that_was_killed_does_the_rest(small_covtype, tmp_path, monkeypatch):
     """What was done stays, what was not whole is no outcome."""
-    whole = dict(run_jobs([JOB, *RIVALS], tmp_path / "whole", n_processes=1))
+    whole = dict(run_jobs([JOB, *RIVALS], tmp_path / "whole", None, Workers(1)))
     small_covtype.clear()
     keep = jobs.keep_outcome
 
@@ -57,9 +58,9 @@ def test_a_study_that_was_killed_does_the_rest(small_covtype, tmp_path, monkeypa
     with monkeypatch.context() as patch:
         patch.setattr(jobs, "keep_outcome", killed)
         with pytest.raises(KeyboardInterrupt):
-            list(run_jobs([JOB, *RIVALS], tmp_path / "cut", n_processes=1))
+            list(run_jobs([JOB, *RIVALS], tmp_path / "cut", None, Workers(1)))
     assert len(list((tmp_path / "cut").iterdir())) == 1
-    rest = dict(run_jobs([JOB, *RIVALS], tmp_path / "cut", n_processes=1))
+    rest = dict(run_jobs([JOB, *RIVALS], tmp_path / "cut", None, Workers(1)))
     assert all(same(whole[job], rest[job]) for job in whole)
     assert [job.method for job in small_covtype] == [
         "hyfdca",
@@ -72,11 +73,12 @@ def test_a_study_that_was_killed_does_the_rest(small_covtype, tmp_path, monkeypa
 @pytest.mark.slow
 def test_processes_side_by_side_find_the_same(small_covtype, tmp_path, monkeypatch):
     """Two processes, more jobs than that; a job that is done is not run."""
-    alone = dict(run_jobs([JOB, *RIVALS], tmp_path / "alone", n_processes=1))
+    alone = dict(run_jobs([JOB, *RIVALS], tmp_path / "alone", None, Workers(1)))
     monkeypatch.setattr(jobs, "run_job", run_small)
     done = tmp_path / "side by side"
-    list(run_jobs([JOB], done, n_processes=2))
-    both = dict(run_jobs([JOB, *RIVALS], done, n_processes=2))
+    with Workers(2) as workers:
+        list(run_jobs([JOB], done, None, workers))
+        both = dict(run_jobs([JOB, *RIVALS], done, None, workers))
     assert all(same(alone[job], both[job]) for job in alone)
 
 
@@ -110,7 +112,7 @@ def test_a_damaged_outcome_is_named(content, tmp_path):
 @pytest.mark.parametrize("spoilt", [{"losses": [1.0]}, {"rounds": []}])
 def test_a_file_whose_columns_do_not_fit_is_refused(spoilt, small_covtype, tmp_path):
     """One sentence says what to do."""
-    list(run_jobs([JOB], tmp_path, n_processes=1))
+    list(run_jobs([JOB], tmp_path, None, Workers(1)))
     path = tmp_path / JOB.file_name
     path.write_text(json.dumps(json.loads(path.read_text()) | spoilt))
     with pytest.raises(StudyError, match=r"do not fit together; delete it"):

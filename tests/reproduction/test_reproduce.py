@@ -56,7 +56,7 @@ def find_small_table(patch):
     """Have every part of the study find the small table."""
     patch.setattr(module, "require", lambda *_: "there")
     for own in (central, module, jobs):
-        patch.setattr(own, "paper_problem", lambda *_: problem(5e-5))
+        patch.setattr(own, "held_problem", lambda *_: problem(5e-5))
 
 
 @pytest.fixture(scope="module")
@@ -65,8 +65,7 @@ def study(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         find_small_table(patch)
         found = reproduce(OPTIONS, tmp_path_factory.mktemp("study"), Watcher())
-        for cached in (jobs._problem, jobs._blocks):
-            cached.cache_clear()
+        jobs._blocks.cache_clear()
         return found
 
 

@@ -12,6 +12,7 @@ from scipy import stats
 from hyfdca.reproduction.criteria import Criteria
 from hyfdca.reproduction.jobs import run_jobs
 from hyfdca.reproduction.paper import METHODS, search_ranges
+from hyfdca.reproduction.processes import Workers
 from hyfdca.reproduction.tuning import Search, Trial, ended_trial, tuned
 from tests.reproduction.small_problem import SETTING, small_covtype
 
@@ -54,7 +55,7 @@ def test_trials_end_by_number_or_by_time():
 def test_the_best_trial_learns_and_did_not_diverge(small_covtype, tmp_path):
     """Over ranges in which most trials diverge or hardly move."""
     trials = replace(SEARCH, method="hyfem").trials(25, None)
-    outcomes = list(run_jobs(trials, tmp_path, n_processes=1))
+    outcomes = list(run_jobs(trials, tmp_path, None, Workers(1)))
     outcome = tuned(tuple(ended_trial(*found) for found in outcomes))
     runs = dict(outcomes)
     assert any(trial.criteria is None for trial in outcome.trials)

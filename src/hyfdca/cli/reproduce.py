@@ -34,7 +34,8 @@ def reproduce(  # noqa: PLR0913, PLR0917  # one argument per option
     quick: Annotated[
         bool,
         typer.Option(
-            "--quick", help="A two-hundredth of the rounds and of the time, in minutes."
+            "--quick",
+            help="0.3 % of the rounds and of the time, in a quarter of an hour.",
         ),
     ] = False,
     scale: Annotated[

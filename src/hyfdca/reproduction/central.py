@@ -19,7 +19,7 @@ from hyfdca.maths.objective import reference_optimum
 from hyfdca.reproduction.kept import keep, kept_path, load_kept
 from hyfdca.reproduction.optimum import CertifiedOptimum, certified_optimum
 from hyfdca.reproduction.paper import DATA_SETS, DataSetName
-from hyfdca.reproduction.problems import Choices, PaperProblem, paper_problem
+from hyfdca.reproduction.problems import Choices, PaperProblem, held_problem
 
 L2Choice = Literal["validation", "paper"]
 
@@ -74,7 +74,7 @@ def central_models(
     data: Path | None = None,
 ) -> Central:
     """Choose λ, and solve for the optimum with it and with the paper's."""
-    problem = paper_problem(name, choices, data)
+    problem = held_problem(name, choices, data)
     fits: tuple[CentralFit, ...] = ()
     chosen = published = DATA_SETS[name].l2
     if l2 == "validation":

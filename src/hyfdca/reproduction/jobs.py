@@ -29,8 +29,8 @@ from hyfdca.reproduction.paper import (
     Method,
     Setting,
 )
-from hyfdca.reproduction.problems import Choices, PaperProblem, paper_problem
-from hyfdca.reproduction.processes import worker_pool
+from hyfdca.reproduction.problems import Choices, held_problem
+from hyfdca.reproduction.processes import Workers
 from hyfdca.reproduction.simulation import (
     ORDERS,
     SimulatedRun,
@@ -159,7 +159,7 @@ def keep_outcome(job: Job, run: SimulatedRun, folder: Path) -> None:
 
 
 def run_jobs(
-    jobs: Iterable[Job], folder: Path, data: Path | None = None, n_processes: int = 2
+    jobs: Iterable[Job], folder: Path, data: Path | None, workers: Workers
 ) -> Iterator[tuple[Job, SimulatedRun]]:
     """Return every job with its outcome, as soon as it has one; run what is not done.
 
@@ -171,24 +171,17 @@ def run_jobs(
         Of the outcomes.
     data : path, optional
         Where to look for the data sets first.
-    n_processes : int
-        With 1, jobs run in this process.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    if n_processes == 1:
-        for job in jobs:
-            yield job, load_outcome(job, folder) or run_job(job, folder, data)
-        return
     running: dict[Future[SimulatedRun], Job] = {}
-    with worker_pool(n_processes) as pool:
-        for job in jobs:
-            known = load_outcome(job, folder)
-            if known is not None:
-                yield job, known
-                continue
-            running[pool.submit(run_job, job, folder, data)] = job
-            yield from _ended(running, n_processes - 1)
-        yield from _ended(running, 0)
+    for job in jobs:
+        known = load_outcome(job, folder)
+        if known is not None:
+            yield job, known
+            continue
+        running[workers.submit(run_job, job, folder, data)] = job
+        yield from _ended(running, workers.n_processes - 1)
+    yield from _ended(running, 0)
 
 
 def _ended(
@@ -209,20 +202,13 @@ def run_job(job: Job, folder: Path, data: Path | None) -> SimulatedRun:
         *(blocks, job.l2, job.method, job.chosen, fraction, job.seed),
         refresh=choices.refresh,
     )
-    problem = _problem(name, choices, data)
+    problem = held_problem(name, choices, data)
     found = simulate(problem, run, job.n_rounds, job.measure_every, job.limit)
     keep_outcome(job, found, folder)
     return found
 
 
-# A process keeps the last table, and its blocks in both orders: jobs come set by set.
-
-
-@lru_cache(maxsize=1)
-def _problem(name: DataSetName, choices: Choices, data: Path | None) -> PaperProblem:
-    return paper_problem(name, choices, data)
-
-
+# A process keeps the last blocks in both orders: jobs come split by split.
 @lru_cache(maxsize=2)
 def _blocks(
     name: DataSetName,
@@ -231,4 +217,4 @@ def _blocks(
     clients: Clients,
     order: Order,
 ) -> StackedBlocks:
-    return _problem(name, choices, data).blocks(clients, order)
+    return held_problem(name, choices, data).blocks(clients, order)

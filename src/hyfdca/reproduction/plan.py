@@ -57,7 +57,7 @@ class Effort:
 
 
 FULL = Effort(1.0, n_points=200, n_trials=50, trial_scale=0.2, bundle_gap=1e-4)
-QUICK = Effort(0.005, n_points=12, n_trials=5, trial_scale=0.002, bundle_gap=2e-2)
+QUICK = Effort(0.003, n_points=8, n_trials=3, trial_scale=0.002, bundle_gap=0.1)
 
 
 def scaled(scale: float) -> Effort:
@@ -69,7 +69,7 @@ def scaled(scale: float) -> Effort:
         FULL,
         scale=scale,
         n_points=max(80, round(FULL.n_points * scale)),
-        n_trials=max(QUICK.n_trials, round(FULL.n_trials * scale)),
+        n_trials=max(5, round(FULL.n_trials * scale)),
         trial_scale=FULL.trial_scale * scale,
         bundle_gap=1e-3,
     )

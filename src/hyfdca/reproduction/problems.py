@@ -7,7 +7,7 @@ argued in ``docs/reproduce.md``.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Literal
 
@@ -91,6 +91,17 @@ class PaperProblem:
 
     def partition(self, clients: Clients) -> Partition:
         """Return who holds what, with as many clients as the paper prints."""
+        if clients not in self._last_partition:
+            self._last_partition.clear()
+            self._last_partition[clients] = self._divided(clients)
+        return self._last_partition[clients]
+
+    @cached_property
+    def _last_partition(self) -> dict[Clients, Partition]:
+        """Only the last one: blocks in both orders, and the bundle method, need it."""
+        return {}
+
+    def _divided(self, clients: Clients) -> Partition:
         seed = self.choices.seed
         if not isinstance(clients, int):
             return deal_nonzeros(self.train.X, clients, seed)
@@ -134,3 +145,11 @@ def paper_problem(
         choices,
         *(Rows(sp.csr_array(data.X[own]), data.y[own]) for own in rows),
     )
+
+
+@lru_cache(maxsize=len(DATA_SETS))
+def held_problem(
+    name: DataSetName, choices: Choices, folder: Path | None
+) -> PaperProblem:
+    """Load a data set as ``paper_problem`` does, once per process."""
+    return paper_problem(name, choices, folder)

@@ -4,13 +4,60 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Any, TypeVar
 
 from hyfdca.runtime.parents import end_with
 
+K = TypeVar("K")
+T = TypeVar("T")
 
-def worker_pool(n_processes: int) -> ProcessPoolExecutor:
-    """Return fresh processes, which end with this one even if it is killed."""
+
+class Workers(AbstractContextManager["Workers"]):
+    """A number of fresh processes, or this one if the number is 1.
+
+    They serve a study from its beginning to its end, so that each loads a table once.
+    They end with this process even if it is killed.
+    """
+
+    def __init__(self, n_processes: int) -> None:
+        self.n_processes = n_processes
+        self._pool = None if n_processes == 1 else _pool(n_processes)
+
+    def submit(self, function: Callable[..., T], *given: Any) -> Future[T]:
+        """Call a function in a free process, or here and now."""
+        if self._pool is not None:
+            return self._pool.submit(function, *given)
+        done: Future[T] = Future()
+        done.set_result(function(*given))
+        return done
+
+    def side_by_side(
+        self, function: Callable[..., T], calls: Mapping[K, tuple[Any, ...]]
+    ) -> Iterator[tuple[K, T]]:
+        """Return what calls return, by their keys, in the order in which they end."""
+        if self._pool is None:
+            yield from ((key, function(*own)) for key, own in calls.items())
+            return
+        running = {self.submit(function, *own): key for key, own in calls.items()}
+        for ended in as_completed(running):
+            yield running[ended], ended.result()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Wait for what is running; what has not begun is not begun."""
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=error is not None)
+
+
+def _pool(n_processes: int) -> ProcessPoolExecutor:
     return ProcessPoolExecutor(
         n_processes,
         mp_context=multiprocessing.get_context("spawn"),

@@ -8,8 +8,7 @@ share: optima and λ.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import as_completed
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -30,8 +29,8 @@ from hyfdca.reproduction.paper import (
     Setting,
 )
 from hyfdca.reproduction.plan import Chosen, Effort, Plan, RunKey, Source
-from hyfdca.reproduction.problems import Choices, paper_problem
-from hyfdca.reproduction.processes import worker_pool
+from hyfdca.reproduction.problems import Choices, held_problem
+from hyfdca.reproduction.processes import Workers
 from hyfdca.reproduction.simulation import SimulatedRun
 from hyfdca.reproduction.tuning import Search, ended_trial, tuned
 from hyfdca.reproduction.views import Study
@@ -84,6 +83,16 @@ class Options:
     command: str = ""
 
 
+@dataclass(frozen=True)
+class _Work:
+    """What every part of the study is done with."""
+
+    options: Options
+    folder: Path
+    watch: StudyWatcher
+    workers: Workers
+
+
 def check_data_sets(names: Iterable[DataSetName], data: Path | None) -> None:
     """Refuse to begin without the data.
 
@@ -105,20 +114,26 @@ def reproduce(options: Options, folder: Path, watch: StudyWatcher) -> Study:
         If a data set is not there, before anything is run.
     """
     check_data_sets(options.efforts, options.data)
-    central = _central(options, folder, watch)
+    with Workers(options.n_processes) as workers:
+        return _study(_Work(options, folder, watch, workers))
+
+
+def _study(work: _Work) -> Study:
+    options = work.options
+    central = _central(work)
     l2 = {name: own.l2 for name, own in central.items()}
     plan = Plan(options.efforts, l2, options.choices, options.seed)
     chosen: dict[Source, Chosen] = {}
     if "paper" in options.sources:
         chosen["paper"] = HYPERPARAMETERS
     if "tuned" in options.sources:
-        chosen["tuned"] = _tuned(plan, options, folder, watch)
+        chosen["tuned"] = _tuned(plan, work)
     runs: dict[RunKey, SimulatedRun] = {}
     for source, own in chosen.items():
         settings = plan.settings if source == "paper" else plan.shown
         keyed = list(plan.jobs(source, settings, own))
         what = "runs, paper's settings" if source == "paper" else "runs, own tuning"
-        runs |= dict(_run_all(keyed, what, options, folder, watch))
+        runs |= dict(_run_all(keyed, what, work))
     return Study(
         plan,
         {name: own.facts for name, own in central.items()},
@@ -128,27 +143,23 @@ def reproduce(options: Options, folder: Path, watch: StudyWatcher) -> Study:
         (PAPER_PAILLIER, *options.schemes),
         runs,
         chosen,
-        _bundles(plan, options, folder, watch),
+        _bundles(plan, work),
         __version__,
         options.command,
     )
 
 
-def _central(
-    options: Options, folder: Path, watch: StudyWatcher
-) -> dict[DataSetName, Central]:
-    watch.begin("optima and λ", len(options.efforts))
+def _central(work: _Work) -> dict[DataSetName, Central]:
+    options = work.options
     calls = {
-        name: (name, options.choices, options.l2, folder / KEPT, options.data)
+        name: (name, options.choices, options.l2, work.folder / KEPT, options.data)
         for name in options.efforts
     }
-    found = dict(_side_by_side(central_models, calls, options.n_processes, watch))
+    found = dict(_side_by_side("optima and λ", central_models, calls, work))
     return {name: found[name] for name in options.efforts}
 
 
-def _tuned(
-    plan: Plan, options: Options, folder: Path, watch: StudyWatcher
-) -> dict[Setting, dict[Method, Hyperparameters]]:
+def _tuned(plan: Plan, work: _Work) -> dict[Setting, dict[Method, Hyperparameters]]:
     """Search hyperparameters in the settings that the paper shows."""
     keyed: list[tuple[tuple[Setting, Method], Job]] = []
     for setting in plan.shown:
@@ -168,7 +179,7 @@ def _tuned(
             trials = (search.trial(i) for i in range(effort.n_trials))
             keyed += [((setting, method), trial) for trial in trials]
     ended: dict[Job, SimulatedRun] = dict(
-        _run_jobs([job for _, job in keyed], "trials", options, folder, watch)
+        _run_jobs([job for _, job in keyed], "trials", work)
     )
     chosen: dict[Setting, dict[Method, Hyperparameters]] = {s: {} for s in plan.shown}
     for setting, method in dict.fromkeys(key for key, _ in keyed):
@@ -180,41 +191,34 @@ def _tuned(
 
 
 def _run_all(
-    keyed: Sequence[tuple[RunKey, Job]],
-    what: str,
-    options: Options,
-    folder: Path,
-    watch: StudyWatcher,
+    keyed: Sequence[tuple[RunKey, Job]], what: str, work: _Work
 ) -> Iterator[tuple[RunKey, SimulatedRun]]:
     jobs = [job for _, job in keyed]
-    ended = dict(_run_jobs(jobs, what, options, folder, watch))
+    ended = dict(_run_jobs(jobs, what, work))
     return ((key, ended[job]) for key, job in keyed)
 
 
 def _run_jobs(
-    jobs: Sequence[Job], what: str, options: Options, folder: Path, watch: StudyWatcher
+    jobs: Sequence[Job], what: str, work: _Work
 ) -> Iterator[tuple[Job, SimulatedRun]]:
-    watch.begin(what, len(jobs))
-    runs = run_jobs(jobs, folder / RUNS, options.data, options.n_processes)
+    work.watch.begin(what, len(jobs))
+    runs = run_jobs(jobs, work.folder / RUNS, work.options.data, work.workers)
     for job, run in runs:
-        watch.step(f"{job.setting.data_set} {job.setting.label}, {job.method}")
+        work.watch.step(f"{job.setting.data_set} {job.setting.label}, {job.method}")
         yield job, run
 
 
-def _bundles(
-    plan: Plan, options: Options, folder: Path, watch: StudyWatcher
-) -> dict[Setting, BundleCurve]:
+def _bundles(plan: Plan, work: _Work) -> dict[Setting, BundleCurve]:
     """Run the bundle method once per split; fractions share its steps."""
     splits: dict[str, list[Setting]] = {}
     for setting in sorted(plan.settings, key=_length, reverse=True):
         split = f"{setting.data_set} {setting.label.rpartition(', ')[0]}"
         splits.setdefault(split, []).append(setting)
-    watch.begin("bundle method", len(splits))
     calls = {
-        split: (plan, tuple(settings), folder / KEPT, options.data)
+        split: (plan, tuple(settings), work.folder / KEPT, work.options.data)
         for split, settings in splits.items()
     }
-    found = dict(_side_by_side(_split_bundles, calls, options.n_processes, watch))
+    found = dict(_side_by_side("bundle method", _split_bundles, calls, work))
     curves = {s: curve for own in found.values() for s, curve in own.items()}
     return {setting: curves[setting] for setting in plan.settings}
 
@@ -229,7 +233,7 @@ def _split_bundles(
 ) -> dict[Setting, BundleCurve]:
     """Return the curves of settings that differ in who is present alone."""
     name = settings[0].data_set
-    problem = paper_problem(name, plan.choices, data, plan.l2[name])
+    problem = replace(held_problem(name, plan.choices, data), l2=plan.l2[name])
     limits = Limits(plan.efforts[name].bundle_gap)
     # No round takes less than the latency of one trip.
     n_rounds = max(plan.n_rounds(name), int(plan.seconds(name) / FIGURE_LATENCY))
@@ -240,19 +244,13 @@ def _split_bundles(
 
 
 def _side_by_side(
+    what: str,
     function: Callable[..., T],
     calls: dict[K, tuple[Any, ...]],
-    n_processes: int,
-    watch: StudyWatcher,
+    work: _Work,
 ) -> Iterator[tuple[K, T]]:
     """Return what calls return, by their keys, in the order in which they end."""
-    if n_processes == 1:
-        for key, own in calls.items():
-            yield key, function(*own)
-            watch.step(key)
-        return
-    with worker_pool(n_processes) as pool:
-        running = {pool.submit(function, *own): key for key, own in calls.items()}
-        for ended in as_completed(running):
-            yield running[ended], ended.result()
-            watch.step(running[ended])
+    work.watch.begin(what, len(calls))
+    for key, found in work.workers.side_by_side(function, calls):
+        yield key, found
+        work.watch.step(key)

@@ -17,6 +17,7 @@ from hyfdca.reproduction.criteria import Criteria
 from hyfdca.reproduction.jobs import run_jobs
 from hyfdca.reproduction.paper import DATA_SETS, Hyperparameters, Method, Setting
 from hyfdca.reproduction.problems import Choices
+from hyfdca.reproduction.processes import Workers
 from hyfdca.reproduction.tuning import Search, Trial, Tuned, ended_trial, tuned
 
 SUMMARY, TRIALS, RUNS = "tuned.json", "trials.csv", "runs"
@@ -107,16 +108,17 @@ def tune_setting(
     n_rounds = budget.n_rounds or DATA_SETS[setting.data_set].n_rounds
     every = max(1, n_rounds // budget.n_points)
     found: dict[Method, Tuned] = {}
-    for method in methods:
-        watch.begin(method)
-        search = Search(setting, method, n_rounds, every, seed, choices)
-        trials: list[Trial] = []
-        jobs = search.trials(budget.n_trials, budget.seconds)
-        for outcome in run_jobs(jobs, folder / RUNS, data, budget.n_processes):
-            trials.append(ended_trial(*outcome))
-            watch.trial(trials[-1], len(trials))
-        # Processes end in any order; the table should not depend on it.
-        found[method] = tuned(tuple(sorted(trials, key=lambda t: t.job.file_name)))
+    with Workers(budget.n_processes) as workers:
+        for method in methods:
+            watch.begin(method)
+            search = Search(setting, method, n_rounds, every, seed, choices)
+            trials: list[Trial] = []
+            jobs = search.trials(budget.n_trials, budget.seconds)
+            for outcome in run_jobs(jobs, folder / RUNS, data, workers):
+                trials.append(ended_trial(*outcome))
+                watch.trial(trials[-1], len(trials))
+            # Processes end in any order; the table should not depend on it.
+            found[method] = tuned(tuple(sorted(trials, key=lambda t: t.job.file_name)))
     return SettingTuned(setting, n_rounds, seed, choices, found)
 
 
