@@ -168,6 +168,25 @@ def test_a_client_that_cannot_join_says_why(environment: JobEnvironment) -> None
     assert str(environment.kit) not in hello.reason
 
 
+def test_a_client_notes_why_the_server_stopped(environment: JobEnvironment) -> None:
+    """On one line, whatever the server sends; its own refusal comes first."""
+    answer = joined()
+    why = b"Tables\x1b[2J\n do not fit \xff."
+    ending = to_message(NetworkRequest("refused", payload=why))
+    assert to_answer(answer(ending), 1.0) == b""
+    note = read_note(Kit(environment.kit))
+    assert note is not None
+    assert (note.state, note.job) == ("refused", "job")
+    assert note.reason == "The server stopped: Tables [2J do not fit \ufffd."
+    assert environment.data is not None
+    environment.data.write_text("", encoding="utf-8")
+    answer = joined()
+    assert to_answer(answer(ending), 1.0) == b""
+    note = read_note(Kit(environment.kit))
+    assert note is not None
+    assert note.reason == "The table has no rows."
+
+
 def test_job_processes_are_guarded_and_their_arguments_quoted() -> None:
     """A folder with a space in its name stays one argument."""
     arguments = {

@@ -24,10 +24,10 @@ from hyfdca.protocol.sessions import (
     frame,
     unframe,
 )
-from hyfdca.stages import scaling
 from hyfdca.stages.alignment import messages as alignment
 from hyfdca.stages.keys import messages as keys
 from hyfdca.stages.labels import messages as labels
+from hyfdca.stages.scaling import messages as scaling
 from hyfdca.study.messages import START_PHASES
 from tests.protocol.attributes import differences
 from tests.protocol.examples import example

@@ -32,11 +32,12 @@ from hyfdca.protocol.codec import (
 )
 from hyfdca.protocol.messages import Message
 from hyfdca.protocol.sessions import decode, frame, unframe
-from hyfdca.stages import groups, scaling
+from hyfdca.stages import groups
 from hyfdca.stages.alignment import messages as alignment
 from hyfdca.stages.keys import messages as keys
 from hyfdca.stages.labels import messages as labels
 from hyfdca.stages.levels import messages as levels
+from hyfdca.stages.scaling import messages as scaling
 from hyfdca.study import messages as study
 
 TOKEN = b"study--1"

@@ -26,15 +26,15 @@ from hyfdca.protocol.sessions import (
 )
 from hyfdca.runtime.driver import Traffic
 from hyfdca.runtime.inprocess import InProcess
-from hyfdca.stages.scaling import (
+from hyfdca.stages.scaling.client import ScalingClient
+from hyfdca.stages.scaling.messages import (
     PHASES,
-    ScalingClient,
     ScalingNotice,
-    ScalingServer,
     Statistics,
     StatisticsRequest,
     exchanges,
 )
+from hyfdca.stages.scaling.server import ScalingServer
 from hyfdca.stages.secure_max import DIGITS, SecureMax
 from tests.support.holding_strategies import (
     N_FEATURES,

@@ -23,7 +23,9 @@ from hyfdca.maths.seeds import stream
 from hyfdca.protocol.sessions import ClientSession, ServerSession
 from hyfdca.runtime.driver import Traffic
 from hyfdca.runtime.inprocess import InProcess
-from hyfdca.stages.scaling import PHASES, ScalingClient, ScalingServer
+from hyfdca.stages.scaling.client import ScalingClient
+from hyfdca.stages.scaling.messages import PHASES
+from hyfdca.stages.scaling.server import ScalingServer
 from tests.protocol.wires import listen
 from tests.support.holding_strategies import PARTITIONS
 from tests.support.run_cases import (

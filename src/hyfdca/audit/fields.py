@@ -11,11 +11,12 @@ from hyfdca.algorithms.registry import ALGORITHMS
 from hyfdca.prediction import messages as prediction
 from hyfdca.protocol.messages import BY_PHASE
 from hyfdca.protocol.phases import Phase, Phases
-from hyfdca.stages import groups, scaling
+from hyfdca.stages import groups
 from hyfdca.stages.alignment import messages as alignment
 from hyfdca.stages.keys import messages as keys
 from hyfdca.stages.labels import messages as labels
 from hyfdca.stages.levels import messages as levels
+from hyfdca.stages.scaling import messages as scaling
 from hyfdca.study import messages as study
 
 TABLES: tuple[Phases, ...] = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import Any
 
 from nvflare.apis.impl.controller import Controller
@@ -75,6 +76,7 @@ class StudyController(Controller):
         except PausedError as pause:
             return Note(job, "paused", str(pause))
         except StudyError as error:
+            _tell_why(network, str(error))
             return Note(job, "refused", str(error))
         except AbortedError:
             return None  # the party that ended the job knows why
@@ -131,6 +133,12 @@ class StudyController(Controller):
             pause.exists,
             lambda: abort_signal.triggered,
         )
+
+
+def _tell_why(network: Network, sentence: str) -> None:
+    """Have the clients end too; they would otherwise wait for another job."""
+    with suppress(AbortedError):
+        network.refuse(sentence, _FINISH_TIMEOUT)
 
 
 def _unable(network: Network, replies: Replies) -> dict[str, str]:

@@ -18,12 +18,13 @@ from hyfdca.errors import StudyError
 from hyfdca.flare.job_environment import job_environment
 from hyfdca.flare.network import NetworkRequest
 from hyfdca.flare.preparing import prepare_process
-from hyfdca.flare.status import Note, write_note
+from hyfdca.flare.status import Note, read_note, write_note
 from hyfdca.flare.wire import (
     CANNOT,
     TOPIC,
     answer_message,
     refusal_message,
+    sentence_of,
     to_request,
 )
 from hyfdca.kits.kit import Kit
@@ -92,6 +93,9 @@ class StudyExecutor(Executor):
         if request.kind == "finished":
             self._note("finished")
             return answer_message(b"")
+        if request.kind == "refused":
+            self._end(sentence_of(request))
+            return answer_message(b"")
         if self._handler is None:
             return refusal_message(self._trouble)
         if request.kind == "hello":
@@ -102,6 +106,12 @@ class StudyExecutor(Executor):
         if not isinstance(answer, bytes | bytearray):
             raise TypeError(f"the handler returned a {type(answer).__name__}")
         return answer_message(answer)
+
+    def _end(self, sentence: str) -> None:
+        """Note why the server ended the study, unless it was for our own refusal."""
+        note = read_note(Kit(job_environment().kit))
+        if note is None or (note.job, note.state) != (self._job, "refused"):
+            self._note("refused", f"The server stopped: {sentence}")
 
     def _note(self, state: Any, reason: str = "") -> None:
         write_note(Kit(job_environment().kit), Note(self._job, state, reason))

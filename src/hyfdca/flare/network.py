@@ -15,7 +15,7 @@ from typing import Literal
 from hyfdca.protocol.sessions import Ask, Replies
 from hyfdca.runtime.driver import Driver
 
-Kind = Literal["hello", "ask", "finished"]
+Kind = Literal["hello", "ask", "finished", "refused"]
 
 _LOOK_EVERY = 0.5  # seconds between checks whether the job is being aborted
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 2.0  # seconds before a request is sent again
@@ -101,6 +101,11 @@ class Network:
     def finish(self, timeout: float) -> Replies:
         """Tell all clients that the study is over."""
         return self._send({c: NetworkRequest("finished") for c in self._ranks}, timeout)
+
+    def refuse(self, sentence: str, timeout: float) -> Replies:
+        """Tell all clients that the study cannot run, and why."""
+        request = NetworkRequest("refused", payload=sentence.encode())
+        return self._send(dict.fromkeys(self._ranks, request), timeout)
 
     def pause_if_asked(self) -> None:
         """Raise ``PausedError`` if the study is to pause so that others can join."""

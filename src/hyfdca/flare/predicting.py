@@ -34,8 +34,6 @@ Tell = Callable[[str], None]
 
 STUDY = "hyfdca.flare.predicting"
 
-_GOODBYE = 5.0  # seconds
-
 _log = logging.getLogger(__name__)
 
 
@@ -71,11 +69,7 @@ def serve(kit: Path, network: Network) -> None:
     StudyError
         If an organisation does not answer, or none asks.
     """
-    try:
-        answers = _served(kit, network)
-    except StudyError:
-        network.finish(_GOODBYE)  # otherwise they would wait for the next job
-        raise
+    answers = _served(kit, network)
     write_note_file(_answers_file(Kit(kit)), msgspec.json.encode(answers))
 
 

@@ -17,6 +17,7 @@ _ANSWER, _REFUSAL = "answer", "refusal"
 
 _KINDS = get_args(Kind)
 _LONGEST_REASON = 1000  # characters
+_LONGEST_SENTENCE = 4000
 
 # NVFlare's codes for a request that did not arrive but may do so if sent again.
 _MAY_PASS = {
@@ -52,6 +53,12 @@ def to_request(message: Any) -> NetworkRequest:
     return NetworkRequest(kind, stage, phase, payload)
 
 
+def sentence_of(request: NetworkRequest) -> str:
+    """Return what the server says in a request that ends the study."""
+    text = bytes(request.payload).decode("utf-8", "replace")
+    return _one_line(text, _LONGEST_SENTENCE)
+
+
 def answer_message(answer: bytes | bytearray) -> Any:
     """Return an answer as a message."""
     message = Shareable()
@@ -83,7 +90,7 @@ def to_answer(message: Any, timeout: float) -> bytes | Failure:
     return Failure("sent an invalid reply")
 
 
-def _one_line(reason: str) -> str:
+def _one_line(reason: str, longest: int = _LONGEST_REASON) -> str:
     """Return a reason made safe for use in a sentence; its author is not trusted."""
     printable = "".join(c if c.isprintable() else " " for c in reason)
-    return " ".join(printable.split())[:_LONGEST_REASON]
+    return " ".join(printable.split())[:longest]

@@ -24,15 +24,11 @@ requests; none of them contains pads or noise.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import msgspec
-import numpy as np
 
-from hyfdca.algorithms.registry import ALGORITHMS, AUTO, CHOSEN_BY_AUTO
-from hyfdca.arrays import IntArray
 from hyfdca.crypto.keys.identity import Identity
 from hyfdca.crypto.keys.roster import Roster
 from hyfdca.crypto.keys.set_secrets import AgreedSecrets
@@ -40,7 +36,7 @@ from hyfdca.crypto.schemes.registry import Workforce
 from hyfdca.data.expansion import Expansion
 from hyfdca.data.labels import n_outputs
 from hyfdca.data.tables import Table
-from hyfdca.errors import StudyError, reading
+from hyfdca.errors import reading
 from hyfdca.federation.algorithm import ClientHalf
 from hyfdca.federation.client import Party
 from hyfdca.federation.secrets import ClientSecrecy, make_keys
@@ -49,7 +45,7 @@ from hyfdca.protocol import checkpoint
 from hyfdca.protocol.codec import RefusedError, RemoteProtocolError
 from hyfdca.protocol.messages import Message
 from hyfdca.protocol.sessions import ClientSession, Handlers
-from hyfdca.protocol.transcript import Account, Transcript, TranscriptState
+from hyfdca.protocol.transcript import Account, Transcript
 from hyfdca.runtime.driver import one_thread
 from hyfdca.runtime.store import Archive, MemoryStore, Store, StoreError
 from hyfdca.stages.alignment.aligned_table import AlignedTable
@@ -58,8 +54,22 @@ from hyfdca.stages.groups import GroupsClient
 from hyfdca.stages.keys import messages as key_messages
 from hyfdca.stages.keys.client import HeldKeys, KeyHolder
 from hyfdca.study import messages as m
+from hyfdca.study.client_checks import (
+    check_owner_groups,
+    check_policy,
+    check_same_study,
+    chosen_algorithm,
+)
+from hyfdca.study.client_records import (
+    KEYS,
+    PREPARATION,
+    ClientPreparation,
+    ClientRound,
+    News,
+    Said,
+    read_record,
+)
 from hyfdca.study.client_stages import Begin, ClientStages
-from hyfdca.study.identity import hash_text
 from hyfdca.study.member_policy import MemberPolicy
 from hyfdca.study.plan import PROTOCOL, Plan
 from hyfdca.study.release import Releases
@@ -77,53 +87,6 @@ STAGES = (
     "scaling",
     "training",
 )
-
-_KEYS, _PREPARATION = "keys", "preparation"
-
-Said = tuple[str, str, bytes]  # stage, phase and request
-
-
-@dataclass(frozen=True)
-class ClientPreparation:
-    """The requests before the first round, and the table's digest."""
-
-    table: bytes
-    said: list[Said]
-
-
-@dataclass(frozen=True)
-class ClientRound:
-    """The state after a round: the last phase answered, the half's own state."""
-
-    last_phase: str
-    half: bytes
-    transcript: TranscriptState
-
-
-class News(NamedTuple):
-    """What the server last reported about the study as a whole."""
-
-    round: int = 0
-    gap: float | None = None
-    present: Sequence[int] = ()
-
-
-def _read(kind: type[T], content: bytes) -> T:
-    try:
-        return checkpoint.decode(kind, content)
-    except checkpoint.CheckpointError as error:
-        raise RefusedError(str(error).rstrip(".")) from None
-
-
-def _check_owner_groups(groups: IntArray, n_clients: int) -> None:
-    """Refuse more owner groups of rows than there are sets of holders.
-
-    Of n organisations, 2^(n - 1) sets contain this one.
-    """
-    if len(np.unique(groups)) > 2 ** min(n_clients - 1, 62):
-        raise RemoteProtocolError(
-            "the alignment has more groups of rows than there are sets of holders"
-        )
 
 
 class Stage:
@@ -259,8 +222,8 @@ class StudyClient:
     # The stages
 
     def _new_key_holder(self) -> KeyHolder:
-        kept, plan = self._archive.read(_KEYS), self._plan
-        with reading(self._archive.damage(_KEYS)):
+        kept, plan = self._archive.read(KEYS), self._plan
+        with reading(self._archive.damage(KEYS)):
             held = None if kept is None else HeldKeys.from_bytes(kept)
         make = lambda: make_keys(plan.encryption)  # noqa: E731
         return KeyHolder(self._identity, self._roster, make, held)
@@ -268,8 +231,8 @@ class StudyClient:
     def _keep_keys(self) -> None:
         held = self._key_holder.held
         content = b"" if held is None else held.to_bytes()
-        if content and content != self._archive.read(_KEYS):
-            self._archive.write(_KEYS, content)
+        if content and content != self._archive.read(KEYS):
+            self._archive.write(KEYS, content)
 
     @property
     def secrecy(self) -> ClientSecrecy:
@@ -298,17 +261,12 @@ class StudyClient:
 
     def _start(self, notice: m.StartNotice) -> None:
         plan, training = self._plan, self._plan.training
-        wanted, name = training.algorithm, notice.algorithm
-        if name not in (CHOSEN_BY_AUTO if wanted is None else (wanted.name,)):
-            expected = AUTO if wanted is None else wanted.name
-            raise RemoteProtocolError(
-                f"the study sets algorithm {expected!r}, but the server sent {name!r}"
-            )
+        algorithm = chosen_algorithm(training, notice.algorithm)
         if self._half is not None:
             raise RemoteProtocolError("training has already begun")
-        algorithm, aligned = wanted or ALGORITHMS[name](), self.aligned
-        self._check_policy(n_outputs(aligned.classes))
-        _check_owner_groups(aligned.own.row_groups, len(plan.names))
+        aligned = self.aligned
+        check_policy(self._policy, plan, self._table, n_outputs(aligned.classes))
+        check_owner_groups(aligned.own.row_groups, len(plan.names))
         try:
             self._party = Party(
                 training.problem(aligned.n_samples, n_outputs(aligned.classes)),
@@ -328,13 +286,6 @@ class StudyClient:
         release = {"release": self._release}
         session.handlers = {**session.handlers, **self._half.handlers, **release}
         session.profile = training.profile
-
-    def _check_policy(self, width: int) -> None:
-        try:
-            self._policy.check_table(self._table)
-            self._policy.check_rounds(self._plan, width)
-        except StudyError as error:
-            raise RefusedError(str(error).rstrip(".")) from None
 
     def _release(self, request: Message) -> Message | None:
         """Give away the weights, once; a refusal changes nothing."""
@@ -365,22 +316,13 @@ class StudyClient:
 
     def _hello(self, request: m.Hello) -> m.Present:
         own = self._plan.study_hash
-        if request.protocol != PROTOCOL:
-            raise RefusedError(
-                f"it uses protocol {PROTOCOL}, the server {request.protocol}; "
-                "install the same version of hyfdca everywhere"
-            )
-        if request.study_hash != own:
-            raise RefusedError(
-                f"its study file ({hash_text(own)}) differs from the server's "
-                f"({hash_text(request.study_hash)}); use the same file everywhere"
-            )
+        check_same_study(request, own)
         has_keys = self._key_holder.held is not None
         return m.Present(own, PROTOCOL, has_keys, self._archive.intact_rounds)
 
     def _begin(self, request: m.BeginRequest) -> None:
         self._archive.forget_after(-1)
-        self._archive.forget(_PREPARATION)
+        self._archive.forget(PREPARATION)
         self._key_holder = self._new_key_holder()
         self._after = request.after
         self._forget()
@@ -400,7 +342,7 @@ class StudyClient:
         )
         if self._said is not None:
             preparation = ClientPreparation(self._table.digest, self._said)
-            self._archive.write(_PREPARATION, checkpoint.encode(preparation))
+            self._archive.write(PREPARATION, checkpoint.encode(preparation))
             self._said = None
         self._archive.write_round(request.round, checkpoint.encode(kept))
         self._releases.last_saved = request.round
@@ -425,7 +367,7 @@ class StudyClient:
                 "lost, damaged, or older"
             )
         content = self._archive.read_round(request.round) or b""
-        kept = _read(ClientRound, content)
+        kept = read_record(ClientRound, content)
         if self._half is None or self._said is not None:
             self._repeat_preparation()
         try:
@@ -443,10 +385,10 @@ class StudyClient:
 
         The replies are the same only if the table is.
         """
-        content = self._archive.read(_PREPARATION)
+        content = self._archive.read(PREPARATION)
         if content is None:
             raise RemoteProtocolError("it has no record of how the study began")
-        kept = _read(ClientPreparation, content)
+        kept = read_record(ClientPreparation, content)
         if kept.table != self._table.digest:
             raise RefusedError(
                 "its table has changed since the study began; restore that table, or "

@@ -23,8 +23,8 @@ from hyfdca.stages.labels import messages as label_messages
 from hyfdca.stages.labels.client import LabelClient, WeightClient, label_client
 from hyfdca.stages.levels.client import LevelsClient
 from hyfdca.stages.levels.messages import PHASES as LEVEL_PHASES
-from hyfdca.stages.scaling import PHASES as SCALING_PHASES
-from hyfdca.stages.scaling import ScalingClient
+from hyfdca.stages.scaling.client import ScalingClient
+from hyfdca.stages.scaling.messages import PHASES as SCALING_PHASES
 from hyfdca.study.plan import Plan
 
 Begin = tuple[Phases, Callable[[], Handlers]]  # a stage's phases, and what starts it

@@ -25,8 +25,8 @@ from hyfdca.stages.labels.server import LabelServer
 from hyfdca.stages.levels.features import Levels, levels_of_numbers
 from hyfdca.stages.levels.messages import PHASES as LEVEL_PHASES
 from hyfdca.stages.levels.server import LevelsServer
-from hyfdca.stages.scaling import PHASES as SCALING_PHASES
-from hyfdca.stages.scaling import ScalingServer
+from hyfdca.stages.scaling.messages import PHASES as SCALING_PHASES
+from hyfdca.stages.scaling.server import ScalingServer
 from hyfdca.study import messages as m
 from hyfdca.study.plan import Plan
 

@@ -1,0 +1,1 @@
+"""Scaling and missing values, from sums over holders."""

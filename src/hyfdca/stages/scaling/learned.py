@@ -1,0 +1,53 @@
+"""What sums of statistics say of a client's features."""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from hyfdca.arrays import FloatArray
+from hyfdca.stages.secure_max import SecureMax
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What the sums so far say of a client's features."""
+
+    counts: FloatArray
+    means: FloatArray
+    variances: FloatArray
+    sizes: SecureMax
+    spread: SecureMax
+
+    @classmethod
+    def nothing(cls, n_features: int) -> Learned:
+        """Return what is known before the first sum."""
+        zeros = np.zeros(n_features)
+        return cls(zeros, zeros, zeros, SecureMax(n_features), SecureMax(n_features))
+
+    def with_digit(self, phase: str, counts: FloatArray) -> Learned:
+        """Return the same with one more digit of a maximum."""
+        largest = copy(self.sizes if phase == "digits" else self.spread)
+        largest.take(counts)
+        if phase == "digits":
+            return replace(self, sizes=largest)
+        return replace(self, spread=largest)
+
+    def with_means(self, counts: FloatArray, sums: FloatArray) -> Learned:
+        """Return the same with means, of sums in units of the sizes."""
+        means = sums / np.maximum(counts, 1.0) * self.sizes.unit()
+        return replace(self, counts=counts, means=means)
+
+    def with_squares(self, squares: FloatArray) -> Learned:
+        """Return the same with variances, of squares in units of the spread."""
+        mean_square = squares / np.maximum(self.counts, 1.0)
+        return replace(self, variances=mean_square * self.spread.unit() ** 2)
+
+    def deviations(self) -> FloatArray:
+        """Return standard deviations, 0 where only rounding differs from the mean."""
+        epsilon = np.finfo(np.float64).eps
+        noise = self.counts * epsilon * self.variances
+        noise += (self.counts * self.means * epsilon) ** 2
+        return np.sqrt(np.where(self.variances > noise, self.variances, 0.0))
