@@ -7,6 +7,7 @@ import pytest
 from hyfdca.cli import reproduce as command
 from hyfdca.data import sources
 from hyfdca.reproduction import plan
+from hyfdca.reproduction.problems import Choices
 from hyfdca.reproduction.report import report
 from tests.reproduction.small_problem import small_covtype
 from tests.reproduction.test_reproduce import SMALL, find_small_table
@@ -52,6 +53,10 @@ def test_a_study_writes_its_report(tmp_path, hyfdca, monkeypatch):
         (("--digits", "33"), "--digits takes some of 0123456789"),
         (("--digits", "0123456789"), "--digits takes some of 0123456789"),
         (("--digits", "three"), "--digits takes some of 0123456789"),
+        (("--choose", "refresh=often"), "refresh=all|drawn"),
+        (("--choose", "refresh=all,refresh=drawn"), "each once"),
+        (("--choose", "seed=3"), "--choose takes some of mnist_clients="),
+        (("--choose", "validation=1"), "is between 0 and 1"),
     ],
 )
 def test_what_it_refuses(arguments, words, tmp_path, hyfdca):
@@ -62,6 +67,13 @@ def test_what_it_refuses(arguments, words, tmp_path, hyfdca):
     assert_one_sentence(errors)
     assert words in errors
     assert not out.exists()
+
+
+def test_answers_to_what_the_paper_leaves_open():
+    """Each has a name; those that are not given keep their defaults."""
+    found = command._choices("02", "divide_by=active, validation=0.3", seed=5)
+    assert found == Choices((0, 2), divide_by="active", validation=0.3, seed=5)
+    assert command._choices("", "", seed=0) == Choices()
 
 
 def test_a_data_set_that_is_not_there(tmp_path, hyfdca, monkeypatch):

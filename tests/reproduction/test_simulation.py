@@ -34,7 +34,7 @@ def test_a_curve_is_that_of_a_training_by_messages(method):
     assert found.rounds.tolist() == [0, 4, 8, 10]
     data = problem()
     algorithm = {
-        "hyfdca": Hyfdca(step="paper", refresh="all", iic=0.3),
+        "hyfdca": Hyfdca(step="paper", refresh="all", divide_by="all", iic=0.3),
         "fedavg": FedAvg(iic=0.5, rate=1.0, rate_offset=2.0),
         "hyfem": HyFem(iic=0.5, rate=1.0, rate_offset=2.0, mu=0.5),
     }[method]

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 _DEFAULT_OUT = Path("reproduce-out")
 _LEAST_SHARE = 0.001
 _COST_SECONDS = 0.3  # spent on each figure of a scheme
+_ANSWERS = (
+    "mnist_clients=clients|groups, refresh=all|drawn, divide_by=all|active, "
+    "validation=SHARE"
+)
 
 
 def reproduce(  # noqa: PLR0913, PLR0917  # one argument per option
@@ -73,6 +77,13 @@ def reproduce(  # noqa: PLR0913, PLR0917  # one argument per option
     digits: Annotated[
         str, typer.Option(metavar="DIGITS", help="The digits of MNIST with label 1.")
     ] = "",
+    choose: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME=VALUE,...",
+            help=f"Other answers to what the paper leaves open: {_ANSWERS}.",
+        ),
+    ] = "",
     out: OutFolder = _DEFAULT_OUT,
     folder: DataFolder = None,
     processes: Processes = None,
@@ -98,7 +109,7 @@ def reproduce(  # noqa: PLR0913, PLR0917  # one argument per option
     efforts = _efforts(_data_sets(data_sets), quick, scale, trials)
     if l2 not in {"validation", "paper"}:
         raise StudyError(f"--l2 takes validation or paper, got {l2!r}.")
-    whose, choices = _sources(sources), _choices(digits, seed)
+    whose, choices = _sources(sources), _choices(digits, choose, seed)
     check_folder(out)
     check_data_sets(efforts, folder)
     console = Console(stderr=True)
@@ -184,15 +195,35 @@ def _sources(text: str) -> tuple[Source, ...]:
     return tuple(some_of(text, SOURCES, "--hyperparameters"))
 
 
-def _choices(digits: str, seed: int) -> Choices:
+def _choices(digits: str, choose: str, seed: int) -> Choices:
     """Return the answers to what the paper leaves open."""
+    import msgspec
+
     from hyfdca.reproduction.problems import Choices
 
-    if not digits:
-        return Choices(seed=seed)
-    if not digits.isdecimal() or not 0 < len(set(digits)) == len(digits) < 10:
-        raise StudyError("--digits takes some of 0123456789, such as 3 or 02468.")
-    return Choices(tuple(sorted(map(int, digits))), seed=seed)
+    answers: dict[str, object] = dict(_pairs(choose)) if choose else {}
+    if digits:
+        if not digits.isdecimal() or not 0 < len(set(digits)) == len(digits) < 10:
+            raise StudyError("--digits takes some of 0123456789, such as 3 or 02468.")
+        answers["mnist_positive"] = sorted(map(int, digits))
+    try:
+        choices = msgspec.convert({**answers, "seed": seed}, Choices, strict=False)
+    except msgspec.ValidationError:
+        raise StudyError(f"--choose takes some of {_ANSWERS}.") from None
+    if not 0.0 < choices.validation < 1.0:
+        raise StudyError("The share of --choose validation=SHARE is between 0 and 1.")
+    return choices
+
+
+def _pairs(text: str) -> list[tuple[str, str]]:
+    """Return the names and values of a text, each name once, and one that is known."""
+    pairs = [part.partition("=") for part in text.split(",")]
+    found = [(name.strip(), value.strip()) for name, _, value in pairs]
+    names = [name for name, _ in found]
+    known = {answer.split("=")[0] for answer in _ANSWERS.split(", ")}
+    if len(set(names)) != len(names) or not known.issuperset(names):
+        raise StudyError(f"--choose takes some of {_ANSWERS}, each once.")
+    return found
 
 
 def _measured_costs(

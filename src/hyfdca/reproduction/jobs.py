@@ -200,7 +200,7 @@ def run_job(job: Job, folder: Path, data: Path | None) -> SimulatedRun:
     fraction = job.setting.fraction
     run = make_run(
         *(blocks, job.l2, job.method, job.chosen, fraction, job.seed),
-        refresh=choices.refresh,
+        choices=choices,
     )
     problem = held_problem(name, choices, data)
     found = simulate(problem, run, job.n_rounds, job.measure_every, job.limit)

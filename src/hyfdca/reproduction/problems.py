@@ -30,6 +30,7 @@ from hyfdca.training.bulk.stacked import Order, StackedBlocks, stacked
 
 MnistClients = Literal["clients", "groups"]
 Refresh = Literal["all", "drawn"]
+DivideBy = Literal["all", "active"]
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,9 @@ class Choices:
     refresh : {"all", "drawn"}
         Of which samples HyFDCA's clients send margins in a round: of all they hold, or
         of those that somebody draws.
+    divide_by : {"all", "active"}
+        By which holders of a sample HyFDCA divides the changes of its dual: by all of
+        them, as printed, or by those who are present (E9).
     validation : float
         The share of the rows to validate with.
     seed : int
@@ -55,6 +59,7 @@ class Choices:
     mnist_positive: tuple[int, ...] = (3,)
     mnist_clients: MnistClients = "clients"
     refresh: Refresh = "all"
+    divide_by: DivideBy = "all"
     validation: float = 0.2
     seed: int = 0
 

@@ -19,7 +19,7 @@ from hyfdca.maths.losses import make_loss
 from hyfdca.maths.objective import Measurement
 from hyfdca.reproduction.criteria import RunCurve
 from hyfdca.reproduction.paper import Hyperparameters, Method
-from hyfdca.reproduction.problems import PaperProblem, Refresh
+from hyfdca.reproduction.problems import Choices, PaperProblem
 from hyfdca.training.bulk.counts import OPENED, SEALED, SEALED_DRAWN, RoundCounts
 from hyfdca.training.bulk.dual_ascent import BulkDualAscent
 from hyfdca.training.bulk.local_sgd import BulkLocalSgd
@@ -107,7 +107,7 @@ def make_run(  # noqa: PLR0913  # all that a run of the study depends on
     fraction: float,
     seed: int,
     *,
-    refresh: Refresh = "all",
+    choices: Choices | None = None,
 ) -> BulkRun:
     """Return a run that is ready for its first round, as the paper's study has it.
 
@@ -115,11 +115,19 @@ def make_run(  # noqa: PLR0913  # all that a run of the study depends on
     ----------
     blocks : StackedBlocks
         In the method's order, see ``ORDERS``.
+    choices : Choices, optional
+        What the paper leaves open, by default as in ``Choices``.
     """
+    open_questions = choices or Choices()
     loss, settings = make_loss("hinge"), dict[str, Any](chosen.as_settings())
     present = random_fraction(blocks.n_clients, fraction, seed)
     if method == "hyfdca":
-        own = Hyfdca(step="paper", refresh=refresh, **settings)
+        own = Hyfdca(
+            step="paper",
+            refresh=open_questions.refresh,
+            divide_by=open_questions.divide_by,
+            **settings,
+        )
         return BulkDualAscent(blocks, loss, l2, own, present, seed)
     rival = FedAvg(**settings) if method == "fedavg" else HyFem(**settings)
     return BulkLocalSgd(blocks, loss, l2, rival, present, seed)
