@@ -63,7 +63,8 @@ class SimulatedRun:
         On the validation rows.
     seconds : array
         The slowest clients' computation up to the round: of every round's time, its
-        slowest client's share of the values read.
+        slowest client's share of the values read, and the time of those that the
+        simulation leaves out.
     sealed, opened : array
         Numbers that all clients sealed and opened, up to the round.
     bytes : array
@@ -191,6 +192,7 @@ def simulate(
         started = time.thread_time()  # other processes do not count
         counts = run.round()
         seconds += (time.thread_time() - started) * counts.slowest_share
+        seconds += counts.unread_seconds
         spent += _spent(counts)
         is_last = number == n_rounds or bool(limit and limit.is_over(number, seconds))
         is_due = is_last or _is_due(number, measure_every, is_early_wanted=bool(limit))

@@ -15,6 +15,7 @@ from hyfdca.holdings import partition as parts
 from hyfdca.holdings.participation import bernoulli, complete, cyclic, random_fraction
 from hyfdca.maths.losses import make_loss
 from hyfdca.maths.seeds import stream
+from hyfdca.training.bulk import dual_ascent
 from hyfdca.training.bulk.dual_ascent import BulkDualAscent
 from hyfdca.training.bulk.local_sgd import BulkLocalSgd
 from hyfdca.training.bulk.stacked import stacked
@@ -114,6 +115,28 @@ def test_dual_ascent_is_that_of_messages(name, split, presence, loss):
     blocks = stacked(X, Y[:, 0], SPLITS[split], by="samples")
     bulk = BulkDualAscent(blocks, make_loss(loss), L2, DUAL[name], presence, SEED)
     check(bulk, DUAL[name], split, loss, presence)
+
+
+@pytest.mark.parametrize("presence", ["half", "coins", "in turn"])
+@pytest.mark.parametrize("name", ["paper", "as printed", "safe"])
+def test_recalled_margins_are_the_refreshed_ones(name, presence, monkeypatch):
+    """Bit for bit: weights of past rounds stand in for reading all rows again."""
+    blocks = stacked(X, Y[:, 0], SPLITS["overlapping"], by="samples")
+    present = presences(3)[presence]
+
+    def found(**limits):
+        for limit, value in limits.items():
+            monkeypatch.setattr(dual_ascent, limit, value)
+        bulk = BulkDualAscent(blocks, make_loss("hinge"), L2, DUAL[name], present, SEED)
+        rounds = [bulk.round() for _ in range(N_ROUNDS)]
+        return bulk.duals, rounds
+
+    refreshed, read = found(_MOST_RECALLED=0)
+    recalled, unread = found(_MOST_RECALLED=M, _FIRST_ROUNDS=2)
+    np.testing.assert_array_equal(refreshed, recalled)
+    assert [own.traffic for own in read] == [own.traffic for own in unread]
+    assert not any(own.unread_seconds for own in read)
+    assert all(own.unread_seconds for own in unread if len(own.participants))
 
 
 @pytest.mark.sampled(5)

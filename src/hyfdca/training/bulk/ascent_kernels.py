@@ -36,14 +36,17 @@ class Table(NamedTuple):
 class Rule(NamedTuple):
     """What the settings say, as numbers.
 
-    ``divides_by_all`` counts absent holders too. ``factor`` multiplies curvatures; 0
-    stands for the number of samples drawn.
+    ``divides_by_all`` counts absent holders too. ``refreshes_all`` has those present
+    send margins of all their samples. With ``recalls`` these are computed when a sample
+    is drawn, with the weights that its holder had when it was last present.
+    ``factor`` multiplies curvatures; 0 stands for the number of samples drawn.
     """
 
     loss: tuple[Any, ...]
     l2_scale: float
     divides_by_all: bool
     refreshes_all: bool
+    recalls: bool
     factor: float
 
 
@@ -55,8 +58,9 @@ class State(NamedTuple):
     ``missed_next`` the lists of rows whose dual an absent client has not heard of, of
     which ``missed_first`` has the heads by client. ``taken`` and ``touched`` are the
     last rounds in which a row, and a sample, was drawn, ``places`` where the sample was
-    among those drawn. By client: how many duals it had ``missed`` when it came, and the
-    ``counts`` of a round, of which kernels fill in the work.
+    among those drawn. By client: how many duals it had ``missed`` when it came, the
+    round in which it was ``last_present`` (0: none yet), and the ``counts`` of a round,
+    of which kernels fill in the work. By round: ``past_weights``, if they are recalled.
     """
 
     duals: Any
@@ -69,7 +73,9 @@ class State(NamedTuple):
     touched: Any
     places: Any
     missed: Any
+    last_present: Any
     counts: Any
+    past_weights: Any
 
 
 class Present(NamedTuple):
@@ -180,25 +186,44 @@ def _draw(table, present, state, rows, samples, held):  # type: ignore[no-untype
 @_compiled
 def _inner_products(table, rule, present, state, touched):  # type: ignore[no-untyped-def]
     """SecureInnerProduct: those present send margins of the samples drawn, or all."""
-    indptr, indices, data, weights = _shares(table, state)
-    margins, counts = state.margins, state.counts
-    row_clients, is_present = table.row_clients, present.is_present
-    starts, rows = table.client_starts, table.client_rows
     if rule.refreshes_all:
-        for client in present.participants:
-            for row in rows[starts[client] : starts[client + 1]]:
-                first, last = indptr[row], indptr[row + 1]
-                margins[row] = _row_product(indices, data, weights, first, last)
-                counts[client, WORK] += last - first
+        _refresh(table, present, state)
         return
-    starts = table.sample_starts
+    indptr, indices, data, weights = _shares(table, state)
+    margins, counts, last_present = state.margins, state.counts, state.last_present
+    row_clients, is_present = table.row_clients, present.is_present
+    starts, recalls, past_weights = (
+        table.sample_starts,
+        rule.recalls,
+        state.past_weights,
+    )
     for sample in touched:
         for row in range(starts[sample], starts[sample + 1]):
             client = row_clients[row]
+            first, last = indptr[row], indptr[row + 1]
             if is_present[client]:
-                first, last = indptr[row], indptr[row + 1]
                 margins[row] = _row_product(indices, data, weights, first, last)
                 counts[client, WORK] += last - first
+            elif recalls and last_present[client]:
+                then = past_weights[last_present[client]]
+                margins[row] = _row_product(indices, data, then, first, last)
+    if recalls:
+        past_weights[present.number] = weights
+        last_present[present.participants] = present.number
+
+
+@_compiled
+def _refresh(table, present, state):  # type: ignore[no-untyped-def]
+    """Have those present send the margins of all their samples."""
+    indptr, indices, data, weights = _shares(table, state)
+    margins, counts = state.margins, state.counts
+    row_clients, is_present = table.row_clients, present.is_present
+    for row in range(row_clients.size):  # memory is read faster in its order
+        client = row_clients[row]
+        if is_present[client]:
+            first, last = indptr[row], indptr[row + 1]
+            margins[row] = _row_product(indices, data, weights, first, last)
+            counts[client, WORK] += last - first
 
 
 @_compiled
@@ -277,3 +302,13 @@ def _heard(duals, known, row_samples, row):  # type: ignore[no-untyped-def]
     change = dual - known[row]
     known[row] = dual
     return change
+
+
+@_compiled
+def read_all(table, weights):  # type: ignore[no-untyped-def]
+    """Return Σ x_row·w: reads every stored value once, as refreshed margins do."""
+    indptr, indices, data = table.indptr, table.indices, table.data
+    total = 0.0
+    for row in range(indptr.size - 1):
+        total += _row_product(indices, data, weights, indptr[row], indptr[row + 1])
+    return total

@@ -26,11 +26,15 @@ class RoundCounts:
         numbers sealed if margins were sent of drawn samples alone, as the paper counts.
     traffic : Traffic
         Bytes and round trips of all participants together.
+    unread_seconds : float
+        CPU time of the participant with most rows for margins that nobody looks at in
+        this round: the simulation leaves them out.
     """
 
     participants: IntArray
     per_client: IntArray
     traffic: Traffic
+    unread_seconds: float = 0.0
 
     @property
     def totals(self) -> IntArray:

@@ -2,10 +2,14 @@
 
 Shares are linear in the duals, so the server's weights change by what the participants
 have newly heard of: a round costs what its drawn samples cost, and the duals that
-clients missed while they were away.
+clients missed while they were away. Margins that absent clients sent follow from the
+weights of the round in which they were last present. These are remembered, unless there
+are so many features that reading all rows again is cheaper.
 """
 
 from __future__ import annotations
+
+import time
 
 import numpy as np
 
@@ -20,6 +24,9 @@ from hyfdca.training.bulk import ascent_kernels as kernels
 from hyfdca.training.bulk.counts import N_COUNTS, RoundCounts
 from hyfdca.training.bulk.dual_traffic import DualTraffic
 from hyfdca.training.bulk.stacked import StackedBlocks
+
+_MOST_RECALLED = 4096  # features; their weights are remembered for every round
+_FIRST_ROUNDS = 1024
 
 
 class BulkDualAscent:
@@ -64,12 +71,15 @@ class BulkDualAscent:
             blocks.labels,
             blocks.squared_norms / self._l2_scale,
         )
+        refreshes_all = not is_complete and settings.refresh != "drawn"
+        recalls = refreshes_all and blocks.n_features <= _MOST_RECALLED
         safe_factor = 0.0 if layout.is_horizontal else float(blocks.n_samples)
         self._rule = kernels.Rule(
             loss.constants,
             self._l2_scale,
             settings.divides_by_all(is_complete),
-            not is_complete and settings.refresh != "drawn",
+            refreshes_all and not recalls,
+            recalls,
             safe_factor if settings.is_safe else 1.0,
         )
         n_rows = len(blocks.row_samples)
@@ -84,8 +94,16 @@ class BulkDualAscent:
             touched=np.zeros(blocks.n_samples, np.int32),
             places=np.zeros(blocks.n_samples, np.int32),
             missed=np.zeros(blocks.n_clients, np.int64),
+            last_present=np.zeros(blocks.n_clients, np.int64),
             counts=np.zeros((blocks.n_clients, N_COUNTS), np.int64),
+            past_weights=np.zeros((_FIRST_ROUNDS if recalls else 0, blocks.n_features)),
         )
+        # Of each client, for the margins of all its samples, if nothing reads them.
+        self._reading_seconds: FloatArray = np.zeros(blocks.n_clients)
+        if recalls:
+            sizes = np.diff(blocks.rows.indptr)
+            n_values = np.bincount(blocks.row_clients, sizes, blocks.n_clients)
+            self._reading_seconds += n_values * self._seconds_per_value()
         self._is_present = np.zeros(blocks.n_clients, np.bool_)
         self._traffic = DualTraffic(blocks, settings, self._steps, is_complete)
         self._upcoming: tuple[kernels.Present, kernels.Draw] | None = None
@@ -95,6 +113,7 @@ class BulkDualAscent:
         """Run one pass of Algorithm 1's outer loop."""
         self.round_number += 1
         present, draw = self._upcoming or self._drawn(self.round_number)
+        self._make_room()
         state, participants = self._state, present.participants
         kernels.ascent_round(self._table, self._rule, present, draw, state)
         if self._participation.is_complete:  # its margins travel in this round already
@@ -103,7 +122,28 @@ class BulkDualAscent:
         traffic = self._traffic.round(
             participants, state.missed, draw.touched, upcoming.touched, state.counts
         )
-        return RoundCounts(participants, state.counts[participants], traffic)
+        return RoundCounts(
+            participants,
+            state.counts[participants],
+            traffic,
+            float(self._reading_seconds[participants].max(initial=0.0)),
+        )
+
+    def _make_room(self) -> None:
+        """Have room for the weights of this round, if they are remembered."""
+        past = self._state.past_weights
+        if self._rule.recalls and self.round_number >= len(past):
+            longer = np.concatenate([past, np.zeros_like(past)])
+            self._state = self._state._replace(past_weights=longer)
+
+    def _seconds_per_value(self) -> float:
+        """Return the CPU time in which a client reads a stored value for a margin."""
+        seconds = 0.0
+        for _ in range(2):  # the first time it compiles
+            started = time.thread_time()
+            kernels.read_all(self._table, self._state.weights)
+            seconds = time.thread_time() - started
+        return seconds / max(self._blocks.rows.nnz, 1)
 
     def _drawn(self, number: int) -> tuple[kernels.Present, kernels.Draw]:
         """Return who is present in a round, and draw their samples."""
