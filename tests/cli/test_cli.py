@@ -42,6 +42,7 @@ KEYS = [
     "bytes_down",
     "round_trips",
     "seconds",
+    "about",
 ]
 
 

@@ -149,6 +149,8 @@ class Runner:
         self.progress = Progress()
         self.stop_reason: StopReason | None = None
         self.release_traffic = Traffic()
+        self.set_up_seconds: float | None = None  # if the set-up was not replayed
+        self.release_seconds = 0.0
         self.interruption = Interruption()
         self._rules = [*settings.stop_rules(), self.interruption]
 
@@ -225,11 +227,14 @@ class Runner:
         """Return the weights last measured, (n_features, n_outputs), bias last."""
         while True:
             self.members.wait_for_all("the model is made of all parts")
+            started = time.perf_counter()
             try:
                 self.checkpoints.announce_end()
                 return self.driver.run(self.server.release(), self.release_traffic)
             except (ClientsFailedError, BadReplyError) as failure:
                 self.checkpoints.recover(failure)
+            finally:
+                self.release_seconds += time.perf_counter() - started
 
     def start(self, driver: Driver | None = None) -> None:
         """Exchange what every round needs, and measure the start.
@@ -240,12 +245,13 @@ class Runner:
             Another one than the rounds use, such as one that writes a journal.
         """
         driver = driver or self.driver
-        traffic = self.progress.set_up_traffic
+        traffic, started = self.progress.set_up_traffic, time.perf_counter()
         try:
             driver.run(self.server.set_up(), traffic)
             self._measure(driver, traffic)
         except DivergenceError as error:
             raise self.federation.start_error(error) from None
+        self.set_up_seconds = time.perf_counter() - started
         assert self.measurement is not None  # noqa: S101  # just made
         self.progress.start = self.measurement.primal
 
