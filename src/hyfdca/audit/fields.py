@@ -19,7 +19,8 @@ from hyfdca.stages.levels import messages as levels
 from hyfdca.stages.scaling import messages as scaling
 from hyfdca.study import messages as study
 
-TABLES: tuple[Phases, ...] = (
+# Of every study, whatever its algorithm.
+STUDY_TABLES: tuple[Phases, ...] = (
     keys.PHASES,
     alignment.PHASES,
     groups.PHASES,
@@ -28,6 +29,10 @@ TABLES: tuple[Phases, ...] = (
     scaling.PHASES,
     study.PHASES,
     study.START_PHASES,
+)
+
+TABLES: tuple[Phases, ...] = (
+    *STUDY_TABLES,
     prediction.PHASES,
     *(algorithm.phases for algorithm in ALGORITHMS.values()),
 )
