@@ -32,7 +32,7 @@ from hyfdca.protocol.codec import pack_reals
 from hyfdca.protocol.sessions import Ask
 from hyfdca.runtime.driver import listening
 from hyfdca.study.about import Asked
-from hyfdca.study.file import StudyFile, load
+from hyfdca.study.file import StudyFile, load_with_content
 from hyfdca.study.local import prepare
 from hyfdca.study.outcome import Outcome, Watcher, check_folder, train
 
@@ -127,7 +127,7 @@ def train_recorded(
         Before anything is written.
     """
     check_folder(folder)
-    file = load(path)
+    file, content = load_with_content(path)
     names = [client.name for client in file.clients]
     if strangers := [name for name in recorded if name not in names]:
         raise StudyError(
@@ -140,7 +140,7 @@ def train_recorded(
         run = prepare(file, path.parent)
         for rank, member in enumerate(run.members):
             recorder.attach(rank, member.party.sealing)
-        asked = Asked.of(path.read_bytes(), file, is_rehearsal=True)
+        asked = Asked.of(content, file, is_rehearsal=True)
         outcome = replace(train(run, watch), asked=asked)
         for rank in clients:
             sealers = run.members[rank].secrecy.sealers()

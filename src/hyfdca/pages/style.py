@@ -38,7 +38,8 @@ summary { cursor: pointer; color: var(--accent); margin-top: 1rem; }
   summary { list-style: none; color: inherit; font-weight: 600; }
   h2 { margin-top: 1.5rem; padding-top: .75rem; }
   h2, h3, .lead, thead, summary { break-after: avoid; }
-  figure, tr, dl > div { break-inside: avoid; }
+  p, li { orphans: 3; widows: 3; }
+  figure, tr, .lead, dl > div { break-inside: avoid; }
   figure { margin: .75rem 0 1rem; }
   thead { display: table-header-group; }
   .wide { overflow: visible; }

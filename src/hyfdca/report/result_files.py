@@ -27,7 +27,8 @@ _REMEDY = "give the folder that hyfdca train or hyfdca server wrote"
 T = TypeVar("T")
 
 Real = Annotated[float, msgspec.Meta(ge=-1e300, le=1e300)]
-Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+# Ratios of sealed sums may be beyond their ends by what the grid rounds.
+Share = Annotated[float, msgspec.Meta(ge=-1e-6, le=1 + 1e-6)]
 
 
 class _Read(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,11 +65,12 @@ class Scores(_Read, frozen=True):
     """How one class is told from the others."""
 
     n_rows: Count | None = None
+    n_rows_left_out: Count | None = None
     accuracy: Share | None = None
     sensitivity: Share | None = None
     specificity: Share | None = None
-    log_loss: Amount | None = None
-    brier: Amount | None = None
+    log_loss: Real | None = None
+    brier: Real | None = None
     auc: Share | None = None
     auc_low: Share | None = None
     auc_high: Share | None = None
@@ -83,9 +85,9 @@ class Evaluation(Scores, frozen=True):
 
     classes: dict[str, Scores] | None = None
     r2: Real | None = None
-    mae: Amount | None = None
-    rmse: Amount | None = None
-    quantile_loss: Amount | None = None
+    mae: Real | None = None
+    rmse: Real | None = None
+    quantile_loss: Real | None = None
 
 
 class PathPoint(_Read, frozen=True):

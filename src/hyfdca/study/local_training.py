@@ -16,7 +16,7 @@ from hyfdca.runtime.store import StoreError
 from hyfdca.study.about import Asked
 from hyfdca.study.client import StudyClient
 from hyfdca.study.durable import RoundCheckpoints
-from hyfdca.study.file import StudyFile, load
+from hyfdca.study.file import StudyFile, load_with_content
 from hyfdca.study.local import (
     LocalRun,
     local_clients,
@@ -153,8 +153,8 @@ def train_file(
         No outcome has been written then.
     """
     check_folder(folder)
-    file = load(path)
-    asked = Asked.of(path.read_bytes(), file, is_rehearsal=True)
+    file, content = load_with_content(path)
+    asked = Asked.of(content, file, is_rehearsal=True)
     plan = local_plan(file)
     try:
         with SavedRun(folder / STATE, plan) as saved:

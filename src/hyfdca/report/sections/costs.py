@@ -21,6 +21,7 @@ _LEAD = (
 _STAGES = {
     "keys": "agree on keys",
     "alignment": "match rows and columns",
+    "held-out rows": "match held-out rows",
     "groups": "share secrets of holders",
     "labels": "pass on labels and weights",
     "levels": "agree on levels",
@@ -29,6 +30,7 @@ _STAGES = {
     "rounds": "rounds",
     "measuring": "measure the certificate",
     "release": "release the model",
+    "evaluation": "test the model",
 }
 
 
@@ -38,7 +40,8 @@ def costs(card: Card) -> Section:
 
 
 def _content(card: Card) -> Iterator[Html]:
-    spent = card.about.costs if card.about else ()
+    every = card.about.costs if card.about else ()
+    spent = [own for own in every if own.round_trips]
     if spent:
         yield pair(_times(spent), _bytes(spent))
     training = card.training
@@ -106,6 +109,13 @@ def _bytes(spent: Sequence[Cost]) -> Html:
         "xaxis": {"title": f.title("kB")},
         "yaxis": {"autorange": "reversed"},
         "barmode": "stack",
+        "legend": {
+            "orientation": "h",
+            "y": 1.02,
+            "yanchor": "bottom",
+            "x": 0,
+            "traceorder": "normal",
+        },
         "bargap": 0.4,
     }
     return f.figure("bytes", "Bytes by stage.", [up, down], layout)

@@ -41,6 +41,10 @@ def evaluation(card: Card) -> Section:
     rows = "rows" if found.n_rows is None else counted(found.n_rows, "row")
     were = "was" if found.n_rows == 1 else "were"
     lead = f"{rows[:1].upper()}{rows[1:]} {were} held out. {_HELD_OUT}"
+    if found.n_rows_left_out:
+        lead += (
+            f" Not counted: {found.n_rows_left_out:,} without a label or of weight 0."
+        )
     return Section("evaluation", _TITLE, lead, tuple(_content(found)))
 
 
@@ -163,8 +167,8 @@ def _calibration(found: Calibration | None) -> Iterator[Html]:
         "showlegend": False,
         "marker": {"color": f.BLUE, "size": 8},
         "error_y": {
-            "array": [high - o for (_, high), o in zip(ends, observed, strict=True)],
-            "arrayminus": [o - low for (low, _), o in zip(ends, observed, strict=True)],
+            "array": [e[1] - o for e, o in zip(ends, observed, strict=True)],
+            "arrayminus": [o - e[0] for e, o in zip(ends, observed, strict=True)],
             "color": f.BLUE,
             "thickness": 1.2,
         },
@@ -185,6 +189,7 @@ def wilson(observed: float, n_rows: int) -> tuple[float, float]:
     """Return the 95 % interval for a share that was observed in some rows."""
     if not n_rows:
         return 0.0, 1.0
+    observed = min(max(observed, 0.0), 1.0)
     z2 = _NORMAL**2 / n_rows
     centre = (observed + z2 / 2) / (1 + z2)
     spread = observed * (1 - observed) / n_rows + z2 / (4 * n_rows)
