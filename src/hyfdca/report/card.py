@@ -213,9 +213,6 @@ def _seen(file: ModelFile, result: ResultFile) -> tuple[SeenValue, ...] | None:
     profile: Profile = "open" if settings.get("profile") == "open" else "sealed"
     if settings.get("profile") != profile or result.encryption is None:
         return None
-    return seen_values(
-        file.training.algorithm,
-        profile,
-        result.encryption,
-        has_categories=bool(file.categories),
-    )
+    absent = {"levels"} if not file.categories else set()
+    absent |= {"evaluation"} if result.evaluation is None else set()
+    return seen_values(file.training.algorithm, profile, result.encryption, absent)

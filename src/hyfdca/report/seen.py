@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Literal
 
 import msgspec
@@ -12,7 +12,6 @@ from hyfdca.audit.fields import STUDY_TABLES, value_of
 from hyfdca.audit.values import SEALED_BYTES, VALUES, Value
 from hyfdca.protocol.messages import Message, Profile, seen_fields
 from hyfdca.protocol.phases import Phase, Phases, profiles_of
-from hyfdca.stages.levels.messages import PHASES as LEVEL_PHASES
 
 ServerSees = Literal["open", "sealed"]
 
@@ -35,10 +34,16 @@ class SeenValue(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def seen_values(
-    algorithm: str, profile: Profile, encryption: str, *, has_categories: bool
+    algorithm: str, profile: Profile, encryption: str, absent: Collection[str]
 ) -> tuple[SeenValue, ...]:
-    """Return every value that a study of this kind may send, in the audit's order."""
-    sent = set(_sent(algorithm, profile, has_categories))
+    """Return every value that a study of this kind may send, in the audit's order.
+
+    Parameters
+    ----------
+    absent : collection of str
+        Stages that the study did not have.
+    """
+    sent = set(_sent(algorithm, profile, absent))
     return tuple(
         SeenValue(
             what=value.what,
@@ -58,11 +63,10 @@ def _server(value: Value, profile: Profile, encryption: str) -> ServerSees:
     return "open" if value.server(profile) == "open" else "sealed"
 
 
-def _sent(algorithm: str, profile: Profile, has_categories: bool) -> Iterator[str]:
+def _sent(algorithm: str, profile: Profile, absent: Collection[str]) -> Iterator[str]:
     own = ALGORITHMS[algorithm].phases if algorithm in ALGORITHMS else {}
-    tables: list[Phases] = [*STUDY_TABLES, own]
-    if not has_categories:
-        tables.remove(LEVEL_PHASES)
+    tables: list[Phases] = [own]
+    tables += [table for stage, table in STUDY_TABLES.items() if stage not in absent]
     for table in tables:
         for phase in table.values():
             if phase.profile in (None, profile):

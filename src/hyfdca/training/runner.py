@@ -227,14 +227,17 @@ class Runner:
         """Return the weights last measured, (n_features, n_outputs), bias last."""
         while True:
             self.members.wait_for_all("the model is made of all parts")
-            started = time.perf_counter()
             try:
                 self.checkpoints.announce_end()
-                return self.driver.run(self.server.release(), self.release_traffic)
+                return self._released()
             except (ClientsFailedError, BadReplyError) as failure:
                 self.checkpoints.recover(failure)
-            finally:
-                self.release_seconds += time.perf_counter() - started
+
+    def _released(self) -> FloatArray:
+        started = time.perf_counter()
+        weights = self.driver.run(self.server.release(), self.release_traffic)
+        self.release_seconds += time.perf_counter() - started
+        return weights
 
     def start(self, driver: Driver | None = None) -> None:
         """Exchange what every round needs, and measure the start.

@@ -8,7 +8,7 @@ from hyfdca.pages.elements import Html
 from hyfdca.pages.tables import Table, as_html
 from hyfdca.report import figures as f
 from hyfdca.report.card import Card
-from hyfdca.report.numbers import count, seconds
+from hyfdca.report.numbers import ABSENT, count, seconds
 from hyfdca.report.sections import UNKNOWN, Section, note, pair
 from hyfdca.study.about import Cost
 from hyfdca.training.progress_line import readable_size
@@ -66,9 +66,7 @@ def _content(card: Card) -> Iterator[Html]:
     else:
         yield note(UNKNOWN)
     if any(own.seconds is None for own in spent):
-        yield note(
-            f"{seconds(None)}: not timed, because the server was restarted since."
-        )
+        yield note(f"{ABSENT}: not timed. A server that is restarted forgets times.")
 
 
 def _name(cost: Cost) -> str:
