@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score, roc_curve
 
 from hyfdca.maths.seeds import stream
-from hyfdca.study.local_training import train_file
+from hyfdca.study.local.training import train_file
 
 N_BINS = 10
 WIDTH = 4e-4  # of an interval that histograms give

@@ -9,7 +9,7 @@ from hyfdca.crypto.keys.identity import Identity
 from hyfdca.study.about import About, Asked
 from hyfdca.study.file import load
 from hyfdca.study.identity import study_fingerprint
-from hyfdca.study.local_training import train_file
+from hyfdca.study.local.training import train_file
 from tests.support.consortia import held, make_files
 
 pytestmark = pytest.mark.usefixtures("no_figure")
@@ -46,7 +46,7 @@ def test_stages_add_up_to_the_whole(tmp_path, settings):
 
 def test_a_resumed_run_does_not_know_how_long_it_was_prepared(tmp_path, monkeypatch):
     """What was replayed was not timed; bytes are known."""
-    monkeypatch.setattr("hyfdca.study.local_training._SECONDS", 0.0)
+    monkeypatch.setattr("hyfdca.study.local.training._SECONDS", 0.0)
 
     def interrupt(run, report):
         if report.round_number == 2:

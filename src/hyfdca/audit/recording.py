@@ -33,7 +33,7 @@ from hyfdca.protocol.sessions import Ask
 from hyfdca.runtime.driver import listening
 from hyfdca.study.about import Asked
 from hyfdca.study.file import StudyFile, load_with_content
-from hyfdca.study.local import prepare
+from hyfdca.study.local.study import prepare
 from hyfdca.study.outcome import Outcome, Watcher, check_folder, train
 
 

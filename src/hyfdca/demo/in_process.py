@@ -13,7 +13,7 @@ from hyfdca.arrays import IntArray
 from hyfdca.maths.seeds import stream
 from hyfdca.study.about import Asked
 from hyfdca.study.file import load_with_content
-from hyfdca.study.local import LocalRun, pooled_objective, prepare
+from hyfdca.study.local.study import LocalRun, pooled_objective, prepare
 from hyfdca.study.outcome import Outcome, Watcher, check_folder, train, write_files
 from hyfdca.training.central import central_optimum
 

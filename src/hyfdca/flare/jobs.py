@@ -10,7 +10,7 @@ from hyfdca.errors import StudyError
 from hyfdca.federation.secrets import workforce
 from hyfdca.flare.log import Tell
 from hyfdca.flare.network import Network, NetworkDriver
-from hyfdca.flare.prediction_inputs import KEPT, own_store
+from hyfdca.flare.predictions.inputs import KEPT, own_store
 from hyfdca.flare.status import (
     forget_over,
     is_over,
@@ -31,9 +31,9 @@ from hyfdca.protocol.codec import RefusedError, RemoteProtocolError
 from hyfdca.runtime.driver import Driver
 from hyfdca.runtime.store import Archive, FolderStore, StoreError
 from hyfdca.study.about import Asked
-from hyfdca.study.client import StudyClient
+from hyfdca.study.client.client import StudyClient
 from hyfdca.study.identity import make_roster, study_hash
-from hyfdca.study.local import Consortium, Run
+from hyfdca.study.local.study import Consortium, Run
 from hyfdca.study.outcome import Outcome, write_files
 from hyfdca.study.plan import Plan, plan_of
 from hyfdca.study.presence import Presence

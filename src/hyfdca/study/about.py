@@ -23,7 +23,7 @@ from hyfdca.runtime.driver import Traffic
 from hyfdca.study.costs import StageCost, total_traffic
 from hyfdca.study.file import StudyFile
 from hyfdca.study.identity import public_identities, study_fingerprint
-from hyfdca.study.local import Consortium, Run
+from hyfdca.study.local.study import Consortium, Run
 from hyfdca.study.plan import PROTOCOL
 from hyfdca.training.runner import Runner
 

@@ -28,7 +28,7 @@ from hyfdca.runtime.driver import Traffic
 from hyfdca.study.about import Asked, about
 from hyfdca.study.ending import Ending
 from hyfdca.study.kind_notes import kind_notes
-from hyfdca.study.local import Consortium, Run
+from hyfdca.study.local.study import Consortium, Run
 from hyfdca.training.interrupts import interruptible
 from hyfdca.training.reports import RoundReport
 
