@@ -42,6 +42,7 @@ KEYS = [
     "bytes_down",
     "round_trips",
     "seconds",
+    "about",
 ]
 
 
@@ -56,6 +57,8 @@ def test_train(tmp_path, hyfdca):
         "result.json",
         "history.json",
         "convergence.png",
+        "model-card.json",
+        "report.html",
     }
     history = json.loads((out / "history.json").read_text())
     result = json.loads((out / "result.json").read_text())
@@ -179,7 +182,7 @@ def test_demo(tmp_path, hyfdca):
     assert "loss above the pooled optimum" in output
     files = {p.name for p in tmp_path.iterdir()}
     written = {"model.json", "result.json", "history.json", "convergence.png"}
-    assert files == {*demo_files(), *written}
+    assert files == {*demo_files(), *written, "model-card.json", "report.html"}
 
 
 def test_the_demo_s_study_can_be_trained(tmp_path, hyfdca):

@@ -25,6 +25,9 @@ from hyfdca.kits.policy import is_strict_client
 from hyfdca.model.model import read_model
 from hyfdca.prediction.policy import PredictionLog
 from hyfdca.protocol import checkpoint
+from hyfdca.report.card import card_of
+from hyfdca.report.report import page_of
+from hyfdca.report.result_files import read_result_folder
 from hyfdca.runtime.store import FolderStore
 from hyfdca.study.durable import ServerRound
 from hyfdca.study.file import load
@@ -140,6 +143,12 @@ def _read_model(root: Path) -> object:
     return model
 
 
+def _report(root: Path) -> object:
+    found = read_result_folder(root / "out")
+    card = card_of(found)
+    return card.as_json(), page_of(card, found.history)
+
+
 def _read_view(root: Path) -> object:
     header, records = read_view(root / "out" / "client-0.view")
     numbers = [r.numbers() for r in records if r.direction in ("opened", "sealed")]
@@ -191,6 +200,10 @@ KINDS: dict[str, FileKind] = {
         "study.toml", as_text, lambda root: local_plan(load(root / "study.toml"))
     ),
     "model": FileKind("out/model.json", as_json, _read_model),
+    **{
+        f"report: {name}": FileKind(f"out/{name}", as_json, _report)
+        for name in ("model.json", "result.json", "history.json")
+    },
     "view": FileKind("out/client-0.view", as_view, _read_view),
     "prediction log": FileKind("log/predictions.jsonl", as_lines, _log),
     "server's round": FileKind(

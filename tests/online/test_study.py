@@ -7,6 +7,7 @@ results let it run to its end.
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -24,9 +25,11 @@ from hyfdca.crypto.keys.identity import Identity
 from hyfdca.kits import tls
 from hyfdca.kits.all_local import provision_all
 from hyfdca.kits.authority import read_authority
+from hyfdca.kits.key_files import read_identity
 from hyfdca.kits.writing import credentials_of, write_client_kit
 from hyfdca.model.file import as_bytes
 from hyfdca.study.file import load
+from hyfdca.study.identity import study_fingerprint
 from hyfdca.study.local.study import prepare
 from hyfdca.study.outcome import Outcome, train
 from tests.flare.flare_kits import NAMES, Site, four_organisations, numbers, site
@@ -245,6 +248,24 @@ def test_vectors_were_sealed_as_the_study_says(study: Study) -> None:
     sealed_with = dict(study.ended.result("result.json")["sealed_with"])
     assert sealed_with.pop("totals") == "stream"
     assert all(scheme.startswith("bfv") for scheme in sealed_with.values())
+
+
+def test_the_server_writes_a_report(study: Study) -> None:
+    """It says who took part, by the fingerprints that they compared."""
+    made = study.ended
+    out = made.kit("server") / "out"
+    card = json.loads((out / "model-card.json").read_text())
+    about = card["about"]
+    content = (made.kit("server") / "study.toml").read_bytes()
+    assert about["fingerprint"] == study_fingerprint(content)
+    assert about["is_rehearsal"] is False
+    page = (out / "report.html").read_text()
+    for own in about["organisations"]:
+        known = read_identity(made.kit(own["name"]) / "keys").public
+        assert own["key"] == known.fingerprint
+        assert own["key"] in page
+    result = made.result("result.json")
+    assert sum(cost["bytes_up"] for cost in about["costs"]) == result["bytes_up"]
 
 
 def test_rows_without_a_label_are_counted(study: Study) -> None:

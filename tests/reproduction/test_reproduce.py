@@ -177,7 +177,7 @@ def test_the_report_has_all_tables_and_figures(files):
     assert linked <= figures
     assert all(files[name].startswith(b"\x89PNG") for name in linked)
     page = files["report.html"].decode()
-    assert "http" not in re.sub(r"<script>.*?</script>", "", page, flags=re.S)
+    assert "://" not in re.sub(r"<script>.*?</script>", "", page, flags=re.S)
 
 
 @pytest.mark.slow

@@ -19,15 +19,20 @@ from hyfdca.stages.levels import messages as levels
 from hyfdca.stages.scaling import messages as scaling
 from hyfdca.study import messages as study
 
+# Of a study, whatever its algorithm, by stage.
+STUDY_TABLES: dict[str, Phases] = {
+    "keys": keys.PHASES,
+    "alignment": alignment.PHASES,
+    "groups": groups.PHASES,
+    "labels": labels.PHASES,
+    "levels": levels.PHASES,
+    "scaling": scaling.PHASES,
+    "study": study.PHASES,
+    "training": study.START_PHASES,
+}
+
 TABLES: tuple[Phases, ...] = (
-    keys.PHASES,
-    alignment.PHASES,
-    groups.PHASES,
-    labels.PHASES,
-    levels.PHASES,
-    scaling.PHASES,
-    study.PHASES,
-    study.START_PHASES,
+    *STUDY_TABLES.values(),
     prediction.PHASES,
     *(algorithm.phases for algorithm in ALGORITHMS.values()),
 )

@@ -12,6 +12,7 @@ import os
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -30,7 +31,8 @@ from hyfdca.federation.sealing import Sealing
 from hyfdca.protocol.codec import pack_reals
 from hyfdca.protocol.sessions import Ask
 from hyfdca.runtime.driver import listening
-from hyfdca.study.file import StudyFile, load
+from hyfdca.study.about import Asked
+from hyfdca.study.file import StudyFile, load_with_content
 from hyfdca.study.local.study import prepare
 from hyfdca.study.outcome import Outcome, Watcher, check_folder, train
 
@@ -125,7 +127,7 @@ def train_recorded(
         Before anything is written.
     """
     check_folder(folder)
-    file = load(path)
+    file, content = load_with_content(path)
     names = [client.name for client in file.clients]
     if strangers := [name for name in recorded if name not in names]:
         raise StudyError(
@@ -138,7 +140,8 @@ def train_recorded(
         run = prepare(file, path.parent)
         for rank, member in enumerate(run.members):
             recorder.attach(rank, member.party.sealing)
-        outcome = train(run, watch)
+        asked = Asked.of(content, file, is_rehearsal=True)
+        outcome = replace(train(run, watch), asked=asked)
         for rank in clients:
             sealers = run.members[rank].secrecy.sealers()
             layout = run.training.federation.layout

@@ -38,9 +38,9 @@ def server(
 ) -> None:
     """Run a study's server until the study is finished; Ctrl-C stops it.
 
-    Writes the model, its result and figure to the kit's folder out, and the logs of
-    hyfdca and NVFlare to its folder log (hyfdca.log and server.log). Exit code 3 if the
-    certified gap did not reach the study's tol.
+    Writes the model, its result, figure and report to the kit's folder out, and the
+    logs of hyfdca and NVFlare to its folder log (hyfdca.log and server.log). Exit code
+    3 if the certified gap did not reach the study's tol.
     """
     if resume + restart + predict > 1:
         raise StudyError("Give only one of --resume, --restart and --predict.")

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from hyfdca.cli.displays.run import results_table
 from hyfdca.cli.displays.study import StudyDisplay
+from hyfdca.cli.report import try_report
 from hyfdca.errors import StudyError, reading
 from hyfdca.flare.client import run_client
 from hyfdca.flare.jobs import MODEL, RESULT
@@ -52,6 +53,7 @@ def serve_study(folder: Path, console: Console, how: How) -> Ending:
     path = kit.out / RESULT
     with reading(StudyError(f"The file {path} is damaged; the model is beside it.")):
         result = msgspec.json.decode(path.read_bytes())
+    try_report(kit.out)
     console.print(results_table(kit.file.study.name, result))
     console.print(f"Written to {kit.out}", soft_wrap=True, markup=False)
     return _ending(kit)

@@ -25,6 +25,7 @@ from hyfdca.cli.exit_codes import (
 )
 from hyfdca.cli.panels import BETWEEN_MACHINES, LOOK, ONE_MACHINE
 from hyfdca.cli.predict import predict
+from hyfdca.cli.report import report, try_report
 from hyfdca.cli.reproduce import reproduce
 from hyfdca.cli.study_new import new_study
 from hyfdca.cli.train import train
@@ -92,6 +93,7 @@ def demo(
     else:
         with RoundsDisplay(console) as display:
             summary = run_demo(folder, display).summary()
+    try_report(folder)
     show(console, summary)
     console.print(f"Written to {folder}", soft_wrap=True, markup=False)
     raise typer.Exit(0 if summary.result["converged"] else NOT_CONVERGED)
@@ -99,6 +101,7 @@ def demo(
 
 app.command(rich_help_panel=ONE_MACHINE)(train)
 app.command(rich_help_panel=ONE_MACHINE)(predict)
+app.command(rich_help_panel=LOOK)(report)
 
 
 app.command(rich_help_panel=LOOK)(compare)

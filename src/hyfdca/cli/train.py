@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hyfdca.cli.exit_codes import exit_code
+from hyfdca.cli.report import try_report
 from hyfdca.errors import StudyError
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def train(
         bool, typer.Option("--restart", help="Discard an earlier run and start over.")
     ] = False,
 ) -> None:
-    """Train a study; write model.json and how it was found.
+    """Train a study; write model.json, how it was found, and report.html.
 
     Ctrl-C ends after the current round with the model so far; --resume continues.
     Exit code 3 if the certified gap did not reach the study's tol.
@@ -56,6 +57,7 @@ def train(
             outcome = train_file(study, folder, display, how, _tell)
         else:
             outcome = train_recorded(study, folder, display, recorded)
+    try_report(folder)
     show(console, outcome.summary())
     console.print(f"Written to {folder}", soft_wrap=True, markup=False)
     if outcome.is_interrupted and recorded is None:

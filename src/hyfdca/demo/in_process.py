@@ -11,7 +11,8 @@ import numpy as np
 
 from hyfdca.arrays import IntArray
 from hyfdca.maths.seeds import stream
-from hyfdca.study.file import load
+from hyfdca.study.about import Asked
+from hyfdca.study.file import load_with_content
 from hyfdca.study.local.study import LocalRun, pooled_objective, prepare
 from hyfdca.study.outcome import Outcome, Watcher, check_folder, train, write_files
 from hyfdca.training.central import central_optimum
@@ -63,9 +64,11 @@ def run_demo(folder: Path, watch: Watcher) -> Outcome:
     check_folder(folder)
     write_files(folder, demo_files())
     path = folder / "study.toml"
-    run = prepare(load(path), folder)
+    file, content = load_with_content(path)
+    run = prepare(file, folder)
     outcome = train(run, watch)
-    outcome = replace(outcome, pooled_primal=pooled_optimum(run))
+    asked = Asked.of(content, file, is_rehearsal=True)
+    outcome = replace(outcome, pooled_primal=pooled_optimum(run), asked=asked)
     outcome.write(folder)
     return outcome
 

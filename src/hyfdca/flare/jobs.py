@@ -30,6 +30,7 @@ from hyfdca.model.file import ModelError, parse_model_file
 from hyfdca.protocol.codec import RefusedError, RemoteProtocolError
 from hyfdca.runtime.driver import Driver
 from hyfdca.runtime.store import Archive, FolderStore, StoreError
+from hyfdca.study.about import Asked
 from hyfdca.study.client.client import StudyClient
 from hyfdca.study.identity import make_roster, study_hash
 from hyfdca.study.local.study import Consortium, Run
@@ -151,10 +152,12 @@ def _outcome(kit: ServerKit, plan: Plan, hosted: ReadyStudy) -> Outcome:
         hosted.traffic,
         rounds,
         target=prepared.target,
+        stage_costs=prepared.costs,
     )
     assert rounds.measurement is not None  # noqa: S101  # a run that ended has one
     seconds = sum(record["seconds"] for record in rounds.history)
-    return Outcome(run, weights, rounds.measurement, seconds)
+    asked = Asked.of(kit.content, kit.file, is_rehearsal=False)
+    return Outcome(run, weights, rounds.measurement, seconds, asked=asked)
 
 
 class StudyClientHandler:

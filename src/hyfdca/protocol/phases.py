@@ -82,14 +82,14 @@ def foreign_part(phase: Phase, request: Message, profile: Profile) -> str | None
     """Return what of a request the profile does not have: all, a field's name, None."""
     if phase.profile not in (None, profile):
         return "it"
-    for name, own in _profiles_of(type(request)).items():
+    for name, own in profiles_of(type(request)).items():
         if own != profile and getattr(request, name) is not None:
             return f"its field {name!r}"
     return None
 
 
 @lru_cache
-def _profiles_of(kind: type[Message]) -> dict[str, Profile]:
+def profiles_of(kind: type[Message]) -> dict[str, Profile]:
     """Return the fields of a message that belong to one profile."""
     hints = get_type_hints(kind, include_extras=True)
     metas = {name: get_args(hints[name]) for name in kind.__struct_fields__}

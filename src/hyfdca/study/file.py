@@ -226,13 +226,23 @@ def load(path: Path) -> StudyFile:
     ------
     StudyError
     """
+    return load_with_content(path)[0]
+
+
+def load_with_content(path: Path) -> tuple[StudyFile, bytes]:
+    """Read a study file as ``load`` does; return its bytes too.
+
+    Raises
+    ------
+    StudyError
+    """
     try:
         content = path.read_bytes()
     except (OSError, ValueError):  # of a path with a null character
         raise StudyError(
             f"Cannot read the study file {path}; give the path of a study file."
         ) from None
-    return parse(content, path)
+    return parse(content, path), content
 
 
 def parse(content: bytes, path: Path) -> StudyFile:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from hyfdca.model.file import (
     as_bytes,
 )
 from hyfdca.runtime.driver import Traffic
+from hyfdca.study.about import Asked, about
 from hyfdca.study.ending import Ending
 from hyfdca.study.kind_notes import kind_notes
 from hyfdca.study.local.study import Consortium, Run
@@ -39,6 +41,10 @@ _TRAFFIC = ("round_trips", "search_round_trips", "bytes_up", "bytes_down")
 _RECORDED = ("round", "primal", "dual", "gap", "relative_gap", "seconds", *_TRAFFIC)
 
 
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC).replace(microsecond=0)
+
+
 @dataclass(frozen=True)
 class Outcome:
     """A trained study.
@@ -51,6 +57,8 @@ class Outcome:
         From the first exchange of training to the last, measuring included.
     pooled_primal : float or None
         The optimum of the pooled data; only a demonstration knows it.
+    asked : Asked or None
+        The study file and its keys, if there is a file.
     """
 
     run: Run
@@ -58,6 +66,8 @@ class Outcome:
     certificate: Measurement
     seconds: float
     pooled_primal: float | None = None
+    asked: Asked | None = None
+    finished: datetime.datetime = field(default_factory=_now)
 
     @property
     def relative_loss(self) -> float | None:
@@ -107,6 +117,7 @@ class Outcome:
         ``pooled_primal`` and ``relative_loss`` are null except in a demonstration.
         ``accuracy``, of classes, and ``r_squared`` and ``mean_absolute_error``, of
         numbers, are over the training rows, and null between machines.
+        ``about`` is described in ``study/about.py``.
         """
         study, traffic, ending = self.run.study, self.traffic(), self.ending
         coverage = self.run.consortium.coverage
@@ -133,6 +144,7 @@ class Outcome:
             "bytes_down": traffic.bytes_down,
             "round_trips": traffic.round_trips + traffic.search_round_trips,
             "seconds": self.seconds,
+            "about": about(self.run, self.asked, self.finished),
         }
         warning = ending.warning
         return result if warning is None else {**result, "warning": warning}

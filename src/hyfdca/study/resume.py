@@ -17,6 +17,7 @@ from hyfdca.runtime.driver import Driver, Traffic
 from hyfdca.runtime.journal import Heard, Journaling, Repeating
 from hyfdca.runtime.store import Archive
 from hyfdca.stages.alignment.checks import AlignmentError
+from hyfdca.study.costs import forget_times
 from hyfdca.study.durable import PresentMembers, RoundCheckpoints
 from hyfdca.study.plan import Plan
 from hyfdca.study.presence import Presence, StudyNetwork
@@ -103,6 +104,8 @@ class ResumableStudy:
             beginning = checkpoint.decode(ServerPreparation, kept or b"")
             heard = list(beginning.heard)
             hosted = self._prepared(beginning, lambda _: Repeating(heard))
+            forget_times(hosted.prepared.costs)
+            hosted.runner.set_up_seconds = None
             hosted.prepared.federation.session.number = self.number_again()
             hosted.checkpoints.go_back()
         except checkpoint.CheckpointError as error:

@@ -28,6 +28,7 @@ from hyfdca.stages.levels.server import LevelsServer
 from hyfdca.stages.scaling.messages import PHASES as SCALING_PHASES
 from hyfdca.stages.scaling.server import ScalingServer
 from hyfdca.study import messages as m
+from hyfdca.study.costs import StageCost, StageCosts, total_traffic
 from hyfdca.study.plan import Plan
 
 T = TypeVar("T")
@@ -42,6 +43,7 @@ class Prepared:
     target: TargetScaling
     federation: Federation
     choice: Choice
+    costs: StageCosts
 
 
 class StudyServer:
@@ -66,7 +68,12 @@ class StudyServer:
     ) -> None:
         self._plan, self._driver, self._session = plan, driver, session
         self._group_secret = group_secret or new_group_secret()
-        self.traffic = Traffic()
+        self.costs: StageCosts = {}
+
+    @property
+    def traffic(self) -> Traffic:
+        """The traffic of all stages so far."""
+        return total_traffic(cost.traffic for cost in self.costs.values())
 
     @property
     def _everyone(self) -> range:
@@ -94,7 +101,7 @@ class StudyServer:
         federation = self._federation(levels.alignment, adders)
         choice = self._plan.training.choose(federation)
         self._start(choice)
-        return Prepared(levels, scaling, target, federation, choice)
+        return Prepared(levels, scaling, target, federation, choice, self.costs)
 
     def agree(self, holders: Collection[int] = ()) -> Adders:
         """Have all members agree on the same keys; return the adders."""
@@ -163,4 +170,6 @@ class StudyServer:
         self._run("training", self._session.tell("start", notices))
 
     def _run(self, stage: str, conversation: Conversation[T]) -> T:
-        return self._driver(stage).run(conversation, self.traffic)
+        cost = self.costs.setdefault(stage, StageCost())
+        with cost.timed():
+            return self._driver(stage).run(conversation, cost.traffic)

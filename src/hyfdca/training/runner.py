@@ -149,6 +149,8 @@ class Runner:
         self.progress = Progress()
         self.stop_reason: StopReason | None = None
         self.release_traffic = Traffic()
+        self.set_up_seconds: float | None = None  # if the set-up was not replayed
+        self.release_seconds = 0.0
         self.interruption = Interruption()
         self._rules = [*settings.stop_rules(), self.interruption]
 
@@ -227,9 +229,15 @@ class Runner:
             self.members.wait_for_all("the model is made of all parts")
             try:
                 self.checkpoints.announce_end()
-                return self.driver.run(self.server.release(), self.release_traffic)
+                return self._released()
             except (ClientsFailedError, BadReplyError) as failure:
                 self.checkpoints.recover(failure)
+
+    def _released(self) -> FloatArray:
+        started = time.perf_counter()
+        weights = self.driver.run(self.server.release(), self.release_traffic)
+        self.release_seconds += time.perf_counter() - started
+        return weights
 
     def start(self, driver: Driver | None = None) -> None:
         """Exchange what every round needs, and measure the start.
@@ -240,12 +248,13 @@ class Runner:
             Another one than the rounds use, such as one that writes a journal.
         """
         driver = driver or self.driver
-        traffic = self.progress.set_up_traffic
+        traffic, started = self.progress.set_up_traffic, time.perf_counter()
         try:
             driver.run(self.server.set_up(), traffic)
             self._measure(driver, traffic)
         except DivergenceError as error:
             raise self.federation.start_error(error) from None
+        self.set_up_seconds = time.perf_counter() - started
         assert self.measurement is not None  # noqa: S101  # just made
         self.progress.start = self.measurement.primal
 

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import plotly.graph_objects as go
-import plotly.io
 from plotly.subplots import make_subplots
 
+from hyfdca.pages.charts import chart_html
+from hyfdca.pages.elements import Html
 from hyfdca.reproduction.report.charts import Chart, Line, Panel
 
 _ROW_HEIGHT, _MARGIN = 280, 160  # pixels
 
 
-def chart_html(chart: Chart) -> str:
-    """Return a chart as an element of a page that has plotly.js already."""
-    return str(
-        plotly.io.to_html(
-            _figure(chart),
-            include_plotlyjs=False,
-            full_html=False,
-            div_id=chart.name,
-            config={"displaylogo": False, "responsive": True},
-        )
-    )
+def interactive(chart: Chart) -> Html:
+    """Return a chart as an element of a page."""
+    return chart_html(chart.name, _figure(chart).to_json(), chart.title)
 
 
 def _figure(chart: Chart) -> go.Figure:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 
 from hyfdca.maths.objective import relative_gap
+from hyfdca.pages.tables import Table, number
 from hyfdca.reproduction.paper import (
     DATA_SETS,
     HYPERPARAMETERS,
@@ -14,7 +15,6 @@ from hyfdca.reproduction.paper import (
     Hyperparameters,
 )
 from hyfdca.reproduction.report.curves import LABELS, TITLES, setting_title
-from hyfdca.reproduction.report.tables import Table, number
 from hyfdca.reproduction.views import Study
 
 _SYMBOLS = {"iic": "IIC", "rate": "a", "rate_offset": "b", "mu": "μ"}

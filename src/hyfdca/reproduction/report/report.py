@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from plotly.offline import get_plotlyjs
-
+from hyfdca.pages.elements import Html, element, folded, joined
+from hyfdca.pages.page import page_html
+from hyfdca.pages.tables import Table, as_html, as_markdown
 from hyfdca.reproduction.comparisons import CLOCKS, counts_by_clock
 from hyfdca.reproduction.paper import DATA_SETS, SETTINGS, WON_IN_ALL
 from hyfdca.reproduction.report import paper_tables as tables
@@ -23,9 +24,7 @@ from hyfdca.reproduction.report.curves import (
     by_setting,
 )
 from hyfdca.reproduction.report.drawing import chart_files
-from hyfdca.reproduction.report.interactive import chart_html
-from hyfdca.reproduction.report.style import STYLE
-from hyfdca.reproduction.report.tables import Table, as_html, as_markdown
+from hyfdca.reproduction.report.interactive import interactive
 from hyfdca.reproduction.report.times import time_bars, time_table
 from hyfdca.reproduction.report.verdict import (
     comparisons_of,
@@ -217,39 +216,38 @@ def _as_markdown(study: Study, sections: list[Section]) -> str:
 
 
 def _as_page(study: Study, sections: list[Section]) -> str:
-    facts = "".join(
-        f"<dt>{html.escape(name)}</dt><dd>{html.escape(text)}</dd>"
+    facts = [
+        joined([element("dt", name), element("dd", text)])
         for name, text in facts_of(study)
-    )
-    links = "".join(
-        f"<li><a href='#s{i}'>{html.escape(own.title)}</a></li>"
+    ]
+    links = [
+        element("li", element("a", own.title, href=f"#s{i}"))
         for i, own in enumerate(sections)
-    )
-    body = "".join(_section_html(i, own) for i, own in enumerate(sections))
+    ]
     title = "The paper's computational study, run again"
-    return (
-        "<!doctype html><html lang='en'><head><meta charset='utf-8'>"
-        "<meta name='viewport' content='width=device-width, initial-scale=1'>"
-        f"<title>{title}</title><style>{STYLE}</style>"
-        f"<script>{get_plotlyjs()}</script></head><body><main><h1>{title}</h1>"
-        f"<dl>{facts}</dl><nav><ol>{links}</ol></nav>{body}</main></body></html>"
+    return page_html(
+        title,
+        element("h1", title),
+        element("dl", *facts),
+        element("nav", element("ol", *links)),
+        *(_section_html(i, own) for i, own in enumerate(sections)),
     )
 
 
-def _section_html(number: int, section: Section) -> str:
-    charts = "".join(
-        f"<figure><h3>{html.escape(chart.title)}</h3>{chart_html(chart)}"
-        f"<figcaption>{html.escape(chart.caption)}</figcaption></figure>"
+def _section_html(number: int, section: Section) -> Html:
+    charts = [
+        element(
+            "figure",
+            element("h3", chart.title),
+            interactive(chart),
+            element("figcaption", chart.caption),
+        )
         for chart in section.charts
-    )
-    first = "".join(
-        f"<h3>{html.escape(own.title)}</h3>{as_html(own)}" for own in section.tables[:1]
-    )
-    rest = "".join(_folded(own.title, as_html(own)) for own in section.tables[1:])
-    return (
-        f"<section id='s{number}'><h2>{html.escape(section.title)}</h2>"
-        f"<p>{html.escape(section.text)}</p>{first}{charts}{rest}</section>"
-    )
+    ]
+    first = [joined([element("h3", t.title), as_html(t)]) for t in section.tables[:1]]
+    rest = [folded(own.title, as_html(own)) for own in section.tables[1:]]
+    heading = (element("h2", section.title), element("p", section.text))
+    return element("section", *heading, *first, *charts, *rest, id=f"s{number}")
 
 
 def _folded(title: str, content: str) -> str:

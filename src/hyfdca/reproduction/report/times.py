@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from hyfdca.pages.tables import Table, number
 from hyfdca.reproduction.clock import waiting
 from hyfdca.reproduction.paper import (
     FIGURE_LATENCY,
@@ -16,7 +17,6 @@ from hyfdca.reproduction.paper import (
 from hyfdca.reproduction.plan import RunKey
 from hyfdca.reproduction.report.charts import Bar, Chart, Panel
 from hyfdca.reproduction.report.curves import LABELS, TITLES, setting_title
-from hyfdca.reproduction.report.tables import Table, number
 from hyfdca.reproduction.simulation import SimulatedRun
 from hyfdca.reproduction.views import Study
 

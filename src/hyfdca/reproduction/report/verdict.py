@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from hyfdca.pages.tables import Table, number
 from hyfdca.reproduction.clock import EncryptionCosts
 from hyfdca.reproduction.comparisons import (
     MEASURES,
@@ -31,7 +32,6 @@ from hyfdca.reproduction.report.curves import (
     WHOSE,
     setting_title,
 )
-from hyfdca.reproduction.report.tables import Table, number
 from hyfdca.reproduction.views import Study, bundle_view, finals_of
 
 MEASURED: dict[Measure, str] = {"loss": "relative loss", "accuracy": "accuracy"}

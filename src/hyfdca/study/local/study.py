@@ -34,6 +34,7 @@ from hyfdca.stages.alignment.checks import AlignmentError
 from hyfdca.stages.alignment.server import Alignment
 from hyfdca.stages.levels.features import Levels
 from hyfdca.study.client.client import StudyClient
+from hyfdca.study.costs import StageCosts
 from hyfdca.study.exposure_notes import exposure_notes
 from hyfdca.study.file import Study, StudyFile
 from hyfdca.study.identity import study_hash
@@ -118,6 +119,8 @@ class Run:
         How the targets of a regression are scaled for training.
     notes : tuple of str
         What was noticed while tables were read here.
+    stage_costs : mapping
+        What each stage before training cost.
     """
 
     study: Study
@@ -127,6 +130,7 @@ class Run:
     training: Runner
     target: TargetScaling = field(default_factory=TargetScaling, kw_only=True)
     notes: tuple[str, ...] = field(default=(), kw_only=True)
+    stage_costs: StageCosts = field(default_factory=dict, kw_only=True)
 
     @property
     def intercept_value(self) -> float | None:
@@ -316,6 +320,7 @@ def local_run(
         members,
         target=prepared.target,
         notes=notes,
+        stage_costs=prepared.costs,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from hyfdca.data.tables import Table
@@ -12,9 +13,10 @@ from hyfdca.protocol.codec import RefusedError, RemoteProtocolError
 from hyfdca.runtime.driver import Handler
 from hyfdca.runtime.inprocess import InProcess
 from hyfdca.runtime.store import StoreError
+from hyfdca.study.about import Asked
 from hyfdca.study.client.client import StudyClient
 from hyfdca.study.durable import RoundCheckpoints
-from hyfdca.study.file import StudyFile, load
+from hyfdca.study.file import StudyFile, load_with_content
 from hyfdca.study.local.saved_run import How, SavedRun
 from hyfdca.study.local.study import (
     LocalRun,
@@ -151,7 +153,8 @@ def train_file(
         No outcome has been written then.
     """
     check_folder(folder)
-    file = load(path)
+    file, content = load_with_content(path)
+    asked = Asked.of(content, file, is_rehearsal=True)
     plan = local_plan(file)
     try:
         with SavedRun(folder / STATE, plan) as saved:
@@ -160,7 +163,7 @@ def train_file(
             run = resumable_run(file, plan, tables, saved)
             if how == "resume":
                 tell(f"Continuing after round {run.training.progress.n_rounds}.")
-            outcome = train(run, watch)
+            outcome = replace(train(run, watch), asked=asked)
             outcome.write(folder)
             if not outcome.is_interrupted:
                 saved.discard()

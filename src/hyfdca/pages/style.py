@@ -1,4 +1,4 @@
-"""The style of the report's page."""
+"""The style of all pages, on screens and on paper."""
 
 STYLE = """
 :root { --ink: #2b2b2b; --faint: #d9d9d9; --accent: #b5452c; }
@@ -27,5 +27,23 @@ tbody tr:hover { background: #f7f4f1; }
 .note, figcaption { color: #555; font-size: .88rem; max-width: 46rem; }
 figure { margin: 1.5rem 0 2.5rem; }
 summary { cursor: pointer; color: var(--accent); margin-top: 1rem; }
+.chart { width: 100%; }
 @media (max-width: 700px) { dl { grid-template-columns: 1fr; } nav ol { columns: 1; } }
+@page { size: A4; margin: 15mm; }
+@media print {
+  body { font-size: 10pt; print-color-adjust: exact;
+    -webkit-print-color-adjust: exact; }
+  main { max-width: none; padding: 0; }
+  nav, details:not([open]) { display: none; }
+  summary { list-style: none; color: inherit; font-weight: 600; }
+  h2 { margin-top: 1.5rem; padding-top: .75rem; }
+  h2, h3, .lead, thead, summary { break-after: avoid; }
+  p, li { orphans: 3; widows: 3; }
+  figure, tr, .lead, dl > div { break-inside: avoid; }
+  figure { margin: .75rem 0 1rem; }
+  thead { display: table-header-group; }
+  .wide { overflow: visible; }
+  table { font-size: 8.5pt; }
+  a { color: inherit; text-decoration: none; }
+}
 """

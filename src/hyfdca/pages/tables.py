@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+from hyfdca.pages.elements import Html, element, joined
 
 
 @dataclass(frozen=True)
@@ -35,21 +36,18 @@ def as_markdown(table: Table) -> str:
     return "\n".join(lines) + "\n"
 
 
-def as_html(table: Table) -> str:
+def as_html(table: Table) -> Html:
     """Return the table as an element of a page."""
-    heads = _cells("th", table.columns, table.n_words)
-    rows = "".join(f"<tr>{_cells('td', row, table.n_words)}</tr>" for row in table.rows)
-    note = f"<p class='note'>{html.escape(table.note)}</p>" if table.note else ""
-    return (
-        f"<div class='wide'><table><thead><tr>"
-        f"{heads}</tr></thead><tbody>{rows}</tbody></table></div>{note}"
-    )
+    head = element("thead", _row("th", table.columns, table.n_words))
+    rows = [_row("td", row, table.n_words) for row in table.rows]
+    own = element("table", head, element("tbody", *rows))
+    note = [element("p", table.note, class_="note")] if table.note else []
+    return joined([element("div", own, class_="wide"), *note])
 
 
-def _cells(tag: str, texts: Sequence[str], n_words: int) -> str:
-    marks = [" class='word'" if j < n_words else "" for j in range(len(texts))]
-    cells = zip(marks, map(html.escape, texts), strict=True)
-    return "".join(f"<{tag}{mark}>{text}</{tag}>" for mark, text in cells)
+def _row(tag: str, texts: Sequence[str], n_words: int) -> Html:
+    words = [element(tag, text, class_="word") for text in texts[:n_words]]
+    return element("tr", *words, *(element(tag, text) for text in texts[n_words:]))
 
 
 def _line(texts: Sequence[str]) -> str:

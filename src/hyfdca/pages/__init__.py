@@ -1,0 +1,1 @@
+"""Pages for people: HTML that is one file, works offline and prints."""

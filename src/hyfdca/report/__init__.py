@@ -1,0 +1,1 @@
+"""The report of a trained study, from the files of its result folder."""

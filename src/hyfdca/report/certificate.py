@@ -1,0 +1,85 @@
+"""The certificate in words: how far the model can be from the best one."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from hyfdca.model.file import CertificateEntry
+
+_DIGITS = 2
+_USELESS = 100  # times the best loss: a bound that says nothing
+
+
+class CertificateInWords(msgspec.Struct, frozen=True, kw_only=True):
+    """A certificate, and the sentence that it proves.
+
+    Parameters
+    ----------
+    most_above_best : float or None
+        The model's loss is at most this share above the lowest possible, (P - D) / D;
+        None if nothing is proven.
+    """
+
+    sentence: str
+    most_above_best: float | None
+    primal: float
+    dual: float | None
+    relative_gap: float | None
+
+
+def in_words(certificate: CertificateEntry, n_uncovered: int) -> CertificateInWords:
+    """Return what a certificate proves.
+
+    Parameters
+    ----------
+    n_uncovered : int
+        How many cells of the pooled table nobody holds.
+    """
+    excess = _excess(certificate.primal, certificate.dual)
+    table = "the pooled table"
+    if n_uncovered:
+        table += ", in which cells that nobody holds are filled in"
+    if excess is None:
+        sentence = (
+            f"Nothing is proven about how close this model is to the best on {table}."
+        )
+    elif excess > _USELESS:
+        sentence = (
+            f"This model's loss can be more than {_USELESS} times the best possible on "
+            f"{table}."
+        )
+    elif excess == 0:
+        sentence = f"No model has a lower loss on {table}."
+    else:
+        sentence = (
+            f"This model's loss is at most {rounded_up(100 * excess)} % above the best "
+            f"possible on {table}."
+        )
+    return CertificateInWords(
+        sentence=sentence,
+        most_above_best=excess,
+        primal=certificate.primal,
+        dual=certificate.dual,
+        relative_gap=certificate.relative_gap,
+    )
+
+
+def _excess(primal: float, dual: float | None) -> float | None:
+    """Return how far P can be above the optimum, as a share of the optimum."""
+    if dual is None or primal < dual:
+        return None
+    if primal == dual:
+        return 0.0
+    # The optimum is at least D, so (P - P*) / P* is at most (P - D) / D.
+    excess = (primal - dual) / dual if dual > 0 else math.inf
+    return excess if math.isfinite(excess) else None
+
+
+def rounded_up(value: float) -> str:
+    """Return a positive number with two digits that is no smaller than it is."""
+    if value >= 10**_DIGITS:
+        return f"{math.ceil(value):,}"
+    places = _DIGITS - 1 - math.floor(math.log10(value))
+    return f"{math.ceil(value * 10**places) / 10**places:.{max(places, 0)}f}"

@@ -1,0 +1,161 @@
+"""A model's coefficients in the units of the tables, and what they mean.
+
+The margin of a row is intercept + Σ_f coefficient_f x_f, with x_f as it stands in the
+tables. With the logistic loss the margin is the logarithm of the odds, so the
+exponential of a coefficient is the odds ratio of one unit more.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+
+from hyfdca.arrays import FloatArray
+from hyfdca.model.categories import MISSING, level_features
+from hyfdca.model.file import ModelFile
+from hyfdca.model.model import Model
+
+ONE_UNIT = "one unit more"
+MOST = 500  # coefficients in a card and a page; all are in the model file
+
+_LARGEST = 700.0  # exponents beyond this overflow
+
+
+class Coefficient(msgspec.Struct, frozen=True, kw_only=True):
+    """One feature's coefficients, one number per output.
+
+    Parameters
+    ----------
+    change : str
+        What the coefficient is of: one unit or one day more, or a level instead of its
+        reference.
+    per_unit : tuple of float
+        In the units of the table.
+    step : float or None
+        How much one step of the scaling is in the units of the table; None without.
+    per_scale : tuple of float or None
+        Of one step of the scaling, such as a standard deviation; None without one.
+    ratio, ratio_per_scale : tuple of float or None
+        Odds ratios of the same; None for losses without odds. A number beyond all
+        bounds is null.
+    """
+
+    feature: str
+    change: str
+    per_unit: tuple[float, ...]
+    step: float | None
+    per_scale: tuple[float, ...] | None
+    ratio: tuple[float | None, ...] | None
+    ratio_per_scale: tuple[float | None, ...] | None
+
+    @property
+    def effect(self) -> tuple[float, ...]:
+        """The numbers by which features are compared."""
+        return self.per_scale or self.per_unit
+
+
+class Coefficients(msgspec.Struct, frozen=True, kw_only=True):
+    """A model's coefficients, those with the largest effect first.
+
+    Parameters
+    ----------
+    outputs : tuple of str
+        What each number of a coefficient is about: classes, or the target.
+    step : str or None
+        What one step of the scaling is.
+    intercept : tuple of float
+        Of a row whose features are all zero.
+    n_features, n_zero : int
+        How many there are in the model, and how many of them are exactly zero.
+    """
+
+    outputs: tuple[str, ...]
+    has_odds: bool
+    step: str | None
+    intercept: tuple[float, ...]
+    n_features: int
+    n_zero: int
+    largest: tuple[Coefficient, ...]
+
+
+@dataclass(frozen=True)
+class _Units:
+    """What coefficients are of; features of levels are never scaled."""
+
+    of: dict[str, str]
+    levels: frozenset[str]
+
+
+_STEPS = {"standard": "one standard deviation", "maxabs": "the largest absolute value"}
+
+
+def coefficients_of(model: Model) -> Coefficients:
+    """Return the coefficients of a model, those with the largest effect first."""
+    scaling, file = model.scaling, model.file
+    with np.errstate(over="ignore", invalid="ignore"):
+        per_unit = model.weights / scaling.scale[:, None]
+        intercept = model.intercept - scaling.offset @ per_unit
+    is_scaled = file.scaling.scale != "none"
+    effect = np.abs(model.weights if is_scaled else per_unit).max(axis=1)
+    order = np.argsort(-effect, kind="stable")[:MOST].tolist()
+    units = _units(file)
+    return Coefficients(
+        outputs=_outputs(model),
+        has_odds=model.has_probabilities,
+        step=_STEPS.get(file.scaling.scale),
+        intercept=tuple(intercept.tolist()),
+        n_features=len(model.weights),
+        n_zero=int(np.sum(~model.weights.any(axis=1))),
+        largest=tuple(
+            _coefficient(model, units, per_unit, is_scaled, place) for place in order
+        ),
+    )
+
+
+def _coefficient(
+    model: Model, units: _Units, per_unit: FloatArray, is_scaled: bool, place: int
+) -> Coefficient:
+    feature = model.features[place]
+    own = tuple(per_unit[place].tolist())
+    is_stepped = is_scaled and feature not in units.levels
+    per_scale = tuple(model.weights[place].tolist()) if is_stepped else None
+    has_odds = model.has_probabilities
+    return Coefficient(
+        feature=feature,
+        change=units.of.get(feature, ONE_UNIT),
+        per_unit=own,
+        step=float(model.scaling.scale[place]) if is_stepped else None,
+        per_scale=per_scale,
+        ratio=_exponentials(own) if has_odds else None,
+        ratio_per_scale=_exponentials(per_scale) if has_odds and per_scale else None,
+    )
+
+
+def _exponentials(exponents: tuple[float, ...]) -> tuple[float | None, ...]:
+    return tuple(math.exp(e) if e < _LARGEST else None for e in exponents)
+
+
+def _outputs(model: Model) -> tuple[str, ...]:
+    """Return what each output is about: two classes have one, the second's."""
+    if not model.classes:
+        return (model.file.label_column or "the target",)
+    return model.classes if len(model.classes) > 2 else model.classes[1:]
+
+
+def _units(file: ModelFile) -> _Units:
+    of = dict.fromkeys(file.dates, "one day more")
+    levels: set[str] = set()
+    for column, entry in file.categories.items():
+        if entry.levels is None:  # their features are named #1, #2, ...
+            own = [f for f in file.weights if f.startswith(f"{column}=#")]
+        else:
+            own = level_features(column, entry, 0)
+        reference = entry.reference
+        named = None if reference is None else reference or MISSING
+        against = "its reference level" if named is None else f"{column}={named}"
+        of |= dict.fromkeys(own, f"instead of {against}")
+        levels.update(own)
+    return _Units(of, frozenset(levels))

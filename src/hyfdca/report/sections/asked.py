@@ -1,0 +1,97 @@
+"""What was asked, and by whom."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from hyfdca.pages.elements import Html, folded
+from hyfdca.pages.tables import Table, as_html
+from hyfdca.report.card import Card
+from hyfdca.report.numbers import ABSENT
+from hyfdca.report.sections import UNKNOWN, Section, facts, note
+from hyfdca.study.about import About
+from hyfdca.study.file import Study
+
+_MOST_TEXT = 300  # characters of a setting
+
+
+def asked(card: Card) -> Section:
+    """Return what identifies the study, and what its file asks for."""
+    return Section(
+        "asked",
+        "What was asked, and by whom",
+        "All parties had the same study file. Its fingerprint is the number that they "
+        "compared; hyfdca study fingerprint shows it for a file.",
+        tuple(_content(card)),
+    )
+
+
+def _content(card: Card) -> Iterator[Html]:
+    about, model = card.about, card.model
+    yield facts(
+        ("Study", card.study),
+        *(_who(about) if about else ()),
+        ("Target", model.target),
+        ("Classes", ", ".join(model.classes)),
+        ("Loss", _loss(card)),
+        ("λ", f"{model.l2:.4g}"),
+        ("Scaling", model.scale),
+        ("Intercept", _intercept(card)),
+        ("Algorithm", f"{card.training.algorithm} ({card.training.algorithm_reason})"),
+        ("Encryption", _encryption(card)),
+    )
+    if about is None:
+        yield note(UNKNOWN)
+        return
+    if any(own.key for own in about.organisations):
+        rows = [(own.name, own.key or ABSENT) for own in about.organisations]
+        columns = ("organisation", "fingerprint of its public key")
+        yield as_html(Table("", columns, tuple(rows), n_words=2))
+    if rows := list(_settings(about)):
+        table = Table("", ("key", "value"), tuple(rows), n_words=2)
+        yield folded(
+            "Settings of the study file that are not the default", as_html(table)
+        )
+
+
+def _who(about: About) -> Iterator[tuple[str, str]]:
+    yield "Fingerprint of its file", about.fingerprint or "none: trained without a file"
+    if about.is_rehearsal is not None:
+        alone = "in one process, as a rehearsal"
+        yield "Where", alone if about.is_rehearsal else "between machines"
+    yield "Finished", f"{about.finished:%d %B %Y, %H:%M %Z}"
+    software = (
+        f"hyfdca {about.hyfdca}, protocol {about.protocol}, Python {about.python}"
+    )
+    yield "Software", software
+
+
+def _loss(card: Card) -> str:
+    parameter = card.model.loss_parameter
+    return card.model.loss + ("" if parameter is None else f", {parameter:g}")
+
+
+def _intercept(card: Card) -> str:
+    if not card.model.has_intercept:
+        return "none"
+    return "penalised" if card.model.is_intercept_penalised else "not penalised"
+
+
+def _encryption(card: Card) -> str | None:
+    scheme, used = card.training.encryption, set(card.training.sealed_with.values())
+    if scheme is None or used <= {scheme}:
+        return scheme
+    return f"{scheme} (vectors sealed with {', '.join(sorted(used))})"
+
+
+def _settings(about: About) -> Iterator[tuple[str, str]]:
+    """Yield what the study file changes, as far as this version knows defaults."""
+    defaults: dict[str, Any] = msgspec.to_builtins(Study(name=""))
+    for key, value in about.settings.items():
+        if key != "name" and value != defaults.get(key):
+            text = json.dumps(value, ensure_ascii=False)
+            yield key, text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]}…"

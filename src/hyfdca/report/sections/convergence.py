@@ -1,0 +1,151 @@
+"""How exact the model is: the certificate and how it came about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from hyfdca.errors import counted
+from hyfdca.pages.elements import Html
+from hyfdca.report import figures as f
+from hyfdca.report.card import Card
+from hyfdca.report.numbers import plain, share
+from hyfdca.report.result_files import Round
+from hyfdca.report.sections import Section, facts, pair, warning
+
+_MOST_POINTS = 400
+
+
+def convergence(card: Card, history: Sequence[Round]) -> Section:
+    """Return the certificate, and P and D by round."""
+    return Section(
+        "certificate",
+        "How exact the model is",
+        "Training lowers the loss P. At the same time it raises D, which no model's "
+        "loss can be below. The best possible loss lies between the two, so their "
+        "distance is a proof of how close the model is.",
+        tuple(_content(card, history)),
+    )
+
+
+def _content(card: Card, history: Sequence[Round]) -> Iterator[Html]:
+    certificate, training = card.certificate, card.training
+    if training.warning is not None:
+        yield warning(training.warning)
+    yield facts(
+        ("Loss with penalty, P", plain(certificate.primal, 6)),
+        ("Lower bound, D", plain(certificate.dual, 6)),
+        ("Relative gap, (P − D) / P", plain(certificate.relative_gap, 2)),
+        ("Stopped", f"{_reason(card)} after {counted(training.rounds, 'round')}"),
+        ("Above the pooled optimum", _above(training.above_pooled_optimum)),
+        *_fit(card),
+    )
+    measured = _thinned([own for own in history if own.primal is not None])
+    if len(measured) > 1:
+        yield pair(_objectives(measured), _gap(card, measured))
+    if any(own.validation_loss is not None for own in history):
+        yield _validation(history)
+
+
+_REASONS = {
+    "tolerance": "at the tolerance",
+    "round limit": "at the limit of rounds",
+    "time limit": "at the limit of time",
+    "stalled": "because the loss fell no further",
+    "diverged": "because the loss rose",
+    "interrupted": "by its user",
+}
+
+
+def _reason(card: Card) -> str:
+    return _REASONS.get(card.training.stop_reason, card.training.stop_reason)
+
+
+def _above(share_above: float | None) -> str | None:
+    return None if share_above is None else share(share_above, 3)
+
+
+def _fit(card: Card) -> Iterator[tuple[str, str]]:
+    """Yield how the model fits the rows it was trained on, where that is known."""
+    training = card.training
+    if training.accuracy is not None:
+        yield "Accuracy on the training rows", share(training.accuracy)
+    if training.r_squared is not None:
+        yield "R² on the training rows", plain(training.r_squared)
+    if training.mean_absolute_error is not None:
+        error = plain(training.mean_absolute_error)
+        yield "Mean absolute error, training rows", error
+
+
+def _thinned(history: Sequence[Round]) -> list[Round]:
+    """Return no more rounds than a chart has room for, the last one included."""
+    step = max(len(history) // _MOST_POINTS, 1)
+    return [*history[:-1:step], *history[-1:]]
+
+
+def _objectives(history: Sequence[Round]) -> Html:
+    rounds = [own.round for own in history]
+    primal = [own.primal for own in history if own.primal is not None]
+    lower = f.line(rounds, [own.dual for own in history], "D, lower bound", f.BLUE)
+    upper = f.line(rounds, primal, "P, loss", f.RUST)
+    upper |= {"fill": "tonexty", "fillcolor": "rgba(181, 69, 44, 0.10)"}
+    last = primal[-1]
+    # Where the curves end matters, not how high they began.
+    high = min(max(primal), max(3 * last, sorted(primal)[len(primal) * 9 // 10]))
+    return f.figure(
+        "objectives",
+        "The best possible loss lies in the shaded area.",
+        [lower, upper],
+        {
+            "xaxis": f.round_axis(rounds[-1]),
+            "yaxis": {"title": f.title("loss"), "range": [0, 1.05 * high]},
+        },
+    )
+
+
+def _gap(card: Card, history: Sequence[Round]) -> Html:
+    shown = [own for own in history if own.relative_gap and own.relative_gap > 0]
+    gap = f.line(
+        [own.round for own in shown],
+        [own.relative_gap for own in shown],
+        "relative gap",
+        f.INK,
+    )
+    traces = [gap]
+    tolerance = card.about.settings.get("tol") if card.about else None
+    if isinstance(tolerance, float) and tolerance > 0 and shown:
+        ends = [shown[0].round, shown[-1].round]
+        traces.append(f.dashed(f.line(ends, [tolerance] * 2, "tolerance", f.RUST)))
+    return f.figure(
+        "gap",
+        "The certified relative gap, (P − D) / P.",
+        traces,
+        {
+            "xaxis": f.round_axis(history[-1].round),
+            "yaxis": {
+                "title": f.title("relative gap"),
+                "type": "log",
+                "exponentformat": "power",
+                "dtick": 1,
+            },
+        },
+    )
+
+
+def _validation(history: Sequence[Round]) -> Html:
+    shown = _thinned([own for own in history if own.validation_loss is not None])
+    curve = f.line(
+        [own.round for own in shown],
+        [own.validation_loss for own in shown],
+        "held-out rows",
+        f.BLUE,
+    )
+    return f.figure(
+        "validation",
+        "The mean loss of held-out rows, by round.",
+        [curve],
+        {
+            "xaxis": f.round_axis(shown[-1].round),
+            "yaxis": {"title": f.title("mean loss")},
+        },
+        height=280,
+    )

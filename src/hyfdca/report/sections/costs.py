@@ -1,0 +1,119 @@
+"""What the study cost: time and bytes, stage by stage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from hyfdca.pages.elements import Html
+from hyfdca.pages.tables import Table, as_html
+from hyfdca.report import figures as f
+from hyfdca.report.card import Card
+from hyfdca.report.numbers import ABSENT, count, seconds
+from hyfdca.report.sections import UNKNOWN, Section, note, pair
+from hyfdca.study.about import Cost
+from hyfdca.training.progress_line import readable_size
+
+_LEAD = (
+    "Seconds are of the whole consortium, as the server waits for it; bytes are of "
+    "messages before the network adds its own."
+)
+# In plain words; a stage without an entry keeps its name.
+_STAGES = {
+    "keys": "agree on keys",
+    "alignment": "match rows and columns",
+    "held-out rows": "match held-out rows",
+    "groups": "share secrets of holders",
+    "labels": "pass on labels and weights",
+    "levels": "agree on levels",
+    "scaling": "scale columns",
+    "set-up": "prepare the rounds",
+    "rounds": "rounds",
+    "measuring": "measure the certificate",
+    "release": "release the model",
+    "evaluation": "test the model",
+}
+
+
+def costs(card: Card) -> Section:
+    """Return seconds, bytes and round trips by stage."""
+    return Section("costs", "Time and bytes", _LEAD, tuple(_content(card)))
+
+
+def _content(card: Card) -> Iterator[Html]:
+    every = card.about.costs if card.about else ()
+    spent = [own for own in every if own.round_trips]
+    if spent:
+        yield pair(_times(spent), _bytes(spent))
+    training = card.training
+    rows = [
+        (
+            _name(own),
+            seconds(own.seconds),
+            readable_size(own.bytes_up),
+            readable_size(own.bytes_down),
+            count(own.round_trips),
+        )
+        for own in spent
+    ]
+    if training.bytes_up is not None and training.bytes_down is not None:
+        known = [own.seconds for own in spent if own.seconds is not None]
+        total = sum(known) if known else training.seconds
+        up, down = map(readable_size, (training.bytes_up, training.bytes_down))
+        rows.append(("all", seconds(total), up, down, count(training.round_trips)))
+    if rows:
+        columns = ("stage", "time", "to the server", "to organisations", "round trips")
+        yield as_html(Table("", columns, tuple(rows)))
+    else:
+        yield note(UNKNOWN)
+    if any(own.seconds is None for own in spent):
+        yield note(f"{ABSENT}: not timed. A server that is restarted forgets times.")
+
+
+def _name(cost: Cost) -> str:
+    return _STAGES.get(cost.stage, cost.stage)
+
+
+def _bars(spent: Sequence[Cost], values: Sequence[float], **more: object) -> f.Trace:
+    names = [f.label(_name(own)) for own in spent]
+    bars = {"type": "bar", "orientation": "h", "x": list(values), "y": names}
+    return {**bars, **more}
+
+
+def _times(spent: Sequence[Cost]) -> Html:
+    values = [own.seconds or 0.0 for own in spent]
+    bars = _bars(spent, values, marker={"color": f.INK}, showlegend=False)
+    layout = {
+        "xaxis": {"title": f.title("seconds")},
+        "yaxis": {"autorange": "reversed"},
+        "bargap": 0.4,
+    }
+    return f.figure("times", "Time by stage.", [bars], layout)
+
+
+def _bytes(spent: Sequence[Cost]) -> Html:
+    up = _bars(
+        spent,
+        [own.bytes_up / 1e3 for own in spent],
+        name="to the server",
+        marker={"color": f.BLUE},
+    )
+    down = _bars(
+        spent,
+        [own.bytes_down / 1e3 for own in spent],
+        name="to organisations",
+        marker={"color": f.AMBER},
+    )
+    layout = {
+        "xaxis": {"title": f.title("kB")},
+        "yaxis": {"autorange": "reversed"},
+        "barmode": "stack",
+        "legend": {
+            "orientation": "h",
+            "y": 1.02,
+            "yanchor": "bottom",
+            "x": 0,
+            "traceorder": "normal",
+        },
+        "bargap": 0.4,
+    }
+    return f.figure("bytes", "Bytes by stage.", [up, down], layout)

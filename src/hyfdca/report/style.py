@@ -1,0 +1,52 @@
+"""What the report's page adds to the style of all pages."""
+
+STYLE = """
+main { max-width: 980px; }
+header { margin-bottom: 2rem; }
+.kind { text-transform: uppercase; letter-spacing: .08em; font-size: .8rem;
+  color: #6b6b6b; margin: 0; }
+h1 { margin: .2rem 0 .4rem; overflow-wrap: anywhere; }
+.summary { font-size: 1.08rem; max-width: 52rem; }
+.claim { font-size: 1.3rem; line-height: 1.4; max-width: none; margin: 1.25rem 0;
+  padding: 1rem 1.25rem; background: #eef5f7; border-left: 5px solid #1f6f8b; }
+.claim.doubt { background: #fdf3e3; border-left-color: #b5452c; }
+.tiles { display: flex; flex-wrap: wrap; gap: .75rem; }
+.tiles div { flex: 1 0 auto; border: 1px solid var(--faint); border-radius: 6px;
+  padding: .6rem .8rem; }
+.tiles b { display: block; font-size: 1.1rem; font-variant-numeric: tabular-nums; }
+.tiles span { color: #5d5d5d; font-size: .85rem; }
+nav { display: flex; flex-wrap: wrap; gap: .3rem 1.1rem; font-size: .92rem; }
+.lead { max-width: 52rem; }
+section > dl { display: block; margin-bottom: 1.25rem; }
+dl > div { display: grid; grid-template-columns: 13rem 1fr; gap: 1rem;
+  padding: .25rem 0; border-bottom: 1px solid #efefef; }
+dd { overflow-wrap: anywhere; }
+.pair { display: grid; grid-template-columns: 1fr 1fr; gap: 1rem; }
+.pair figure, .pair .chart { min-width: 0; }
+.pair figure:only-child { grid-column: 1 / -1; }
+.columns { display: grid; grid-template-columns: 1fr 1fr; gap: 0 2rem; }
+.columns p { font-size: .92rem; margin: .3rem 0 1rem; }
+.warning { background: #fdf3e3; border-left: 5px solid #b5452c; padding: .6rem 1.1rem;
+  margin: 1rem 0; }
+.warning h3 { margin: .2rem 0 .4rem; }
+.warning ul, .limits { padding-left: 1.1rem; margin: .4rem 0; }
+.limits li, .warning li { margin: .35rem 0; max-width: 52rem; }
+td.word { white-space: normal; overflow-wrap: anywhere; }
+.wide { margin-bottom: 1rem; }
+.map td, .map th { text-align: center; border: 2px solid #fff; white-space: normal; }
+.held0 { background: #fbe4dc; color: #8a2f1a; font-style: italic; }
+.held1 { background: #e3eff3; } .held2 { background: #b5d5df; }
+.held3 { background: #8abccb; }
+footer { margin-top: 3rem; color: #5d5d5d; font-size: .88rem; }
+@media (max-width: 700px) {
+  .pair, .columns { grid-template-columns: 1fr; }
+  dl > div { grid-template-columns: 1fr; gap: 0; }
+  .claim { font-size: 1.1rem; }
+}
+@media print {
+  nav { display: none; }
+  td, th { padding: .15rem .5rem; }
+  .pair, .columns { grid-template-columns: 1fr 1fr; }
+  .columns { font-size: 9pt; }
+}
+"""

@@ -1,0 +1,376 @@
+"""The report of a result folder: what it says, and what it must not."""
+
+import json
+import shutil
+
+import pytest
+
+from hyfdca.audit.recording import train_recorded
+from hyfdca.audit.report import audit_folder
+from hyfdca.audit.values import VALUES
+from hyfdca.report.card import card_of
+from hyfdca.report.report import page_of, write_report
+from hyfdca.report.result_files import read_result_folder
+from tests.pages.reading import Parsed
+from tests.report.made_results import (
+    REGRESSION,
+    changed,
+    class_scores,
+    evaluate,
+    held_out,
+    scores_of,
+    trained,
+)
+from tests.support.consortia import assert_one_sentence, make_files, scores
+from tests.support.mixed_tables import MixedStudy
+
+pytestmark = pytest.mark.usefixtures("no_figure")
+
+HOSTILE = "</script><script>alert(1)</script>"
+
+
+@pytest.fixture(scope="module")
+def once(tmp_path_factory):
+    """A trained study; not to be written to."""
+    folder = tmp_path_factory.mktemp("once")
+    return trained(make_files().write(folder), folder / "out")
+
+
+@pytest.fixture
+def out(once, tmp_path):
+    """A result folder that a test may change."""
+    return shutil.copytree(once, tmp_path / "out")
+
+
+def page_in(folder):
+    """Write the report of a folder; return its page."""
+    write_report(folder)
+    return Parsed((folder / "report.html").read_text())
+
+
+def card_in(folder):
+    """Return the card that was written."""
+    return json.loads((folder / "model-card.json").read_text())
+
+
+# What it says
+
+
+def test_the_page_and_the_card_have_the_facts(out):
+    """Certificate in words, who asked, who held what, what was seen, time and bytes."""
+    page = page_in(out)
+    card, result = card_in(out), json.loads((out / "result.json").read_text())
+    about = result["about"]
+    excess = (result["primal"] - result["dual"]) / result["dual"]
+    assert card["certificate"]["most_above_best"] == pytest.approx(excess)
+    assert "This model's loss is at most 0.0" in card["certificate"]["sentence"]
+    assert card["about"] == about
+    for text in (
+        card["certificate"]["sentence"],
+        card["summary"],
+        about["fingerprint"],
+        f"hyfdca {about['hyfdca']}",
+        *about["exposed"],
+        *card["limits"],
+    ):
+        assert text in page.text
+    assert page.row("north", "40") == ["north", "40", "30", "3", "3", "yes"]
+    assert sorted(page.row("20 rows")[1:]) == ["city", "north", "north, city"]
+    up = sum(cost["bytes_up"] for cost in about["costs"])
+    assert card["training"]["bytes_up"] == result["bytes_up"] == up
+    assert page.charts == [
+        "chart-objectives",
+        "chart-gap",
+        "chart-coefficients",
+        "chart-times",
+        "chart-bytes",
+    ]
+    assert len(page.ids) == len(set(page.ids))
+    assert set(page.charts) <= set(page.ids)
+
+
+def test_links_lead_to_sections(out):
+    """And every section has one."""
+    page = page_in(out)
+    links = [a["href"] for tag, a in page.elements if tag == "a"]
+    sections = [a["id"] for tag, a in page.elements if tag == "section"]
+    assert links == [f"#{key}" for key in sections]
+    assert len(sections) == 9
+
+
+def test_held_out_rows_and_the_path_are_shown(out):
+    """With intervals, the choice, and curves."""
+    evaluate(out)
+    page = page_in(out)
+    found = json.loads((out / "result.json").read_text())["evaluation"]
+    assert page.row("AUC")[-1] == f"{found['auc_low']:.4f} to {found['auc_high']:.4f}"
+    assert page.row("accuracy")[-1] == f"{100 * found['accuracy']:.1f} %"
+    assert page.row("calibration slope")[-1] == f"{found['calibration']['slope']:.3f}"
+    chosen = [row for row in page.rows if len(row) > 1 and "chosen" in row[1]]
+    assert len(chosen) == 1
+    assert {"chart-roc", "chart-calibration", "chart-path", "chart-validation"} <= set(
+        page.charts
+    )
+    assert "No rows were held out" not in page.text
+    assert "They are not sampling errors" in page.text
+    assert card_in(out)["evaluation"]["auc_low"] == found["auc_low"]
+    assert len(card_in(out)["path"]) == 9
+
+
+def test_without_held_out_rows_the_page_says_how(out):
+    """A key that is missing and one that is null are the same."""
+    first = page_in(out)
+    changed(out, "result.json", lambda r: r.update(evaluation=None, path=None))
+    assert page_in(out).text == first.text
+    assert "No rows were held out" in first.text
+    assert "holdout = 0.2" in first.text
+    assert 'l2 = "auto"' in first.text
+    assert card_in(out)["evaluation"] is None
+
+
+@pytest.mark.parametrize(
+    ("found", "shown", "charts"),
+    [
+        (REGRESSION, ["R²", "mean absolute error"], set()),
+        (class_scores(["ill", HOSTILE]), ["ill", HOSTILE], {"chart-roc"}),
+        ({"n_rows": 1, "accuracy": 1.0, "auc": 0.5}, ["AUC", "accuracy"], set()),
+        (
+            {**scores_of(*held_out()), "log_loss": None, "calibration": None},
+            ["AUC"],
+            {"chart-roc"},
+        ),
+    ],
+    ids=["regression", "classes", "little", "no probabilities"],
+)
+def test_evaluations_of_every_kind(out, found, shown, charts):
+    """What there is not is not shown."""
+    changed(out, "result.json", lambda result: result.update(evaluation=found))
+    page = page_in(out)
+    for name in shown:
+        assert page.row(name)
+    assert {"chart-roc", "chart-calibration"} & set(page.charts) == charts
+    assert all(row[:1] != ["log loss"] for row in page.rows) or found.get("log_loss")
+
+
+def test_a_model_alone_is_enough(out, tmp_path):
+    """An organisation has no more; the page claims nothing that it cannot know."""
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    shutil.copy(out / "model.json", alone)
+    page = page_in(alone)
+    assert card_in(alone)["missing_files"] == ["result.json", "history.json"]
+    assert "The folder had no result.json and no history.json." in page.text
+    assert "No rows were held out" not in page.text
+    assert page.charts == ["chart-coefficients"]
+    assert card_in(alone)["certificate"] == card_in_other(out)["certificate"] | {
+        "sentence": card_in(alone)["certificate"]["sentence"]
+    }
+
+
+def card_in_other(folder):
+    """Return the card of a folder after writing it."""
+    write_report(folder)
+    return card_in(folder)
+
+
+def test_a_result_of_an_older_version(out):
+    """It has no ``about``; the rest is shown."""
+    changed(out, "result.json", lambda result: result.pop("about"))
+    page = page_in(out)
+    assert "This folder does not say" in page.text
+    assert card_in(out)["seen"] is None
+    assert page.row("all")  # bytes of the whole study
+
+
+def test_what_did_not_converge_is_said_first(tmp_path):
+    """In the headline's colour, beside the certificate, and among the limits."""
+    path = make_files(encryption='"none"', max_rounds="2").write(tmp_path)
+    out = trained(path, tmp_path / "out")
+    page = page_in(out)
+    assert ("p", {"class": "claim doubt"}) in page.elements
+    limits = card_in(out)["limits"]
+    assert limits[0].startswith("Not converged")
+    assert any("Nothing was encrypted" in limit for limit in limits)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"encryption": '"none"', "profile": '"open"'},
+        {"algorithm": '"hyfdca"', "step": '"safe"', "encryption": '"stream"'},
+    ],
+    ids=["bundle", "open", "hyfdca"],
+)
+def test_what_was_seen_is_what_the_audit_sees(settings, tmp_path):
+    """Every value that a recorded server saw is listed, in the same form."""
+    path = make_files(max_rounds="3", **settings).write(tmp_path)
+    train_recorded(path, tmp_path / "out", lambda *_: None, [])
+    audit = audit_folder(tmp_path / "out")
+    card = card_of(read_result_folder(tmp_path / "out"))
+    listed = {(one.what, one.server) for one in card.seen}
+    assert {(VALUES[own.value].what, own.form) for own in audit.seen} <= listed
+    if not settings:
+        assert card.about.exposed == audit.exposed()
+
+
+def test_levels_are_listed_only_where_there_are_any(once, tmp_path):
+    """A study without categories sends no level."""
+    study = MixedStudy(settings={"tol": "1e-3"}).write(tmp_path)
+    mixed = card_of(read_result_folder(trained(study, tmp_path / "out")))
+    plain = card_of(read_result_folder(once))
+    what = VALUES["level counts"].what
+    assert what in {own.what for own in mixed.seen}
+    assert what not in {own.what for own in plain.seen}
+
+
+# What it must not say
+
+
+def test_names_are_text(tmp_path):
+    """Of the study, organisations, features, classes and levels."""
+    name = "The \"best\" <b>study</b> & 'co'"
+    labels = [HOSTILE if s > 0 else "<i>well</i>" for s in scores()]
+    files = make_files(labels=labels, name=json.dumps(name), encryption='"none"')
+    for organisation in files.organisations.values():
+        for old in ("x0", "x2"):
+            if old in organisation.table:
+                table = organisation.table
+                organisation.table = {
+                    (f"{HOSTILE} {old}" if key == old else key): value
+                    for key, value in table.items()
+                }
+    out = trained(files.write(tmp_path), tmp_path / "out")
+    changed(out, "result.json", lambda r: r.update(path_score=HOSTILE, warning=HOSTILE))
+    changed(out, "result.json", lambda r: r["about"].update(python=HOSTILE))
+    evaluate(out)
+    page = page_in(out)
+    programs = [a for tag, a in page.elements if tag == "script" and "type" not in a]
+    assert len(programs) == 2
+    assert not [tag for tag, _ in page.elements if tag in ("i", "img", "iframe")]
+    assert name in page.text
+    assert page.row(f"{HOSTILE} x0")
+    content = (out / "report.html").read_text()
+    assert content.count("<script>alert(1)") == 0
+    # plotly interprets markup in labels, unless it is escaped twice
+    assert "\\u003cscript\\u003ealert" not in content
+    assert "\\u0026lt;script\\u0026gt;alert" in content
+
+
+def test_no_row_and_no_key_is_in_it(tmp_path):
+    """No ID, no cell, nothing of a secret key, whatever the file."""
+    out = trained(make_files().write(tmp_path), tmp_path / "out")
+    evaluate(out)
+    write_report(out)
+    files = make_files().organisations.values()
+    cells = {
+        str(cell)
+        for organisation in files
+        for column, values in organisation.table.items()
+        for cell in values
+        if column != "y" and cell not in (0.0, 1.0)
+    }
+    assert len(cells) > 200
+    for name in ("report.html", "model-card.json", "result.json"):
+        content = (out / name).read_text()
+        if name == "report.html":  # but for plotly itself
+            content = content[: content.index("<script>")]
+        assert not [cell for cell in cells if cell in content]
+        assert "secret" not in content.replace("secrets of those who hold", "").replace(
+            "share secrets of holders", ""
+        )
+
+
+# Which files it takes
+
+
+def test_a_folder_from_elsewhere_gives_the_same_files(out, tmp_path, hyfdca):
+    """Byte for byte: neither the place nor the time is in them."""
+    write_report(out)
+    moved = shutil.copytree(out, tmp_path / "else" / "where")
+    for name in ("report.html", "model-card.json"):
+        (moved / name).unlink()
+    code, output, errors = hyfdca("report", moved)
+    assert (code, errors) == (0, "")
+    assert str(moved / "report.html") in output.replace("\n", "")
+    for name in ("report.html", "model-card.json"):
+        assert (moved / name).read_bytes() == (out / name).read_bytes()
+
+
+def spoil(name, content):
+    """Return what writes something else to a file."""
+    return lambda out: (out / name).write_bytes(content)
+
+
+def replaced(name, **values):
+    """Return what changes keys of a JSON file."""
+    return lambda out: changed(out, name, lambda content: content.update(values))
+
+
+def as_folder(out):
+    """Have a folder where a file should be."""
+    (out / "result.json").unlink()
+    (out / "result.json").mkdir()
+
+
+def in_the_way(out):
+    """Have a folder where the page is to be."""
+    (out / "report.html").mkdir()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (shutil.rmtree, "There is no folder"),
+        (lambda out: (out / "model.json").unlink(), "has no model.json"),
+        (spoil("model.json", b"{"), "model.json has a mistake"),
+        (spoil("result.json", b"\xff\xfe"), "result.json has a mistake"),
+        (spoil("result.json", b"[" * 100_000), "result.json has a mistake"),
+        (spoil("result.json", b"[]"), "result.json has a mistake"),
+        (spoil("history.json", b'[{"round": -1}]'), "history.json has a mistake"),
+        (replaced("result.json", evaluation={"auc": 7}), "at evaluation.auc"),
+        (replaced("result.json", about={"hyfdca": 1}), "at about"),
+        (replaced("result.json", path=[{}]), "at path[0]"),
+        (as_folder, "result.json is not a file"),
+        (in_the_way, "report.html is a folder"),
+    ],
+)
+def test_damaged_folders(change, said, out, hyfdca):
+    """One sentence and exit code 2."""
+    change(out)
+    code, output, errors = hyfdca("report", out)
+    assert (code, output) == (2, "")
+    assert_one_sentence(errors)
+    assert said in errors
+
+
+def test_organisations_without_plotly(out, hyfdca, monkeypatch, tmp_path):
+    """They can train, and have the card; the page says what it lacks."""
+
+    def absent():
+        raise ImportError("plotly")
+
+    monkeypatch.setattr("hyfdca.pages.page.plotly_script", absent)
+    code, output, errors = hyfdca("report", out)
+    assert (code, output) == (2, "")
+    assert_one_sentence(errors)
+    assert "needs plotly" in errors
+    path = make_files(encryption='"none"').write(tmp_path)
+    code, _, errors = hyfdca("train", path, "--out", tmp_path / "new")
+    assert code == 0
+    assert "needs plotly" in errors
+    written = {path.name for path in (tmp_path / "new").iterdir()}
+    assert "model-card.json" in written
+    assert "report.html" not in written
+
+
+def test_many_rounds_and_features_stay_small(out):
+    """A page has as many points as it has room for, whatever the study."""
+    rounds = json.loads((out / "history.json").read_text())
+    long = [{**rounds[-1], "round": n} for n in range(1, 30_001)]
+    (out / "history.json").write_text(json.dumps(long))
+    found = read_result_folder(out)
+    page = Parsed(page_of(card_of(found), found.history))
+    assert len(page.rows) < 200
+    write_report(out)
+    assert (out / "report.html").stat().st_size < 6_000_000
