@@ -25,6 +25,7 @@ KEYS = [
     "sealed_with",
     "cells",
     "uncovered_cells",
+    "filled_cells",
     "rows_without_label",
     "rows_of_weight_zero",
     "rounds",

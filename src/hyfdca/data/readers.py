@@ -22,6 +22,7 @@ from hyfdca.data.named_tables import (
 )
 from hyfdca.data.numbered_tables import read_libsvm, read_npz
 from hyfdca.data.tables import (
+    LARGEST_CELL,
     Columns,
     Table,
     TableError,
@@ -30,8 +31,6 @@ from hyfdca.data.target_columns import check_offsets, check_weights
 from hyfdca.errors import counted, reading
 
 T = TypeVar("T")
-
-_LARGEST = 1e100  # squares of larger numbers soon overflow
 
 
 def read_table(path: Path, columns: Columns) -> Table:
@@ -107,13 +106,13 @@ def _check_cells(path: Path, table: Table) -> None:
             f"features for {path.name} are named twice, such as {twice[0]!r}; name "
             "each once in the key features"
         )
-    too_large = np.abs(table.cells.data) > _LARGEST
+    too_large = np.abs(table.cells.data) > LARGEST_CELL
     if too_large.any():
         columns = np.unique(table.cells.indices[too_large])
         numbers = counted(int(too_large.sum()), "number that is", "numbers that are")
         raise TableError(
-            f"{path.name} has {numbers} infinite or beyond {_LARGEST}, the first in "
-            f"column {table.features[columns[0]]!r}; correct them, or leave such "
+            f"{path.name} has {numbers} infinite or beyond {LARGEST_CELL}, the first "
+            f"in column {table.features[columns[0]]!r}; correct them, or leave such "
             "columns out with ignore"
         )
 

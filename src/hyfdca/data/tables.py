@@ -21,6 +21,7 @@ from hyfdca.data.csv_form import CsvForm
 Kind = Literal["number", "boolean", "date", "category", "blank"]  # of a column
 KINDS: tuple[Kind, ...] = get_args(Kind)
 DATE_ORIGIN = datetime.date(2000, 1, 1)
+LARGEST_CELL = 1e100  # squares of larger numbers soon overflow
 
 _MOST_LISTED = 10
 

@@ -219,16 +219,34 @@ def differing_cells(
     counts: Disagreements,
     columns: Sequence[str],
     tolerance: float,
+    *,
+    may_be_blank: bool,
 ) -> AlignmentError:
     """Return that cells differ by more than a tolerance, in some columns."""
     ignored = json.dumps(columns[:1], ensure_ascii=False)
+    blank = (
+        'set blank_cells = "share" if some of them are blank and all organisations '
+        "agree that a holder of such a cell learns its value, "
+        if may_be_blank
+        else ""
+    )
     return AlignmentError(
         f"Organisations have different values in cells that they share: "
-        f"{_pairs(names, counts)}, in {_columns(columns)}; correct them, raise "
-        f"cell_tolerance (relative, now {tolerance:g}), fill blank cells (which differ "
-        f"from any value) or write ignore = {ignored} below the name of the "
-        'organisation that has them, or set disagreeing_cells = "first" to take the '
-        "cell of the organisation that the study names first, blank or not."
+        f"{_pairs(names, counts)}, in {_columns(columns)}; correct them, {blank}raise "
+        f"cell_tolerance (relative, now {tolerance:g}), write ignore = {ignored} below "
+        "the name of the organisation that has them, or set disagreeing_cells = "
+        '"first" to take the cell of the organisation that the study names first'
+        f"{', blank or not' if may_be_blank else ''}."
+    )
+
+
+def blank_cells(name: str, n_cells: int, column: str) -> AlignmentError:
+    """Return that cells of a client are blank and nobody else has them."""
+    cells = counted(n_cells, "blank cell that", "blank cells that")
+    return AlignmentError(
+        f"Organisation {name!r} has {cells} no other organisation has a value of, the "
+        f'first in column {column!r}; fill them or set missing = "mean" (the default '
+        'is "refuse").'
     )
 
 

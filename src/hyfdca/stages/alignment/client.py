@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import chain
 
 import numpy as np
@@ -15,6 +16,7 @@ from hyfdca.crypto.keys.pseudonyms import (
     label_tokens,
     sample_pseudonyms,
 )
+from hyfdca.crypto.keys.set_secrets import SetSecrets
 from hyfdca.data.labels import (
     ClassNames,
     class_names,
@@ -50,6 +52,7 @@ from hyfdca.stages.alignment.aligned_table import (
     column_tokens,
     row_tokens,
 )
+from hyfdca.stages.alignment.blank_cells import SharedBlanks, first_blank
 from hyfdca.stages.alignment.hints import RoundedCells
 from hyfdca.stages.alignment.kinds import pack_kinds
 from hyfdca.stages.alignment.matching import n_repeated
@@ -65,6 +68,8 @@ class AlignmentClient:
     ----------
     pseudonyms : array (n_rows, 2), optional
         Of its rows; by default those that the keys give its IDs.
+    secrets : SetSecrets, optional
+        Needed if the study shares cells that some have blank.
     """
 
     def __init__(
@@ -73,14 +78,17 @@ class AlignmentClient:
         keys: AlignmentKeys,
         settings: m.AlignmentSettings,
         pseudonyms: TokenArray | None = None,
+        secrets: SetSecrets | None = None,
     ) -> None:
         self._table, self._keys, self._settings = table, keys, settings
+        self._secrets = secrets
         self._classes = _classes_of(table, settings)
         self._given_pseudonyms = pseudonyms
         self._pseudonyms: TokenArray | None = None  # then in the study's order
         self._aligned: AlignedTable | None = None
         self._rounded_by: dict[m.Line, RoundedCells] = {}
         self.order = np.empty(0, np.int64)  # its rows, in the study's order
+        self._columns = np.empty(0, np.int64)  # likewise
 
     @property
     def handlers(self) -> Handlers:
@@ -90,9 +98,17 @@ class AlignmentClient:
             "id forms": self._id_forms,
             "targets": self._target_tokens,
             "placement": self._place,
+            "blanks": lambda r: m.BlankNotes(self._blanks.blanks(r)),
+            "known cells": lambda r: m.KnownNotes(self._blanks.known(r)),
+            "fill cells": self._fill,
             "cells": self._cells,
             "hints": self._hints,
         }
+
+    @property
+    def table(self) -> Table:
+        """Its table as it was read, with the values that others had for it."""
+        return self._table
 
     @property
     def aligned(self) -> AlignedTable:
@@ -127,6 +143,7 @@ class AlignmentClient:
             list(self._classes.names),
             self._classes.has_rest,
             pack_kinds(table.kinds),
+            table.n_missing > 0,
         )
 
     def _id_forms(self, request: m.IdFormsRequest) -> m.IdForms:
@@ -175,7 +192,8 @@ class AlignmentClient:
             n_samples=notice.n_samples,
             levels=_levels(table, features, notice.categories),
         )
-        self._pseudonyms, self.order = self._pseudonyms[rows], rows
+        self._pseudonyms = self._pseudonyms[rows]
+        self.order, self._columns = rows, columns
 
     def _placed(self, payload: memoryview) -> IntArray:
         """Return the rows that have a place, if only rows without a label have none."""
@@ -214,6 +232,22 @@ class AlignmentClient:
             is_possible = len(classes) == 2 and classes[1] == positive
         if not is_possible or len(set(classes)) < len(classes):
             raise RemoteProtocolError("these cannot be the classes of the study")
+
+    @property
+    def _blanks(self) -> SharedBlanks:
+        if self._settings.blank_cells != "share" or self._secrets is None:
+            raise RemoteProtocolError("the study does not share cells that are blank")
+        orders = (self.order, self._columns)
+        placed = (self.aligned, self._placed_pseudonyms)
+        return SharedBlanks(self._table, orders, *placed, self._secrets)
+
+    def _fill(self, request: m.FillRequest) -> m.Filled:
+        table, before = self._blanks.filled(request), self.aligned
+        levels = {name: table.levels.get(name, ()) for name in before.levels}
+        cells = table.cells[self.order][:, self._columns]
+        self._table, self._aligned = table, replace(before, cells=cells, levels=levels)
+        n_blank, column = first_blank(self._aligned)
+        return m.Filled(first_blank(before)[0] - n_blank, n_blank, column)
 
     def _cells(self, request: m.CellsRequest) -> m.CellTokens:
         table, own = self.aligned, self.aligned.own

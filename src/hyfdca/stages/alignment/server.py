@@ -16,22 +16,28 @@ It comes before everything else, as a conversation of its own.
 |           | groups, what is counted, classes,    |                                  |
 |           | which columns are categories, which  |                                  |
 |           | labels to round                      |                                  |
+| blanks    | which of its cells others hold too,  | which of them are blank, sealed  |
+|           | if it has blank ones                 | for each of these                |
+| known     | these notes                          | what it has in these cells,      |
+| cells     |                                      | sealed for each that asked       |
+| fill      | these notes                          | how many got a value             |
+| cells     |                                      |                                  |
 | cells     | groups that hold cells held twice    | tokens of the rows' cells there; |
 |           |                                      | of the columns' if some differ   |
 | hints     | such groups that the client owns, if | how to round its cells, sealed   |
 |           | tokens differ                        | for those that hold them too     |
 
 The server sees which pseudonyms and tokens are equal, and who has no label of which
-row; it has no key. Rows without a label anywhere, or of weight 0, get no place. A
-client is told nothing of others but groups of its own rows and columns, numbered as it
-has them, and whether it counts them. As rows are numbered by their first holder, it
-could learn from the order of those it shares in which order that one has them in its
-table.
+row; it has no key. It learns how many cells are blank, but not which. Rows without a
+label anywhere, or of weight 0, get no place. A client is told nothing of others but
+groups of its own rows and columns, numbered as it has them, and whether it counts them.
+As rows are numbered by their first holder, it could learn from the order of those it
+shares in which order that one has them in its table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -51,9 +57,15 @@ from hyfdca.protocol.codec import (
     unpack_tokens,
 )
 from hyfdca.protocol.messages import Message
-from hyfdca.protocol.sessions import Conversation, ServerSession, reply_of
+from hyfdca.protocol.sessions import (
+    BadReplyError,
+    Conversation,
+    ServerSession,
+    reply_of,
+)
 from hyfdca.stages.alignment import checks
 from hyfdca.stages.alignment import messages as m
+from hyfdca.stages.alignment.blank_exchange import fill_blanks
 from hyfdca.stages.alignment.comparison import CellComparison
 from hyfdca.stages.alignment.kinds import (
     CATEGORY,
@@ -88,6 +100,10 @@ class Alignment:
         because a holder has no more.
     n_without_label, n_without_weight : int
         Rows that were left out: nobody has their label, or their weight is 0.
+    n_filled : int
+        Cells that a client had blank and got from another one.
+    has_blanks : bool
+        Whether any client has a blank cell.
     """
 
     layout: Layout
@@ -98,6 +114,8 @@ class Alignment:
     is_rounded: BoolArray
     n_without_label: int = 0
     n_without_weight: int = 0
+    n_filled: int = 0
+    has_blanks: bool = False
 
     @property
     def is_category(self) -> BoolArray:
@@ -120,6 +138,7 @@ class _Shown:
     label_tokens: TokenArray | None
     classes: ClassNames
     kinds: ByteArray
+    has_blanks: bool
 
 
 class AlignmentServer:
@@ -145,6 +164,7 @@ class AlignmentServer:
         if self._settings.needs_labels:
             is_rounded = yield from self._compare_labels(every, rows, labels)
         alignment, orders = self._matched(shown, (rows, columns), labels, is_rounded)
+        blank = [client for client, own in enumerate(shown) if own.has_blanks]
         del shown, rows  # large, and not needed once they are matched
         layout = alignment.layout
         holders = cell_holders(layout.samples, layout.features)
@@ -155,9 +175,26 @@ class AlignmentServer:
         del orders
         yield from self._session.tell("placement", notices)
         del notices
+        if blank and self._settings.blank_cells == "share":
+            replies = yield from fill_blanks(layout, holders, blank, self._session)
+            alignment = self._filled(alignment, replies)
         if self._settings.disagreeing_cells == "refuse":
-            yield from self._compare_cells(layout, holders, alignment.features)
+            yield from self._compare_cells(alignment, holders)
         return alignment
+
+    def _filled(
+        self, alignment: Alignment, replies: Mapping[int, m.Filled]
+    ) -> Alignment:
+        """Note how many cells got a value; refuse those that stay blank, if need be."""
+        for client, reply in replies.items():
+            own = alignment.layout.features.items[client]
+            if reply.n_blank and not reply.column < len(own):
+                raise BadReplyError("fill cells", client, "it has no such column")
+            if reply.n_blank and self._settings.needs_values:
+                column = alignment.features[int(own[reply.column])]
+                raise checks.blank_cells(self._names[client], reply.n_blank, column)
+        n_filled = sum(reply.n_filled for reply in replies.values())
+        return replace(alignment, n_filled=n_filled)
 
     def _compare_ids(self, rows: Axis) -> Conversation[None]:
         """Refuse IDs that differ only in how they are written."""
@@ -166,10 +203,10 @@ class AlignmentServer:
             checks.check_similar_ids(self._names, found)
 
     def _compare_cells(
-        self, layout: Layout, holders: Sequence[CellHolders], features: Sequence[str]
+        self, alignment: Alignment, holders: Sequence[CellHolders]
     ) -> Conversation[None]:
         """Refuse cells that differ, exactly or by more than the tolerance."""
-        comparison = CellComparison(layout, holders, self._session)
+        comparison = CellComparison(alignment.layout, holders, self._session)
         counts = yield from comparison.counts()
         tolerance = self._settings.cell_tolerance
         if counts and tolerance:
@@ -177,8 +214,15 @@ class AlignmentServer:
             counts = yield from comparison.counts()
         if counts:
             differing = yield from comparison.columns()
-            columns = [features[column] for column in differing.tolist()]
-            raise checks.differing_cells(self._names, counts, columns, tolerance)
+            columns = [alignment.features[column] for column in differing.tolist()]
+            shares = self._settings.blank_cells == "share"
+            raise checks.differing_cells(
+                self._names,
+                counts,
+                columns,
+                tolerance,
+                may_be_blank=alignment.has_blanks and not shares,
+            )
 
     def _compare_labels(
         self, every: Layout, rows: Matched, labels: LabelRows
@@ -248,6 +292,7 @@ class AlignmentServer:
             is_rounded,
             n_left_out - labels.n_without_weight,
             labels.n_without_weight,
+            has_blanks=any(own.has_blanks for own in shown),
         )
 
     def _agreed_kinds(
@@ -298,7 +343,7 @@ def _shown(reply: m.Rows, settings: m.AlignmentSettings) -> _Shown:
     has_labels = tokens is not None and bool(np.any(tokens > NO_WEIGHT))
     classes = _classes(reply, settings, has_labels)
     kinds = unpack_kinds(reply.kinds, len(names))
-    return _Shown(pseudonyms, names, features, tokens, classes, kinds)
+    return _Shown(pseudonyms, names, features, tokens, classes, kinds, reply.has_blanks)
 
 
 def _label_rows(shown: Sequence[_Shown], rows: Matched) -> LabelRows:
