@@ -44,12 +44,11 @@ def known_cells(table: Table, places: Places) -> KnownCells:
     columns, at = places[1], _stored(table.cells, places)
     numbers = np.append(table.cells.data, 0.0)[at]  # what is not stored is zero
     is_known, levels = ~np.isnan(numbers), list[str]()
-    for column, name in enumerate(table.features):
-        own = np.flatnonzero((columns == column) & is_known)
-        if name in table.levels and len(own):
-            codes, numbers[own] = np.unique(numbers[own], return_inverse=True)
-            numbers[own] += len(levels)
-            levels += [table.levels[name][int(code) - 1] for code in codes]
+    for name, own_levels in table.levels.items():
+        own = np.flatnonzero((columns == table.features.index(name)) & is_known)
+        codes, which = np.unique(numbers[own], return_inverse=True)
+        numbers[own] = len(levels) + which
+        levels += [own_levels[int(code) - 1] for code in codes]
     kinds = [KINDS.index(table.kind_of(c)) for c in range(len(table.features))]
     return KnownCells(np.array(kinds, np.int64)[columns], numbers, tuple(levels))
 

@@ -119,6 +119,7 @@ class Outcome:
             "sealed_with": self.run.training.sealed_with(),
             "cells": coverage.n_cells,
             "uncovered_cells": coverage.n_uncovered,
+            "uncovered_share": coverage.uncovered_share,
             "filled_cells": alignment.n_filled,
             "rows_without_label": alignment.n_without_label,
             "rows_of_weight_zero": alignment.n_without_weight,
