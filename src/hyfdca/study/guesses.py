@@ -76,6 +76,9 @@ def guess_roles(
     StudyError
         If there is no good guess.
     """
+    empty = [glance.path.name for glance in glances if not glance.n_rows]
+    if empty:
+        raise StudyError(f"The file {empty[0]} has no rows; add some, or leave it out.")
     ids = _given(glances, id_column, "--id") or _guess_ids(glances)
     _check_ids(glances, ids)
     labels = _given(glances, label_column, "--label") or _guess_labels(glances, ids)

@@ -324,6 +324,8 @@ class AlignmentServer:
         positive = self._settings.positive
         classes = common_classes((own.classes for own in shown), positive)
         checks.check_classes(classes, self._settings, layout.samples.n_items)
+        if positive is None and self._settings.max_classes is None:
+            checks.check_linked(self._names, [own.classes.names for own in shown])
         return classes
 
 
