@@ -11,6 +11,7 @@ from decimal import Decimal
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from hyfdca.data.csv_form import CsvForm
@@ -105,6 +106,14 @@ HABITS = {
         ),
         "parquet",
     ),
+    "categories of pandas": (
+        lambda t: as_parquet(t, smoker=pd.Categorical(np.where(t["smoker"], "Y", "N"))),
+        "parquet",
+    ),
+    "telephone numbers": (
+        lambda t: as_csv(t, phone=[f"+49 30 {row:05d}" for row in range(len(t))]),
+        "csv",
+    ),
 }
 
 
@@ -169,6 +178,18 @@ REFUSED = {
     "dates": (
         {"seen": [f"{1 + row % 28}.12.2024" for row in range(40)]},
         "'seen' of north.csv has 40 cells that look like dates, but not all .*ignore",
+    ),
+    "names of months": (
+        {"seen": [f"{1 + row % 28}-Dec-2024" for row in range(40)]},
+        "'seen' of north.csv has 40 cells that look like dates, but not all .*ignore",
+    ),
+    "labels for nothing": (
+        {"outcome": ["-", "unknown", *parts()[0]["outcome"][2:]]},
+        "'north' has 2 rows with a label such as .* set max_classes if they are",
+    ),
+    "visits": (
+        {"patient_id": ["P0000", *parts()[0]["patient_id"][:39]]},
+        "No column of north.csv .*'patient_id' is blank or repeats in 1 row",
     ),
     "other labels": (
         {"outcome": np.where(parts()[0]["outcome"], "yes", "no")},
@@ -241,16 +262,32 @@ def test_files_that_cannot_be_drafted(hyfdca, tmp_path, north, sentence):
     assert errors.replace("Error: ", "").startswith(sentence), errors
 
 
-def test_codes_are_pointed_out(hyfdca, tmp_path):
-    """Whole numbers that are named like codes get a comment with the key."""
-    north, south = parts()
+def test_codes_and_dates_are_pointed_out(hyfdca, tmp_path):
+    """Whole numbers that are named like codes, or look like dates, get a comment."""
     tables = [
-        as_csv(table, marital_code=table["age"] % 4 + 1) for table in (north, south)
+        as_csv(
+            own, marital_code=own["age"] % 4 + 1, seen=20240100 + own["age"] % 28 + 1
+        )
+        for own in parts()
     ]
     drafted(hyfdca, tmp_path, *tables)
     text = (tmp_path / "study.toml").read_text()
     assert "# If 'marital_code' is a code and no quantity, write:" in text
     assert '# categorical = ["marital_code"]' in text
+    assert "# 'seen' of north.csv is read as numbers. If these are dates" in text
+
+
+def test_text_in_views(tmp_path):
+    """Text is text, whichever way Parquet keeps it."""
+    texts = {"id": ["a", "b"], "ward": ["ICU", "hall"], "smoker": ["no", "-"]}
+    table = pa.table(
+        {name: pa.array(own, pa.string_view()) for name, own in texts.items()}
+    )
+    pq.write_table(table, tmp_path / "a.parquet")
+    columns = Columns(id="id", has_label=False, text_is_category=True)
+    found = read_table(tmp_path / "a.parquet", columns)
+    assert found.kinds == ("category", "boolean")
+    assert found.ids == ("a", "b")
 
 
 @pytest.mark.parametrize(

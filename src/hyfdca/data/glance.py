@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hyfdca.data.csv_form import CsvForm
-from hyfdca.data.kinds import Column, read_column
+from hyfdca.data.kinds import Column, is_text, read_column
 from hyfdca.data.named_tables import columns_by_name, without_index
 from hyfdca.data.readers import has_named_columns, open_columns, read_table
 from hyfdca.data.tables import (
@@ -81,6 +81,13 @@ class Glance:
             if name and _is_discrete(column.type) and self._is_unique(column)
         )
 
+    def n_repeated(self, name: str) -> int:
+        """Return in how many rows a column is blank, or as in a row before."""
+        column = self.columns[name]
+        if not _is_discrete(column.type):
+            return 0
+        return len(column) - int(pc.count_distinct(column).as_py())
+
     def ids(self, name: str | None) -> frozenset[str]:
         """Return the IDs of the rows, given the column that has them."""
         if self.numbered is not None:
@@ -130,7 +137,7 @@ class Glance:
             return "it numbers the rows"
         if twin := self._twin(name):
             return f"it differs from {twin!r} in capitals or blanks alone"
-        if _is_text(column.type):
+        if is_text(column.type):
             is_remark = _differs_in_most_rows(column) and not _is_mostly_numeric(column)
             return "it is text that differs in most rows" if is_remark else ""
         # Readers know best what else may be a feature.
@@ -244,10 +251,6 @@ def _is_mostly_numeric(column: Any) -> bool:
     return 2 * sum(map(is_numeric, cells)) >= len(cells) > 0
 
 
-def _is_text(kind: Any) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
-
-
 def _is_number(kind: Any) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
 
@@ -255,4 +258,4 @@ def _is_number(kind: Any) -> bool:
 def _is_discrete(kind: Any) -> bool:
     is_code = pa.types.is_integer(kind) or pa.types.is_binary(kind)
     is_whole = pa.types.is_decimal(kind) and kind.scale == 0
-    return _is_text(kind) or bool(is_code or is_whole)
+    return is_text(kind) or bool(is_code or is_whole)

@@ -116,7 +116,7 @@ def read_column(
     is_dictionary = pa.types.is_dictionary(column.type)
     if is_dictionary:
         column = column.dictionary_decode()
-    is_category = is_dictionary and columns.text_is_category
+    is_category = is_dictionary and columns.text_is_category and _has_levels(column)
     if is_category or name in columns.categorical:
         return _category(file, name, column)
     kind = column.type
@@ -124,7 +124,7 @@ def read_column(
         return Column("blank", np.full(len(column), math.nan))
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
         return Column("date", _days(column, columns.date_origin))
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+    if is_text(kind):
         return _text(file, name, column, columns, remedy)
     if pa.types.is_decimal(kind):
         column = column.cast(pa.string())  # casts to floats directly are not exact
@@ -134,6 +134,18 @@ def read_column(
         n_cells = len(column) - column.null_count
         raise _refusal(file, name, n_cells, remedy) from None
     return Column("boolean" if pa.types.is_boolean(kind) else "number", cells)
+
+
+def is_text(kind: Any) -> bool:
+    """Return whether an Arrow type is one of text."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _has_levels(column: Any) -> bool:
+    """Return whether cells are something else than yes and no."""
+    if not is_text(column.type):
+        return True
+    return not is_yes_or_no(words_of(column.unique().to_pylist()) - BLANK_WORDS)
 
 
 def level_text(value: object) -> str:

@@ -161,6 +161,10 @@ def open_parquet(path: Path, _: Columns) -> NamedColumns:
         raise TableError(
             f"{path.name} is not a Parquet file, or is damaged; save it again"
         ) from None
+    for place, field_ in enumerate(table.schema):
+        if pa.types.is_string_view(field_.type):  # which few functions know
+            text = table[place].cast(pa.large_string())
+            table = table.set_column(place, field_.name, text)
     return NamedColumns(table, _parquet_index(table.schema))
 
 

@@ -12,7 +12,13 @@ from pathlib import Path
 from hyfdca.data.glance import Glance, glance_at
 from hyfdca.data.tables import DATE_ORIGIN, KINDS, Kind, TableError, listed
 from hyfdca.errors import StudyError
-from hyfdca.study.draft_hints import code_hints, id_hints, role_hints, twin_names
+from hyfdca.study.draft_hints import (
+    code_hints,
+    date_hints,
+    id_hints,
+    role_hints,
+    twin_names,
+)
 from hyfdca.study.file import parse
 from hyfdca.study.guesses import Roles, guess_roles
 from hyfdca.study.kind_notes import kind_word
@@ -121,6 +127,7 @@ def _kinds(glances: Sequence[Glance], roles: Roles) -> Iterator[str]:
             else:
                 found.setdefault(name, set()).add(glance.kind_of(name))
     yield from map(_comment, code_hints(glances, roles))
+    yield from map(_comment, date_hints(glances, roles))
     for kind in KINDS:
         names = [name for name, kinds in found.items() if kinds - {"blank"} == {kind}]
         if names and kind != "number":

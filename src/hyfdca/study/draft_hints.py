@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Iterator, Sequence
 from itertools import combinations
 
@@ -24,6 +25,7 @@ _CODES = (
     *("code", "type", "kind", "category", "status", "group", "stage", "class"),
     *("grade", "region", "zip", "ward", "sex", "gender", "race"),
 )
+_DAY = re.compile(r"(19|20)[0-9]{2}(0[1-9]|1[0-2])(0[1-9]|[12][0-9]|3[01])")
 _FEWEST_CODES, _MOST_CODES = 3, 10  # of two values, the number is as good
 _MANY = 0.05  # of the IDs of the smaller table
 
@@ -55,6 +57,19 @@ def code_hints(glances: Sequence[Glance], roles: Roles) -> Iterator[str]:
         if is_whole and _FEWEST_CODES <= len(own) <= _MOST_CODES:
             yield f"If {name!r} is a code and no quantity, write:"
             yield f"categorical = [{json.dumps(name, ensure_ascii=False)}]"
+
+
+def date_hints(glances: Sequence[Glance], roles: Roles) -> Iterator[str]:
+    """Yield features of numbers such as 20240131, which are rather dates."""
+    for place, glance in enumerate(glances):
+        for name in roles.features(place, glance):
+            if _is_number(glance, name):
+                values = glance.label_values(name)
+                if values and all(map(_DAY.fullmatch, values)):
+                    yield (
+                        f"{name!r} of {glance.path.name} is read as numbers. If these "
+                        "are dates, write them as in 2024-01-31."
+                    )
 
 
 def twin_names(

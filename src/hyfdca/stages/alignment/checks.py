@@ -39,6 +39,10 @@ _REFUSALS = {
         'loss for numbers such as "squared", name a positive_label or set max_classes '
         "if these are classes"
     ),
+    "blank words": (
+        '{rows} with a label such as "-" or "unknown" beside two classes or more; '
+        "leave these labels blank, or set max_classes if they are a class"
+    ),
     "long names": (
         f"{{names}} of features, classes or levels with no characters or more than "
         f"{LONGEST_NAME}; change them"

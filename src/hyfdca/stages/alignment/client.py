@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from itertools import chain
 
@@ -34,6 +35,7 @@ from hyfdca.data.target_columns import (
     texts_by_column,
 )
 from hyfdca.data.targets import Targets
+from hyfdca.data.words import BLANK_WORDS
 from hyfdca.holdings.ownership import OwnCells
 from hyfdca.protocol.codec import (
     RemoteProtocolError,
@@ -367,6 +369,8 @@ def _refusal(
         return m.Refused("long names", n_long)
     if len(classes.names) > settings.n_classes_allowed:
         return m.Refused("classes", len(classes.names))
+    if settings.max_classes is None and (n_odd := _n_blank_words(table, settings)):
+        return m.Refused("blank words", n_odd)
     is_open = settings.max_classes is None and settings.positive is None
     if is_open and any(map(is_fraction, classes.names)):
         n_rows = sum(map(is_fraction, known_labels(table)))
@@ -376,3 +380,12 @@ def _refusal(
         n_bad = int(np.sum(~(np.abs(numbers) <= _LARGEST_LABEL)))
         return m.Refused("no numbers", n_bad) if n_bad else None
     return None
+
+
+def _n_blank_words(table: Table, settings: m.AlignmentSettings) -> int:
+    """Return how many labels say that there is none, beside two classes or more."""
+    if settings.task == "regression":
+        return 0
+    counts = Counter(known_labels(table))
+    odd = {label for label in counts if label.casefold() in BLANK_WORDS}
+    return sum(counts[label] for label in odd) if len(counts) > len(odd) + 1 else 0

@@ -119,7 +119,14 @@ class Refused(Message, tag="refused", frozen=True):
     """The answer of a client whose table cannot be aligned."""
 
     reason: Annotated[
-        Literal["repeated", "no numbers", "classes", "fractions", "long names"],
+        Literal[
+            "repeated",
+            "no numbers",
+            "classes",
+            "fractions",
+            "long names",
+            "blank words",
+        ],
         Seen("numbers"),
     ]
     count: Annotated[Number, Seen("numbers")]
