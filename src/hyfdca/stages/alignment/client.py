@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
-from itertools import chain
 
 import numpy as np
 
@@ -18,24 +16,16 @@ from hyfdca.crypto.keys.pseudonyms import (
     sample_pseudonyms,
 )
 from hyfdca.crypto.keys.set_secrets import SetSecrets
-from hyfdca.data.labels import (
-    ClassNames,
-    class_names,
-    encode_numbers,
-    is_fraction,
-)
 from hyfdca.data.tables import Table
 from hyfdca.data.target_columns import (
     is_known,
     is_labelled,
     is_left_out,
-    known_labels,
     target_texts,
     targets_of,
     texts_by_column,
 )
 from hyfdca.data.targets import Targets
-from hyfdca.data.words import BLANK_WORDS
 from hyfdca.holdings.ownership import OwnCells
 from hyfdca.protocol.codec import (
     RemoteProtocolError,
@@ -58,9 +48,8 @@ from hyfdca.stages.alignment.blank_cells import SharedBlanks, first_blank
 from hyfdca.stages.alignment.hints import RoundedCells
 from hyfdca.stages.alignment.kinds import pack_kinds
 from hyfdca.stages.alignment.matching import n_repeated
+from hyfdca.stages.alignment.own_checks import classes_of, refusal_of
 from hyfdca.stages.alignment.similar_ids import answer_id_forms
-
-_LARGEST_LABEL = 1e50  # of which sums and squares stay finite
 
 
 class AlignmentClient:
@@ -84,7 +73,7 @@ class AlignmentClient:
     ) -> None:
         self._table, self._keys, self._settings = table, keys, settings
         self._secrets = secrets
-        self._classes = _classes_of(table, settings)
+        self._classes = classes_of(table, settings)
         self._given_pseudonyms = pseudonyms
         self._pseudonyms: TokenArray | None = None  # then in the study's order
         self._aligned: AlignedTable | None = None
@@ -122,7 +111,7 @@ class AlignmentClient:
     def _rows(self, _: Message) -> m.Rows | m.Refused:
         if self._aligned is not None:
             raise RemoteProtocolError("rows are asked for after their placement")
-        refused = _refusal(self._table, self._classes, self._settings)
+        refused = refusal_of(self._table, self._classes, self._settings)
         if refused is not None:
             return refused
         table, keys = self._table, self._keys
@@ -345,47 +334,3 @@ def _shown_tokens(
     tokens[is_left_out(table)] = NO_WEIGHT
     tokens[~is_labelled(table)] = NO_LABEL
     return tokens
-
-
-def _classes_of(table: Table, settings: m.AlignmentSettings) -> ClassNames:
-    if settings.task == "regression" or table.labels is None:
-        return ClassNames(())
-    return class_names(known_labels(table), settings.positive)
-
-
-def own_refusal(table: Table, settings: m.AlignmentSettings) -> m.Refused | None:
-    """Return what is wrong with a client's own table, without the other clients."""
-    return _refusal(table, _classes_of(table, settings), settings)
-
-
-def _refusal(
-    table: Table, classes: ClassNames, settings: m.AlignmentSettings
-) -> m.Refused | None:
-    """Return what is wrong with a client's own names and labels, if something is."""
-    levels = chain.from_iterable(table.levels.values())
-    names = (*table.features, *classes.names, *levels)
-    n_long = sum(not 0 < len(name) <= m.LONGEST_NAME for name in names)
-    if n_long:
-        return m.Refused("long names", n_long)
-    if len(classes.names) > settings.n_classes_allowed:
-        return m.Refused("classes", len(classes.names))
-    if settings.max_classes is None and (n_odd := _n_blank_words(table, settings)):
-        return m.Refused("blank words", n_odd)
-    is_open = settings.max_classes is None and settings.positive is None
-    if is_open and any(map(is_fraction, classes.names)):
-        n_rows = sum(map(is_fraction, known_labels(table)))
-        return m.Refused("fractions", n_rows)
-    if settings.task == "regression":
-        numbers, _ = encode_numbers(known_labels(table))
-        n_bad = int(np.sum(~(np.abs(numbers) <= _LARGEST_LABEL)))
-        return m.Refused("no numbers", n_bad) if n_bad else None
-    return None
-
-
-def _n_blank_words(table: Table, settings: m.AlignmentSettings) -> int:
-    """Return how many labels say that there is none, beside two classes or more."""
-    if settings.task == "regression":
-        return 0
-    counts = Counter(known_labels(table))
-    odd = {label for label in counts if label.casefold() in BLANK_WORDS}
-    return sum(counts[label] for label in odd) if len(counts) > len(odd) + 1 else 0

@@ -42,19 +42,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hyfdca.arrays import BoolArray, ByteArray, IntArray, TokenArray
-from hyfdca.crypto.keys.pseudonyms import NO_WEIGHT, name_digests
-from hyfdca.data.labels import ClassNames, common_classes
+from hyfdca.arrays import BoolArray, ByteArray, IntArray
+from hyfdca.data.labels import common_classes
 from hyfdca.data.tables import KINDS, Kind
 from hyfdca.holdings.axis import Axis
 from hyfdca.holdings.coverage import coverage_of
 from hyfdca.holdings.layout import Layout
 from hyfdca.holdings.ownership import CellHolders, cell_holders
 from hyfdca.protocol.codec import (
-    RemoteProtocolError,
     pack_bits,
     pack_indices,
-    unpack_tokens,
 )
 from hyfdca.protocol.messages import Message
 from hyfdca.protocol.sessions import (
@@ -71,10 +68,15 @@ from hyfdca.stages.alignment.kinds import (
     CATEGORY,
     agreed_kinds,
     check_categorical,
-    unpack_kinds,
 )
 from hyfdca.stages.alignment.label_rows import Blanks, LabelRows
-from hyfdca.stages.alignment.matching import Matched, match, unpack_pseudonyms
+from hyfdca.stages.alignment.matching import Matched, match
+from hyfdca.stages.alignment.shown import (
+    Shown,
+    label_rows_of,
+    names_of,
+    read_shown,
+)
 from hyfdca.stages.alignment.similar_ids import find_similar_ids
 from hyfdca.stages.alignment.target_comparison import compare_targets
 
@@ -128,19 +130,6 @@ class Alignment:
         return tuple(self.features[place] for place in places.tolist())
 
 
-@dataclass(frozen=True)
-class _Shown:
-    """What a client has shown, checked as far as that goes without the others."""
-
-    pseudonyms: TokenArray
-    names: tuple[str, ...]
-    features: TokenArray
-    label_tokens: TokenArray | None
-    classes: ClassNames
-    kinds: ByteArray
-    has_blanks: bool
-
-
 class AlignmentServer:
     """Matches clients' rows and columns, or raises ``AlignmentError``."""
 
@@ -158,7 +147,7 @@ class AlignmentServer:
         rows = match({c: own.pseudonyms for c, own in enumerate(shown)})
         yield from self._compare_ids(rows.axis)
         columns = match({c: own.features for c, own in enumerate(shown)})
-        labels = _label_rows(shown, rows)
+        labels = label_rows_of(shown, rows)
         every = self._every(shown, rows, columns)
         is_rounded = np.zeros(rows.axis.n_items, dtype=bool)
         if self._settings.needs_labels:
@@ -239,9 +228,7 @@ class AlignmentServer:
         checks.check_labels_visible(names, labels.blanks(), settings)
         return compared.is_rounded
 
-    def _every(
-        self, shown: Sequence[_Shown], rows: Matched, columns: Matched
-    ) -> Layout:
+    def _every(self, shown: Sequence[Shown], rows: Matched, columns: Matched) -> Layout:
         """Return who holds what before rows are left out, if tables fit together."""
         if not self._settings.hide_feature_names:
             checks.check_names(self._names, [own.names for own in shown])
@@ -253,7 +240,7 @@ class AlignmentServer:
 
     def _matched(
         self,
-        shown: Sequence[_Shown],
+        shown: Sequence[Shown],
         matched: tuple[Matched, Matched],
         labels: LabelRows,
         is_rounded: BoolArray,
@@ -272,12 +259,12 @@ class AlignmentServer:
         self,
         layout: Layout,
         columns: Matched,
-        shown: Sequence[_Shown],
+        shown: Sequence[Shown],
         labels: LabelRows,
         is_rounded: BoolArray,
     ) -> Alignment:
         """Return what is known of the rows that remain, if they make a study."""
-        features = _names_of(shown, columns)
+        features = names_of(shown, columns)
         kinds = self._agreed_kinds(shown, columns, features)
         if self._settings.uncovered == "refuse":
             coverage = coverage_of(layout.samples, layout.features)
@@ -296,7 +283,7 @@ class AlignmentServer:
         )
 
     def _agreed_kinds(
-        self, shown: Sequence[_Shown], columns: Matched, names: Sequence[str]
+        self, shown: Sequence[Shown], columns: Matched, names: Sequence[str]
     ) -> ByteArray:
         if not self._settings.hide_feature_names:
             check_categorical(self._settings.categorical, names)
@@ -304,7 +291,7 @@ class AlignmentServer:
         kinds = [own.kinds[order] for own, order in each]
         return agreed_kinds(self._names, names, columns.axis, kinds)
 
-    def _ask_rows(self) -> Conversation[list[_Shown]]:
+    def _ask_rows(self) -> Conversation[list[Shown]]:
         everyone = dict.fromkeys(range(len(self._names)), Message())
         replies = yield from self._session.ask("rows", everyone, Message)
         shown = []
@@ -313,11 +300,11 @@ class AlignmentServer:
                 raise checks.refusal(self._names[client], reply, self._settings)
             assert isinstance(reply, m.Rows)  # noqa: S101  # the table of phases
             with reply_of(client):
-                shown.append(_shown(reply, self._settings))
+                shown.append(read_shown(reply, self._settings))
         return shown
 
     def _common_classes(
-        self, layout: Layout, shown: Sequence[_Shown]
+        self, layout: Layout, shown: Sequence[Shown]
     ) -> tuple[str, ...]:
         if self._settings.task == "regression":
             return ()
@@ -327,60 +314,6 @@ class AlignmentServer:
         if positive is None and self._settings.max_classes is None:
             checks.check_linked(self._names, [own.classes.names for own in shown])
         return classes
-
-
-def _shown(reply: m.Rows, settings: m.AlignmentSettings) -> _Shown:
-    """Return what a client has shown, or raise ``RemoteProtocolError``."""
-    pseudonyms = unpack_pseudonyms(reply.pseudonyms)
-    labels = reply.label_tokens
-    tokens = None if labels is None else unpack_tokens(labels, len(pseudonyms))
-    is_hidden = reply.hidden_features is not None
-    if settings.hide_feature_names != is_hidden or (is_hidden and reply.features):
-        raise RemoteProtocolError("feature names are not as hidden as the study says")
-    if reply.hidden_features is None:
-        names, features = tuple(reply.features), name_digests(reply.features)
-    else:
-        features = unpack_pseudonyms(reply.hidden_features)
-        names = tuple(f"{a:016x}{b:016x}" for a, b in features.tolist())
-    has_labels = tokens is not None and bool(np.any(tokens > NO_WEIGHT))
-    classes = _classes(reply, settings, has_labels)
-    kinds = unpack_kinds(reply.kinds, len(names))
-    return _Shown(pseudonyms, names, features, tokens, classes, kinds, reply.has_blanks)
-
-
-def _label_rows(shown: Sequence[_Shown], rows: Matched) -> LabelRows:
-    """Return what the clients' tokens say of the rows."""
-    tokens = [
-        None if own.label_tokens is None else own.label_tokens[order]
-        for own, order in zip(shown, rows.orders, strict=True)
-    ]
-    return LabelRows(rows.axis, tokens)
-
-
-def _classes(
-    reply: m.Rows, settings: m.AlignmentSettings, has_labels: bool
-) -> ClassNames:
-    """Return the classes of a client, if they fit the task."""
-    names, positive = set(reply.classes), settings.positive
-    if settings.task == "regression" or not has_labels:
-        is_possible = not names and not reply.has_rest
-    elif positive is None:
-        is_possible = bool(names) and not reply.has_rest
-    else:
-        n_others = len(names - {positive})
-        is_possible = n_others == 0 if reply.has_rest else n_others < 2 and bool(names)
-    if not is_possible or len(names) < len(reply.classes):
-        raise RemoteProtocolError("its classes do not fit the task")
-    return ClassNames(tuple(reply.classes), reply.has_rest)
-
-
-def _names_of(shown: Sequence[_Shown], columns: Matched) -> tuple[str, ...]:
-    """Return the names of all features, in the order of their axis."""
-    names = np.empty(columns.axis.n_items, dtype=object)
-    each = zip(shown, columns.axis.items, columns.orders, strict=True)
-    for own, items, order in each:
-        names[items] = np.array(own.names, dtype=object)[order]
-    return tuple(names)
 
 
 def _notice(
