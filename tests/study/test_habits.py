@@ -339,6 +339,13 @@ def test_ids_that_a_spreadsheet_shortened(tmp_path):
         read_table(path, Columns(id="id", has_label=False))
 
 
+@pytest.mark.parametrize(("cell", "helps"), [("7%", "as in 1234.5"), ("high", "them")])
+def test_no_settings_where_there_is_no_study(cell, helps):
+    """Rows to predict are corrected; no key of a study file is named."""
+    with pytest.raises(TableError, match=f"{helps}$"):
+        read_column("a.csv", "x", pa.chunked_array([[cell, cell]]), Columns())
+
+
 @pytest.mark.parametrize(
     ("words", "kind"),
     [

@@ -89,23 +89,22 @@ def read_numbers(file: str, name: str, column: Any, csv: CsvForm) -> FloatArray:
     ------
     TableError
     """
-    own = read_column(file, name, column, Columns(csv=csv), remedy="")
+    columns = Columns(csv=csv)
+    own = read_column(file, name, column, columns)
     if own.kind == "date":
-        raise _refusal(file, name, int(np.sum(~np.isnan(own.cells))), "")
+        raise _refusal(file, name, int(np.sum(~np.isnan(own.cells))), columns)
     return own.cells
 
 
-def read_column(
-    file: str, name: str, column: Any, columns: Columns, remedy: str = _OR_SETTINGS
-) -> Column:
+def read_column(file: str, name: str, column: Any, columns: Columns) -> Column:
     """Return an Arrow column as floats.
 
     Parameters
     ----------
     file : str
         For messages.
-    remedy : str
-        What else than correcting cells helps, with a place for the name.
+    columns : Columns
+        If text is a category there, a study has settings that may help.
 
     Raises
     ------
@@ -125,14 +124,14 @@ def read_column(
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
         return Column("date", _days(column, columns.date_origin))
     if is_text(kind):
-        return _text(file, name, column, columns, remedy)
+        return _text(file, name, column, columns)
     if pa.types.is_decimal(kind):
         column = column.cast(pa.string())  # casts to floats directly are not exact
     try:
         cells = _filled(column.cast(pa.float64()))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         n_cells = len(column) - column.null_count
-        raise _refusal(file, name, n_cells, remedy) from None
+        raise _refusal(file, name, n_cells, columns) from None
     return Column("boolean" if pa.types.is_boolean(kind) else "number", cells)
 
 
@@ -163,7 +162,7 @@ def level_text(value: object) -> str:
     return text.removesuffix(".0") if _WHOLE.fullmatch(text) else text
 
 
-def _text(file: str, name: str, column: Any, columns: Columns, remedy: str) -> Column:
+def _text(file: str, name: str, column: Any, columns: Columns) -> Column:
     """Return text as numbers or as yes and no if it is that, or else as a category.
 
     A column with some numbers is rather one of numbers with mistakes.
@@ -181,13 +180,13 @@ def _text(file: str, name: str, column: Any, columns: Columns, remedy: str) -> C
     if not has_numbers and is_yes_or_no(words):
         booleans = [boolean_of(cell) for cell in texts]
         return _with_blanks(file, name, "boolean", booleans, others)
+    decimal, has_settings = columns.csv.decimal or ".", columns.text_is_category
     if columns.text_is_category and not has_numbers:
         check_no_dates(file, name, column)
-        check_no_numbers(file, name, others, columns.csv.decimal or ".")
+        check_no_numbers(file, name, others, decimal, has_settings)
         return _category(file, name, column)
-    if remedy:
-        check_no_numbers(file, name, others, columns.csv.decimal or ".")
-    raise _refusal(file, name, others.total(), remedy)
+    check_no_numbers(file, name, others, decimal, has_settings)
+    raise _refusal(file, name, others.total(), columns)
 
 
 def _with_blanks(
@@ -247,7 +246,8 @@ def _filled(column: Any) -> FloatArray:
     return np.asarray(filled, dtype=np.float64)
 
 
-def _refusal(file: str, name: str, n_cells: int, remedy: str) -> TableError:
+def _refusal(file: str, name: str, n_cells: int, columns: Columns) -> TableError:
+    remedy = _OR_SETTINGS if columns.text_is_category else ""
     quoted = json.dumps(name, ensure_ascii=False)
     cells = counted(n_cells, "cell that is not a number", "cells that are not numbers")
     return TableError(

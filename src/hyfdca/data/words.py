@@ -26,6 +26,8 @@ BLANK_WORDS = frozenset(
     }
 )
 
+NO_LABELS = BLANK_WORDS - {"none", "nil"}  # these may well be a class
+
 _NUMBER = re.compile(
     r"[<>\u2264\u2265~]*\s*[+-]?\s*[$\u20ac\u00a3\u00a5]?\s*"
     r"(?:[0-9]+(?:[.,][0-9]+)*|[0-9]{1,3}(?:['\u2019\s][0-9]{3})+(?:[.,][0-9]+)?)"
@@ -118,21 +120,44 @@ def check_no_dates(file: str, name: str, column: Any) -> None:
 
 
 def check_no_numbers(
-    file: str, name: str, texts: Mapping[str | None, int], decimal: str
+    file: str,
+    name: str,
+    texts: Mapping[str | None, int],
+    decimal: str,
+    has_settings: bool,
 ) -> None:
-    """Refuse text of which half or more looks like numbers that were not read so."""
-    found = {text: n for text, n in texts.items() if text and looks_like_number(text)}
+    """Refuse text of which half or more looks like numbers that were not read so.
+
+    Parameters
+    ----------
+    has_settings : bool
+        Whether settings of a study may help.
+    """
+    found = {text: n for text, n in texts.items() if text and _is_only_number(text)}
     n_numbers, marks = sum(found.values()), set[str]()
     if not n_numbers or 2 * n_numbers < sum(texts.values()):
         return
     for text in found:
         marks.update(marks_of(text, decimal))
+    cells = counted(
+        n_numbers, "cell that looks like a number", "cells that look like numbers"
+    )
+    raise TableError(
+        f"column {name!r} of {file} has {cells}, but with "
+        f"{' and '.join(sorted(marks)) or 'blanks'}; write them as in "
+        f"1234{decimal}5{_settings(name, marks) if has_settings else ''}"
+    )
+
+
+def _is_only_number(text: str) -> bool:
+    return looks_like_number(text) and not looks_like_date(text)
+
+
+def _settings(name: str, marks: set[str]) -> str:
+    """Return what else helps with numbers that are written in another way."""
     quoted = json.dumps(name, ensure_ascii=False)
     point = ', set decimal = "," if that is the decimal point' * ("commas" in marks)
-    raise TableError(
-        f"column {name!r} of {file} has "
-        f"{counted(n_numbers, 'cell that looks', 'cells that look')} like numbers, but "
-        f"with {' and '.join(sorted(marks)) or 'blanks'}; write them as in "
-        f"1234{decimal}5{point}, or set categorical = [{quoted}] if they are names of "
-        f"categories, or leave the column out with ignore = [{quoted}]"
+    return (
+        f"{point}, or set categorical = [{quoted}] if they are names of categories, or "
+        f"leave the column out with ignore = [{quoted}]"
     )

@@ -10,7 +10,7 @@ import numpy as np
 from hyfdca.data.labels import ClassNames, class_names, encode_numbers, is_fraction
 from hyfdca.data.tables import Table
 from hyfdca.data.target_columns import known_labels
-from hyfdca.data.words import BLANK_WORDS
+from hyfdca.data.words import NO_LABELS
 from hyfdca.stages.alignment import messages as m
 
 _LARGEST_LABEL = 1e50  # of which sums and squares stay finite
@@ -57,5 +57,5 @@ def _n_blank_words(table: Table, settings: m.AlignmentSettings) -> int:
     if settings.task == "regression":
         return 0
     counts = Counter(known_labels(table))
-    odd = {label for label in counts if label.casefold() in BLANK_WORDS}
+    odd = {label for label in counts if label.casefold() in NO_LABELS}
     return sum(counts[label] for label in odd) if len(counts) > len(odd) + 1 else 0
