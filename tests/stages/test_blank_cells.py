@@ -108,6 +108,9 @@ def test_values_are_filled_also_if_none_are_compared():
     assert [own.table.cells.max() > 100 for own in meeting.clients] == [True] * 3
     assert meeting.clients[0].aligned.cells[1, 1] == 7.0
     assert "cells" not in meeting.wires[0].phases
+    both = three({(1, 1)}, set(), set(), org2=7.0, settings=first)
+    both.run()
+    assert both.clients[0].aligned.cells[1, 1] == value_of(1, 1)
 
 
 def test_without_blanks_nothing_is_sent():
