@@ -20,7 +20,6 @@ from hyfdca.study.draft_hints import (
     twin_names,
 )
 from hyfdca.study.file import parse
-from hyfdca.study.guesses import Roles, guess_roles
 from hyfdca.study.kind_notes import kind_word
 
 _HEAD = """\
