@@ -8,7 +8,7 @@ from hyfdca.audit.recording import train_recorded
 from hyfdca.audit.report import audit_folder
 from hyfdca.errors import StudyError
 from hyfdca.study.file import load
-from hyfdca.study.local import prepare
+from hyfdca.study.local.study import prepare
 from hyfdca.study.outcome import train
 from tests.comparison.comparisons import TIMES, compared, rows_of, without
 from tests.support.consortia import make_files

@@ -20,7 +20,7 @@ from hyfdca.data.readers import read_table
 from hyfdca.data.tables import Columns, TableError
 from hyfdca.maths.seeds import stream
 from hyfdca.study.file import load
-from hyfdca.study.local import prepare
+from hyfdca.study.local.study import prepare
 from hyfdca.study.outcome import train
 from tests.support.command_line import run_command
 from tests.support.consortia import assert_one_sentence

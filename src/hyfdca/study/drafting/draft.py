@@ -12,7 +12,7 @@ from pathlib import Path
 from hyfdca.data.glance import Glance, glance_at
 from hyfdca.data.tables import DATE_ORIGIN, KINDS, Kind, TableError, listed
 from hyfdca.errors import StudyError
-from hyfdca.study.draft_hints import (
+from hyfdca.study.drafting.hints import (
     code_hints,
     date_hints,
     id_hints,

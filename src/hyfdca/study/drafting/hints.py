@@ -11,7 +11,7 @@ from hyfdca.data.glance import Glance
 from hyfdca.data.id_forms import ID_FORMS, IdForm
 from hyfdca.data.labels import is_fraction
 from hyfdca.data.tables import without_brackets
-from hyfdca.study.guesses import Roles, has_word
+from hyfdca.study.drafting.guesses import Roles, has_word
 
 _ROLES = {
     "weight_column": ("how often each row counts", ("weight", "weights")),
