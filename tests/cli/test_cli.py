@@ -25,6 +25,8 @@ KEYS = [
     "sealed_with",
     "cells",
     "uncovered_cells",
+    "uncovered_share",
+    "filled_cells",
     "rows_without_label",
     "rows_of_weight_zero",
     "rounds",
@@ -74,6 +76,7 @@ def test_train(tmp_path, hyfdca):
     n_uncovered = int(np.sum(~held()))
     assert f"Nobody holds 20.0% of all cells ({n_uncovered})" in output
     assert (result["cells"], result["uncovered_cells"]) == (held().size, n_uncovered)
+    assert result["uncovered_share"] == n_uncovered / held().size
     assert "2 columns of city: 'x3', 'x4'" in output
     assert (out / "convergence.png").read_bytes()[:4] == b"\x89PNG"
 

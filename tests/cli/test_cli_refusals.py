@@ -190,7 +190,7 @@ BAD = {
     "cells disagree": (
         spoil("city", x2="7.0"),
         "different values .* 'north' and 'city' in 1 row, in column 'x2'; correct them"
-        '.* ignore = ."x2". below .*disagreeing_cells .*blank or not',
+        '.* ignore = ."x2". below .*disagreeing_cells .*names first[.]$',
     ),
     "missing cell": (
         spoil("city", x3=""),

@@ -157,6 +157,16 @@ def test_blank_labels_come_from_others(frame):
     assert pool_frames([north, city], "y").y.tolist() == [1.0, 0.0, 1.0]
 
 
+def test_blank_cells_come_from_others(frame):
+    """A cell that one client lacks is what another has, whichever comes first."""
+    expected = pool_frames([frame, frame]).X
+    blank = frame.astype(float)
+    blank.iloc[1, 0] = np.nan
+    for parts in ([blank, frame], [frame, blank]):
+        assert pool_frames(parts).X.equals(expected)
+    assert pool_frames([blank, blank]).X.isna().sum().sum() == 1
+
+
 def test_an_unknown_way_to_fill_is_refused(frame):
     """The sentence lists the values that are allowed."""
     with pytest.raises(ValueError, match="one of refuse, zero, mean, got 'median'"):

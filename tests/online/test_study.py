@@ -108,16 +108,19 @@ def study(
 ) -> Iterator[Study]:
     """Start a study whose vectors are in BFV, with no network but this machine's.
 
-    It has weights, offsets, text and dates, and a label that one organisation lacks and
-    one that all lack.
+    It has weights, offsets, text and dates, a label that one organisation lacks and
+    one that all lack, and cells that are blank here and known there.
     """
-    files = four_organisations(small_vectors='"same"', tol="1e-2")
+    shared = {"blank_cells": '"share"'}
+    files = four_organisations(small_vectors='"same"', tol="1e-2", **shared)
     add_column(files, "weight_column", "w", weight, "island")
     add_column(files, "offset_column", "o", offset, "island")
     blank(blank(files, range(20, 25), "north"), [58], "city", "coast")
     files.organisations["city"].extra = 'data = "city.parquet"'
     for name in ("north", "city"):
         add_text_and_dates(files.organisations[name])
+    files.organisations["north"].table["ward"][25] = ""
+    files.organisations["city"].table["x2"][3] = ""
     with site(tmp_path_factory.mktemp("study"), files, alone) as made:
         as_parquet(made, "city")
         server = made.server()
@@ -268,10 +271,11 @@ def test_the_server_writes_a_report(study: Study) -> None:
     assert sum(cost["bytes_up"] for cost in about["costs"]) == result["bytes_up"]
 
 
-def test_rows_without_a_label_are_counted(study: Study) -> None:
+def test_rows_without_a_label_and_blank_cells_are_counted(study: Study) -> None:
     """As in one process."""
     for result in (study.ended.result("result.json"), study.expected.result()):
         assert result["rows_without_label"] == 1
+        assert result["filled_cells"] == 2
 
 
 def test_no_kit_has_a_number_of_a_table(study: Study) -> None:

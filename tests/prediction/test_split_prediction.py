@@ -19,7 +19,7 @@ from hyfdca.protocol.codec import unpack_tokens
 from hyfdca.protocol.sessions import TOKEN_BYTES, decode, unframe
 from hyfdca.stages.alignment import messages as a
 from tests.model.models import make_model, make_table, random_cells
-from tests.prediction.split_cases import NAMES, STUDY_HASH, Split
+from tests.prediction.split_cases import NAMES, STUDY_HASH, Split, part_of
 from tests.support.thoroughness import examples
 
 pytestmark = pytest.mark.usefixtures("small_paillier")
@@ -203,6 +203,18 @@ def test_cells_that_were_rounded():
     split = Split(make_model(missing="refuse"), random_cells(9), HOLDINGS)
     expected = split.scores("north").margins
     split.tables[2].cells.data[1::2] *= 1.0 + 1e-7  # x0, which north holds too
+    np.testing.assert_array_equal(split.scores("north").margins, expected)
+
+
+def test_cells_that_are_blank_here_and_known_there():
+    """If the study shares them, scores are those of complete tables; otherwise none."""
+    shared = {"blank_cells": "share"}
+    split = Split(make_model(missing="refuse"), random_cells(9), HOLDINGS, study=shared)
+    expected = split.scores("north").margins
+    split.tables[0].cells[0, 0] = split.tables[2].cells[1, 1] = np.nan  # x0 of row 0
+    answers, _ = split.run("north")
+    assert "1 blank cell that no other" in answers[0].refusal
+    split.tables[2] = part_of(split.model, split.cells, HOLDINGS[2])
     np.testing.assert_array_equal(split.scores("north").margins, expected)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from hyfdca.crypto.keys.pseudonyms import AlignmentKeys
+from hyfdca.crypto.keys.set_secrets import LocalSecrets
 from hyfdca.data.tables import Table, stored_densely
 from hyfdca.protocol.sessions import (
     ClientSession,
@@ -130,13 +131,20 @@ class Meeting:
 
     def __post_init__(self) -> None:
         self.clients = [
-            AlignmentClient(table, self.keys, self.settings) for table in self.tables
+            AlignmentClient(
+                table, self.keys, self.settings, secrets=self.secrets_of(rank)
+            )
+            for rank, table in enumerate(self.tables)
         ]
         self.wires = [
             Wire(ClientSession(TOKEN, PHASES, client.handlers))
             for client in self.clients
         ]
         self.traffic = Traffic()
+
+    def secrets_of(self, rank: int) -> LocalSecrets:
+        """Return what an organisation has of the secrets of sets."""
+        return LocalSecrets(b"x" * 32, rank, len(self.tables))
 
     def run(self) -> Alignment:
         """Align them."""

@@ -280,7 +280,7 @@ SPOILERS: dict[str, tuple[Callable[[Spoilt], None], bool, bool]] = {
     "Macintosh line ends": (lambda own: own.write_csv(lineterminator="\r"), YES, YES),
     "empty lines": (each_line(lambda line: f"{line}\n"), YES, YES),
     "empty lines at the end": (lambda own: own.edit("{}\n\n\n".format), YES, NO),
-    "a trailing comma": (each_line("{},".format), NO, YES),
+    "a trailing comma": (each_line("{},".format), YES, NO),
     "a comment first": (lambda own: own.edit("# exported today\n{}".format), NO, YES),
     "quoted newlines": (quoted_newlines, NO, YES),
     "a lone quote": (lambda own: own.edit(lambda t: t.replace(",", ',"', 9)), NO, YES),

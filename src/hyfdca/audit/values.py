@@ -150,6 +150,12 @@ VALUES: dict[str, Value] = {
     ),
     "cell tokens": Value("keyed tokens of cells held twice", None, "nobody else's"),
     "cell hints": Value("how to round cells held twice", "note", _OWN),
+    "blank cells": Value(
+        "which cells a client has blank", "note", "another holder of these cells"
+    ),
+    "filled cells": Value(
+        "values of cells that a client has blank", "note", "that client"
+    ),
     "level tokens": Value("keyed tokens of levels", None, "nobody else's"),
     "level numbers": Value("numbers of levels by column", None, _FEATURES),
     "placement": Value("who counts which rows and columns", None, _OWN),

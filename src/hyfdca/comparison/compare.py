@@ -17,6 +17,7 @@ from hyfdca.comparison.holdout import set_aside, validation_of
 from hyfdca.comparison.optimum import PooledOptimum, pooled_optimum
 from hyfdca.comparison.runs import Arena, Curve
 from hyfdca.comparison.table import as_csv, as_parquet, long_table, point_numbers
+from hyfdca.data.filling import filled_by_others
 from hyfdca.data.tables import Table
 from hyfdca.errors import StudyError
 from hyfdca.federation.secrets import fresh_secrecy
@@ -203,6 +204,8 @@ def compare(
     StudyError
         If no contender can train the study.
     """
+    if file.study.blank_cells == "share":
+        tables = filled_by_others(tables)  # also of rows that are set aside
     split = set_aside(file, tables, settings.holdout)
     watch.prepare("aligning and scaling the tables")
     run = prepare_tables(msgspec.structs.replace(file, algorithm={}), split.training)

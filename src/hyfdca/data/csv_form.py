@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import csv
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,8 +14,13 @@ import pyarrow as pa
 _CHUNK = 2**20
 _SAMPLE_LINES = 200
 _DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
-_DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
-_DECIMAL_POINT = re.compile(r"[+-]?\d*\.\d+")
+_DECIMAL = {",": re.compile(r"[+-]?\d+,\d+"), ".": re.compile(r"[+-]?\d*\.\d+")}
+# Three digits after each: a column of these may rather have separators of thousands.
+_THOUSANDS = {
+    ",": re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+"),
+    ".": re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+"),
+}
+_SEPARATOR_LINE = re.compile(r'"?sep=(.)"?;*,*', re.IGNORECASE)  # Excel's first line
 
 
 @dataclass(frozen=True)
@@ -30,11 +35,14 @@ class CsvForm:
         One character between cells.
     decimal : {".", ","} or None
         The decimal point.
+    n_skipped : int
+        Lines before that of the names of columns.
     """
 
     encoding: str | None = None
     delimiter: str | None = None
     decimal: str | None = None
+    n_skipped: int = 0
 
 
 USUAL = CsvForm("utf-8", ",", ".")
@@ -50,9 +58,12 @@ def find_form(path: Path, given: CsvForm) -> CsvForm:
     """
     encoding = given.encoding or _encoding(path)
     lines = _first_lines(path, encoding)
-    delimiter = given.delimiter or _delimiter(lines)
+    said = _SEPARATOR_LINE.fullmatch(lines[0].strip()) if lines else None
+    n_skipped = int(said is not None)
+    lines = lines[n_skipped:]
+    delimiter = given.delimiter or (said[1] if said else _delimiter(lines))
     decimal = given.decimal or _decimal(lines, delimiter)
-    return CsvForm(encoding, delimiter, decimal)
+    return CsvForm(encoding, delimiter, decimal, n_skipped)
 
 
 def form_note(found: CsvForm, given: CsvForm) -> str:
@@ -61,7 +72,7 @@ def form_note(found: CsvForm, given: CsvForm) -> str:
     if given.encoding is None and found.encoding != USUAL.encoding:
         parts.append(f"in the encoding {found.encoding}")
     if given.delimiter is None and found.delimiter != USUAL.delimiter:
-        parts.append(f"with {_DELIMITERS[found.delimiter or ',']} between cells")
+        parts.append(f"with {_between(found)} between cells")
     if given.decimal is None and found.decimal != USUAL.decimal:
         parts.append("with decimal commas")
     return ", ".join(parts)
@@ -69,9 +80,13 @@ def form_note(found: CsvForm, given: CsvForm) -> str:
 
 def form_words(form: CsvForm) -> str:
     """Return how a file was read, to follow "with"."""
-    between = _DELIMITERS.get(form.delimiter or "", repr(form.delimiter))
+    between = _between(form)
     point = "points" if form.decimal == "." else "commas"
     return f"{between} between cells and decimal {point} in {form.encoding}"
+
+
+def _between(form: CsvForm) -> str:
+    return _DELIMITERS.get(form.delimiter or "", repr(form.delimiter))
 
 
 def _chunks(path: Path) -> Iterator[bytes]:
@@ -130,10 +145,18 @@ def _decimal(lines: list[str], delimiter: str) -> str:
     """
     if delimiter == ",":
         return "."
-    cells = [cell.strip() for row in _cells(lines[1:], delimiter) for cell in row]
-    has_commas = any(map(_DECIMAL_COMMA.fullmatch, cells))
-    has_points = any(map(_DECIMAL_POINT.fullmatch, cells))
+    columns = list(zip(*_cells(lines[1:], delimiter), strict=False))
+    has_commas, has_points = (
+        any(_is_decimal(column, point) for column in columns) for point in ",."
+    )
     return "," if has_commas and not has_points else "."
+
+
+def _is_decimal(column: Sequence[str], point: str) -> bool:
+    """Return whether a column has numbers with that decimal point, without doubt."""
+    cells = [cell.strip() for cell in column]
+    found = [cell for cell in cells if _DECIMAL[point].fullmatch(cell)]
+    return not all(map(_THOUSANDS[point].fullmatch, found))
 
 
 def is_encoding(name: str) -> bool:

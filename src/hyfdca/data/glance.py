@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import takewhile
+from itertools import compress, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hyfdca.data.kinds import read_column
+from hyfdca.data.csv_form import CsvForm
+from hyfdca.data.kinds import Column, is_text, read_column
 from hyfdca.data.named_tables import columns_by_name, without_index
 from hyfdca.data.readers import has_named_columns, open_columns, read_table
 from hyfdca.data.tables import (
@@ -25,6 +26,7 @@ from hyfdca.data.tables import (
     id_text,
     label_text,
 )
+from hyfdca.data.words import is_numeric
 
 _FEW_LEVELS = 20  # a text column with more, in most rows another, is no category
 
@@ -41,13 +43,17 @@ class Glance:
         The table itself, if its columns have no names.
     notes : tuple of str
         What was found by looking at the file.
+    csv : CsvForm
+        How it is written, if it is a CSV file.
     """
 
     path: Path
     columns: dict[str, Any] = field(repr=False)
     numbered: Table | None = None
     notes: tuple[str, ...] = ()
+    csv: CsvForm = field(default_factory=CsvForm)
     _read: dict[str, list[object]] = field(default_factory=dict, repr=False)
+    _parsed: dict[str, Column] = field(default_factory=dict, repr=False)
 
     @property
     def n_rows(self) -> int:
@@ -74,6 +80,13 @@ class Glance:
             for name, column in self.columns.items()
             if name and _is_discrete(column.type) and self._is_unique(column)
         )
+
+    def n_repeated(self, name: str) -> int:
+        """Return in how many rows a column is blank, or as in a row before."""
+        column = self.columns[name]
+        if not _is_discrete(column.type):
+            return 0
+        return len(column) - int(pc.count_distinct(column).as_py())
 
     def ids(self, name: str | None) -> frozenset[str]:
         """Return the IDs of the rows, given the column that has them."""
@@ -112,7 +125,8 @@ class Glance:
         """Return how many cells of these columns are blank."""
         if self.numbered is not None:
             return self.numbered.n_missing
-        return sum(_n_blank(self.columns[name]) for name in features)
+        readable = (name for name in features if not self.mistake(name))
+        return sum(int(np.isnan(self._read_column(n).cells).sum()) for n in readable)
 
     def objection(self, name: str, id_column: str | None) -> str:
         """Return why a column is no feature; "" if it may be one."""
@@ -123,8 +137,9 @@ class Glance:
             return "it numbers the rows"
         if twin := self._twin(name):
             return f"it differs from {twin!r} in capitals or blanks alone"
-        if _is_text(column.type) and _differs_in_most_rows(column):
-            return "it is text that differs in most rows"
+        if is_text(column.type):
+            is_remark = _differs_in_most_rows(column) and not _is_mostly_numeric(column)
+            return "it is text that differs in most rows" if is_remark else ""
         # Readers know best what else may be a feature.
         alone = Columns(
             id=id_column, features=(name,), has_label=False, text_is_category=True
@@ -133,12 +148,39 @@ class Glance:
             return "its cells are neither numbers, nor dates, nor names of categories"
         return ""
 
+    def mistake(self, name: str) -> str:
+        """Return why a column that may be a feature cannot be read; "" if it can."""
+        try:
+            self.kind_of(name)
+        except TableError as error:
+            return str(error)
+        return ""
+
     def kind_of(self, name: str) -> Kind:
-        """Return the kind of a column that may be a feature."""
+        """Return the kind of a column that may be a feature.
+
+        Raises
+        ------
+        TableError
+            If it cannot be read.
+        """
         if self.numbered is not None:
             return "number"
-        as_study = Columns(text_is_category=True)
-        return read_column(self.path.name, name, self.columns[name], as_study).kind
+        return self._read_column(name).kind
+
+    def _read_column(self, name: str) -> Column:
+        if name not in self._parsed:
+            as_study = Columns(text_is_category=True, csv=self.csv)
+            column = self.columns[name]
+            self._parsed[name] = read_column(self.path.name, name, column, as_study)
+        return self._parsed[name]
+
+    def blank_ids(self, name: str, id_column: str | None) -> frozenset[str]:
+        """Return the IDs of the rows in which a readable column is blank."""
+        if self.numbered is not None:
+            return frozenset()
+        is_blank = np.isnan(self._read_column(name).cells)
+        return frozenset(map(id_text, compress(self._texts(id_column), is_blank)))
 
     def _twin(self, name: str) -> str | None:
         """Return an earlier column with hardly another name."""
@@ -179,7 +221,8 @@ def glance_at(path: Path) -> Glance:
     if not has_named_columns(path):
         return Glance(path, {}, _numbered(path))
     named = without_index(path, open_columns(path, Columns()), Columns())
-    return Glance(path, columns_by_name(path, named.content), notes=named.notes)
+    columns = columns_by_name(path, named.content)
+    return Glance(path, columns, notes=named.notes, csv=named.csv)
 
 
 def _numbered(path: Path) -> Table:
@@ -197,20 +240,15 @@ def _is_refused(path: Path, columns: Columns) -> bool:
     return False
 
 
-def _n_blank(column: Any) -> int:
-    n_nan = 0
-    if pa.types.is_floating(column.type):
-        n_nan = pc.sum(pc.is_nan(column)).as_py() or 0
-    return int(column.null_count + n_nan)
-
-
 def _differs_in_most_rows(column: Any) -> bool:
     n_different = pc.count_distinct(column).as_py()
     return bool(n_different > max(_FEW_LEVELS, len(column) / 2))
 
 
-def _is_text(kind: Any) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+def _is_mostly_numeric(column: Any) -> bool:
+    """Return whether half of the cells or more are numbers, or dates, or meant so."""
+    cells = column.drop_null().to_pylist()
+    return 2 * sum(map(is_numeric, cells)) >= len(cells) > 0
 
 
 def _is_number(kind: Any) -> bool:
@@ -218,4 +256,6 @@ def _is_number(kind: Any) -> bool:
 
 
 def _is_discrete(kind: Any) -> bool:
-    return _is_text(kind) or bool(pa.types.is_integer(kind))
+    is_code = pa.types.is_integer(kind) or pa.types.is_binary(kind)
+    is_whole = pa.types.is_decimal(kind) and kind.scale == 0
+    return is_text(kind) or bool(is_code or is_whole)

@@ -3,12 +3,14 @@
 | kind     | cells of the file                      | cells of the table              |
 |----------|----------------------------------------|---------------------------------|
 | number   | numbers, or text that is all numbers   | the numbers                     |
-| boolean  | true and false                         | 1 and 0                         |
+| boolean  | true and false, or text that is all    | 1 and 0                         |
+|          | yes and no                             |                                 |
 | date     | dates and times                        | days since a date of the study  |
 | category | text, or whatever the study names so   | the number of the level, from 1 |
 | blank    | nothing                                | -                               |
 
-A blank cell is NaN in every kind.
+A blank cell is NaN in every kind. Among numbers, and among yes and no, texts such as
+"-" and "unknown" are blank too; a note says so.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ import datetime
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,14 +28,25 @@ import numpy as np
 import pyarrow as pa
 
 from hyfdca.arrays import FloatArray
+from hyfdca.data.csv_form import CsvForm
 from hyfdca.data.tables import (
     Columns,
     Kind,
     Table,
     TableError,
     label_text,
+    listed,
     normalised,
     stored_densely,
+)
+from hyfdca.data.words import (
+    BLANK_WORDS,
+    boolean_of,
+    check_no_dates,
+    check_no_numbers,
+    is_yes_or_no,
+    number_of,
+    words_of,
 )
 from hyfdca.errors import counted
 
@@ -42,10 +56,6 @@ _DAY = 86_400  # seconds
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _EPOCH = datetime.date(1970, 1, 1)
 _WHOLE = re.compile(r"[+-]?[0-9]+\.0")
-_DATE = re.compile(
-    r"\s*([0-9]{4}[-/.][0-9]{1,2}[-/.][0-9]{1,2}|[0-9]{1,2}[-/.][0-9]{1,2}[-/.][0-9]{2,4})"
-    r"(\s|T|\Z)"
-)
 
 
 @dataclass(frozen=True, repr=False)
@@ -56,11 +66,14 @@ class Column:
     ----------
     levels : tuple of str
         Of a category: the level of code 1, 2, ...
+    note : str
+        What its owner should know of how it was read.
     """
 
     kind: Kind
     cells: FloatArray
     levels: tuple[str, ...] = ()
+    note: str = ""
 
 
 _OR_SETTINGS = (
@@ -69,30 +82,29 @@ _OR_SETTINGS = (
 )
 
 
-def read_numbers(file: str, name: str, column: Any) -> FloatArray:
+def read_numbers(file: str, name: str, column: Any, csv: CsvForm) -> FloatArray:
     """Return an Arrow column that must be of numbers, such as weights.
 
     Raises
     ------
     TableError
     """
-    own = read_column(file, name, column, Columns(), remedy="")
+    columns = Columns(csv=csv)
+    own = read_column(file, name, column, columns)
     if own.kind == "date":
-        raise _refusal(file, name, int(np.sum(~np.isnan(own.cells))), "")
+        raise _refusal(file, name, int(np.sum(~np.isnan(own.cells))), columns)
     return own.cells
 
 
-def read_column(
-    file: str, name: str, column: Any, columns: Columns, remedy: str = _OR_SETTINGS
-) -> Column:
+def read_column(file: str, name: str, column: Any, columns: Columns) -> Column:
     """Return an Arrow column as floats.
 
     Parameters
     ----------
     file : str
         For messages.
-    remedy : str
-        What else than correcting cells helps, with a place for the name.
+    columns : Columns
+        If text is a category there, a study has settings that may help.
 
     Raises
     ------
@@ -103,7 +115,7 @@ def read_column(
     is_dictionary = pa.types.is_dictionary(column.type)
     if is_dictionary:
         column = column.dictionary_decode()
-    is_category = is_dictionary and columns.text_is_category
+    is_category = is_dictionary and columns.text_is_category and _has_levels(column)
     if is_category or name in columns.categorical:
         return _category(file, name, column)
     kind = column.type
@@ -111,14 +123,28 @@ def read_column(
         return Column("blank", np.full(len(column), math.nan))
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
         return Column("date", _days(column, columns.date_origin))
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return _text(file, name, column, columns, remedy)
+    if is_text(kind):
+        return _text(file, name, column, columns)
+    if pa.types.is_decimal(kind):
+        column = column.cast(pa.string())  # casts to floats directly are not exact
     try:
         cells = _filled(column.cast(pa.float64()))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         n_cells = len(column) - column.null_count
-        raise _refusal(file, name, n_cells, remedy) from None
+        raise _refusal(file, name, n_cells, columns) from None
     return Column("boolean" if pa.types.is_boolean(kind) else "number", cells)
+
+
+def is_text(kind: Any) -> bool:
+    """Return whether an Arrow type is one of text."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _has_levels(column: Any) -> bool:
+    """Return whether cells are something else than yes and no."""
+    if not is_text(column.type):
+        return True
+    return not is_yes_or_no(words_of(column.unique().to_pylist()) - BLANK_WORDS)
 
 
 def level_text(value: object) -> str:
@@ -136,33 +162,49 @@ def level_text(value: object) -> str:
     return text.removesuffix(".0") if _WHOLE.fullmatch(text) else text
 
 
-def _text(file: str, name: str, column: Any, columns: Columns, remedy: str) -> Column:
-    """Return text as numbers if it is numbers, or as a category if none of it is.
+def _text(file: str, name: str, column: Any, columns: Columns) -> Column:
+    """Return text as numbers or as yes and no if it is that, or else as a category.
 
-    A column of both is rather one of numbers with mistakes.
+    A column with some numbers is rather one of numbers with mistakes.
     """
-    numbers = [_number(cell) for cell in column.to_pylist()]
-    n_text = sum(number is None for number in numbers)
-    if not n_text:
-        return Column("number", np.array(numbers, dtype=np.float64))
-    n_blank = sum(number is not None and math.isnan(number) for number in numbers)
-    if columns.text_is_category and n_text + n_blank == len(numbers):
-        _check_no_dates(file, name, column)
+    texts: list[str | None] = column.to_pylist()
+    numbers = [number_of(cell, columns.csv.decimal) for cell in texts]
+    others = Counter(
+        text for text, number in zip(texts, numbers, strict=True) if number is None
+    )
+    has_numbers = any(n is not None and not math.isnan(n) for n in numbers)
+    words = words_of(others) - BLANK_WORDS
+    if not words:
+        kind: Kind = "number" if has_numbers or not others else "blank"
+        return _with_blanks(file, name, kind, numbers, others)
+    if not has_numbers and is_yes_or_no(words):
+        booleans = [boolean_of(cell) for cell in texts]
+        return _with_blanks(file, name, "boolean", booleans, others)
+    decimal, has_settings = columns.csv.decimal or ".", columns.text_is_category
+    if columns.text_is_category and not has_numbers:
+        check_no_dates(file, name, column)
+        check_no_numbers(file, name, others, decimal, has_settings)
         return _category(file, name, column)
-    raise _refusal(file, name, n_text, remedy)
+    check_no_numbers(file, name, others, decimal, has_settings)
+    raise _refusal(file, name, others.total(), columns)
 
 
-def _check_no_dates(file: str, name: str, column: Any) -> None:
-    """Refuse text of which half or more looks like dates, but was not read as such."""
-    texts = [text for text in column.to_pylist() if text and text.strip()]
-    n_dates = sum(_DATE.match(text) is not None for text in texts)
-    if 2 * n_dates >= len(texts):
-        quoted = json.dumps(name, ensure_ascii=False)
-        raise TableError(
-            f"column {name!r} of {file} has {n_dates} cells that look like dates, but "
-            "not all cells are dates as in 2024-12-31; write all of them so, or set "
-            f"categorical = [{quoted}] or ignore = [{quoted}]"
-        )
+def _with_blanks(
+    file: str,
+    name: str,
+    kind: Kind,
+    cells: Sequence[float | None],
+    others: Mapping[str | None, int],
+) -> Column:
+    """Return cells of which texts for a blank are missing; say so if there are any."""
+    blank = sorted(text for text in others if text and words_of([text]) <= BLANK_WORDS)
+    values = np.array([math.nan if cell is None else cell for cell in cells])
+    n_blank = sum(others[text] for text in blank)
+    note = (
+        f"{counted(n_blank, 'cell')} of column {name!r} of {file} count as blank: "
+        f"{listed(blank)}."
+    )
+    return Column(kind, values.astype(np.float64), note=note if blank else "")
 
 
 def _category(file: str, name: str, column: Any) -> Column:
@@ -204,14 +246,8 @@ def _filled(column: Any) -> FloatArray:
     return np.asarray(filled, dtype=np.float64)
 
 
-def _number(cell: str | None) -> float | None:
-    try:
-        return float(cell) if cell is not None and cell.strip() else math.nan
-    except ValueError:
-        return None
-
-
-def _refusal(file: str, name: str, n_cells: int, remedy: str) -> TableError:
+def _refusal(file: str, name: str, n_cells: int, columns: Columns) -> TableError:
+    remedy = _OR_SETTINGS if columns.text_is_category else ""
     quoted = json.dumps(name, ensure_ascii=False)
     cells = counted(n_cells, "cell that is not a number", "cells that are not numbers")
     return TableError(
@@ -235,4 +271,5 @@ def table_of_columns(
         None,
         kinds=kinds if set(kinds) - {"number"} else (),
         levels={name: own.levels for name, own in each if own.kind == "category"},
+        notes=tuple(own.note for own in columns if own.note),
     )

@@ -6,7 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 
-from hyfdca.data.csv_form import find_form, form_note, form_words
+from hyfdca.data.csv_form import CsvForm, find_form, form_note, form_words
 from hyfdca.data.kinds import read_column, read_numbers, table_of_columns
 from hyfdca.data.tables import (
     Columns,
@@ -30,6 +30,7 @@ from hyfdca.data.tables import (
 from hyfdca.errors import counted
 
 _COMMA = r"^(\s*[+-]?[0-9]+),([0-9]+(?:[eE][+-]?[0-9]+)?\s*)$"  # a decimal one
+_THOUSANDS = r"^(\s*[+-]?[1-9][0-9]{0,2})\.([0-9]{3}(?:[.,][0-9]+)*\s*)$"
 _PANDAS_INDEX = re.compile(r"__index_level_\d+__|Unnamed: \d+|")
 
 
@@ -44,11 +45,14 @@ class NamedColumns:
         Columns in which pandas wrote its index.
     notes : tuple of str
         How the file was read, where that was found by looking.
+    csv : CsvForm
+        How the file is written, if it is a CSV file.
     """
 
     content: Any
     index: set[str]
     notes: tuple[str, ...] = ()
+    csv: CsvForm = field(default_factory=CsvForm)
 
 
 def read_csv(path: Path, columns: Columns) -> Table:
@@ -75,7 +79,7 @@ def open_csv(path: Path, columns: Columns) -> NamedColumns:
 
 def _parsed_csv(path: Path, columns: Columns) -> NamedColumns:
     form = find_form(path, columns.csv)
-    reading = pa.csv.ReadOptions(encoding=form.encoding)
+    reading = pa.csv.ReadOptions(encoding=form.encoding, skip_rows=form.n_skipped)
     parsing = pa.csv.ParseOptions(delimiter=form.delimiter)
     try:
         # Read the names first: an ID read as a number would lose leading zeros.
@@ -99,15 +103,52 @@ def _parsed_csv(path: Path, columns: Columns) -> NamedColumns:
             '"utf-8") in the study file'
         ) from None
     found = form_note(form, columns.csv)
-    notes = (f"The file {path.name} is read {found}.",) if found else ()
-    return NamedColumns(table, _csv_index(names), notes)
+    notes = [f"The file {path.name} is read {found}."] if found else []
+    table, left_out = _without_empty(table)
+    if left_out:
+        notes.append(f"Of {path.name}, {left_out} without any cell are left out.")
+    return NamedColumns(table, _csv_index(names), tuple(notes), form)
+
+
+def _without_empty(table: Any) -> tuple[Any, str]:
+    """Leave out what spreadsheets append: columns without a name, rows of nothing.
+
+    Returns how many were left out too, in words.
+    """
+    named = [
+        place
+        for place, name in enumerate(table.column_names)
+        if name.strip() or table[place].null_count < len(table)
+    ]
+    n_columns = table.num_columns - len(named)
+    if n_columns:
+        table = table.select(named)
+    is_filled, n_rows = _has_cells(table), 0
+    if is_filled is not None:
+        n_rows = len(table) - (pc.sum(is_filled).as_py() or 0)
+        table = table.filter(is_filled)
+    counts = ((n_columns, "column"), (n_rows, "row"))
+    return table, " and ".join(counted(n, what) for n, what in counts if n)
+
+
+def _has_cells(table: Any) -> Any:
+    """Return which rows have any cell; None if all have."""
+    is_filled = None
+    for column in table.columns:
+        own = pc.is_valid(column)
+        is_filled = own if is_filled is None else pc.or_(is_filled, own)
+        if pc.all(is_filled).as_py() is not False:
+            return None
+    return is_filled
 
 
 def _with_points(table: Any, label: str | None) -> Any:
     """Return a table whose label, which is read as text, has decimal points."""
     for place, name in enumerate(table.column_names):
         if normalised(name) == label:
-            column = pc.replace_substring_regex(table[place], _COMMA, r"\1.\2")
+            # A point is of thousands here: such a label must not pass as a number.
+            column = pc.replace_substring_regex(table[place], _THOUSANDS, r"\1'\2")
+            column = pc.replace_substring_regex(column, _COMMA, r"\1.\2")
             table = table.set_column(place, name, column)
     return table
 
@@ -120,6 +161,10 @@ def open_parquet(path: Path, _: Columns) -> NamedColumns:
         raise TableError(
             f"{path.name} is not a Parquet file, or is damaged; save it again"
         ) from None
+    for place, field_ in enumerate(table.schema):
+        if pa.types.is_string_view(field_.type):  # which few functions know
+            text = table[place].cast(pa.large_string())
+            table = table.set_column(place, field_.name, text)
     return NamedColumns(table, _parquet_index(table.schema))
 
 
@@ -155,7 +200,7 @@ def without_index(path: Path, named: NamedColumns, columns: Columns) -> NamedCol
     shown = ", ".join(map(repr, written))
     note = f"Column {shown} of {path.name} is left out: pandas wrote its index there."
     content = named.content.drop_columns(written)
-    return NamedColumns(content, named.index, (*named.notes, note))
+    return replace(named, content=content, notes=(*named.notes, note))
 
 
 def columns_by_name(path: Path, content: Any) -> dict[str, Any]:
@@ -199,18 +244,20 @@ def _from_arrow(path: Path, named: NamedColumns, columns: Columns) -> Table:
     needed = [name for name in (label, *beside) if name is not None]
     check_columns(path.name, [columns.id, *needed, *features], names)
     _check_names(path, features)
-    read = [read_column(path.name, name, by_name[name], columns) for name in features]
+    file, found = path.name, replace(columns, csv=named.csv)
+    read = [read_column(file, name, by_name[name], found) for name in features]
     weights, offsets = (
-        None if name is None else read_numbers(path.name, name, by_name[name])
+        None if name is None else read_numbers(file, name, by_name[name], named.csv)
         for name in beside
     )
     ids = tuple(map(id_text, _texts(path, columns.id, by_name[columns.id])))
+    table = table_of_columns(ids, features, read)
     return replace(
-        table_of_columns(ids, features, read),
+        table,
         labels=tuple(map(label_text, _texts(path, label, by_name[label])))
         if label
         else None,
-        notes=kept.notes,
+        notes=(*kept.notes, *table.notes),
         weights=weights,
         offsets=offsets,
     )
@@ -225,7 +272,8 @@ def _check_ignored(path: Path, named: NamedColumns, columns: Columns) -> None:
     wanted = [
         name
         for name in columns.ignored
-        if not (named.index and _PANDAS_INDEX.fullmatch(name))
+        # A column without a name may have been left out for having no cells.
+        if name and not (named.index and _PANDAS_INDEX.fullmatch(name))
     ]
     check_columns(path.name, wanted, names, "ignore")
 

@@ -6,6 +6,7 @@ wrong, where, and what to do. It never quotes a cell: cells are somebody's data.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -22,6 +23,7 @@ from hyfdca.data.named_tables import (
 )
 from hyfdca.data.numbered_tables import read_libsvm, read_npz
 from hyfdca.data.tables import (
+    LARGEST_CELL,
     Columns,
     Table,
     TableError,
@@ -30,8 +32,7 @@ from hyfdca.data.target_columns import check_offsets, check_weights
 from hyfdca.errors import counted, reading
 
 T = TypeVar("T")
-
-_LARGEST = 1e100  # squares of larger numbers soon overflow
+_SCIENTIFIC = re.compile(r"[0-9][.,]?[0-9]*[eE]\+?[0-9]+")
 
 
 def read_table(path: Path, columns: Columns) -> Table:
@@ -79,6 +80,13 @@ def has_named_columns(path: Path) -> bool:
     return _READERS.get(_ending(path)) in (read_csv, read_parquet)
 
 
+def _shortened(ids: Sequence[str]) -> str:
+    """Return what else may help if IDs are as a spreadsheet writes long numbers."""
+    if any(map(_SCIENTIFIC.fullmatch, ids)):
+        return ", write IDs such as 1.2E+11 with all their digits"
+    return ""
+
+
 def _check_ids(path: Path, ids: Sequence[str], name: str) -> None:
     if not ids:
         raise TableError(f"the file {path.name} has no rows; add some")
@@ -91,7 +99,8 @@ def _check_ids(path: Path, ids: Sequence[str], name: str) -> None:
     if n_repeated:
         raise TableError(
             f"{path.name} has {counted(n_repeated, 'row')} with the ID of another row "
-            f"in column {name!r}; keep one row per ID, or correct id_column"
+            f"in column {name!r}; keep one row per ID{_shortened(ids)}, or correct "
+            "id_column"
         )
 
 
@@ -107,13 +116,13 @@ def _check_cells(path: Path, table: Table) -> None:
             f"features for {path.name} are named twice, such as {twice[0]!r}; name "
             "each once in the key features"
         )
-    too_large = np.abs(table.cells.data) > _LARGEST
+    too_large = np.abs(table.cells.data) > LARGEST_CELL
     if too_large.any():
         columns = np.unique(table.cells.indices[too_large])
         numbers = counted(int(too_large.sum()), "number that is", "numbers that are")
         raise TableError(
-            f"{path.name} has {numbers} infinite or beyond {_LARGEST}, the first in "
-            f"column {table.features[columns[0]]!r}; correct them, or leave such "
+            f"{path.name} has {numbers} infinite or beyond {LARGEST_CELL}, the first "
+            f"in column {table.features[columns[0]]!r}; correct them, or leave such "
             "columns out with ignore"
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 import math
+import re
 import unicodedata
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,8 +22,10 @@ from hyfdca.data.csv_form import CsvForm
 Kind = Literal["number", "boolean", "date", "category", "blank"]  # of a column
 KINDS: tuple[Kind, ...] = get_args(Kind)
 DATE_ORIGIN = datetime.date(2000, 1, 1)
+LARGEST_CELL = 1e100  # squares of larger numbers soon overflow
 
 _MOST_LISTED = 10
+_BRACKETS = re.compile(r"\[[^\]]*\]|\([^)]*\)")
 
 
 class TableError(ValueError):
@@ -232,6 +235,11 @@ def normalised(value: object) -> str:
 def bare_name(name: str) -> str:
     """Return a name without what people confuse: capitals and blanks."""
     return "".join(name.split()).casefold()
+
+
+def without_brackets(name: str) -> str:
+    """Return a bare name without what is in brackets, such as a unit."""
+    return bare_name(_BRACKETS.sub("", name)) or bare_name(name)
 
 
 def id_text(value: object) -> str:

@@ -138,7 +138,8 @@ def pool_frames(
     """Return the frames of several clients as one table, and who holds what of it.
 
     Rows with the same index label are the same row, columns with the same name the
-    same feature. Where several clients hold a cell or a label, they must agree.
+    same feature. Where several clients hold a cell or a label, they must agree; one
+    that is blank at some of them is what the others have.
 
     Parameters
     ----------
@@ -224,15 +225,15 @@ def _numbers(frame: Any, name: str) -> FloatArray:
 
 
 def _agreed(known: Any, new: Any, is_known: BoolArray, name: str) -> Any:
-    """Return the cells known so far, and the new ones elsewhere."""
-    is_same = (known == new) | (np.isnan(known) & np.isnan(new))
+    """Return the cells known so far, and the new ones where nothing is known."""
+    is_same = (known == new) | np.isnan(known) | np.isnan(new)
     if n_different := int(np.sum(is_known & ~is_same)):
         cells = counted(n_different, "cell that differs", "cells that differ")
         raise ValueError(
             f"The client {name!r} has {cells} from those of clients before it; correct "
             "them."
         )
-    return np.where(is_known, known, new)
+    return np.where(is_known & ~np.isnan(known), known, new)
 
 
 def _cover(values: FloatArray, is_held: BoolArray, uncovered: Uncovered) -> None:

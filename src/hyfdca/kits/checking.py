@@ -20,7 +20,7 @@ from hyfdca.kits.expiry import expiry_warnings, require_valid
 from hyfdca.kits.kit import ClientKit, read_certificate, read_client_kit
 from hyfdca.kits.policy import is_strict_client
 from hyfdca.stages.alignment.checks import refusal
-from hyfdca.stages.alignment.client import own_refusal
+from hyfdca.stages.alignment.own_checks import own_refusal
 from hyfdca.study.file import Client, StudyFile, load
 from hyfdca.study.identity import make_roster, study_fingerprint
 from hyfdca.study.kind_notes import kind_word

@@ -242,7 +242,7 @@ class PredictionClient:
         bringing, model = self._bringing, self._bringing.model
         secrecy, (table, pseudonyms) = self._member.secrecy, rows
         alignment = AlignmentClient(
-            table, self._keys(nonce), bringing.alignment, pseudonyms
+            table, self._keys(nonce), bringing.alignment, pseudonyms, secrecy.secrets
         )
         made: list[OwnParts] = []
 

@@ -20,6 +20,7 @@ from hyfdca.protocol.messages import (
 from hyfdca.protocol.messages import Sealed as SealedVector
 from hyfdca.protocol.phases import START, Phase, Phases
 from hyfdca.stages.alignment.messages import PHASES as ALIGNMENT
+from hyfdca.stages.alignment.messages import PLACED
 from hyfdca.study.messages import Hash
 
 NONCE_BYTES = 32
@@ -132,7 +133,7 @@ class RefusedNotice(Message, frozen=True):
 # A prediction may be refused at any of its phases; the next one then begins.
 _ANSWERED = (
     *("introduce", "request", "consider", "refused"),
-    *("rows", "placement", "cells", "hints"),
+    *("rows", *PLACED, "cells", "hints"),
     *("arrange", "part bound", "parts", "scores"),
 )
 
@@ -150,7 +151,7 @@ PHASES: Phases = {
     # Alignment of the requested rows, then the sums
     **ALIGNMENT,
     "rows": replace(ALIGNMENT["rows"], after=_FOUND),
-    "arrange": Phase(Arrangements, after=("placement", "cells")),
+    "arrange": Phase(Arrangements, after=(*PLACED, "cells")),
     "part bound": Phase(Message, (PartBound,), ("arrange",)),
     "parts": Phase(PartsRequest, (ScoreParts,), ("part bound",)),
     "scores": Phase(ScoresNotice, after=("parts",)),

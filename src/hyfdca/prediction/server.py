@@ -60,6 +60,8 @@ def prediction_alignment(settings: AlignmentSettings) -> AlignmentSettings:
         allow_unshared=True,
         disagreeing_cells=settings.disagreeing_cells,
         cell_tolerance=settings.cell_tolerance,
+        blank_cells=settings.blank_cells,
+        needs_values=settings.needs_values,
         hide_feature_names=settings.hide_feature_names,
         needs_labels=False,
     )

@@ -91,7 +91,8 @@ def table_to_predict(
     except (TableError, ModelError) as error:
         reason = str(error).rstrip(".")
         raise StudyError(f"Organisation {client.name!r}: {reason}.") from None
-    if table.n_missing and model.file.scaling.missing == "refuse":
+    is_final = file.study.blank_cells == "refuse"
+    if is_final and table.n_missing and model.file.scaling.missing == "refuse":
         raise StudyError(
             f"Organisation {client.name!r} has "
             f"{counted(table.n_missing, 'missing cell')} in {path.name}, but the model "

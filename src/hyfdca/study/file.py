@@ -52,6 +52,7 @@ from hyfdca.model.scaling import Missing, Scale
 from hyfdca.protocol.messages import Profile
 from hyfdca.stages.alignment.messages import (
     MOST_CLASSES,
+    BlankCells,
     DisagreeingCells,
     SimilarIds,
     Uncovered,
@@ -119,6 +120,7 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     participation: Fraction | Bernoulli | Cyclic = 1.0
     scale: Scale = "none"
     missing: Missing = "refuse"
+    blank_cells: BlankCells = "refuse"  # that another organisation has a value of
     uncovered: Uncovered = "refuse"  # cells that no organisation holds
     categorical: list[str] = []  # columns that are categories, beside those of text
     min_level_count: AtLeastOne = 5  # rows; rarer levels are "other"

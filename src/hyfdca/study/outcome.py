@@ -113,6 +113,7 @@ class Outcome:
     def result(self) -> dict[str, Any]:
         """Return the contents of ``result.json``; with a ``warning`` if not converged.
 
+        ``filled_cells`` were blank at an organisation that got another one's value.
         ``rows_without_label`` and ``rows_of_weight_zero`` were left out of the study.
         ``pooled_primal`` and ``relative_loss`` are null except in a demonstration.
         ``accuracy``, of classes, and ``r_squared`` and ``mean_absolute_error``, of
@@ -129,6 +130,8 @@ class Outcome:
             "sealed_with": self.run.training.sealed_with(),
             "cells": coverage.n_cells,
             "uncovered_cells": coverage.n_uncovered,
+            "uncovered_share": coverage.uncovered_share,
+            "filled_cells": alignment.n_filled,
             "rows_without_label": alignment.n_without_label,
             "rows_of_weight_zero": alignment.n_without_weight,
             "rounds": self.n_rounds,

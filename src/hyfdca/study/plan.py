@@ -25,7 +25,7 @@ from hyfdca.study.roles import target_settings
 from hyfdca.training.settings import TrainingSettings
 
 # Version of the messages between organisations; increment it whenever they change.
-PROTOCOL = 5
+PROTOCOL = 6
 
 
 @dataclass(frozen=True)
@@ -142,6 +142,8 @@ def alignment_settings(file: StudyFile) -> AlignmentSettings:
         allow_unshared=study.allow_unshared,
         disagreeing_cells=study.disagreeing_cells,
         cell_tolerance=study.cell_tolerance,
+        blank_cells=study.blank_cells,
+        needs_values=study.missing == "refuse",
         similar_ids=study.similar_ids,
         uncovered=study.uncovered,
         max_classes=study.max_classes,

@@ -69,6 +69,10 @@ _STUDY = {
     "and deviation 1, or to a largest absolute value of 1 (for sparse tables). Weights "
     "of rows do not count in it.",
     "missing": "Blank cells are refused, or filled with the mean of their column.",
+    "blank_cells": "Cells that are blank at one organisation while another that holds "
+    "them has a value are refused, or their value is given to the one that lacks it, "
+    'sealed: then it counts, also with `missing = "refuse"`. All organisations must '
+    "agree, because cells leave the organisation that has them.",
     "uncovered": "Cells that no organisation holds are refused, or taken as the mean "
     'of their column or, unless `scale = "standard"`, as zero.',
     "categorical": "Columns that are categories, whatever their cells look like; "

@@ -50,12 +50,14 @@ def table_of(study: Study, client: Client, path: Path) -> Table:
     except TableError as error:
         hint = _hint(error, columns)
         raise StudyError(f"Organisation {client.name!r}: {error}{hint}.") from None
-    if study.missing == "refuse" and table.n_missing:
+    is_final = study.blank_cells == "refuse"  # otherwise others may have the values
+    if study.missing == "refuse" and is_final and table.n_missing:
         raise StudyError(
             f"Organisation {client.name!r} has "
             f"{counted(table.n_missing, 'missing cell')} in {path.name}, the first in "
-            f'column {table.first_missing!r}; fill them or set missing = "mean" (the '
-            'default is "refuse").'
+            f'column {table.first_missing!r}; fill them, set missing = "mean" (the '
+            'default is "refuse"), or blank_cells = "share" if other organisations '
+            "have them and all agree to share such values."
         )
     if study.scale == "standard" and not table.is_dense:
         raise StudyError(

@@ -184,7 +184,9 @@ def _fit(result: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _left_out(result: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield how many rows were not trained on, and why."""
+    """Yield how many rows were not trained on, and which cells came from others."""
+    if n_cells := result["filled_cells"]:
+        yield "blank cells filled by other holders", f"{n_cells:,}"
     if n_rows := result["rows_without_label"]:
         yield "rows without a label, left out", f"{n_rows:,}"
     if n_rows := result["rows_of_weight_zero"]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from itertools import chain
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
 from hyfdca.arrays import BoolArray, IntArray
-from hyfdca.data.tables import bare_name
+from hyfdca.data.tables import bare_name, without_brackets
 from hyfdca.errors import counted
 from hyfdca.holdings.coverage import Coverage
 from hyfdca.holdings.layout import Layout
@@ -37,6 +38,10 @@ _REFUSALS = {
         "{rows} whose label is a fraction, but the loss is for classes; choose a "
         'loss for numbers such as "squared", name a positive_label or set max_classes '
         "if these are classes"
+    ),
+    "blank words": (
+        '{rows} with a label such as "-" or "unknown" beside two classes or more; '
+        "leave these labels blank, or set max_classes if they are a class"
     ),
     "long names": (
         f"{{names}} of features, classes or levels with no characters or more than "
@@ -133,10 +138,21 @@ def check_covered(
         f"{coverage.uncovered_share:.1%} of all cells ({coverage.n_uncovered:,} of "
         f"{coverage.n_cells:,}) are with no organisation, such as {n_columns} "
         f"like {such_as!r} of the {n_rows} that "
-        f"{_listed([repr(name) for name in holders])} alone hold; set uncovered = "
-        '"mean" to take them as the mean of their column, or uncovered = "zero" (not '
-        'with scale = "standard"), or leave these rows or columns out.'
+        f"{_listed([repr(name) for name in holders])} alone hold; {_twins(features)}"
+        'set uncovered = "mean" to take them as the mean of their column, or '
+        'uncovered = "zero" (not with scale = "standard"), or leave these rows or '
+        "columns out."
     )
+
+
+def _twins(features: Sequence[str]) -> str:
+    """Return advice on two names that differ in brackets alone, such as units."""
+    met: dict[str, str] = {}
+    for name in features:
+        twin = met.setdefault(without_brackets(name), name)
+        if twin != name:
+            return f"name {twin!r} and {name!r} alike if they are the same column, "
+    return ""
 
 
 def check_shared(names: Sequence[str], layout: Layout) -> None:
@@ -219,17 +235,61 @@ def differing_cells(
     counts: Disagreements,
     columns: Sequence[str],
     tolerance: float,
+    *,
+    may_be_blank: bool,
 ) -> AlignmentError:
     """Return that cells differ by more than a tolerance, in some columns."""
     ignored = json.dumps(columns[:1], ensure_ascii=False)
+    blank = (
+        'set blank_cells = "share" if some of them are blank and all organisations '
+        "agree that a holder of such a cell learns its value, "
+        if may_be_blank
+        else ""
+    )
     return AlignmentError(
         f"Organisations have different values in cells that they share: "
-        f"{_pairs(names, counts)}, in {_columns(columns)}; correct them, raise "
-        f"cell_tolerance (relative, now {tolerance:g}), fill blank cells (which differ "
-        f"from any value) or write ignore = {ignored} below the name of the "
-        'organisation that has them, or set disagreeing_cells = "first" to take the '
-        "cell of the organisation that the study names first, blank or not."
+        f"{_pairs(names, counts)}, in {_columns(columns)}; correct them, {blank}raise "
+        f"cell_tolerance (relative, now {tolerance:g}), write ignore = {ignored} below "
+        "the name of the organisation that has them, or set disagreeing_cells = "
+        '"first" to take the cell of the organisation that the study names first'
+        f"{', blank or not' if may_be_blank else ''}."
     )
+
+
+def blank_cells(name: str, n_cells: int, column: str) -> AlignmentError:
+    """Return that cells of a client are blank and nobody else has them."""
+    cells = counted(n_cells, "blank cell that", "blank cells that")
+    return AlignmentError(
+        f"Organisation {name!r} has {cells} no other organisation has a value of, the "
+        f'first in column {column!r}; fill them or set missing = "mean" (the default '
+        'is "refuse").'
+    )
+
+
+def check_linked(names: Sequence[str], classes: Sequence[Sequence[str]]) -> None:
+    """Refuse classes of two clients that have none in common, nor through others.
+
+    One may write 0 and 1 what the other writes as no and yes. A client with a single
+    class says nothing.
+    """
+    several = [client for client, own in enumerate(classes) if len(own) > 1]
+    linked = set(classes[several[0]]) if several else set[str]()
+    rest = several[1:]
+    while more := [client for client in rest if linked & {*classes[client]}]:
+        linked.update(*(classes[client] for client in more))
+        rest = [client for client in rest if client not in more]
+    if rest:
+        one, other = several[0], rest[0]
+        raise AlignmentError(
+            f"The labels of {names[one]!r}, such as {_quoted(classes[one])}, and those "
+            f"of {names[other]!r}, such as {_quoted(classes[other])}, have none in "
+            "common; write them alike in all tables, or set max_classes = "
+            f"{len({*chain(*classes)})} if all of them are different classes."
+        )
+
+
+def _quoted(names: Sequence[str]) -> str:
+    return " and ".join(map(repr, names[:2]))
 
 
 def check_classes(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import chain
+from dataclasses import replace
 
 import numpy as np
 
@@ -15,18 +15,12 @@ from hyfdca.crypto.keys.pseudonyms import (
     label_tokens,
     sample_pseudonyms,
 )
-from hyfdca.data.labels import (
-    ClassNames,
-    class_names,
-    encode_numbers,
-    is_fraction,
-)
+from hyfdca.crypto.keys.set_secrets import SetSecrets
 from hyfdca.data.tables import Table
 from hyfdca.data.target_columns import (
     is_known,
     is_labelled,
     is_left_out,
-    known_labels,
     target_texts,
     targets_of,
     texts_by_column,
@@ -50,12 +44,12 @@ from hyfdca.stages.alignment.aligned_table import (
     column_tokens,
     row_tokens,
 )
+from hyfdca.stages.alignment.blank_cells import SharedBlanks, first_blank
 from hyfdca.stages.alignment.hints import RoundedCells
 from hyfdca.stages.alignment.kinds import pack_kinds
 from hyfdca.stages.alignment.matching import n_repeated
+from hyfdca.stages.alignment.own_checks import classes_of, refusal_of
 from hyfdca.stages.alignment.similar_ids import answer_id_forms
-
-_LARGEST_LABEL = 1e50  # of which sums and squares stay finite
 
 
 class AlignmentClient:
@@ -65,6 +59,8 @@ class AlignmentClient:
     ----------
     pseudonyms : array (n_rows, 2), optional
         Of its rows; by default those that the keys give its IDs.
+    secrets : SetSecrets, optional
+        Needed if the study shares cells that some have blank.
     """
 
     def __init__(
@@ -73,14 +69,17 @@ class AlignmentClient:
         keys: AlignmentKeys,
         settings: m.AlignmentSettings,
         pseudonyms: TokenArray | None = None,
+        secrets: SetSecrets | None = None,
     ) -> None:
         self._table, self._keys, self._settings = table, keys, settings
-        self._classes = _classes_of(table, settings)
+        self._secrets = secrets
+        self._classes = classes_of(table, settings)
         self._given_pseudonyms = pseudonyms
         self._pseudonyms: TokenArray | None = None  # then in the study's order
         self._aligned: AlignedTable | None = None
         self._rounded_by: dict[m.Line, RoundedCells] = {}
         self.order = np.empty(0, np.int64)  # its rows, in the study's order
+        self._columns = np.empty(0, np.int64)  # likewise
 
     @property
     def handlers(self) -> Handlers:
@@ -90,9 +89,17 @@ class AlignmentClient:
             "id forms": self._id_forms,
             "targets": self._target_tokens,
             "placement": self._place,
+            "blanks": lambda r: m.BlankNotes(self._blanks.blanks(r)),
+            "known cells": lambda r: m.KnownNotes(self._blanks.known(r)),
+            "fill cells": self._fill,
             "cells": self._cells,
             "hints": self._hints,
         }
+
+    @property
+    def table(self) -> Table:
+        """Its table as it was read, with the values that others had for it."""
+        return self._table
 
     @property
     def aligned(self) -> AlignedTable:
@@ -104,7 +111,7 @@ class AlignmentClient:
     def _rows(self, _: Message) -> m.Rows | m.Refused:
         if self._aligned is not None:
             raise RemoteProtocolError("rows are asked for after their placement")
-        refused = _refusal(self._table, self._classes, self._settings)
+        refused = refusal_of(self._table, self._classes, self._settings)
         if refused is not None:
             return refused
         table, keys = self._table, self._keys
@@ -127,6 +134,7 @@ class AlignmentClient:
             list(self._classes.names),
             self._classes.has_rest,
             pack_kinds(table.kinds),
+            table.n_missing > 0,
         )
 
     def _id_forms(self, request: m.IdFormsRequest) -> m.IdForms:
@@ -175,7 +183,8 @@ class AlignmentClient:
             n_samples=notice.n_samples,
             levels=_levels(table, features, notice.categories),
         )
-        self._pseudonyms, self.order = self._pseudonyms[rows], rows
+        self._pseudonyms = self._pseudonyms[rows]
+        self.order, self._columns = rows, columns
 
     def _placed(self, payload: memoryview) -> IntArray:
         """Return the rows that have a place, if only rows without a label have none."""
@@ -214,6 +223,22 @@ class AlignmentClient:
             is_possible = len(classes) == 2 and classes[1] == positive
         if not is_possible or len(set(classes)) < len(classes):
             raise RemoteProtocolError("these cannot be the classes of the study")
+
+    @property
+    def _blanks(self) -> SharedBlanks:
+        if self._settings.blank_cells != "share" or self._secrets is None:
+            raise RemoteProtocolError("the study does not share cells that are blank")
+        orders = (self.order, self._columns)
+        placed = (self.aligned, self._placed_pseudonyms)
+        return SharedBlanks(self._table, orders, *placed, self._secrets)
+
+    def _fill(self, request: m.FillRequest) -> m.Filled:
+        table, before = self._blanks.filled(request), self.aligned
+        levels = {name: table.levels.get(name, ()) for name in before.levels}
+        cells = table.cells[self.order][:, self._columns]
+        self._table, self._aligned = table, replace(before, cells=cells, levels=levels)
+        n_blank, column = first_blank(self._aligned)
+        return m.Filled(first_blank(before)[0] - n_blank, n_blank, column)
 
     def _cells(self, request: m.CellsRequest) -> m.CellTokens:
         table, own = self.aligned, self.aligned.own
@@ -309,36 +334,3 @@ def _shown_tokens(
     tokens[is_left_out(table)] = NO_WEIGHT
     tokens[~is_labelled(table)] = NO_LABEL
     return tokens
-
-
-def _classes_of(table: Table, settings: m.AlignmentSettings) -> ClassNames:
-    if settings.task == "regression" or table.labels is None:
-        return ClassNames(())
-    return class_names(known_labels(table), settings.positive)
-
-
-def own_refusal(table: Table, settings: m.AlignmentSettings) -> m.Refused | None:
-    """Return what is wrong with a client's own table, without the other clients."""
-    return _refusal(table, _classes_of(table, settings), settings)
-
-
-def _refusal(
-    table: Table, classes: ClassNames, settings: m.AlignmentSettings
-) -> m.Refused | None:
-    """Return what is wrong with a client's own names and labels, if something is."""
-    levels = chain.from_iterable(table.levels.values())
-    names = (*table.features, *classes.names, *levels)
-    n_long = sum(not 0 < len(name) <= m.LONGEST_NAME for name in names)
-    if n_long:
-        return m.Refused("long names", n_long)
-    if len(classes.names) > settings.n_classes_allowed:
-        return m.Refused("classes", len(classes.names))
-    is_open = settings.max_classes is None and settings.positive is None
-    if is_open and any(map(is_fraction, classes.names)):
-        n_rows = sum(map(is_fraction, known_labels(table)))
-        return m.Refused("fractions", n_rows)
-    if settings.task == "regression":
-        numbers, _ = encode_numbers(known_labels(table))
-        n_bad = int(np.sum(~(np.abs(numbers) <= _LARGEST_LABEL)))
-        return m.Refused("no numbers", n_bad) if n_bad else None
-    return None

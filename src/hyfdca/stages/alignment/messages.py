@@ -10,7 +10,7 @@ import msgspec
 from hyfdca.data.id_forms import ID_FORMS, IdForm
 from hyfdca.data.labels import Task
 from hyfdca.data.targets import TargetSettings
-from hyfdca.protocol.messages import Message, Number, Seen
+from hyfdca.protocol.messages import Message, Number, Rank, Seen
 from hyfdca.protocol.phases import START, Phase, Phases
 
 MOST_CLASSES = 1000  # that max_classes may allow
@@ -22,6 +22,7 @@ Name = Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_NAME)]
 ClassList = Annotated[list[Name], msgspec.Meta(max_length=MOST_CLASSES)]
 Uncovered = Literal["refuse", "mean", "zero"]
 DisagreeingCells = Literal["refuse", "first"]
+BlankCells = Literal["refuse", "share"]
 SimilarIds = Literal["refuse", "allow"]
 Line = Literal["row", "column"]  # over whose cells a token is
 
@@ -46,6 +47,12 @@ class AlignmentSettings:
         Values of a cell whose relative difference is at most this are not different.
         Labels that are numbers, weights and offsets are compared in single precision
         if it allows for that.
+    blank_cells : {"refuse", "share"}
+        What to do if a cell is blank at an organisation and others have its value:
+        stop, as if these were different values, or let that organisation learn it.
+    needs_values : bool
+        Refuse cells that are blank at all organisations that hold them, where such
+        cells are shared; otherwise tables were refused when they were read.
     similar_ids : {"refuse", "allow"}
         What to do if many more rows of two organisations would match if their IDs were
         written alike: stop, or take them as different rows without looking.
@@ -69,6 +76,8 @@ class AlignmentSettings:
     allow_unshared: bool = False
     disagreeing_cells: DisagreeingCells = "refuse"
     cell_tolerance: float = 0.0
+    blank_cells: BlankCells = "refuse"
+    needs_values: bool = False
     similar_ids: SimilarIds = "allow"
     uncovered: Uncovered = "zero"
     needs_labels: bool = True
@@ -103,13 +112,21 @@ class Rows(Message, tag="rows", frozen=True):
     kinds: Annotated[memoryview | None, Seen("feature kinds")] = (
         None  # uint8, one per column; none if all are numbers
     )
+    has_blanks: Annotated[bool, Seen("numbers")] = False  # cells, somewhere
 
 
 class Refused(Message, tag="refused", frozen=True):
     """The answer of a client whose table cannot be aligned."""
 
     reason: Annotated[
-        Literal["repeated", "no numbers", "classes", "fractions", "long names"],
+        Literal[
+            "repeated",
+            "no numbers",
+            "classes",
+            "fractions",
+            "long names",
+            "blank words",
+        ],
         Seen("numbers"),
     ]
     count: Annotated[Number, Seen("numbers")]
@@ -179,6 +196,48 @@ class PlacementNotice(Message, frozen=True):
     )
 
 
+class CommonCells(Message, frozen=True):
+    """Which of a client's cells each of some other clients holds too."""
+
+    partners: Annotated[list[Rank], Seen("holders")]  # ascending
+    rows: Annotated[memoryview, Seen("group numbers")]  # bits, partners by row groups
+    columns: Annotated[
+        memoryview, Seen("group numbers")
+    ]  # bits, partners by column groups
+
+
+class KnownRequest(CommonCells, frozen=True):
+    """Ask for the values of cells that these clients have blank."""
+
+    notes: Annotated[list[memoryview], Seen("blank cells")]  # by partner
+
+
+class FillRequest(CommonCells, frozen=True):
+    """What these clients know of the cells that the receiver has blank."""
+
+    notes: Annotated[list[memoryview], Seen("filled cells")]  # by partner
+
+
+class BlankNotes(Message, frozen=True):
+    """Which cells are blank, sealed for each other holder of them."""
+
+    notes: Annotated[list[memoryview], Seen("blank cells")]  # by partner
+
+
+class KnownNotes(Message, frozen=True):
+    """Values of cells that others have blank, sealed for each of them."""
+
+    notes: Annotated[list[memoryview], Seen("filled cells")]  # by partner
+
+
+class Filled(Message, frozen=True):
+    """How many blank cells got a value, and how many stay blank."""
+
+    n_filled: Annotated[Number, Seen("numbers")]
+    n_blank: Annotated[Number, Seen("numbers")]
+    column: Annotated[Number, Seen("numbers")]  # the first with one that stays blank
+
+
 # Groups of cells: column groups, by the client's own numbers, and row groups of each.
 ColumnGroups = Annotated[memoryview, Seen("group numbers")]  # uint32, ascending
 RowGroups = Annotated[
@@ -228,11 +287,19 @@ class CellTokens(Message, frozen=True):
     # and then by column
 
 
+# A client's last phase before cells are compared: not all have blank cells.
+PLACED = ("placement", "blanks", "known cells", "fill cells")
+
 PHASES: Phases = {
     "rows": Phase(Message, (Rows, Refused), (START,)),
     "id forms": Phase(IdFormsRequest, (IdForms,), ("rows", "id forms")),
     "targets": Phase(Message, (TargetTokens,), ("rows", "id forms")),
     "placement": Phase(PlacementNotice, after=("rows", "id forms", "targets")),
-    "cells": Phase(CellsRequest, (CellTokens,), ("placement", "cells", "hints")),
+    # What some have blank and others know, if the study shares it
+    "blanks": Phase(CommonCells, (BlankNotes,), ("placement",)),
+    "known cells": Phase(KnownRequest, (KnownNotes,), ("placement", "blanks")),
+    "fill cells": Phase(FillRequest, (Filled,), PLACED[:-1]),
+    # Comparison of cells held twice
+    "cells": Phase(CellsRequest, (CellTokens,), (*PLACED, "cells", "hints")),
     "hints": Phase(HintsRequest, (Hints,), ("cells",)),
 }

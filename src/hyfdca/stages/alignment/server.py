@@ -16,53 +16,67 @@ It comes before everything else, as a conversation of its own.
 |           | groups, what is counted, classes,    |                                  |
 |           | which columns are categories, which  |                                  |
 |           | labels to round                      |                                  |
+| blanks    | which of its cells others hold too,  | which of them are blank, sealed  |
+|           | if it has blank ones                 | for each of these                |
+| known     | these notes                          | what it has in these cells,      |
+| cells     |                                      | sealed for each that asked       |
+| fill      | these notes                          | how many got a value             |
+| cells     |                                      |                                  |
 | cells     | groups that hold cells held twice    | tokens of the rows' cells there; |
 |           |                                      | of the columns' if some differ   |
 | hints     | such groups that the client owns, if | how to round its cells, sealed   |
 |           | tokens differ                        | for those that hold them too     |
 
 The server sees which pseudonyms and tokens are equal, and who has no label of which
-row; it has no key. Rows without a label anywhere, or of weight 0, get no place. A
-client is told nothing of others but groups of its own rows and columns, numbered as it
-has them, and whether it counts them. As rows are numbered by their first holder, it
-could learn from the order of those it shares in which order that one has them in its
-table.
+row; it has no key. It learns how many cells are blank, but not which. Rows without a
+label anywhere, or of weight 0, get no place. A client is told nothing of others but
+groups of its own rows and columns, numbered as it has them, and whether it counts them.
+As rows are numbered by their first holder, it could learn from the order of those it
+shares in which order that one has them in its table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hyfdca.arrays import BoolArray, ByteArray, IntArray, TokenArray
-from hyfdca.crypto.keys.pseudonyms import NO_WEIGHT, name_digests
-from hyfdca.data.labels import ClassNames, common_classes
+from hyfdca.arrays import BoolArray, ByteArray, IntArray
+from hyfdca.data.labels import common_classes
 from hyfdca.data.tables import KINDS, Kind
 from hyfdca.holdings.axis import Axis
 from hyfdca.holdings.coverage import coverage_of
 from hyfdca.holdings.layout import Layout
 from hyfdca.holdings.ownership import CellHolders, cell_holders
 from hyfdca.protocol.codec import (
-    RemoteProtocolError,
     pack_bits,
     pack_indices,
-    unpack_tokens,
 )
 from hyfdca.protocol.messages import Message
-from hyfdca.protocol.sessions import Conversation, ServerSession, reply_of
+from hyfdca.protocol.sessions import (
+    BadReplyError,
+    Conversation,
+    ServerSession,
+    reply_of,
+)
 from hyfdca.stages.alignment import checks
 from hyfdca.stages.alignment import messages as m
+from hyfdca.stages.alignment.blank_exchange import fill_blanks
 from hyfdca.stages.alignment.comparison import CellComparison
 from hyfdca.stages.alignment.kinds import (
     CATEGORY,
     agreed_kinds,
     check_categorical,
-    unpack_kinds,
 )
 from hyfdca.stages.alignment.label_rows import Blanks, LabelRows
-from hyfdca.stages.alignment.matching import Matched, match, unpack_pseudonyms
+from hyfdca.stages.alignment.matching import Matched, match
+from hyfdca.stages.alignment.shown import (
+    Shown,
+    label_rows_of,
+    names_of,
+    read_shown,
+)
 from hyfdca.stages.alignment.similar_ids import find_similar_ids
 from hyfdca.stages.alignment.target_comparison import compare_targets
 
@@ -88,6 +102,10 @@ class Alignment:
         because a holder has no more.
     n_without_label, n_without_weight : int
         Rows that were left out: nobody has their label, or their weight is 0.
+    n_filled : int
+        Cells that a client had blank and got from another one.
+    has_blanks : bool
+        Whether any client has a blank cell.
     """
 
     layout: Layout
@@ -98,6 +116,8 @@ class Alignment:
     is_rounded: BoolArray
     n_without_label: int = 0
     n_without_weight: int = 0
+    n_filled: int = 0
+    has_blanks: bool = False
 
     @property
     def is_category(self) -> BoolArray:
@@ -108,18 +128,6 @@ class Alignment:
         """Return the names of the features of one kind."""
         places = np.flatnonzero(self.kinds == KINDS.index(kind))
         return tuple(self.features[place] for place in places.tolist())
-
-
-@dataclass(frozen=True)
-class _Shown:
-    """What a client has shown, checked as far as that goes without the others."""
-
-    pseudonyms: TokenArray
-    names: tuple[str, ...]
-    features: TokenArray
-    label_tokens: TokenArray | None
-    classes: ClassNames
-    kinds: ByteArray
 
 
 class AlignmentServer:
@@ -139,12 +147,13 @@ class AlignmentServer:
         rows = match({c: own.pseudonyms for c, own in enumerate(shown)})
         yield from self._compare_ids(rows.axis)
         columns = match({c: own.features for c, own in enumerate(shown)})
-        labels = _label_rows(shown, rows)
+        labels = label_rows_of(shown, rows)
         every = self._every(shown, rows, columns)
         is_rounded = np.zeros(rows.axis.n_items, dtype=bool)
         if self._settings.needs_labels:
             is_rounded = yield from self._compare_labels(every, rows, labels)
         alignment, orders = self._matched(shown, (rows, columns), labels, is_rounded)
+        blank = [client for client, own in enumerate(shown) if own.has_blanks]
         del shown, rows  # large, and not needed once they are matched
         layout = alignment.layout
         holders = cell_holders(layout.samples, layout.features)
@@ -155,9 +164,26 @@ class AlignmentServer:
         del orders
         yield from self._session.tell("placement", notices)
         del notices
+        if blank and self._settings.blank_cells == "share":
+            replies = yield from fill_blanks(layout, holders, blank, self._session)
+            alignment = self._filled(alignment, replies)
         if self._settings.disagreeing_cells == "refuse":
-            yield from self._compare_cells(layout, holders, alignment.features)
+            yield from self._compare_cells(alignment, holders)
         return alignment
+
+    def _filled(
+        self, alignment: Alignment, replies: Mapping[int, m.Filled]
+    ) -> Alignment:
+        """Note how many cells got a value; refuse those that stay blank, if need be."""
+        for client, reply in replies.items():
+            own = alignment.layout.features.items[client]
+            if reply.n_blank and not reply.column < len(own):
+                raise BadReplyError("fill cells", client, "it has no such column")
+            if reply.n_blank and self._settings.needs_values:
+                column = alignment.features[int(own[reply.column])]
+                raise checks.blank_cells(self._names[client], reply.n_blank, column)
+        n_filled = sum(reply.n_filled for reply in replies.values())
+        return replace(alignment, n_filled=n_filled)
 
     def _compare_ids(self, rows: Axis) -> Conversation[None]:
         """Refuse IDs that differ only in how they are written."""
@@ -166,10 +192,10 @@ class AlignmentServer:
             checks.check_similar_ids(self._names, found)
 
     def _compare_cells(
-        self, layout: Layout, holders: Sequence[CellHolders], features: Sequence[str]
+        self, alignment: Alignment, holders: Sequence[CellHolders]
     ) -> Conversation[None]:
         """Refuse cells that differ, exactly or by more than the tolerance."""
-        comparison = CellComparison(layout, holders, self._session)
+        comparison = CellComparison(alignment.layout, holders, self._session)
         counts = yield from comparison.counts()
         tolerance = self._settings.cell_tolerance
         if counts and tolerance:
@@ -177,8 +203,15 @@ class AlignmentServer:
             counts = yield from comparison.counts()
         if counts:
             differing = yield from comparison.columns()
-            columns = [features[column] for column in differing.tolist()]
-            raise checks.differing_cells(self._names, counts, columns, tolerance)
+            columns = [alignment.features[column] for column in differing.tolist()]
+            shares = self._settings.blank_cells == "share"
+            raise checks.differing_cells(
+                self._names,
+                counts,
+                columns,
+                tolerance,
+                may_be_blank=alignment.has_blanks and not shares,
+            )
 
     def _compare_labels(
         self, every: Layout, rows: Matched, labels: LabelRows
@@ -195,9 +228,7 @@ class AlignmentServer:
         checks.check_labels_visible(names, labels.blanks(), settings)
         return compared.is_rounded
 
-    def _every(
-        self, shown: Sequence[_Shown], rows: Matched, columns: Matched
-    ) -> Layout:
+    def _every(self, shown: Sequence[Shown], rows: Matched, columns: Matched) -> Layout:
         """Return who holds what before rows are left out, if tables fit together."""
         if not self._settings.hide_feature_names:
             checks.check_names(self._names, [own.names for own in shown])
@@ -209,7 +240,7 @@ class AlignmentServer:
 
     def _matched(
         self,
-        shown: Sequence[_Shown],
+        shown: Sequence[Shown],
         matched: tuple[Matched, Matched],
         labels: LabelRows,
         is_rounded: BoolArray,
@@ -228,12 +259,12 @@ class AlignmentServer:
         self,
         layout: Layout,
         columns: Matched,
-        shown: Sequence[_Shown],
+        shown: Sequence[Shown],
         labels: LabelRows,
         is_rounded: BoolArray,
     ) -> Alignment:
         """Return what is known of the rows that remain, if they make a study."""
-        features = _names_of(shown, columns)
+        features = names_of(shown, columns)
         kinds = self._agreed_kinds(shown, columns, features)
         if self._settings.uncovered == "refuse":
             coverage = coverage_of(layout.samples, layout.features)
@@ -248,10 +279,11 @@ class AlignmentServer:
             is_rounded,
             n_left_out - labels.n_without_weight,
             labels.n_without_weight,
+            has_blanks=any(own.has_blanks for own in shown),
         )
 
     def _agreed_kinds(
-        self, shown: Sequence[_Shown], columns: Matched, names: Sequence[str]
+        self, shown: Sequence[Shown], columns: Matched, names: Sequence[str]
     ) -> ByteArray:
         if not self._settings.hide_feature_names:
             check_categorical(self._settings.categorical, names)
@@ -259,7 +291,7 @@ class AlignmentServer:
         kinds = [own.kinds[order] for own, order in each]
         return agreed_kinds(self._names, names, columns.axis, kinds)
 
-    def _ask_rows(self) -> Conversation[list[_Shown]]:
+    def _ask_rows(self) -> Conversation[list[Shown]]:
         everyone = dict.fromkeys(range(len(self._names)), Message())
         replies = yield from self._session.ask("rows", everyone, Message)
         shown = []
@@ -268,72 +300,20 @@ class AlignmentServer:
                 raise checks.refusal(self._names[client], reply, self._settings)
             assert isinstance(reply, m.Rows)  # noqa: S101  # the table of phases
             with reply_of(client):
-                shown.append(_shown(reply, self._settings))
+                shown.append(read_shown(reply, self._settings))
         return shown
 
     def _common_classes(
-        self, layout: Layout, shown: Sequence[_Shown]
+        self, layout: Layout, shown: Sequence[Shown]
     ) -> tuple[str, ...]:
         if self._settings.task == "regression":
             return ()
         positive = self._settings.positive
         classes = common_classes((own.classes for own in shown), positive)
         checks.check_classes(classes, self._settings, layout.samples.n_items)
+        if positive is None and self._settings.max_classes is None:
+            checks.check_linked(self._names, [own.classes.names for own in shown])
         return classes
-
-
-def _shown(reply: m.Rows, settings: m.AlignmentSettings) -> _Shown:
-    """Return what a client has shown, or raise ``RemoteProtocolError``."""
-    pseudonyms = unpack_pseudonyms(reply.pseudonyms)
-    labels = reply.label_tokens
-    tokens = None if labels is None else unpack_tokens(labels, len(pseudonyms))
-    is_hidden = reply.hidden_features is not None
-    if settings.hide_feature_names != is_hidden or (is_hidden and reply.features):
-        raise RemoteProtocolError("feature names are not as hidden as the study says")
-    if reply.hidden_features is None:
-        names, features = tuple(reply.features), name_digests(reply.features)
-    else:
-        features = unpack_pseudonyms(reply.hidden_features)
-        names = tuple(f"{a:016x}{b:016x}" for a, b in features.tolist())
-    has_labels = tokens is not None and bool(np.any(tokens > NO_WEIGHT))
-    classes = _classes(reply, settings, has_labels)
-    kinds = unpack_kinds(reply.kinds, len(names))
-    return _Shown(pseudonyms, names, features, tokens, classes, kinds)
-
-
-def _label_rows(shown: Sequence[_Shown], rows: Matched) -> LabelRows:
-    """Return what the clients' tokens say of the rows."""
-    tokens = [
-        None if own.label_tokens is None else own.label_tokens[order]
-        for own, order in zip(shown, rows.orders, strict=True)
-    ]
-    return LabelRows(rows.axis, tokens)
-
-
-def _classes(
-    reply: m.Rows, settings: m.AlignmentSettings, has_labels: bool
-) -> ClassNames:
-    """Return the classes of a client, if they fit the task."""
-    names, positive = set(reply.classes), settings.positive
-    if settings.task == "regression" or not has_labels:
-        is_possible = not names and not reply.has_rest
-    elif positive is None:
-        is_possible = bool(names) and not reply.has_rest
-    else:
-        n_others = len(names - {positive})
-        is_possible = n_others == 0 if reply.has_rest else n_others < 2 and bool(names)
-    if not is_possible or len(names) < len(reply.classes):
-        raise RemoteProtocolError("its classes do not fit the task")
-    return ClassNames(tuple(reply.classes), reply.has_rest)
-
-
-def _names_of(shown: Sequence[_Shown], columns: Matched) -> tuple[str, ...]:
-    """Return the names of all features, in the order of their axis."""
-    names = np.empty(columns.axis.n_items, dtype=object)
-    each = zip(shown, columns.axis.items, columns.orders, strict=True)
-    for own, items, order in each:
-        names[items] = np.array(own.names, dtype=object)[order]
-    return tuple(names)
 
 
 def _notice(

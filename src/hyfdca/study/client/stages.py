@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
 from hyfdca.data.expansion import Expansion, expansion_of_numbers
 from hyfdca.data.tables import Table
 from hyfdca.federation.client import check_few
@@ -68,17 +70,25 @@ class ClientStages:
         }
 
     def _begin_alignment(self) -> Handlers:
+        secrecy = self._secrecy()
         self._alignment = AlignmentClient(
-            self._table, self._secrecy().alignment_keys(), self._plan.alignment
+            self._table,
+            secrecy.alignment_keys(),
+            self._plan.alignment,
+            secrets=secrecy.secrets,
         )
         return self._alignment.handlers
 
     @property
-    def aligned(self) -> AlignedTable:
-        """The organisation's table in the study's order."""
+    def _placed(self) -> AlignmentClient:
         if self._alignment is None:
             raise RemoteProtocolError("this stage comes after the alignment")
-        return self._alignment.aligned
+        return self._alignment
+
+    @property
+    def aligned(self) -> AlignedTable:
+        """The organisation's table in the study's order."""
+        return self._placed.aligned
 
     def _begin_labels(self) -> Handlers:
         if self._block is not None:
@@ -96,7 +106,7 @@ class ClientStages:
             raise RemoteProtocolError("it has no column that is a category")
         self._levels = LevelsClient(
             aligned,
-            self._table.digest,
+            self._placed.table.digest,
             secrecy.alignment_keys(),
             self._plan.levels,
             secrecy.sealers(),
@@ -115,6 +125,8 @@ class ClientStages:
     def _begin_scaling(self) -> Handlers:
         plan, aligned = self._plan, self.aligned
         check_few(self._least_rows, aligned.cells.shape[0], "its table")
+        if plan.missing == "refuse" and np.isnan(aligned.cells.data).any():
+            raise RemoteProtocolError("cells are still blank, which the study refuses")
         is_number = self.expansion.is_number
         self._numbers = owned_cells(
             aligned.own.of_columns(is_number), self.expansion.numbers(aligned.cells)

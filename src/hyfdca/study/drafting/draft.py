@@ -6,13 +6,20 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import combinations
 from pathlib import Path
 
 from hyfdca.data.glance import Glance, glance_at
 from hyfdca.data.tables import DATE_ORIGIN, KINDS, Kind, TableError, listed
 from hyfdca.errors import StudyError
 from hyfdca.study.drafting.guesses import Roles, guess_roles
-from hyfdca.study.drafting.hints import id_hints, role_hints
+from hyfdca.study.drafting.hints import (
+    code_hints,
+    date_hints,
+    id_hints,
+    role_hints,
+    twin_names,
+)
 from hyfdca.study.file import parse
 from hyfdca.study.kind_notes import kind_word
 
@@ -49,12 +56,18 @@ def draft_study(
         roles = guess_roles(glances, id_column, label_column)
         lines = [*_study(glances, roles, out), *_clients(glances, roles, out)]
     except TableError as error:
-        text = str(error)
-        raise StudyError(f"{text[:1].upper()}{text[1:]}.") from None
+        raise StudyError(_sentence(str(error), paths)) from None
     tables = f"{len(paths)} tables" if len(paths) > 1 else "one table"
     text = "\n".join([_HEAD.format(tables=tables, study=out), *lines, ""])
     parse(text.encode(), out)  # as hyfdca train will
     return text
+
+
+def _sentence(text: str, paths: Sequence[Path]) -> str:
+    """Return what is wrong with a table as a sentence; names of files stay as is."""
+    if any(text.startswith(path.name) for path in paths):
+        return f"The file {text}."
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 def _study(glances: Sequence[Glance], roles: Roles, out: Path) -> Iterator[str]:
@@ -105,20 +118,32 @@ def _loss(roles: Roles) -> Iterator[str]:
 
 
 def _kinds(glances: Sequence[Glance], roles: Roles) -> Iterator[str]:
-    """Say what becomes of columns that are not numbers."""
+    """Say what becomes of columns that are not numbers, and which cannot be read."""
     found: dict[str, set[Kind]] = {}
     for place, glance in enumerate(glances):
         for name in [] if glance.numbered else roles.features(place, glance):
-            found.setdefault(name, set()).add(glance.kind_of(name))
+            if mistake := glance.mistake(name):
+                yield _comment(f"Training will be refused: {mistake}.")
+            else:
+                found.setdefault(name, set()).add(glance.kind_of(name))
+    yield from map(_comment, code_hints(glances, roles))
+    yield from map(_comment, date_hints(glances, roles))
     for kind in KINDS:
         names = [name for name, kinds in found.items() if kinds - {"blank"} == {kind}]
         if names and kind != "number":
             yield _comment(f"{kind_word(kind, DATE_ORIGIN)}: {listed(names)}.")
     mixed = [n for n, kinds in found.items() if kinds - {"blank"} > {"category"}]
+    mixed = [name for name in mixed if _has_common_values(glances, name)]
     if mixed:
         yield "# These are text in some tables and not in others. If they are no"
         yield "# categories, correct the tables, or leave them out with ignore."
         yield f"categorical = {json.dumps(mixed, ensure_ascii=False)}"
+
+
+def _has_common_values(glances: Sequence[Glance], name: str) -> bool:
+    """Return whether two tables have the same value in a column."""
+    own = [glance.label_values(name) for glance in glances if name in glance.columns]
+    return any(one & other for one, other in combinations(own, 2))
 
 
 def _cells(glances: Sequence[Glance], roles: Roles) -> Iterator[str]:
@@ -135,11 +160,43 @@ def _cells(glances: Sequence[Glance], roles: Roles) -> Iterator[str]:
     if n_blank:
         yield f"# {n_blank:,} cells are blank: taken as the mean of their column."
         yield _line("missing", "mean")
+    if n_blank and (n_known := _n_known(glances, roles, features)):
+        yield f"# {n_known:,} of them have a value in another table, which is given to"
+        yield "# the organisation that lacks it: all organisations must agree."
+        yield _line("blank_cells", "share")
+    twins = list(twin_names(glances, roles))
+    for one, own, other, theirs in twins:
+        yield _comment(
+            f"{own!r} of {one.path.name} and {theirs!r} of {other.path.name}"
+        )
+        yield "# are two features. If they are the same, name them alike."
     share = _uncovered_share(glances, roles, features)
-    if share:
+    if share and twins:
+        yield f"# {share:.1%} of all cells are in no table. If that is right, write:"
+        yield _comment(_line("uncovered", "zero" if is_sparse else "mean"))
+    elif share:
         filling = "zero" if is_sparse else "the mean of their column"
         yield f"# {share:.1%} of all cells are in no table: taken as {filling}."
         yield _line("uncovered", "zero" if is_sparse else "mean")
+
+
+def _n_known(
+    glances: Sequence[Glance], roles: Roles, features: Sequence[Sequence[str]]
+) -> int:
+    """Return how many blank cells another table has a value of."""
+    each = zip(glances, features, roles.ids.columns, strict=True)
+    cells = [
+        {n: glance.blank_ids(n, own_id) for n in own if not glance.mistake(n)}
+        for glance, own, own_id in each
+    ]
+    ids = [g.ids(own) for g, own in zip(glances, roles.ids.columns, strict=True)]
+    return sum(
+        len(blank & ids[other] - cells[other][name])
+        for place, own in enumerate(cells)
+        for name, blank in own.items()
+        for other in range(len(cells))
+        if blank and other != place and name in cells[other]
+    )
 
 
 def _uncovered_share(

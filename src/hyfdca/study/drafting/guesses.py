@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from hyfdca.data.glance import Glance
 from hyfdca.data.labels import is_fraction
 from hyfdca.data.tables import listed
-from hyfdca.errors import StudyError
+from hyfdca.errors import StudyError, counted
 
 _ID_WORDS = (
     "id",
@@ -76,6 +76,9 @@ def guess_roles(
     StudyError
         If there is no good guess.
     """
+    empty = [glance.path.name for glance in glances if not glance.n_rows]
+    if empty:
+        raise StudyError(f"The file {empty[0]} has no rows; add some, or leave it out.")
     ids = _given(glances, id_column, "--id") or _guess_ids(glances)
     _check_ids(glances, ids)
     labels = _given(glances, label_column, "--label") or _guess_labels(glances, ids)
@@ -154,12 +157,21 @@ def _guess_own_ids(glances: Sequence[Glance]) -> Guess:
             raise StudyError(
                 f"No column of {glance.path.name} looks like the IDs of its rows: "
                 "texts or whole numbers, another in each row, shared with the other "
-                "tables; name it with --id."
+                f"tables{_near_miss(glance)}; name it with --id."
             )
         best = max(overlaps, key=lambda n: (overlaps[n], *_id_rank(n, [glance], 0)))
         chosen.append(best)
         known |= glance.ids(best)
     return Guess(tuple(chosen), "The columns whose values the tables share.")
+
+
+def _near_miss(glance: Glance) -> str:
+    """Return which column would be the IDs by its name, but repeats or has blanks."""
+    for name in glance.columns:
+        n_odd = glance.n_repeated(name) if has_word(name, _ID_WORDS) else 0
+        if 0 < 2 * n_odd < glance.n_rows:
+            return f" ({name!r} is blank or repeats in {counted(n_odd, 'row')})"
+    return ""
 
 
 def _id_rank(name: str, glances: Sequence[Glance], n_shared: int) -> tuple[int, ...]:

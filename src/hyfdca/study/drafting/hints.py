@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Iterator, Sequence
 from itertools import combinations
 
 from hyfdca.data.glance import Glance
 from hyfdca.data.id_forms import ID_FORMS, IdForm
+from hyfdca.data.labels import is_fraction
+from hyfdca.data.tables import without_brackets
 from hyfdca.study.drafting.guesses import Roles, has_word
 
 _ROLES = {
@@ -18,6 +21,12 @@ _SINGLE_FORMS: tuple[IdForm, ...] = (
     *("leading zeros", "zeros after a decimal point"),
     *("capitals", "blanks or punctuation"),
 )
+_CODES = (
+    *("code", "type", "kind", "category", "status", "group", "stage", "class"),
+    *("grade", "region", "zip", "ward", "sex", "gender", "race"),
+)
+_DAY = re.compile(r"(19|20)[0-9]{2}(0[1-9]|1[0-2])(0[1-9]|[12][0-9]|3[01])")
+_FEWEST_CODES, _MOST_CODES = 3, 10  # of two values, the number is as good
 _MANY = 0.05  # of the IDs of the smaller table
 
 
@@ -36,8 +45,51 @@ def role_hints(glances: Sequence[Glance], roles: Roles) -> Iterator[str]:
                 yield f"{key} = {json.dumps(name, ensure_ascii=False)}"
 
 
+def code_hints(glances: Sequence[Glance], roles: Roles) -> Iterator[str]:
+    """Yield features of few whole numbers that by their names may be codes."""
+    values: dict[str, set[str]] = {}
+    for place, glance in enumerate(glances):
+        for name in roles.features(place, glance):
+            if has_word(name, _CODES) and _is_number(glance, name):
+                values.setdefault(name, set()).update(glance.label_values(name))
+    for name, own in values.items():
+        is_whole = not any(map(is_fraction, own))
+        if is_whole and _FEWEST_CODES <= len(own) <= _MOST_CODES:
+            yield f"If {name!r} is a code and no quantity, write:"
+            yield f"categorical = [{json.dumps(name, ensure_ascii=False)}]"
+
+
+def date_hints(glances: Sequence[Glance], roles: Roles) -> Iterator[str]:
+    """Yield features of numbers such as 20240131, which are rather dates."""
+    for place, glance in enumerate(glances):
+        for name in roles.features(place, glance):
+            if _is_number(glance, name):
+                values = glance.label_values(name)
+                if values and all(map(_DAY.fullmatch, values)):
+                    yield (
+                        f"{name!r} of {glance.path.name} is read as numbers. If these "
+                        "are dates, write them as in 2024-01-31."
+                    )
+
+
+def twin_names(
+    glances: Sequence[Glance], roles: Roles
+) -> Iterator[tuple[Glance, str, Glance, str]]:
+    """Yield features of two tables whose names differ in brackets alone."""
+    named = [
+        {without_brackets(name): name for name in roles.features(place, glance)}
+        for place, glance in enumerate(glances)
+    ]
+    each = combinations(zip(glances, named, strict=True), 2)
+    for (one, own), (other, theirs) in each:
+        for stem in own.keys() & theirs.keys():
+            if own[stem] not in theirs.values() and theirs[stem] not in own.values():
+                yield one, own[stem], other, theirs[stem]
+
+
 def _is_number(glance: Glance, name: str) -> bool:
-    return glance.numbered is None and glance.kind_of(name) == "number"
+    is_readable = glance.numbered is None and not glance.mistake(name)
+    return is_readable and glance.kind_of(name) == "number"
 
 
 def id_hints(glances: Sequence[Glance], roles: Roles) -> Iterator[str]:

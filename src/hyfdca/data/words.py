@@ -1,0 +1,163 @@
+"""Words that people write into tables: for yes, no and nothing, and around numbers."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from hyfdca.data.tables import TableError, normalised
+from hyfdca.errors import counted
+
+YES = frozenset({"yes", "true", "ja", "wahr", "oui", "vrai", "si", "sí", "sim", "y"})
+NO = frozenset({"no", "false", "nein", "falsch", "non", "faux", "não", "nao", "n"})
+# Letters mean yes and no only together: one alone may be a code.
+_LETTERS = frozenset({"y", "n"})
+
+# Beside what every reader of CSV knows, such as NA, N/A, NULL and NaN.
+BLANK_WORDS = frozenset(
+    {
+        *("-", "--", "---", "\u2013", "\u2014", "?", ".", "..", "...", "*"),
+        *("na", "n/a", "n.a.", "n. a.", "nan", "null", "nil", "none", "#n/a"),
+        *("missing", "unknown", "not available", "not known", "k.a.", "k. a."),
+        *("unbekannt", "inconnu", "desconocido"),
+    }
+)
+
+NO_LABELS = BLANK_WORDS - {"none", "nil"}  # these may well be a class
+
+_NUMBER = re.compile(
+    r"[<>\u2264\u2265~]*\s*[+-]?\s*[$\u20ac\u00a3\u00a5]?\s*"
+    r"(?:[0-9]+(?:[.,][0-9]+)*|[0-9]{1,3}(?:['\u2019\s][0-9]{3})+(?:[.,][0-9]+)?)"
+    r"(?:[eE][+-]?[0-9]+)?"
+    r"\s*(?:[%\u2030$\u20ac\u00a3\u00a5]|EUR|USD|GBP|CHF)?"
+)
+_SWAPPED = str.maketrans({",": ".", ".": ","})
+_DATE = re.compile(
+    r"\s*([0-9]{4}[-/.][0-9]{1,2}[-/.][0-9]{1,2}|[0-9]{1,2}[-/.][0-9]{1,2}[-/.][0-9]{2,4}"
+    r"|[0-9]{1,2}[-/. ]{1,2}[A-Za-z]{3,9}[-/. ]{1,2}[0-9]{2,4})(\s|T|\Z)"
+)
+_MARKS = {
+    "percent signs": re.compile(r"[%\u2030]"),
+    "signs of a currency": re.compile(r"[$\u20ac\u00a3\u00a5]|EUR|USD|GBP|CHF"),
+    "signs of a comparison": re.compile(r"[<>\u2264\u2265~]"),
+    "apostrophes": re.compile(r"['\u2019]"),
+}
+
+
+def words_of(texts: Iterable[str | None]) -> set[str]:
+    """Return texts without what does not matter, such as capitals; blanks left out."""
+    return {normalised(text).casefold() for text in texts if text} - {""}
+
+
+def is_yes_or_no(words: set[str]) -> bool:
+    """Return whether these are all words for yes and no."""
+    is_code = len(words) == 1 and words <= _LETTERS
+    return bool(words) and words <= YES | NO and not is_code
+
+
+def looks_like_number(text: str) -> bool:
+    """Return whether a text is a number with signs and separators around it."""
+    return _NUMBER.fullmatch(text.strip()) is not None
+
+
+def marks_of(text: str, decimal: str) -> Iterator[str]:
+    """Yield what a text has that a plain number with that decimal point has not."""
+    for sign, name in ((",", "commas"), (".", "points")):
+        if text.count(sign) > (sign == decimal):
+            yield name
+    yield from (name for name, mark in _MARKS.items() if mark.search(text))
+
+
+def boolean_of(cell: str | None) -> float | None:
+    """Return 1 for yes and 0 for no; None if a text is something else."""
+    word = "" if cell is None else normalised(cell).casefold()
+    return float(word in YES) if word in YES or word in NO else None
+
+
+def number_of(cell: str | None, decimal: str | None = None) -> float | None:
+    """Return the number that a text is, NaN for a blank; None if it is something else.
+
+    Where the comma is the decimal point, a point is none: it may be of thousands.
+    """
+    if cell is None or not cell.strip():
+        return math.nan
+    if decimal == ",":
+        cell = cell.translate(_SWAPPED)
+    try:
+        return float(cell)
+    except ValueError:
+        return None
+
+
+def is_numeric(cell: object) -> bool:
+    """Return whether a cell is a number or a date, or was meant to be one."""
+    if not isinstance(cell, str):
+        return isinstance(cell, int | float)
+    number = number_of(cell)
+    is_odd = number is None and (looks_like_number(cell) or looks_like_date(cell))
+    return is_odd or not (number is None or math.isnan(number))
+
+
+def looks_like_date(text: str) -> bool:
+    """Return whether a text begins as a date does, in whatever order."""
+    return _DATE.match(text) is not None
+
+
+def check_no_dates(file: str, name: str, column: Any) -> None:
+    """Refuse text of which half or more looks like dates, but was not read as such."""
+    texts = [text for text in column.to_pylist() if text and text.strip()]
+    n_dates = sum(map(looks_like_date, texts))
+    if 2 * n_dates >= len(texts):
+        quoted = json.dumps(name, ensure_ascii=False)
+        raise TableError(
+            f"column {name!r} of {file} has {n_dates} cells that look like dates, but "
+            "not all cells are dates as in 2024-12-31; write all of them so, or set "
+            f"categorical = [{quoted}] or ignore = [{quoted}]"
+        )
+
+
+def check_no_numbers(
+    file: str,
+    name: str,
+    texts: Mapping[str | None, int],
+    decimal: str,
+    has_settings: bool,
+) -> None:
+    """Refuse text of which half or more looks like numbers that were not read so.
+
+    Parameters
+    ----------
+    has_settings : bool
+        Whether settings of a study may help.
+    """
+    found = {text: n for text, n in texts.items() if text and _is_only_number(text)}
+    n_numbers, marks = sum(found.values()), set[str]()
+    if not n_numbers or 2 * n_numbers < sum(texts.values()):
+        return
+    for text in found:
+        marks.update(marks_of(text, decimal))
+    cells = counted(
+        n_numbers, "cell that looks like a number", "cells that look like numbers"
+    )
+    raise TableError(
+        f"column {name!r} of {file} has {cells}, but with "
+        f"{' and '.join(sorted(marks)) or 'blanks'}; write them as in "
+        f"1234{decimal}5{_settings(name, marks) if has_settings else ''}"
+    )
+
+
+def _is_only_number(text: str) -> bool:
+    return looks_like_number(text) and not looks_like_date(text)
+
+
+def _settings(name: str, marks: set[str]) -> str:
+    """Return what else helps with numbers that are written in another way."""
+    quoted = json.dumps(name, ensure_ascii=False)
+    point = ', set decimal = "," if that is the decimal point' * ("commas" in marks)
+    return (
+        f"{point}, or set categorical = [{quoted}] if they are names of categories, or "
+        f"leave the column out with ignore = [{quoted}]"
+    )

@@ -1,0 +1,61 @@
+"""What is wrong with a client's own table, before others have seen anything of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import chain
+
+import numpy as np
+
+from hyfdca.data.labels import ClassNames, class_names, encode_numbers, is_fraction
+from hyfdca.data.tables import Table
+from hyfdca.data.target_columns import known_labels
+from hyfdca.data.words import NO_LABELS
+from hyfdca.stages.alignment import messages as m
+
+_LARGEST_LABEL = 1e50  # of which sums and squares stay finite
+
+
+def classes_of(table: Table, settings: m.AlignmentSettings) -> ClassNames:
+    """Return the classes of a client's labels."""
+    if settings.task == "regression" or table.labels is None:
+        return ClassNames(())
+    return class_names(known_labels(table), settings.positive)
+
+
+def own_refusal(table: Table, settings: m.AlignmentSettings) -> m.Refused | None:
+    """Return what is wrong with a client's own table, without the other clients."""
+    return refusal_of(table, classes_of(table, settings), settings)
+
+
+def refusal_of(
+    table: Table, classes: ClassNames, settings: m.AlignmentSettings
+) -> m.Refused | None:
+    """Return what is wrong with a client's own names and labels, if something is."""
+    levels = chain.from_iterable(table.levels.values())
+    names = (*table.features, *classes.names, *levels)
+    n_long = sum(not 0 < len(name) <= m.LONGEST_NAME for name in names)
+    if n_long:
+        return m.Refused("long names", n_long)
+    if len(classes.names) > settings.n_classes_allowed:
+        return m.Refused("classes", len(classes.names))
+    if settings.max_classes is None and (n_odd := _n_blank_words(table, settings)):
+        return m.Refused("blank words", n_odd)
+    is_open = settings.max_classes is None and settings.positive is None
+    if is_open and any(map(is_fraction, classes.names)):
+        n_rows = sum(map(is_fraction, known_labels(table)))
+        return m.Refused("fractions", n_rows)
+    if settings.task == "regression":
+        numbers, _ = encode_numbers(known_labels(table))
+        n_bad = int(np.sum(~(np.abs(numbers) <= _LARGEST_LABEL)))
+        return m.Refused("no numbers", n_bad) if n_bad else None
+    return None
+
+
+def _n_blank_words(table: Table, settings: m.AlignmentSettings) -> int:
+    """Return how many labels say that there is none, beside two classes or more."""
+    if settings.task == "regression":
+        return 0
+    counts = Counter(known_labels(table))
+    odd = {label for label in counts if label.casefold() in NO_LABELS}
+    return sum(counts[label] for label in odd) if len(counts) > len(odd) + 1 else 0
