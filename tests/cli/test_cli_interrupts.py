@@ -21,7 +21,7 @@ SCRIPT = """
 import sys, time
 from hyfdca.cli.displays.run import RoundsDisplay
 from hyfdca.cli.main import main
-from hyfdca.study.local.study import training as local_training
+from hyfdca.study.local import training as local_training
 
 local_training._SECONDS, local_training._SHARE = 0.0, 1e9
 pause, show = float(sys.argv[1]), RoundsDisplay.__call__
