@@ -37,7 +37,8 @@ class Consortium:
         self.folder, self.file = folder, load(folder / "study.toml")
         clients = self.file.clients
         self.plan = plan_of(self.file, study_hash(msgspec.json.encode(self.file)))
-        self.tables = [table_of(self.file.study, c, folder / c.data) for c in clients]
+        study, tested = self.file.study, self.file.evaluation
+        self.tables = [table_of(study, c, folder / c.data, tested) for c in clients]
         self.identities = [Identity.generate() for _ in clients]
         publics = (identity.public for identity in self.identities)
         entries = tuple(map(RosterEntry, self.plan.names, publics))

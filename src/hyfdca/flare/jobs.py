@@ -203,7 +203,7 @@ def join(kit: Path, data: Path) -> StudyClientHandler:
     plan = plan_of(own.file, study_hash(own.content))
     keys = {client.name: client.public_key for client in own.file.clients}
     roster = make_roster(own.content, keys, plan.epoch)
-    table = table_of(study, own.client, data)
+    table = table_of(study, own.client, data, own.file.evaluation)
     own.policy.check_table(table)
     store = own_store(own, own.identity)
     hire = workforce(plan.encryption)

@@ -1,8 +1,8 @@
 """An organisation's side of a study, from its keys to its part of every round.
 
-A study has the stages keys, alignment, groups, labels, levels, scaling and training.
-Each is a separate conversation; groups, labels and levels are left out if there is
-nothing to do. A stage begins with its first request and builds on the result of the
+A study has the stages keys, alignment, held-out rows, groups, labels, levels, scaling,
+training and evaluation. Each is a separate conversation; those without anything to do
+are left out. A stage begins with its first request and builds on the result of the
 previous one. The stage *study* concerns the study as a whole:
 
 | phase   | down                           | up                                       |
@@ -81,6 +81,7 @@ STAGES = (
     "study",
     "keys",
     "alignment",
+    "held-out rows",
     "groups",
     "labels",
     "levels",

@@ -260,7 +260,8 @@ def read_tables(file: StudyFile, folder: Path) -> list[Table]:
     ------
     StudyError
     """
-    return [table_of(file.study, c, folder / data_of(c)) for c in file.clients]
+    study, tested = file.study, file.evaluation
+    return [table_of(study, c, folder / data_of(c), tested) for c in file.clients]
 
 
 def prepare_tables(file: StudyFile, tables: Sequence[Table]) -> LocalRun:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from hyfdca.algorithms.registry import Choice
+from hyfdca.arrays import TokenArray
 from hyfdca.crypto.schemes.registry import Adders, new_group_secret
 from hyfdca.data.labels import n_outputs
 from hyfdca.federation.server import Federation
@@ -15,6 +16,7 @@ from hyfdca.model.scaling import Scaling, TargetScaling
 from hyfdca.protocol.sessions import Conversation, ServerSession
 from hyfdca.runtime.driver import Driver, Traffic
 from hyfdca.stages.alignment import messages as alignment_messages
+from hyfdca.stages.alignment.held_out import TrainedRows
 from hyfdca.stages.alignment.server import Alignment, AlignmentServer
 from hyfdca.stages.groups import PHASES as GROUP_PHASES
 from hyfdca.stages.groups import holder_sets, share_secrets
@@ -35,13 +37,20 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Prepared:
-    """What a server knows before training."""
+    """What a server knows before training.
+
+    Parameters
+    ----------
+    held_out : Alignment, optional
+        Who holds the rows that are set aside.
+    """
 
     levels: Levels
     scaling: Scaling
     target: TargetScaling
     federation: Federation
     choice: Choice
+    held_out: Alignment | None = None
 
 
 class StudyServer:
@@ -67,6 +76,7 @@ class StudyServer:
         self._plan, self._driver, self._session = plan, driver, session
         self._group_secret = group_secret or new_group_secret()
         self.traffic = Traffic()
+        self._pseudonyms: list[TokenArray] = []  # of training rows, by client
 
     @property
     def _everyone(self) -> range:
@@ -87,6 +97,7 @@ class StudyServer:
         """
         adders = self.agree(holders)
         columns = self.align()
+        held_out = self.align_held_out(columns)
         self.share_secrets(columns)
         target = self.share_labels(columns, adders)
         levels = self.agree_levels(columns, adders)
@@ -94,7 +105,7 @@ class StudyServer:
         federation = self._federation(levels.alignment, adders)
         choice = self._plan.training.choose(federation)
         self._start(choice)
-        return Prepared(levels, scaling, target, federation, choice)
+        return Prepared(levels, scaling, target, federation, choice, held_out)
 
     def agree(self, holders: Collection[int] = ()) -> Adders:
         """Have all members agree on the same keys; return the adders."""
@@ -108,7 +119,20 @@ class StudyServer:
         plan = self._plan
         self._session.enter(alignment_messages.PHASES)
         server = AlignmentServer(plan.names, plan.alignment, self._session)
-        return self._run("alignment", server.run())
+        alignment = self._run("alignment", server.run())
+        self._pseudonyms = server.pseudonyms
+        return alignment
+
+    def align_held_out(self, columns: Alignment) -> Alignment | None:
+        """Match the rows that are set aside, if there are any, as the others were."""
+        trained = TrainedRows(columns.classes, self._pseudonyms)
+        self._pseudonyms = []  # large, and not needed any more
+        if not self._plan.evaluation.rule:
+            return None
+        settings = self._plan.alignment.of_held_out_rows
+        self._session.enter(alignment_messages.PHASES)
+        server = AlignmentServer(self._plan.names, settings, self._session, trained)
+        return self._run("held-out rows", server.run())
 
     def share_secrets(self, columns: Alignment) -> None:
         """Have those who hold the same rows or columns share a secret."""
