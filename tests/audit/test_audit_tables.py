@@ -22,6 +22,7 @@ from hyfdca.protocol.messages import BY_PHASE, Message, seen_fields
 from hyfdca.study.client import STAGES
 from hyfdca.study.file import load
 from hyfdca.study.local import prepare
+from hyfdca.study.outcome import train
 from tests.model.models import make_model, random_cells
 from tests.prediction.split_cases import Split
 from tests.support.consortia import make_files
@@ -185,6 +186,7 @@ def test_every_handler_of_a_study_has_a_phase(tmp_path):
     north = files.organisations["north"].table
     north["ward"] = [f"ward {row % 3}" for row in range(len(north["id"]))]
     run = prepare(load(files.write(tmp_path)), tmp_path)
+    train(run, lambda *_: None)
     stages = run.members[0]._sessions
     assert set(stages) == set(STAGES)
     known = [entry for table in TABLES for entry in table.items()]

@@ -89,7 +89,8 @@ class Files:
     def _evaluation(self) -> list[str]:
         """Return the table [evaluation], if a key of it is given."""
         given = {k: v for k, v in self.settings.items() if k in EVALUATION_KEYS}
-        return ["[evaluation]", *(f"{k} = {v}" for k, v in given.items())]
+        lines = [f"{k} = {v}" for k, v in given.items()]
+        return ["[evaluation]", *lines] if given else []
 
     def _algorithm(self) -> list[str]:
         """Return the table [algorithm], if a setting of one is given."""

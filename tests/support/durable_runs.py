@@ -10,9 +10,12 @@ from hyfdca.crypto.keys.roster import Roster, RosterEntry
 from hyfdca.runtime.faulty import Faults, FaultyNetwork
 from hyfdca.runtime.store import Archive, MemoryStore, SealedStore
 from hyfdca.study.client import StudyClient
+from hyfdca.study.evaluating import STAGE, evaluator_of
 from hyfdca.study.file import load
 from hyfdca.study.identity import study_hash
-from hyfdca.study.local import prepare
+from hyfdca.study.local import Consortium as Parties
+from hyfdca.study.local import Run, prepare
+from hyfdca.study.outcome import conclude
 from hyfdca.study.plan import plan_of
 from hyfdca.study.presence import Presence
 from hyfdca.study.resume import ResumableStudy
@@ -70,6 +73,25 @@ class Consortium:
         """Run the study to its end; return its rounds and the weights."""
         runner = self.hosted().runner
         return runner, runner.finish()
+
+    def tested(self):
+        """Run the study to its end and test its model; return the outcome."""
+        hosted = self.hosted()
+        for _ in hosted.runner.rounds():
+            pass
+        return conclude(self._run(hosted))
+
+    def _run(self, hosted):
+        prepared, driver = hosted.prepared, self.network.driver(STAGE)
+        return Run(
+            self.file.study,
+            Parties(self.plan.names, prepared.levels),
+            prepared.scaling,
+            hosted.traffic,
+            hosted.runner,
+            evaluator=evaluator_of(self.plan, prepared, driver),
+            target=prepared.target,
+        )
 
 
 def undisturbed(folder):

@@ -13,6 +13,7 @@ from hyfdca.protocol.messages import BY_PHASE
 from hyfdca.protocol.phases import Phase, Phases
 from hyfdca.stages import groups
 from hyfdca.stages.alignment import messages as alignment
+from hyfdca.stages.evaluation import messages as evaluation
 from hyfdca.stages.keys import messages as keys
 from hyfdca.stages.labels import messages as labels
 from hyfdca.stages.levels import messages as levels
@@ -28,6 +29,7 @@ TABLES: tuple[Phases, ...] = (
     scaling.PHASES,
     study.PHASES,
     study.START_PHASES,
+    evaluation.PHASES,
     prediction.PHASES,
     *(algorithm.phases for algorithm in ALGORITHMS.values()),
 )

@@ -31,9 +31,10 @@ from hyfdca.protocol.codec import RefusedError, RemoteProtocolError
 from hyfdca.runtime.driver import Driver
 from hyfdca.runtime.store import Archive, FolderStore, StoreError
 from hyfdca.study.client import StudyClient
+from hyfdca.study.evaluating import STAGE, evaluator_of
 from hyfdca.study.identity import make_roster, study_hash
 from hyfdca.study.local import Consortium, Run
-from hyfdca.study.outcome import Outcome, write_files
+from hyfdca.study.outcome import Outcome, conclude, write_files
 from hyfdca.study.plan import Plan, plan_of
 from hyfdca.study.presence import Presence
 from hyfdca.study.resume import ReadyStudy, ResumableStudy
@@ -104,7 +105,7 @@ def serve(kit: Path, network: Network) -> None:
             write_progress(own.state, report.round_number)
             watch.show(presence, hosted.runner.history)
             network.pause_if_asked()
-        _outcome(own, plan, hosted).write(own.out)
+        _outcome(own, plan, hosted, carrier).write(own.out)
         note_over(own, plan.names)
     hand_over(own, presence, carrier, watch.tell)
 
@@ -140,9 +141,10 @@ def hand_over(kit: ServerKit, presence: Presence, network: Carrier, tell: Tell) 
             network.wait(ranks[name] for name in left)
 
 
-def _outcome(kit: ServerKit, plan: Plan, hosted: ReadyStudy) -> Outcome:
+def _outcome(
+    kit: ServerKit, plan: Plan, hosted: ReadyStudy, network: Carrier
+) -> Outcome:
     rounds, prepared = hosted.runner, hosted.prepared
-    weights = rounds.release()
     consortium = Consortium(plan.names, prepared.levels)
     run = Run(
         kit.file.study,
@@ -150,11 +152,11 @@ def _outcome(kit: ServerKit, plan: Plan, hosted: ReadyStudy) -> Outcome:
         prepared.scaling,
         hosted.traffic,
         rounds,
+        evaluator=evaluator_of(plan, prepared, network.driver(STAGE)),
         target=prepared.target,
     )
-    assert rounds.measurement is not None  # noqa: S101  # a run that ended has one
     seconds = sum(record["seconds"] for record in rounds.history)
-    return Outcome(run, weights, rounds.measurement, seconds)
+    return conclude(run, seconds)
 
 
 class StudyClientHandler:

@@ -34,6 +34,7 @@ from hyfdca.stages.alignment.checks import AlignmentError
 from hyfdca.stages.alignment.server import Alignment
 from hyfdca.stages.levels.features import Levels
 from hyfdca.study.client import StudyClient
+from hyfdca.study.evaluating import STAGE, Evaluator, evaluator_of
 from hyfdca.study.exposure_notes import exposure_notes
 from hyfdca.study.file import Study, StudyFile
 from hyfdca.study.identity import study_hash
@@ -114,6 +115,8 @@ class Run:
 
     Parameters
     ----------
+    evaluator : Evaluator, optional
+        Tests the model on rows that were set aside.
     target : TargetScaling
         How the targets of a regression are scaled for training.
     notes : tuple of str
@@ -125,6 +128,7 @@ class Run:
     scaling: Scaling
     preparing_traffic: Traffic
     training: Runner
+    evaluator: Evaluator | None = field(default=None, kw_only=True)
     target: TargetScaling = field(default_factory=TargetScaling, kw_only=True)
     notes: tuple[str, ...] = field(default=(), kw_only=True)
 
@@ -284,10 +288,11 @@ def prepare_tables(file: StudyFile, tables: Sequence[Table]) -> LocalRun:
     training = make_runner(
         plan.training, prepared.choice, prepared.federation, driver, drawn
     )
-    return local_run(file, tables, prepared, convener.traffic, training, members)
+    return local_run(plan, file, tables, prepared, convener.traffic, training, members)
 
 
-def local_run(
+def local_run(  # noqa: PLR0913, PLR0917  # all that a run is made of
+    plan: Plan,
     file: StudyFile,
     tables: Sequence[Table],
     prepared: Prepared,
@@ -315,6 +320,7 @@ def local_run(
         traffic,
         training,
         members,
+        evaluator=evaluator_of(plan, prepared, local_driver(members, STAGE)),
         target=prepared.target,
         notes=notes,
     )

@@ -191,7 +191,7 @@ def resumable_run(
     runner.checkpoints = TimedCheckpoints(
         runner, ready.checkpoints, saved.write, plan.checkpoint_every
     )
-    return local_run(file, tables, ready.prepared, ready.traffic, runner, members)
+    return local_run(plan, file, tables, ready.prepared, ready.traffic, runner, members)
 
 
 def _sentence(error: Exception, is_resumed: bool) -> StudyError:

@@ -51,6 +51,8 @@ class Outcome:
         From the first exchange of training to the last, measuring included.
     pooled_primal : float or None
         The optimum of the pooled data; only a demonstration knows it.
+    evaluation : dict or None
+        How good the model is on rows that were set aside, if there are any.
     """
 
     run: Run
@@ -58,6 +60,7 @@ class Outcome:
     certificate: Measurement
     seconds: float
     pooled_primal: float | None = None
+    evaluation: dict[str, Any] | None = None
 
     @property
     def relative_loss(self) -> float | None:
@@ -93,9 +96,11 @@ class Outcome:
         """Return the total traffic, from alignment to the model's release."""
         training = self.run.training
         total = replace(self.run.preparing_traffic)
+        tested = self.run.evaluator.traffic if self.run.evaluator else Traffic()
         for name in _TRAFFIC:
             rounds = sum(r[name] + r[f"measuring_{name}"] for r in training.history)
-            others = (training.progress.set_up_traffic, training.release_traffic)
+            set_up = training.progress.set_up_traffic
+            others = (set_up, training.release_traffic, tested)
             rounds += sum(getattr(other, name) for other in others)
             setattr(total, name, getattr(total, name) + rounds)
         return total
@@ -106,7 +111,9 @@ class Outcome:
         ``rows_without_label`` and ``rows_of_weight_zero`` were left out of the study.
         ``pooled_primal`` and ``relative_loss`` are null except in a demonstration.
         ``accuracy``, of classes, and ``r_squared`` and ``mean_absolute_error``, of
-        numbers, are over the training rows, and null between machines.
+        numbers, are over the training rows, and null between machines. ``evaluation``
+        is over rows that were set aside, and null if there are none; see
+        ``docs/evaluation.md``.
         """
         study, traffic, ending = self.run.study, self.traffic(), self.ending
         coverage = self.run.consortium.coverage
@@ -129,6 +136,7 @@ class Outcome:
             "pooled_primal": self.pooled_primal,
             "relative_loss": self.relative_loss,
             **asdict(self.run.scores(self.weights)),
+            "evaluation": self.evaluation,
             "bytes_up": traffic.bytes_up,
             "bytes_down": traffic.bytes_down,
             "round_trips": traffic.round_trips + traffic.search_round_trips,
@@ -256,11 +264,22 @@ def train(run: Run, watch: Watcher) -> Outcome:
     with interruptible(training):
         for report in training.rounds():
             watch(run, report)
-        weights = training.release()
-    seconds = before + time.perf_counter() - started
-    certificate = training.measurement
+        outcome = conclude(run)
+    return replace(outcome, seconds=before + time.perf_counter() - started)
+
+
+def conclude(run: Run, seconds: float = 0.0) -> Outcome:
+    """Release the model of a run whose rounds are over, and test it if it is to be."""
+    return run.training.conclude(lambda weights: _tested(run, weights, seconds))
+
+
+def _tested(run: Run, weights: FloatArray, seconds: float) -> Outcome:
+    certificate = run.training.measurement
     assert certificate is not None  # noqa: S101  # a run that ended has been measured
-    return Outcome(run, weights, certificate, seconds)
+    outcome = Outcome(run, weights, certificate, seconds)
+    if run.evaluator is None:
+        return outcome
+    return replace(outcome, evaluation=run.evaluator.test(as_bytes(outcome.model())))
 
 
 def check_folder(folder: Path) -> None:

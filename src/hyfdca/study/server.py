@@ -10,6 +10,7 @@ from hyfdca.algorithms.registry import Choice
 from hyfdca.arrays import TokenArray
 from hyfdca.crypto.schemes.registry import Adders, new_group_secret
 from hyfdca.data.labels import n_outputs
+from hyfdca.errors import StudyError
 from hyfdca.federation.server import Federation
 from hyfdca.holdings.layout import with_bias
 from hyfdca.model.scaling import Scaling, TargetScaling
@@ -50,6 +51,7 @@ class Prepared:
     target: TargetScaling
     federation: Federation
     choice: Choice
+    adders: Adders
     held_out: Alignment | None = None
 
 
@@ -105,7 +107,7 @@ class StudyServer:
         federation = self._federation(levels.alignment, adders)
         choice = self._plan.training.choose(federation)
         self._start(choice)
-        return Prepared(levels, scaling, target, federation, choice, held_out)
+        return Prepared(levels, scaling, target, federation, choice, adders, held_out)
 
     def agree(self, holders: Collection[int] = ()) -> Adders:
         """Have all members agree on the same keys; return the adders."""
@@ -129,10 +131,20 @@ class StudyServer:
         self._pseudonyms = []  # large, and not needed any more
         if not self._plan.evaluation.rule:
             return None
+        self._check_level_names(columns.named("category"))
         settings = self._plan.alignment.of_held_out_rows
         self._session.enter(alignment_messages.PHASES)
         server = AlignmentServer(self._plan.names, settings, self._session, trained)
         return self._run("held-out rows", server.run())
+
+    def _check_level_names(self, categories: tuple[str, ...]) -> None:
+        """Refuse rows set aside whose levels the model will not name."""
+        if categories and not self._plan.levels.releases_names:
+            raise StudyError(
+                "The study sets rows aside and has release_level_names = false, but "
+                f"they have no score without the levels of {categories[0]!r}; set "
+                "release_level_names = true, or leave [evaluation] out."
+            )
 
     def share_secrets(self, columns: Alignment) -> None:
         """Have those who hold the same rows or columns share a secret."""
