@@ -32,6 +32,12 @@ from hyfdca.stages.evaluation.scores import ScoresClient
 from hyfdca.stages.evaluation.totals import open_totals, sealed_parts
 from hyfdca.stages.score_parts import OwnParts, own_parts
 
+# By phase, in a test of one model
+_MOST_ANSWERS = {
+    "score bins": m.MOST_PASSES,
+    "calibration bins": 1,
+    "recalibration": m.MOST_STEPS,
+}
 _REAL_BYTES = 8
 
 
@@ -77,7 +83,7 @@ class EvaluationClient:
         self._parts: OwnParts | None = None
         self._scores: ScoresClient | None = None
         self._rows: ScoredRows | None = None
-        self._n_asked = {"score bins": 0, "calibration bins": 0, "recalibration": 0}
+        self._n_asked = dict.fromkeys(_MOST_ANSWERS, 0)
         # It seals to the client that a request names, and opens totals if it is that.
         sealers = self._inputs.sealers()
         self._sealing = Sealing("sealed", sealers, (0, 0), 1)
@@ -105,9 +111,10 @@ class EvaluationClient:
     # The model
 
     def _take_model(self, request: m.EvaluatedModel) -> m.ModelTag:
-        self._begin()
         content = bytes(request.model)
-        self._model, self._content = self._inputs.accept(content), content
+        model = self._inputs.accept(content)
+        self._begin()
+        self._model, self._content = model, content
         return m.ModelTag(self._tag(self._inputs.rank))
 
     def _tag(self, rank: int) -> bytes:
@@ -136,13 +143,14 @@ class EvaluationClient:
     def _arrange(self, notice: m.HeldOutArrangements) -> None:
         inputs, table = self._inputs, self._inputs.table
         shape = (table.cells.shape[0], self._tested.weights.shape[1])
-        sealers = inputs.sealers()
-        self._scores = ScoresClient(sealers, shape, inputs.n_clients, inputs.rank)
-        self._scores.arrange(notice)
-        if len(own := self._scores.own_rows):
+        ranks = (inputs.rank, inputs.n_clients)
+        scores = ScoresClient(inputs.sealers(), shape, *ranks)
+        scores.arrange(notice)
+        if len(own := scores.own_rows):
             targets = table.targets
             if targets is None or not targets.is_known[own].all():
                 raise RemoteProtocolError("it does not have the label of a score")
+        self._scores = scores
 
     @property
     def _scoring(self) -> ScoresClient:
@@ -191,7 +199,7 @@ class EvaluationClient:
         return sealed_parts(self._sealing, sums, request.grids)
 
     def _count(self, request: m.BinsRequest) -> Parts:
-        self._allow("score bins", m.MOST_PASSES)
+        self._check_asked("score bins")
         edges = [_reals(own) for own in request.edges]
         is_fine = all(map(are_edges, edges))
         if not is_fine or len(edges) != self._scored.scores.shape[1]:
@@ -199,10 +207,12 @@ class EvaluationClient:
         least = max(self._inputs.min_bin, self._inputs.least_rows)
         counts, weights = shown_bins(self._scored, edges, least)
         pairs = pairs_within(self._scored, edges, least).ravel()
-        return sealed_parts(self._sealing, [counts, weights, pairs], request.grids)
+        parts = sealed_parts(self._sealing, [counts, weights, pairs], request.grids)
+        self._n_asked["score bins"] += 1
+        return parts
 
     def _calibrate(self, request: m.CalibrationRequest) -> Parts | m.Withheld:
-        self._allow("calibration bins", 1)
+        self._check_asked("calibration bins")
         ends = [unpack_indices(own, N_TENTHS + 1) for own in request.tenths]
         are_bins = all(len(own) and own[0] and own[-1] == N_TENTHS for own in ends)
         if not are_bins or len(ends) != self._scored.scores.shape[1]:
@@ -210,22 +220,26 @@ class EvaluationClient:
         counts, sums = bin_sums(self._scored, ends)
         if np.any((counts > 0) & (counts < self._inputs.least_rows)):
             return m.Withheld()
-        return sealed_parts(self._sealing, [counts, sums], request.grids)
+        parts = sealed_parts(self._sealing, [counts, sums], request.grids)
+        self._n_asked["calibration bins"] += 1
+        return parts
 
     def _recalibrate(self, request: m.RecalibrationRequest) -> Parts:
-        self._allow("recalibration", m.MOST_STEPS)
+        self._check_asked("recalibration")
         n_outputs = self._scored.scores.shape[1]
         points = unpack_reals(request.points, 2 * n_outputs).reshape(n_outputs, 2)
         sums = derivatives(self._scored, points)
-        return sealed_parts(self._sealing, sums, request.grids)
+        parts = sealed_parts(self._sealing, sums, request.grids)
+        self._n_asked["recalibration"] += 1
+        return parts
 
-    def _allow(self, phase: str, most: int) -> None:
+    def _check_asked(self, phase: str) -> None:
         """Refuse to answer more often than a test of one model needs."""
         if not self._scored.n_classes:
             raise RemoteProtocolError("numbers have no classes")
+        most = _MOST_ANSWERS[phase]
         if self._n_asked[phase] >= most:
             raise RemoteProtocolError(f"phase {phase!r} was answered {most} times")
-        self._n_asked[phase] += 1
 
     def _open(self, request: OpenRequest) -> Opened:
         return open_totals(self._sealing, request)

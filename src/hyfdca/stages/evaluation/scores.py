@@ -156,7 +156,7 @@ class ScoresClient:
     """
 
     def __init__(
-        self, sealers: Sealers, shape: tuple[int, int], n_clients: int, rank: int
+        self, sealers: Sealers, shape: tuple[int, int], rank: int, n_clients: int
     ) -> None:
         self._sealers, (self._n_rows, self._width) = sealers, shape
         self._n_clients, self._rank = n_clients, rank
