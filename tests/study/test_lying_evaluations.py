@@ -171,10 +171,11 @@ def test_scores_are_not_asked_for_again_and_again(phase, most, tmp_path):
         "score bins": m.BinsRequest(grids, [memoryview(reals([0.0]))]),
         "recalibration": m.RecalibrationRequest(grids, memoryview(reals([0.0, 1.0]))),
     }[phase]
+    while member._n_asked[phase] < most:  # some were in the evaluation itself
+        member.handlers[phase](request)
+        n_answers += 1
     with pytest.raises(RemoteProtocolError, match=f"answered {most} times"):
-        for _ in range(most):  # some were answered in the evaluation itself
-            member.handlers[phase](request)
-            n_answers += 1
+        member.handlers[phase](request)
     assert 0 < n_answers < most
 
 
