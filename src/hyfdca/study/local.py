@@ -288,11 +288,12 @@ def prepare_tables(file: StudyFile, tables: Sequence[Table]) -> LocalRun:
     training = make_runner(
         plan.training, prepared.choice, prepared.federation, driver, drawn
     )
-    return local_run(plan, file, tables, prepared, convener.traffic, training, members)
+    run = local_run(file, tables, prepared, convener.traffic, training, members)
+    tests = evaluator_of(plan, prepared, local_driver(members, STAGE))
+    return replace(run, evaluator=tests)
 
 
-def local_run(  # noqa: PLR0913, PLR0917  # all that a run is made of
-    plan: Plan,
+def local_run(
     file: StudyFile,
     tables: Sequence[Table],
     prepared: Prepared,
@@ -320,7 +321,6 @@ def local_run(  # noqa: PLR0913, PLR0917  # all that a run is made of
         traffic,
         training,
         members,
-        evaluator=evaluator_of(plan, prepared, local_driver(members, STAGE)),
         target=prepared.target,
         notes=notes,
     )

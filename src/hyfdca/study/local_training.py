@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from hyfdca.data.tables import Table
@@ -14,6 +15,7 @@ from hyfdca.runtime.inprocess import InProcess
 from hyfdca.runtime.store import StoreError
 from hyfdca.study.client import StudyClient
 from hyfdca.study.durable import RoundCheckpoints
+from hyfdca.study.evaluating import STAGE, evaluator_of
 from hyfdca.study.file import StudyFile, load
 from hyfdca.study.local import (
     LocalRun,
@@ -191,7 +193,9 @@ def resumable_run(
     runner.checkpoints = TimedCheckpoints(
         runner, ready.checkpoints, saved.write, plan.checkpoint_every
     )
-    return local_run(plan, file, tables, ready.prepared, ready.traffic, runner, members)
+    run = local_run(file, tables, ready.prepared, ready.traffic, runner, members)
+    tests = evaluator_of(plan, ready.prepared, network.driver(STAGE))
+    return replace(run, evaluator=tests)
 
 
 def _sentence(error: Exception, is_resumed: bool) -> StudyError:

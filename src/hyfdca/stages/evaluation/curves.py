@@ -18,6 +18,8 @@ from hyfdca.stages.evaluation.bins import (
 )
 from hyfdca.stages.evaluation.measures import ScoredRows
 
+FINER = 5  # parts of a bin that is divided
+_MOST_DIVIDED = 200
 _ROC_STEPS = 100
 _ROUNDING = 1e-12  # of sums of many pairs
 
@@ -109,12 +111,33 @@ def _sum_below(positive: FloatArray, negative: FloatArray) -> float:
 
 def ks_interval(histogram: Histogram) -> tuple[float, float]:
     """Return bounds on the largest distance between the classes' distributions."""
+    at_edges, in_bins = _distances(histogram)
+    return _within(at_edges.max() - _ROUNDING), _within(in_bins.max() + _ROUNDING)
+
+
+def _distances(histogram: Histogram) -> tuple[FloatArray, FloatArray]:
+    """Return the least distance at each edge, and the largest within each bin."""
     least, most = _distributions(histogram)
-    at_edges = [least[k] - most[1 - k] for k in (NEGATIVE, POSITIVE)]
+    kinds = (NEGATIVE, POSITIVE)
+    at_edges = [least[k] - most[1 - k] for k in kinds]
     # Within a bin, one class may come before the other.
-    in_bins = [most[k][1:] - least[1 - k][:-1] for k in (NEGATIVE, POSITIVE)]
-    low, high = np.max(at_edges) - _ROUNDING, np.max(in_bins) + _ROUNDING
-    return _within(low), _within(high)
+    in_bins = [most[k][1:] - least[1 - k][:-1] for k in kinds]
+    return np.max(at_edges, axis=0), np.max(in_bins, axis=0)
+
+
+def finer_edges(histogram: Histogram) -> FloatArray:
+    """Return edges that divide bins in which the largest distance may be.
+
+    Bins of equal shares make AUC's interval narrow, but that of the distance is as
+    wide as the one bin in which it is.
+    """
+    at_edges, in_bins = _distances(histogram)
+    bins = np.flatnonzero(in_bins >= at_edges.max())
+    edges = histogram.edges
+    bins = bins[(bins > 0) & (bins < len(edges))][:_MOST_DIVIDED]
+    steps = np.arange(1, FINER) / FINER
+    below, widths = edges[bins - 1], edges[bins] - edges[bins - 1]
+    return np.union1d(edges, below[:, None] + widths[:, None] * steps)
 
 
 def roc(histogram: Histogram) -> list[dict[str, float]]:

@@ -105,7 +105,10 @@ class ScoresServer:
         )
         sums = {owner: self._sum(owner) for owner in self._held_out.receivers}
         for client, reply in replies.items():
-            if reply.owners != self._owners_of(client):
+            n_vectors = len(reply.vectors)
+            if reply.owners != self._owners_of(client) or n_vectors != len(
+                reply.owners
+            ):
                 raise BadReplyError("", client, "it has parts for other label holders")
             for owner, vector in zip(reply.owners, reply.vectors, strict=True):
                 check_grid(client, vector, request.grid.fraction_bits)

@@ -26,7 +26,8 @@ is limited too (``MOST_PASSES``, ``MOST_STEPS``), and no client shows fewer than
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -56,7 +57,7 @@ from hyfdca.stages.evaluation.calibration import (
     derivative_bounds,
     joined_tenths,
 )
-from hyfdca.stages.evaluation.curves import curves
+from hyfdca.stages.evaluation.curves import FINER, curves, finer_edges
 from hyfdca.stages.evaluation.measures import (
     class_measures,
     number_measures,
@@ -136,9 +137,20 @@ class EvaluationServer:
     def _regression(self) -> Conversation[dict[str, Any]]:
         """Measure errors, and the spread of labels around their mean."""
         totals, _ = yield from self._measured(0.0)
-        mean = float(totals[2][0] / totals[1][0])
+        with self._reading():
+            mean = float(totals[2][0] / totals[1][0])
         totals, _ = yield from self._measured(mean)
-        return number_measures(totals)
+        with self._reading():
+            return number_measures(totals)
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Blame those who added to sums, or opened them, if they make no sense."""
+        with (
+            reply_of(*self._totals.contributors),
+            np.errstate(all="raise", under="ignore"),
+        ):
+            yield
 
     def _measured(self, centre: float) -> Conversation[tuple[list[FloatArray], float]]:
         """Return all sums of measures, and a bound on the scores."""
@@ -156,17 +168,24 @@ class EvaluationServer:
         totals = yield from self._totals.gather(
             "measures", lambda grids: m.MeasuresRequest(centre, grids), bounds, widths
         )
+        with self._reading():
+            if _given(totals)[0][0] != len(self._held_out.owners):
+                raise RemoteProtocolError(
+                    "other rows were measured than those set aside"
+                )
         return _given(totals), score
 
     def _classification(self) -> Conversation[dict[str, Any]]:
         totals, bound = yield from self._measured(0.0)
         n_classes = len(self._classes)
-        measures = class_measures(totals, n_classes)
-        by_class = rates(totals, n_classes)
+        with self._reading():
+            measures = class_measures(totals, n_classes)
+            by_class = rates(totals, n_classes)
         weight = float(totals[1][:n_classes].sum())
         rows = (measures["n_rows"], weight)
         counted = yield from self._histograms(rows, bound)
-        found = [curves(*own) for own in counted]
+        with self._reading():
+            found = [curves(*own) for own in counted]
         histograms = [histogram for histogram, _ in counted]
         calibrations = yield from self._calibrations(histograms, rows, bound)
         each = [
@@ -194,13 +213,18 @@ class EvaluationServer:
         edges = [np.union1d(first_edges(bound, n_bins), more)] * width
         for _ in range(m.MOST_PASSES - 1):
             counted = yield from self._counted(edges, rows)
-            if all(is_even(histogram, n_bins) for histogram, _ in counted):
-                return counted
-            edges = [
-                np.union1d(even_edges(histogram, bound, n_bins), more)
-                for histogram, _ in counted
-            ]
-        return (yield from self._counted(edges, rows))
+            with self._reading():
+                if all(is_even(histogram, n_bins) for histogram, _ in counted):
+                    break
+                edges = [
+                    np.union1d(even_edges(histogram, bound, n_bins), more)
+                    for histogram, _ in counted
+                ]
+        if rows[0] >= FINER * n_bins * self._settings.min_bin:
+            with self._reading():
+                edges = [finer_edges(histogram) for histogram, _ in counted]
+            counted = yield from self._counted(edges, rows)
+        return counted
 
     def _counted(
         self, edges: list[FloatArray], rows: tuple[int, float]
@@ -247,7 +271,10 @@ class EvaluationServer:
             rows,
             [size, 3 * size],
         )
-        return [[] for _ in ends] if totals is None else as_bins(ends, *totals)
+        if totals is None:
+            return [[] for _ in ends]
+        with self._reading():
+            return as_bins(ends, *totals)
 
     def _lines(
         self, width: int, weight: float, bound: float
@@ -264,8 +291,9 @@ class EvaluationServer:
                 derivative_bounds(points, bound, weight),
                 [width] * 6,
             )
-            for own, sums in zip(outputs, np.array(_given(totals)).T, strict=True):
-                own.take(sums, weight)
+            with self._reading():
+                for own, sums in zip(outputs, np.array(_given(totals)).T, strict=True):
+                    own.take(sums, weight)
         return [own.line for own in outputs]
 
 

@@ -47,6 +47,11 @@ class TotalsServer:
         self._adders, self._session = adders, session
         self.senders, self._opener = senders, opener
 
+    @property
+    def contributors(self) -> list[int]:
+        """Those who add to sums or open them."""
+        return sorted({*self.senders, self._opener})
+
     def specs(self, bounds: Sequence[float]) -> list[TotalsSpec]:
         """Return grids on which no sum of parts within these bounds overflows."""
         bits, n_senders = self._adders.encryption.sum_bits, len(self.senders)
