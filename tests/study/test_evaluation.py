@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from sklearn import metrics
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
 
 from hyfdca.maths.seeds import stream
-from tests.support.held_out_studies import HeldOutStudy, close
+from tests.support.held_out_studies import SALT, SHARE, HeldOutStudy, close
 
 
 def breast_cancer(**more):
@@ -44,6 +45,9 @@ STUDIES = {
     "digits": lambda: digits(shape="2x2"),
     "a9a": lambda: like_a9a(shape="2x3"),
     "single bins": lambda: breast_cancer(evaluation={"min_bin": "1"}),
+    "penalised intercept": lambda: breast_cancer(
+        shape="2x2", settings={"penalise_intercept": "true", "profile": '"open"'}
+    ),
     "compact": lambda: breast_cancer(settings={"precision": '"compact"'}),
 }
 
@@ -70,6 +74,48 @@ def test_weights_count_and_offsets_are_added(tmp_path):
     (tmp_path / "hinge").mkdir()
     outcome = study.trained(tmp_path / "hinge")
     study.pooled(outcome).check(outcome.evaluation, has_probabilities=False)
+
+
+class SparseStudy(HeldOutStudy):
+    """The same with sparse tables whose rows have no IDs."""
+
+    @property
+    def ids(self):
+        """Return the numbers of rows."""
+        return [str(row) for row in range(len(self.y))]
+
+    def write(self, folder):
+        """Write all cells to one file, of which organisations take some columns."""
+        cells = sp.csr_array(self.X)
+        parts = {name: getattr(cells, name) for name in ("data", "indices", "indptr")}
+        np.savez(folder / "all.npz", y=self.y, shape=cells.shape, **parts)
+        lines = ["[study]", 'name = "sparse"', 'rows = "by order"', "l2 = 1e-2"]
+        lines += ['scale = "maxabs"', 'encryption = "none"']
+        lines += ["[evaluation]", f"holdout = {SHARE}", f'salt = "{SALT}"']
+        for name, columns in (("a", range(25)), ("b", range(25, 40))):
+            features = [f"f{column}" for column in columns]
+            lines += ["[[clients]]", f'name = "{name}"', 'data = "all.npz"']
+            lines += [f"features = {features}"]
+        path = folder / "study.toml"
+        path.write_text("\n".join(lines) + "\n")
+        return path
+
+
+def test_rows_by_order_of_sparse_tables(tmp_path):
+    """The number of a row stands for its ID."""
+    dense = like_a9a(2000)
+    study = SparseStudy(dense.X, (dense.y == ">50K").astype(int), prefix="f")
+    outcome = study.trained(tmp_path)
+    study.pooled(outcome).check(outcome.evaluation)
+
+
+def test_a_training_that_diverges_has_no_evaluation(tmp_path):
+    """Its model may have scores of any size."""
+    study = breast_cancer(shape="2x2", settings={"max_rounds": "40"})
+    study.algorithm = {"name": '"hyfdca"', "step": '"paper"'}
+    outcome = study.trained(tmp_path)
+    assert outcome.ending.stop_reason == "diverged"
+    assert outcome.evaluation is None
 
 
 @pytest.mark.parametrize("loss", ["half_squared", "pinball"])

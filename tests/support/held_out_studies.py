@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pandas as pd
 import pytest
@@ -35,6 +35,8 @@ class HeldOutStudy:
     evaluation: dict[str, str] = field(default_factory=dict)
     unlabelled: tuple[int, ...] = ()  # organisations without labels
     beside: dict[str, np.ndarray] = field(default_factory=dict)  # weights, offsets
+    algorithm: dict[str, str] = field(default_factory=dict)
+    prefix: str = "x"  # of the names of columns
 
     @property
     def ids(self) -> list[str]:
@@ -63,8 +65,10 @@ class HeldOutStudy:
             settings["labels_visible_to_holders"] = "true"
         tested = {"holdout": str(SHARE), "salt": f'"{SALT}"', **self.evaluation}
         lines = ["[study]", *(f"{k} = {v}" for k, v in settings.items())]
+        if self.algorithm:
+            lines += ["[algorithm]", *(f"{k} = {v}" for k, v in self.algorithm.items())]
         lines += ["[evaluation]", *(f"{k} = {v}" for k, v in tested.items())]
-        names = [f"x{column}" for column in range(self.X.shape[1])]
+        names = [f"{self.prefix}{column}" for column in range(self.X.shape[1])]
         frame = pd.DataFrame(self.X, columns=names)
         frame.insert(0, "id", self.ids)
         frame["y"] = self.y
@@ -89,8 +93,8 @@ class HeldOutStudy:
 
     def pooled(self, outcome: Outcome) -> PooledRows:
         """Return the rows set aside in one place, with margins of the model file."""
-        model = json.loads(json.dumps(_plain_model(outcome)))
-        names = [f"x{column}" for column in range(self.X.shape[1])]
+        model = msgspec.to_builtins(outcome.model())
+        names = [f"{self.prefix}{column}" for column in range(self.X.shape[1])]
         scaling, rows = model["scaling"], self.held_out
         offset, scale = (
             np.array([scaling[key][name] for name in names])
@@ -101,13 +105,8 @@ class HeldOutStudy:
         if "offset_column" in self.beside:
             margins = margins + self.beside["offset_column"][rows][:, None]
         sample_weight = self.beside.get("weight_column", np.ones(len(self.y)))[rows]
-        return PooledRows(self.y[rows], margins, sample_weight, model["classes"])
-
-
-def _plain_model(outcome: Outcome) -> Any:
-    import msgspec  # noqa: PLC0415
-
-    return msgspec.to_builtins(outcome.model())
+        classes = list(model["classes"])
+        return PooledRows(self.y[rows], margins, sample_weight, classes)
 
 
 @dataclass

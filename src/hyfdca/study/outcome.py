@@ -52,7 +52,8 @@ class Outcome:
     pooled_primal : float or None
         The optimum of the pooled data; only a demonstration knows it.
     evaluation : dict or None
-        How good the model is on rows that were set aside, if there are any.
+        How good the model is on rows that were set aside; None if there are none, or
+        the training diverged.
     """
 
     run: Run
@@ -277,7 +278,8 @@ def _tested(run: Run, weights: FloatArray, seconds: float) -> Outcome:
     certificate = run.training.measurement
     assert certificate is not None  # noqa: S101  # a run that ended has been measured
     outcome = Outcome(run, weights, certificate, seconds)
-    if run.evaluator is None:
+    # There is nothing to say of a model that diverged; its scores may be of any size.
+    if run.evaluator is None or outcome.ending.stop_reason == "diverged":
         return outcome
     return replace(outcome, evaluation=run.evaluator.test(as_bytes(outcome.model())))
 

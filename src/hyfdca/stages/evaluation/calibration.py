@@ -118,7 +118,7 @@ def derivative_bounds(points: FloatArray, bound: float, weight: float) -> list[f
 class Recalibration:
     """Newton's method for one output; halves steps that do not lower the loss."""
 
-    point: FloatArray = field(default_factory=lambda: np.array([0.0, 1.0]))
+    point: FloatArray = field(default_factory=lambda: np.zeros(2))
     is_over: bool = False
     found: FloatArray | None = None
     _best: FloatArray | None = None
