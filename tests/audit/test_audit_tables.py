@@ -19,7 +19,7 @@ from hyfdca.audit.values import VALUES
 from hyfdca.federation.evaluation import Evaluated
 from hyfdca.federation.messages import evaluation_phases
 from hyfdca.protocol.messages import BY_PHASE, Message, seen_fields
-from hyfdca.study.client import STAGES
+from hyfdca.study.client.client import STAGES
 from hyfdca.study.file import load
 from hyfdca.study.local import prepare
 from hyfdca.study.outcome import train
