@@ -15,7 +15,7 @@ from hyfdca.comparison.holdout import Validation, set_aside, validation_of
 from hyfdca.data.held_out import is_drawn
 from hyfdca.errors import StudyError
 from hyfdca.study.file import Evaluation, load
-from hyfdca.study.local import pooled_objective, prepare_tables, read_tables
+from hyfdca.study.local.study import pooled_objective, prepare_tables, read_tables
 from tests.comparison.comparisons import TIMES, compared, rows_of, without
 from tests.support.consortia import (
     N_ROWS,

@@ -8,8 +8,8 @@ from hyfdca.model.file import as_bytes
 from hyfdca.runtime.faulty import Faults
 from hyfdca.stages.evaluation.messages import PHASES
 from hyfdca.study.file import load
-from hyfdca.study.local import prepare
-from hyfdca.study.local_training import train_file
+from hyfdca.study.local.study import prepare
+from hyfdca.study.local.training import train_file
 from hyfdca.study.outcome import train
 from tests.support.durable_runs import Consortium, write
 

@@ -17,7 +17,7 @@ from hyfdca.maths.seeds import stream
 from hyfdca.runtime.driver import listening
 from hyfdca.stages.evaluation import messages as m
 from hyfdca.study.file import Client, Evaluation, Study, StudyFile
-from hyfdca.study.local import prepare_tables
+from hyfdca.study.local.study import prepare_tables
 from hyfdca.study.outcome import train
 from tests.support.thoroughness import examples
 

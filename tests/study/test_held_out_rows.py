@@ -15,7 +15,7 @@ from hyfdca.data.held_out import is_drawn
 from hyfdca.errors import StudyError
 from hyfdca.model.file import as_bytes
 from hyfdca.study.file import load
-from hyfdca.study.local import prepare
+from hyfdca.study.local.study import prepare
 from hyfdca.study.outcome import train
 from tests.support.consortia import make_files, scores
 from tests.support.durable_runs import numbers

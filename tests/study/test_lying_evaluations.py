@@ -13,9 +13,9 @@ from hyfdca.protocol.messages import TotalsSpec
 from hyfdca.protocol.sessions import ServerSession
 from hyfdca.runtime.driver import Traffic
 from hyfdca.stages.evaluation import messages as m
+from hyfdca.study.client.policy import MemberPolicy
 from hyfdca.study.file import load
-from hyfdca.study.local import prepare
-from hyfdca.study.member_policy import MemberPolicy
+from hyfdca.study.local.study import prepare
 from hyfdca.study.outcome import train
 from tests.study.test_lying_servers import LyingConsortium, numbers, reals
 from tests.support.consortia import make_files

@@ -17,7 +17,7 @@ from sklearn.linear_model import LogisticRegression
 
 from hyfdca.data.held_out import is_drawn
 from hyfdca.study.file import load
-from hyfdca.study.local import prepare
+from hyfdca.study.local.study import prepare
 from hyfdca.study.outcome import Outcome, train
 from tests.support.small_runs import partition_of
 

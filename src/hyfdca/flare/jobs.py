@@ -30,10 +30,10 @@ from hyfdca.model.file import ModelError, parse_model_file
 from hyfdca.protocol.codec import RefusedError, RemoteProtocolError
 from hyfdca.runtime.driver import Driver
 from hyfdca.runtime.store import Archive, FolderStore, StoreError
-from hyfdca.study.client import StudyClient
+from hyfdca.study.client.client import StudyClient
 from hyfdca.study.evaluating import STAGE, evaluator_of
 from hyfdca.study.identity import make_roster, study_hash
-from hyfdca.study.local import Consortium, Run
+from hyfdca.study.local.study import Consortium, Run
 from hyfdca.study.outcome import Outcome, conclude, write_files
 from hyfdca.study.plan import Plan, plan_of
 from hyfdca.study.presence import Presence

@@ -51,7 +51,7 @@ from hyfdca.runtime.driver import one_thread
 from hyfdca.runtime.store import StoreError
 from hyfdca.stages.alignment.client import AlignmentClient
 from hyfdca.stages.score_parts import OwnParts, own_parts
-from hyfdca.study.client import StudyClient
+from hyfdca.study.client.client import StudyClient
 
 STAGE = "prediction"
 

@@ -78,7 +78,6 @@ from hyfdca.study.client.records import (
 from hyfdca.study.client.release import Releases
 from hyfdca.study.client.stages import Begin, ClientStages
 from hyfdca.study.plan import PROTOCOL, Plan
-from hyfdca.study.release import Releases
 from hyfdca.study.tested_model import ReleasedPart, released_weights, tested_model
 
 T = TypeVar("T")
