@@ -22,6 +22,7 @@ from hyfdca.protocol.messages import BY_PHASE, Message, seen_fields
 from hyfdca.study.client.client import STAGES
 from hyfdca.study.file import load
 from hyfdca.study.local.study import prepare
+from hyfdca.study.outcome import train
 from tests.model.models import make_model, random_cells
 from tests.prediction.split_cases import Split
 from tests.support.consortia import make_files
@@ -179,11 +180,13 @@ def test_every_handler_of_an_evaluation_has_a_phase():
 
 def test_every_handler_of_a_study_has_a_phase(tmp_path):
     """In every stage of a study an organisation answers only phases of tables."""
-    given = {"encryption": '"stream"', "small_vectors": '"same"', **VISIBLE}
+    given = {"encryption": '"stream"', "small_vectors": '"same"', "holdout": "0.3"}
+    given |= VISIBLE
     files = blank(make_files(**given), [0, 1], "north")
     north = files.organisations["north"].table
     north["ward"] = [f"ward {row % 3}" for row in range(len(north["id"]))]
     run = prepare(load(files.write(tmp_path)), tmp_path)
+    train(run, lambda *_: None)
     stages = run.members[0]._sessions
     assert set(stages) == set(STAGES)
     known = [entry for table in TABLES for entry in table.items()]

@@ -40,6 +40,7 @@ KEYS = [
     "accuracy",
     "r_squared",
     "mean_absolute_error",
+    "evaluation",
     "bytes_up",
     "bytes_down",
     "round_trips",

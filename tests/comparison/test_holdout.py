@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from itertools import compress
+
+import msgspec
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.metrics import r2_score
 
+from hyfdca.comparison.compare import ComparisonSettings
 from hyfdca.comparison.holdout import Validation, set_aside, validation_of
+from hyfdca.data.held_out import is_drawn
 from hyfdca.errors import StudyError
-from hyfdca.study.file import load
+from hyfdca.study.file import Evaluation, load
 from hyfdca.study.local.study import pooled_objective, prepare_tables, read_tables
 from tests.comparison.comparisons import TIMES, compared, rows_of, without
 from tests.support.consortia import (
@@ -80,6 +85,24 @@ def test_only_labelled_rows_are_set_aside(tmp_path):
     )
     zeros = np.zeros((validation.X.shape[1], 1))
     assert validation.score(zeros) == np.mean(is_positive == wanted)
+
+
+def test_a_study_that_sets_rows_aside_has_these_validate(tmp_path):
+    """Labelled ones; a share on the command line counts instead."""
+    tested = {"holdout": "0.3", "salt": '"a"'}
+    files = make_files(encryption='"none"', **tested)
+    blank(files, [12])
+    file = load(files.write(tmp_path))
+    split = set_aside(file, read_tables(file, tmp_path), None)
+    ids = [f"P{row:03d}" for row in range(60)]
+    drawn = set(compress(ids, is_drawn(ids, 0.3, "a")))
+    assert "P012" in drawn
+    found = {row for table in split.held_out for row in table.ids}
+    assert found == drawn - {"P012"}
+    assert ComparisonSettings(None, 0.0).share_for(file) is None
+    assert ComparisonSettings(0.1, 0.0).share_for(file) == 0.1
+    plain = msgspec.structs.replace(file, evaluation=Evaluation())
+    assert ComparisonSettings(None, 0.0).share_for(plain) == 0.2
 
 
 def test_nothing_is_set_aside(tmp_path):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -20,6 +20,7 @@ from hyfdca.protocol.sessions import Ask, Replies
 from hyfdca.runtime.driver import Driver, Handler
 from hyfdca.runtime.store import Archive, MemoryStore
 from hyfdca.study.client.client import StudyClient
+from hyfdca.study.evaluating import STAGE, evaluator_of
 from hyfdca.study.file import load
 from hyfdca.study.local.study import local_plan, local_run, read_tables
 from hyfdca.study.outcome import train
@@ -146,9 +147,11 @@ def training(folder: Path, name: str) -> Conversation:
         local = local_run(
             file, tables, ready.prepared, ready.traffic, ready.runner, members
         )
+        driver = network.driver(STAGE)
+        local = replace(local, evaluator=evaluator_of(plan, ready.prepared, driver))
         outcome = train(local, lambda *_: None)
         presence.finish(as_bytes(outcome.model()), presence.everyone)
-        return as_bytes(outcome.model())
+        return as_bytes(outcome.model()) + repr(outcome.evaluation).encode()
 
     return Conversation(name, run)
 

@@ -65,6 +65,8 @@ STUDIES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
     "bundle-numbers": ({"name": "bundle"}, _NUMBERS),
     "bundle-open": ({"name": "bundle"}, {"profile": '"open"', "loss": '"hinge"'}),
     "bundle-visits": ({"name": "bundle"}, {"participation": "0.7"}),
+    "bundle-tested": ({"name": "bundle"}, _BLANKS),
+    "bundle-tested-numbers": ({"name": "bundle"}, _NUMBERS),
     "bundle-bfv": ({"name": "bundle"}, {"encryption": '"bfv"'}),
     "hyfdca": ({"name": "hyfdca"}, {"scale": '"maxabs"'}),
     "hyfdca-paper": ({"name": "hyfdca", "step": "paper"}, {}),
@@ -75,6 +77,10 @@ STUDIES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
         if name not in ("bundle", "hyfdca")
     },
 }
+
+
+# Of studies that set rows aside
+_TESTED = ["[evaluation]", "holdout = 0.4", 'salt = "3"', "min_bin = 1"]
 
 
 def pooled() -> pd.DataFrame:
@@ -101,6 +107,7 @@ def write_study(folder: Path, name: str) -> Path:
     settings = {**_USUAL, **own}
     lines = ["[study]", *(f"{key} = {value}" for key, value in settings.items())]
     lines += ["[algorithm]", *(f'{key} = "{v}"' for key, v in algorithm.items())]
+    lines += _TESTED if "tested" in name else []
     for client in NAMES:
         _write_table(folder, client, _HOLDINGS.get(name, _MIXED), settings)
         lines += ["[[clients]]", f'name = "{client}"', f'data = "{client}.csv"']

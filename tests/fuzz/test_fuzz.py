@@ -44,7 +44,7 @@ def ignore(case):
 
 
 @pytest.mark.usefixtures("snapshots")
-@pytest.mark.parametrize("name", ["bundle", "hyfdca-safe"])
+@pytest.mark.parametrize("name", ["bundle", "bundle-tested", "hyfdca-safe"])
 def test_changed_messages_are_refused_in_our_own_words(name, tmp_path):
     """Whatever is changed, no half crashes, and errors name the right client."""
     conversation, tally = training(tmp_path, name), Tally(tmp_path / "findings")

@@ -109,10 +109,11 @@ def study(
     """Start a study whose vectors are in BFV, with no network but this machine's.
 
     It has weights, offsets, text and dates, a label that one organisation lacks and
-    one that all lack, and cells that are blank here and known there.
+    one that all lack, cells that are blank here and known there, and rows set aside.
     """
-    shared = {"blank_cells": '"share"'}
-    files = four_organisations(small_vectors='"same"', tol="1e-2", **shared)
+    tested = {"holdout": "0.25", "salt": '"online 7"', "min_bin": "2"}
+    tested |= {"blank_cells": '"share"'}
+    files = four_organisations(small_vectors='"same"', tol="1e-2", **tested)
     add_column(files, "weight_column", "w", weight, "island")
     add_column(files, "offset_column", "o", offset, "island")
     blank(blank(files, range(20, 25), "north"), [58], "city", "coast")
@@ -244,6 +245,14 @@ def test_the_history_is_that_of_one_process(study: Study) -> None:
     assert numbers(history) == numbers(records)
     for name in ("round_trips", "search_round_trips"):
         assert [r[name] for r in history] == [r[name] for r in records]
+
+
+def test_the_model_was_tested_as_in_one_process(study: Study) -> None:
+    """On the rows set aside, with the same numbers, bit for bit."""
+    found = study.ended.result("result.json")["evaluation"]
+    assert found == study.expected.evaluation
+    assert found["n_rows"] > 10
+    assert 0.0 < found["auc_low"] <= found["auc_high"]
 
 
 def test_vectors_were_sealed_as_the_study_says(study: Study) -> None:

@@ -34,6 +34,7 @@ from hyfdca.protocol.messages import Message
 from hyfdca.protocol.sessions import decode, frame, unframe
 from hyfdca.stages import groups
 from hyfdca.stages.alignment import messages as alignment
+from hyfdca.stages.evaluation import messages as evaluation
 from hyfdca.stages.keys import messages as keys
 from hyfdca.stages.labels import messages as labels
 from hyfdca.stages.levels import messages as levels
@@ -62,6 +63,7 @@ KINDS = [
         levels,
         keys,
         study,
+        evaluation,
         prediction,
     )
     for _, kind in inspect.getmembers(module, inspect.isclass)

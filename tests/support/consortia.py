@@ -13,12 +13,14 @@ import numpy as np
 
 from hyfdca.algorithms.registry import ALGORITHMS
 from hyfdca.maths.seeds import stream
+from hyfdca.study.file import Evaluation
 
 # Settings that tests give beside those of [study], but that stand in [algorithm].
 ALGORITHM_KEYS = {
     "algorithm",
     *(name for kind in ALGORITHMS.values() for name in vars(kind())),
 }
+EVALUATION_KEYS = set(Evaluation.__struct_fields__)  # which stand in [evaluation]
 HYFDCA = '"hyfdca"'
 
 N_ROWS, N_COLUMNS = 60, 5
@@ -69,9 +71,10 @@ class Files:
 
     def write(self, folder: Path) -> Path:
         """Write the tables as CSV and the study file; return its path."""
-        own = {k: v for k, v in self.settings.items() if k not in ALGORITHM_KEYS}
+        others = ALGORITHM_KEYS | EVALUATION_KEYS
+        own = {k: v for k, v in self.settings.items() if k not in others}
         lines = ["[study]", *(f"{k} = {v}" for k, v in own.items())]
-        lines += self._algorithm()
+        lines += [*self._algorithm(), *self._evaluation()]
         for name, organisation in self.organisations.items():
             data = f'data = "{name}.csv"' if "data =" not in organisation.extra else ""
             lines += ["[[clients]]", f'name = "{name}"', data, organisation.extra]
@@ -82,6 +85,12 @@ class Files:
         path = folder / "study.toml"
         path.write_text("\n".join(lines) + "\n")
         return path
+
+    def _evaluation(self) -> list[str]:
+        """Return the table [evaluation], if a key of it is given."""
+        given = {k: v for k, v in self.settings.items() if k in EVALUATION_KEYS}
+        lines = [f"{k} = {v}" for k, v in given.items()]
+        return ["[evaluation]", *lines] if given else []
 
     def _algorithm(self) -> list[str]:
         """Return the table [algorithm], if a setting of one is given."""

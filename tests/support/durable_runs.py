@@ -10,9 +10,12 @@ from hyfdca.crypto.keys.roster import Roster, RosterEntry
 from hyfdca.runtime.faulty import Faults, FaultyNetwork
 from hyfdca.runtime.store import Archive, MemoryStore, SealedStore
 from hyfdca.study.client.client import StudyClient
+from hyfdca.study.evaluating import STAGE, evaluator_of
 from hyfdca.study.file import load
 from hyfdca.study.identity import study_hash
-from hyfdca.study.local.study import prepare
+from hyfdca.study.local.study import Consortium as Parties
+from hyfdca.study.local.study import Run, prepare
+from hyfdca.study.outcome import conclude
 from hyfdca.study.plan import plan_of
 from hyfdca.study.presence import Presence
 from hyfdca.study.resume import ResumableStudy
@@ -37,7 +40,8 @@ class Consortium:
         self.folder, self.file = folder, load(folder / "study.toml")
         clients = self.file.clients
         self.plan = plan_of(self.file, study_hash(msgspec.json.encode(self.file)))
-        self.tables = [table_of(self.file.study, c, folder / c.data) for c in clients]
+        study, tested = self.file.study, self.file.evaluation
+        self.tables = [table_of(study, c, folder / c.data, tested) for c in clients]
         self.identities = [Identity.generate() for _ in clients]
         publics = (identity.public for identity in self.identities)
         entries = tuple(map(RosterEntry, self.plan.names, publics))
@@ -69,6 +73,25 @@ class Consortium:
         """Run the study to its end; return its rounds and the weights."""
         runner = self.hosted().runner
         return runner, runner.finish()
+
+    def tested(self):
+        """Run the study to its end and test its model; return the outcome."""
+        hosted = self.hosted()
+        for _ in hosted.runner.rounds():
+            pass
+        return conclude(self._run(hosted))
+
+    def _run(self, hosted):
+        prepared, driver = hosted.prepared, self.network.driver(STAGE)
+        return Run(
+            self.file.study,
+            Parties(self.plan.names, prepared.levels),
+            prepared.scaling,
+            hosted.traffic,
+            hosted.runner,
+            evaluator=evaluator_of(self.plan, prepared, driver),
+            target=prepared.target,
+        )
 
 
 def undisturbed(folder):

@@ -30,6 +30,7 @@ from hyfdca.federation.kinds import FeatureKind, SampleKind, TotalsKind, VectorK
 from hyfdca.federation.messages import Arrangements
 from hyfdca.federation.vector_keys import vector_key
 from hyfdca.holdings.layout import Layout
+from hyfdca.stages.evaluation.messages import HeldOutArrangements, HeldOutParts
 from hyfdca.stages.groups import holder_sets
 
 _SMALL = 2**58  # sums on grids stay below this
@@ -121,8 +122,24 @@ class Collusion:
         if said.client not in self._arranged or self._tried[place] >= _MOST:
             return
         self._tried[place] += 1
+        arranged = self._arranged[said.client]
+        if isinstance(said.message, HeldOutParts):
+            self._try_held_out(said.message, arranged)
+            return
         for sight in sights(said):
-            self._try(sight, said.client, self._arranged[said.client])
+            self._try(sight, said.client, arranged)
+
+    def _try_held_out(self, parts: HeldOutParts, arranged: Arrangements) -> None:
+        """Try vectors by sample that one label holder each may open."""
+        if arranged.samples != TOTALS_SCHEME:
+            return
+        assert isinstance(arranged, HeldOutArrangements)  # noqa: S101  # before parts
+        groups = np.frombuffer(arranged.sample_groups or b"", "<u4")
+        owners = np.frombuffer(arranged.owners or b"", "<u4")
+        for owner, vector in zip(parts.owners, parts.vectors, strict=True):
+            own = groups[owners == owner]
+            each = ((owner,),) * len(np.unique(own))
+            self._try_items("samples", bytes(vector.payload), own.data, each)
 
     def _try(self, sight: Sight, sender: int, arranged: Arrangements) -> None:
         axis = VALUES[sight.value].vector

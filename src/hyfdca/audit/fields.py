@@ -13,6 +13,7 @@ from hyfdca.protocol.messages import BY_PHASE
 from hyfdca.protocol.phases import Phase, Phases
 from hyfdca.stages import groups
 from hyfdca.stages.alignment import messages as alignment
+from hyfdca.stages.evaluation import messages as evaluation
 from hyfdca.stages.keys import messages as keys
 from hyfdca.stages.labels import messages as labels
 from hyfdca.stages.levels import messages as levels
@@ -29,6 +30,7 @@ STUDY_TABLES: dict[str, Phases] = {
     "scaling": scaling.PHASES,
     "study": study.PHASES,
     "training": study.START_PHASES,
+    "evaluation": evaluation.PHASES,
 }
 
 TABLES: tuple[Phases, ...] = (

@@ -83,6 +83,12 @@ VALUES: dict[str, Value] = {
     "score parts": Value("parts of requested scores", "samples", "nobody else's"),
     "scores": Value("requested scores", "samples", _ASKER),
     "cell counts": Value("number of cells in a score", "samples", _ASKER),
+    "held-out parts": Value(
+        "parts of scores of rows set aside", "samples", "nobody else's"
+    ),
+    "held-out scores": Value(
+        "scores of rows set aside", "samples", "the one that has the row's label"
+    ),
     # By feature
     "weights": Value("weights, as sums of shares", "features", _FEATURES),
     "shares": Value("each client's share of the weights", "features", "nobody else's"),
@@ -115,6 +121,14 @@ VALUES: dict[str, Value] = {
         None,
         "the one that opens them",
     ),
+    "evaluation parts": Value(
+        "a client's sums over rows set aside", "totals", "nobody else's"
+    ),
+    "evaluation totals": Value(
+        "sums over all rows set aside: losses, errors, rows by class and score",
+        None,
+        "the one that opens them",
+    ),
     # Sent by the server, or public
     "schemes": Value("how vectors are sealed", None, _RECEIVER),
     "group numbers": Value("numbers of owner groups", None, _OWN),
@@ -132,6 +146,12 @@ VALUES: dict[str, Value] = {
     "bounds": Value(
         "bounds on rows, weights and targets, as powers of two", None, "nobody else's"
     ),
+    "score bins": Value("where bins of scores end", None, "all clients with labels"),
+    "calibration points": Value(
+        "intercept and slope of a calibration", None, "all clients with labels"
+    ),
+    "label holders": Value("who has the label of a row set aside", None, _OWN),
+    "model tags": Value("proofs of which model was sent", None, "all clients"),
     "numbers": Value("counters and flags", None, _RECEIVER),
     "algorithm": Value("which algorithm runs", None, "all clients"),
     "study": Value("hash of the study file", None, "all clients", "all clients"),

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-_DEFAULT_OUT, _DEFAULT_HOLDOUT = Path("compare-out"), 0.2
+_DEFAULT_OUT = Path("compare-out")
 _PAPER_LATENCY = 0.2575  # seconds
 
 
@@ -25,14 +25,15 @@ def compare(  # noqa: PLR0913, PLR0917  # one argument per option
         Path, typer.Option("--out", help="Folder to write to.")
     ] = _DEFAULT_OUT,
     holdout: Annotated[
-        float,
+        float | None,
         typer.Option(
             min=0.0,
             max=1.0,
             metavar="SHARE",
-            help="Share of rows set aside to validate the models; 0 for none.",
+            help="Share of rows set aside to validate the models; 0 for none. By "
+            "default those that the study sets aside, or a fifth.",
         ),
-    ] = _DEFAULT_HOLDOUT,
+    ] = None,
     latency: Annotated[
         float,
         typer.Option(

@@ -21,13 +21,14 @@ from hyfdca.data.filling import filled_by_others
 from hyfdca.data.tables import Table
 from hyfdca.errors import StudyError
 from hyfdca.federation.secrets import fresh_secrecy
-from hyfdca.study.file import StudyFile, load
+from hyfdca.study.file import Evaluation, StudyFile, load
 from hyfdca.study.local.study import local_plan, prepare_tables, read_tables
 from hyfdca.study.outcome import as_json, check_folder, write_files
 from hyfdca.training.reports import RoundReport
 
 TABLE, SUMMARY, FIGURE = "comparison.parquet", "comparison.json", "comparison.png"
 TABLE_AS_TEXT = "comparison.csv"
+_USUAL_HOLDOUT = 0.2
 
 
 class ComparisonWatcher(Protocol):
@@ -56,18 +57,24 @@ class ComparisonSettings:
 
     Parameters
     ----------
-    holdout : float
-        The share of rows set aside.
+    holdout : float or None
+        The share of rows set aside; None for the study's own, or a fifth without one.
     latency : float
         Seconds per round trip, for the simulated time.
     rounds, seed : int, optional
         Instead of the study's ``max_rounds`` and ``seed``.
     """
 
-    holdout: float
+    holdout: float | None
     latency: float
     rounds: int | None = None
     seed: int | None = None
+
+    def share_for(self, file: StudyFile) -> float | None:
+        """Return the share of rows to set aside; None for those of the study."""
+        if self.holdout is None and not file.evaluation.rule:
+            return _USUAL_HOLDOUT
+        return self.holdout
 
     def applied_to(self, file: StudyFile) -> StudyFile:
         """Return the study file with the settings that replace its own.
@@ -206,13 +213,13 @@ def compare(
     """
     if file.study.blank_cells == "share":
         tables = filled_by_others(tables)  # also of rows that are set aside
-    split = set_aside(file, tables, settings.holdout)
+    split = set_aside(file, tables, settings.share_for(file))
     watch.prepare("aligning and scaling the tables")
-    run = prepare_tables(msgspec.structs.replace(file, algorithm={}), split.training)
+    run = prepare_tables(_common_part(file), split.training)
     watch.prepare("solving the pooled problem")
     optimum = pooled_optimum(run)
     validation = validation_of(run, split.held_out)
-    plan = local_plan(file)
+    plan = local_plan(_common_part(file))
     secrecy = fresh_secrecy(plan.encryption, len(tables))
     arena = Arena(
         run, plan.participation, secrecy, optimum, validation, settings.latency
@@ -233,6 +240,11 @@ def compare(
         split.n_held_out,
         curves,
     )
+
+
+def _common_part(file: StudyFile) -> StudyFile:
+    """Return the study of all contenders, whose rows have been set aside before."""
+    return msgspec.structs.replace(file, algorithm={}, evaluation=Evaluation())
 
 
 def _check_some(curves: Sequence[Curve]) -> None:

@@ -41,10 +41,17 @@ class SplitTables:
         return len({row for table in self.held_out for row in table.ids})
 
 
-def set_aside(file: StudyFile, tables: Sequence[Table], share: float) -> SplitTables:
+def set_aside(
+    file: StudyFile, tables: Sequence[Table], share: float | None
+) -> SplitTables:
     """Set a share of the labelled rows aside, drawn with the study's seed.
 
     Which rows are drawn depends on the IDs alone, not on their order or their cells.
+
+    Parameters
+    ----------
+    share : float or None
+        None for the rows that the study itself sets aside.
 
     Raises
     ------
@@ -53,7 +60,9 @@ def set_aside(file: StudyFile, tables: Sequence[Table], share: float) -> SplitTa
     """
     labelled = sorted({row for table in tables for row in _known_ids(table)})
     drawn: frozenset[str] = frozenset()
-    if share > 0.0:
+    if share is None:
+        drawn = _held_out_ids(file, tables).intersection(labelled)
+    elif share > 0.0:
         order = stream(file.study.seed, "holdout").permutation(len(labelled))
         n_drawn = max(1, round(share * len(labelled)))
         drawn = frozenset(labelled[place] for place in order[:n_drawn])
@@ -68,6 +77,14 @@ def set_aside(file: StudyFile, tables: Sequence[Table], share: float) -> SplitTa
                 "no row to train on; use a smaller --holdout, or 0."
             )
     return split
+
+
+def _held_out_ids(file: StudyFile, tables: Sequence[Table]) -> frozenset[str]:
+    """Return the IDs of the rows that a study sets aside."""
+    rule = file.evaluation.rule
+    return frozenset(
+        row for table in tables for row in compress(table.ids, rule.is_held_out(table))
+    )
 
 
 def _rows_of(table: Table, ids: AbstractSet[str], *, is_in: bool) -> Table:

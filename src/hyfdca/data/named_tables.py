@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,9 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 
+from hyfdca.arrays import BoolArray
 from hyfdca.data.csv_form import CsvForm, find_form, form_note, form_words
+from hyfdca.data.held_out import held_out_column
 from hyfdca.data.kinds import read_column, read_numbers, table_of_columns
 from hyfdca.data.tables import (
     Columns,
@@ -241,7 +243,7 @@ def _from_arrow(path: Path, named: NamedColumns, columns: Columns) -> Table:
             "= false below the organisation's name if it has no labels"
         )
     features, beside = columns.chosen(names), columns.beside_labels(by_name)
-    needed = [name for name in (label, *beside) if name is not None]
+    needed = [n for n in (label, *beside, columns.holdout) if n is not None]
     check_columns(path.name, [columns.id, *needed, *features], names)
     _check_names(path, features)
     file, found = path.name, replace(columns, csv=named.csv)
@@ -260,7 +262,19 @@ def _from_arrow(path: Path, named: NamedColumns, columns: Columns) -> Table:
         notes=(*kept.notes, *table.notes),
         weights=weights,
         offsets=offsets,
+        held_out=_held_out(path, found, by_name),
     )
+
+
+def _held_out(
+    path: Path, columns: Columns, by_name: Mapping[str, Any]
+) -> BoolArray | None:
+    """Return what a column says of which rows are set aside."""
+    name = columns.holdout
+    if name is None:
+        return None
+    numbers = read_numbers(path.name, name, by_name[name], columns.csv)
+    return held_out_column(path.name, name, numbers)
 
 
 def _check_ignored(path: Path, named: NamedColumns, columns: Columns) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from hyfdca.data.held_out import held_out_column
 from hyfdca.data.tables import (
     Columns,
     Table,
@@ -137,7 +138,7 @@ def _numbered(
 def _with_roles(path: Path, table: Table, columns: Columns) -> Table:
     """Return a table of numbered columns with the columns that the study names."""
     _check_not_categories(path, table, columns)
-    beside = columns.beside_labels(table.features)
+    beside = (*columns.beside_labels(table.features), columns.holdout)
     needed = [name for name in beside if name is not None]
     left_out = filter(None, (*columns.with_roles, *columns.ignored_if_present))
     has_roles = bool(needed or columns.ignored)
@@ -147,14 +148,16 @@ def _with_roles(path: Path, table: Table, columns: Columns) -> Table:
     check_columns(path.name, columns.ignored, table.features, "ignore")
     features = columns.chosen(table.features)
     check_columns(path.name, [*needed, *features], table.features)
-    weights, offsets = (
+    weights, offsets, held_out = (
         None if name is None else table.cells[:, [int(name[1:])]].toarray()[:, 0]
         for name in beside
     )
     if len(features) < len(table.features) or columns.features is not None:
         chosen = [int(name[1:]) for name in features]
         table = replace(table, features=features, cells=table.cells[:, chosen])
-    return replace(table, weights=weights, offsets=offsets)
+    if held_out is not None:
+        held_out = held_out_column(path.name, str(columns.holdout), held_out)
+    return replace(table, weights=weights, offsets=offsets, held_out=held_out)
 
 
 def _check_not_categories(path: Path, table: Table, columns: Columns) -> None:

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 import scipy.sparse as sp
 
-from hyfdca.arrays import FloatArray, IntArray
+from hyfdca.arrays import BoolArray, FloatArray, IntArray
 from hyfdca.data.csv_form import CsvForm
 
 Kind = Literal["number", "boolean", "date", "category", "blank"]  # of a column
@@ -87,6 +87,8 @@ class Columns:
         How a CSV file is written.
     weight, offset : str or None
         Read with the labels, never features.
+    holdout : str or None
+        The column of 0 and 1 that says which rows are set aside; never a feature.
     categorical : tuple of str
         Columns that are categories whatever their cells are; a table need not have
         them.
@@ -109,6 +111,7 @@ class Columns:
     csv: CsvForm = field(default_factory=CsvForm)
     weight: str | None = None
     offset: str | None = None
+    holdout: str | None = None
     categorical: tuple[str, ...] = ()
     text_is_category: bool = False
     date_origin: datetime.date = DATE_ORIGIN
@@ -116,7 +119,7 @@ class Columns:
     @property
     def with_roles(self) -> set[str | None]:
         """Columns that are something else than features."""
-        return {self.id, self.label, self.weight, self.offset}
+        return {self.id, self.label, self.weight, self.offset, self.holdout}
 
     def beside_labels(self, names: Container[str]) -> tuple[str | None, str | None]:
         """Return the columns of weights and offsets to read of such a table.
@@ -165,6 +168,8 @@ class Table:
         The kind of each column; empty if all are numbers.
     levels : mapping of str to tuple of str
         By column that is a category: its levels. The cells are their numbers, from 1.
+    held_out : array (rows,) of bool or None
+        What the column says of which rows are set aside.
     """
 
     ids: tuple[str, ...] = field(repr=False)
@@ -176,6 +181,7 @@ class Table:
     offsets: FloatArray | None = field(repr=False, default=None)
     kinds: tuple[Kind, ...] = ()
     levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
+    held_out: BoolArray | None = field(repr=False, default=None)
 
     def kind_of(self, column: int) -> Kind:
         """Return the kind of a column."""
@@ -184,6 +190,7 @@ class Table:
     def of_rows(self, rows: IntArray) -> Table:
         """Return some of the rows, in the given order."""
         labels, weights, offsets = self.labels, self.weights, self.offsets
+        held_out = self.held_out
         return replace(
             self,
             ids=tuple(self.ids[row] for row in rows.tolist()),
@@ -191,6 +198,7 @@ class Table:
             labels=None if labels is None else tuple(labels[row] for row in rows),
             weights=None if weights is None else weights[rows],
             offsets=None if offsets is None else offsets[rows],
+            held_out=None if held_out is None else held_out[rows],
         )
 
     def without_targets(self) -> Table:
@@ -216,7 +224,12 @@ class Table:
         hasher = hashlib.sha256(names)
         for part in (self.cells.indptr, self.cells.indices, self.cells.data):
             hasher.update(np.ascontiguousarray(part).data)
-        for name, column in (("weights", self.weights), ("offsets", self.offsets)):
+        beside = {
+            "weights": self.weights,
+            "offsets": self.offsets,
+            "held out": self.held_out,
+        }
+        for name, column in beside.items():
             if column is not None:
                 hasher.update(name.encode() + column.tobytes())
         return hasher.digest()

@@ -20,6 +20,7 @@ SampleKind = Literal[
     "sample weights",
     "scores",
     "cell counts",
+    "held-out scores",
 ]
 FeatureKind = Literal[
     "weights",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from hyfdca.errors import StudyError
@@ -32,9 +33,10 @@ from hyfdca.runtime.driver import Driver
 from hyfdca.runtime.store import Archive, FolderStore, StoreError
 from hyfdca.study.about import Asked
 from hyfdca.study.client.client import StudyClient
+from hyfdca.study.evaluating import STAGE, evaluator_of
 from hyfdca.study.identity import make_roster, study_hash
 from hyfdca.study.local.study import Consortium, Run
-from hyfdca.study.outcome import Outcome, write_files
+from hyfdca.study.outcome import Outcome, conclude, write_files
 from hyfdca.study.plan import Plan, plan_of
 from hyfdca.study.presence import Presence
 from hyfdca.study.resume import ReadyStudy, ResumableStudy
@@ -105,7 +107,7 @@ def serve(kit: Path, network: Network) -> None:
             write_progress(own.state, report.round_number)
             watch.show(presence, hosted.runner.history)
             network.pause_if_asked()
-        _outcome(own, plan, hosted).write(own.out)
+        _outcome(own, plan, hosted, carrier).write(own.out)
         note_over(own, plan.names)
     hand_over(own, presence, carrier, watch.tell)
 
@@ -141,9 +143,10 @@ def hand_over(kit: ServerKit, presence: Presence, network: Carrier, tell: Tell) 
             network.wait(ranks[name] for name in left)
 
 
-def _outcome(kit: ServerKit, plan: Plan, hosted: ReadyStudy) -> Outcome:
+def _outcome(
+    kit: ServerKit, plan: Plan, hosted: ReadyStudy, network: Carrier
+) -> Outcome:
     rounds, prepared = hosted.runner, hosted.prepared
-    weights = rounds.release()
     consortium = Consortium(plan.names, prepared.levels)
     run = Run(
         kit.file.study,
@@ -151,13 +154,13 @@ def _outcome(kit: ServerKit, plan: Plan, hosted: ReadyStudy) -> Outcome:
         prepared.scaling,
         hosted.traffic,
         rounds,
+        evaluator=evaluator_of(plan, prepared, network.driver(STAGE)),
         target=prepared.target,
         stage_costs=prepared.costs,
     )
-    assert rounds.measurement is not None  # noqa: S101  # a run that ended has one
     seconds = sum(record["seconds"] for record in rounds.history)
     asked = Asked.of(kit.content, kit.file, is_rehearsal=False)
-    return Outcome(run, weights, rounds.measurement, seconds, asked=asked)
+    return replace(conclude(run, seconds), asked=asked)
 
 
 class StudyClientHandler:
@@ -206,7 +209,7 @@ def join(kit: Path, data: Path) -> StudyClientHandler:
     plan = plan_of(own.file, study_hash(own.content))
     keys = {client.name: client.public_key for client in own.file.clients}
     roster = make_roster(own.content, keys, plan.epoch)
-    table = table_of(study, own.client, data)
+    table = table_of(study, own.client, data, own.file.evaluation)
     own.policy.check_table(table)
     store = own_store(own, own.identity)
     hire = workforce(plan.encryption)

@@ -180,7 +180,7 @@ def check_certificate(own: ClientKit) -> x509.Certificate:
 
 def _table(file: StudyFile, client: Client, data: Path) -> CheckedTable:
     study, settings = file.study, alignment_settings(file)
-    table = table_of(study, client, data)
+    table = table_of(study, client, data, file.evaluation)
     refused = own_refusal(table, settings)
     if refused is not None:
         raise StudyError(str(refusal(client.name, refused, settings)))

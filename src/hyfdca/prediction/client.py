@@ -40,16 +40,17 @@ from hyfdca.data.tables import Table
 from hyfdca.prediction import messages as p
 from hyfdca.prediction.blinded_rows import BlindAsker, BlindHolder, OneRequest
 from hyfdca.prediction.bringing import Bringing
-from hyfdca.prediction.parts import common_part, own_parts
+from hyfdca.prediction.parts import common_part, reference_of
 from hyfdca.prediction.policy import declined_sentence
 from hyfdca.prediction.request import checked_pseudonyms, signed_request
-from hyfdca.prediction.sums import OwnParts, ScoreSums, ScoringClient
+from hyfdca.prediction.sums import ScoreSums, ScoringClient
 from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.messages import Message
 from hyfdca.protocol.sessions import TOKEN_BYTES, ClientSession, Handlers
 from hyfdca.runtime.driver import one_thread
 from hyfdca.runtime.store import StoreError
 from hyfdca.stages.alignment.client import AlignmentClient
+from hyfdca.stages.score_parts import OwnParts, own_parts
 from hyfdca.study.client.client import StudyClient
 
 STAGE = "prediction"
@@ -248,7 +249,8 @@ class PredictionClient:
 
         def parts() -> OwnParts:
             if not made:
-                made.append(own_parts(model, alignment.aligned))
+                reference = reference_of(model)
+                made.append(own_parts(model, alignment.aligned, reference))
             return made[0]
 
         def take(sums: ScoreSums) -> None:

@@ -1,84 +1,20 @@
-"""What an organisation's own cells add to the scores of rows, and what is common."""
+"""What all scores have in common, and what stands for a cell that nobody has."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import numpy as np
-import scipy.sparse as sp
-
-from hyfdca.arrays import FloatArray, IntArray
-from hyfdca.crypto.schemes.fixedpoint import power_above
-from hyfdca.data.tables import stored_densely
-from hyfdca.holdings.ownership import OwnCells
-from hyfdca.model.categories import features_of, model_expansion
+from hyfdca.arrays import FloatArray
 from hyfdca.model.model import Model
-from hyfdca.model.scaling import Scaling
-from hyfdca.prediction.sums import OwnParts
-from hyfdca.stages.alignment.aligned_table import AlignedTable
-
-_SLACK = 1e-9  # covers the rounding of norms
-
-
-def own_parts(model: Model, table: AlignedTable) -> OwnParts:
-    """Return what the cells that an organisation counts add to the margins.
-
-    All columns of the table are columns of the model.
-    """
-    expansion = model_expansion(table.features, model.inputs.categories, table.levels)
-    features = _features(model, table.features)
-    scaling, weights = _scaling(model, features), model.weights[features]
-    cells = table.cells
-    if np.any(scaling.offset) and cells.nnz < cells.shape[0] * cells.shape[1]:
-        cells = stored_densely(cells.toarray())  # zeros have an offset too
-    scaled = scaling.apply(expansion.features(table.own.of(cells)))
-    # Overflow shows in the bound.
-    with np.errstate(over="ignore", invalid="ignore"):
-        margins = scaled @ weights
-        bound = _longest(scaled) * float(np.linalg.norm(weights, axis=0).max())
-        return OwnParts(margins, _n_owned(table.own), _above(bound))
 
 
 def common_part(model: Model) -> FloatArray:
     """Return the part common to all margins, (n_outputs,); the asker adds it."""
-    reference, scaling = _reference(model), model.scaling
-    scaled = (reference - scaling.offset) / scaling.scale
+    scaling = model.scaling
+    scaled = (reference_of(model) - scaling.offset) / scaling.scale
     common: FloatArray = scaled @ model.weights + model.intercept
     return common
 
 
-def _reference(model: Model) -> FloatArray:
+def reference_of(model: Model) -> FloatArray:
     """Return the value of each feature that adds nothing to a margin."""
     is_filled = model.file.scaling.missing == "mean"
     return model.scaling.filling if is_filled else model.scaling.offset
-
-
-def _features(model: Model, columns: Sequence[str]) -> IntArray:
-    """Return the numbers of the features that columns become."""
-    made = features_of(columns, model.inputs.categories)
-    place = {name: number for number, name in enumerate(model.features)}
-    return np.array([place[name] for name in made], np.int64)
-
-
-def _scaling(model: Model, features: IntArray) -> Scaling:
-    scaling = model.scaling
-    return Scaling(
-        _reference(model)[features], scaling.scale[features], scaling.filling[features]
-    )
-
-
-def _longest(cells: sp.csr_array) -> float:
-    squares = np.asarray(cells.multiply(cells).sum(axis=1)).ravel()
-    return float(np.sqrt(squares.max(initial=0.0)))
-
-
-def _above(bound: float) -> float:
-    return power_above(bound * (1 + _SLACK)) if np.isfinite(bound) else np.inf
-
-
-def _n_owned(own: OwnCells) -> IntArray:
-    """Return how many cells of each row an organisation counts."""
-    n_groups = own.owns.shape[1]
-    sizes = np.bincount(own.column_groups, minlength=n_groups)
-    counts: IntArray = (own.owns @ sizes)[own.row_groups]
-    return counts

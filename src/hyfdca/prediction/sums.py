@@ -41,6 +41,7 @@ from hyfdca.protocol.sessions import (
     ServerSession,
     reply_of,
 )
+from hyfdca.stages.score_parts import OwnParts
 
 LARGEST = 2.0**400  # limit of a part; its square is still finite
 
@@ -103,24 +104,6 @@ class ScoringServer:
     def _arrangements(self, client: int) -> Arrangements:
         groups = pack_indices(self._groups[self._layout.samples.items[client]])
         return Arrangements(self._scheme, self._scheme, groups)
-
-
-@dataclass(frozen=True, repr=False)
-class OwnParts:
-    """What a client's own cells add to the margins of its rows.
-
-    Parameters
-    ----------
-    margins : array (rows held, n_outputs)
-    n_cells : array (rows held,)
-        How many of the model's cells it counts.
-    bound : float
-        Above all parts that rows of these lengths can have.
-    """
-
-    margins: FloatArray
-    n_cells: IntArray
-    bound: float
 
 
 @dataclass(frozen=True, repr=False)

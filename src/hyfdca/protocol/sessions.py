@@ -330,6 +330,16 @@ class ServerSession:
         self._phases = phases
         self._last: dict[int, str] = {}
 
+    @contextmanager
+    def visiting(self, phases: Phases) -> Iterator[None]:
+        """Hold another stage for a while, after which the present one continues."""
+        before = self._phases, self._last
+        self.enter(phases)
+        try:
+            yield
+        finally:
+            self._phases, self._last = before
+
     def state(self) -> SessionState:
         """Return what a checkpoint keeps."""
         return SessionState(self.number, dict(self._last))

@@ -226,6 +226,8 @@ def _costs(run: Run) -> Iterator[Cost]:
     yield _cost("measuring", StageCost(measured, measuring))
     release = StageCost(training.release_traffic, training.release_seconds)
     yield _cost("release", release)
+    if run.evaluator is not None:
+        yield _cost("evaluation", run.evaluator.cost)
 
 
 def _of_rounds(training: Runner, prefix: str) -> Traffic:

@@ -12,6 +12,9 @@
     name = "hyfdca"
     step = "safe"
 
+    [evaluation]                # optional; rows that only test the model
+    holdout = 0.2
+
     [[clients]]
     name = "north"
     data = "north.csv"          # relative to the study file
@@ -44,6 +47,7 @@ from hyfdca.crypto.schemes.registry import (
     SmallVectors,
 )
 from hyfdca.data.csv_form import is_encoding
+from hyfdca.data.held_out import HoldoutRule
 from hyfdca.data.tables import DATE_ORIGIN, label_text
 from hyfdca.errors import StudyError, as_study_error, plain_mistake
 from hyfdca.federation.algorithm import Algorithm
@@ -201,12 +205,27 @@ class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     name: HostName = "hyfdca-server"
 
 
+class Evaluation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Rows that are set aside before training, and how the model is tested on them."""
+
+    holdout: Annotated[float, msgspec.Meta(ge=0, lt=1)] = 0.0
+    holdout_column: str | None = None  # of 0 and 1, instead
+    salt: str = ""  # the same rows are set aside with the same salt
+    min_bin: AtLeastOne = 5  # rows
+
+    @property
+    def rule(self) -> HoldoutRule:
+        """Which rows are set aside."""
+        return HoldoutRule(self.holdout, self.holdout_column is not None, self.salt)
+
+
 class StudyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The contents of a study file."""
 
     study: Study
     clients: Annotated[list[Client], msgspec.Meta(min_length=1)]
     algorithm: dict[str, bool | int | float | str] = {}  # its name and its settings
+    evaluation: Evaluation = Evaluation()
     server: Server = Server()
 
     def chosen_algorithm(self) -> Algorithm | None:
@@ -280,6 +299,7 @@ def parse(content: bytes, path: Path) -> StudyFile:
         )
     _check_quorum(path, file)
     _check_uncovered(path, file.study)
+    _check_holdout(path, file.evaluation)
     for client in file.clients:
         _check_labels_visible(file.study, client)
     for encoding in (file.study.encoding, *(own.encoding for own in file.clients)):
@@ -339,6 +359,14 @@ def _check_uncovered(path: Path, study: Study) -> None:
         raise StudyError(
             f'The study file {path} sets uncovered = "zero", but scale = "standard" '
             'centres features; set uncovered = "mean", or scale = "maxabs" or "none".'
+        )
+
+
+def _check_holdout(path: Path, evaluation: Evaluation) -> None:
+    if evaluation.holdout and evaluation.holdout_column is not None:
+        raise StudyError(
+            f"The study file {path} sets both holdout and holdout_column; remove one "
+            "of them."
         )
 
 

@@ -59,6 +59,9 @@ class Outcome:
         The optimum of the pooled data; only a demonstration knows it.
     asked : Asked or None
         The study file and its keys, if there is a file.
+    evaluation : dict or None
+        How good the model is on rows that were set aside; None if there are none, or
+        the training diverged.
     """
 
     run: Run
@@ -68,6 +71,7 @@ class Outcome:
     pooled_primal: float | None = None
     asked: Asked | None = None
     finished: datetime.datetime = field(default_factory=_now)
+    evaluation: dict[str, Any] | None = None
 
     @property
     def relative_loss(self) -> float | None:
@@ -103,9 +107,11 @@ class Outcome:
         """Return the total traffic, from alignment to the model's release."""
         training = self.run.training
         total = replace(self.run.preparing_traffic)
+        tested = self.run.evaluator.cost.traffic if self.run.evaluator else Traffic()
         for name in _TRAFFIC:
             rounds = sum(r[name] + r[f"measuring_{name}"] for r in training.history)
-            others = (training.progress.set_up_traffic, training.release_traffic)
+            set_up = training.progress.set_up_traffic
+            others = (set_up, training.release_traffic, tested)
             rounds += sum(getattr(other, name) for other in others)
             setattr(total, name, getattr(total, name) + rounds)
         return total
@@ -117,8 +123,9 @@ class Outcome:
         ``rows_without_label`` and ``rows_of_weight_zero`` were left out of the study.
         ``pooled_primal`` and ``relative_loss`` are null except in a demonstration.
         ``accuracy``, of classes, and ``r_squared`` and ``mean_absolute_error``, of
-        numbers, are over the training rows, and null between machines.
-        ``about`` is described in ``study/about.py``.
+        numbers, are over the training rows, and null between machines. ``evaluation``
+        is over rows that were set aside, and null if there are none; see
+        ``docs/evaluation.md``. ``about`` is described in ``study/about.py``.
         """
         study, traffic, ending = self.run.study, self.traffic(), self.ending
         coverage = self.run.consortium.coverage
@@ -143,6 +150,7 @@ class Outcome:
             "pooled_primal": self.pooled_primal,
             "relative_loss": self.relative_loss,
             **asdict(self.run.scores(self.weights)),
+            "evaluation": self.evaluation,
             "bytes_up": traffic.bytes_up,
             "bytes_down": traffic.bytes_down,
             "round_trips": traffic.round_trips + traffic.search_round_trips,
@@ -271,11 +279,23 @@ def train(run: Run, watch: Watcher) -> Outcome:
     with interruptible(training):
         for report in training.rounds():
             watch(run, report)
-        weights = training.release()
-    seconds = before + time.perf_counter() - started
-    certificate = training.measurement
+        outcome = conclude(run)
+    return replace(outcome, seconds=before + time.perf_counter() - started)
+
+
+def conclude(run: Run, seconds: float = 0.0) -> Outcome:
+    """Release the model of a run whose rounds are over, and test it if it is to be."""
+    return run.training.conclude(lambda weights: _tested(run, weights, seconds))
+
+
+def _tested(run: Run, weights: FloatArray, seconds: float) -> Outcome:
+    certificate = run.training.measurement
     assert certificate is not None  # noqa: S101  # a run that ended has been measured
-    return Outcome(run, weights, certificate, seconds)
+    outcome = Outcome(run, weights, certificate, seconds)
+    # There is nothing to say of a model that diverged; its scores may be of any size.
+    if run.evaluator is None or outcome.ending.stop_reason == "diverged":
+        return outcome
+    return replace(outcome, evaluation=run.evaluator.test(as_bytes(outcome.model())))
 
 
 def check_folder(folder: Path) -> None:

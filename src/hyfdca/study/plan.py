@@ -20,7 +20,14 @@ from hyfdca.model.scaling import Missing, Scale
 from hyfdca.protocol.sessions import TOKEN_BYTES
 from hyfdca.stages.alignment.messages import AlignmentSettings
 from hyfdca.stages.levels.messages import LevelSettings
-from hyfdca.study.file import Bernoulli, Cyclic, PredictionIds, Study, StudyFile
+from hyfdca.study.file import (
+    Bernoulli,
+    Cyclic,
+    Evaluation,
+    PredictionIds,
+    Study,
+    StudyFile,
+)
 from hyfdca.study.roles import target_settings
 from hyfdca.training.settings import TrainingSettings
 
@@ -51,6 +58,8 @@ class Plan:
         Rounds between checkpoints.
     prediction_ids : {"blinded", "keyed"}
         How holders find the rows that are asked for.
+    evaluation : Evaluation
+        Which rows are set aside, and how the model is tested on them.
     is_rehearsal : bool
         All parties are in one process, so the model may be released at any time.
     """
@@ -71,6 +80,7 @@ class Plan:
     phase_timeout: float
     checkpoint_every: int
     prediction_ids: PredictionIds
+    evaluation: Evaluation
     is_rehearsal: bool = False
 
     @property
@@ -115,6 +125,7 @@ def _plan(file: StudyFile, study_hash: bytes) -> Plan:
         phase_timeout=study.phase_timeout,
         checkpoint_every=study.checkpoint_every,
         prediction_ids=study.prediction_ids,
+        evaluation=file.evaluation,
     )
 
 

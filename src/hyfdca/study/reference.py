@@ -13,7 +13,7 @@ from msgspec import inspect
 
 from hyfdca.algorithms.registry import ALGORITHMS
 from hyfdca.maths.losses import LOSSES
-from hyfdca.study.file import Client, Server, Study
+from hyfdca.study.file import Client, Evaluation, Server, Study
 
 _HEAD = """\
 # The study file
@@ -162,6 +162,16 @@ _CLIENT = {
     "public_key": "As printed by `hyfdca enrol`.",
     "may_predict": "Whether it may ask the others for scores of its own rows.",
 }
+_EVALUATION = {
+    "holdout": "About this share of the rows is set aside before training, by a hash "
+    "of their IDs. The model is tested on them; see [evaluation.md](evaluation.md).",
+    "holdout_column": "A column of 0 and 1 in every table that says which rows are set "
+    "aside instead; it is no feature, and holders of a row must agree on it.",
+    "salt": "Of the hash: with the same salt, the same rows are set aside in the next "
+    "study.",
+    "min_bin": "Scores are counted in bins, and no organisation shows fewer rows of a "
+    "class than this in one of them.",
+}
 _SERVER = {
     "host": "The name under which organisations reach the server.",
     "port": "Its port.",
@@ -170,11 +180,13 @@ _SERVER = {
 MEANINGS: dict[type[msgspec.Struct], dict[str, str]] = {
     Study: _STUDY,
     Client: _CLIENT,
+    Evaluation: _EVALUATION,
     Server: _SERVER,
 }
 _TITLES = {
     Study: "`[study]`",
     Client: "`[[clients]]`, once per organisation",
+    Evaluation: "`[evaluation]`, rows that only test the model",
     Server: "`[server]`, for studies between machines",
 }
 
@@ -252,6 +264,8 @@ def _range(kind: Any) -> str:
         words.append(f"at least {kind.ge:g}")
     if kind.le is not None and kind.le < _HUGE:
         words.append(f"at most {kind.le:g}")
+    if kind.lt is not None:
+        words.append(f"below {kind.lt:g}")
     return f", {', '.join(words)}" if words else ""
 
 

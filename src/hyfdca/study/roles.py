@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Literal
 
@@ -24,6 +24,7 @@ class ColumnRoles:
     label: str | None
     weight: str | None
     offset: str | None
+    holdout: str | None = None
 
     @classmethod
     def of_study(cls, study: Study) -> ColumnRoles:
@@ -33,7 +34,7 @@ class ColumnRoles:
 
     def given(self) -> Iterator[tuple[str, str]]:
         """Yield each key of the study file that names a column, with that name."""
-        for role in ("id", "label", "weight", "offset"):
+        for role in ("id", "label", "weight", "offset", "holdout"):
             column = getattr(self, role)
             if column is not None:
                 yield f"{role}_column", column
@@ -85,8 +86,9 @@ def check_roles(file: StudyFile) -> None:
     ------
     StudyError
     """
+    holdout = _name(file.evaluation.holdout_column)
     for client in file.clients:
-        roles = roles_of(file.study, client)
+        roles = replace(roles_of(file.study, client), holdout=holdout)
         _check_distinct(client, roles)
         _check_no_features(client, roles)
     for key in ("weight_column", "offset_column"):

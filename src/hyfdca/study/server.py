@@ -7,14 +7,17 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from hyfdca.algorithms.registry import Choice
+from hyfdca.arrays import TokenArray
 from hyfdca.crypto.schemes.registry import Adders, new_group_secret
 from hyfdca.data.labels import n_outputs
+from hyfdca.errors import StudyError
 from hyfdca.federation.server import Federation
 from hyfdca.holdings.layout import with_bias
 from hyfdca.model.scaling import Scaling, TargetScaling
 from hyfdca.protocol.sessions import Conversation, ServerSession
 from hyfdca.runtime.driver import Driver, Traffic
 from hyfdca.stages.alignment import messages as alignment_messages
+from hyfdca.stages.alignment.held_out import TrainedRows
 from hyfdca.stages.alignment.server import Alignment, AlignmentServer
 from hyfdca.stages.groups import PHASES as GROUP_PHASES
 from hyfdca.stages.groups import holder_sets, share_secrets
@@ -36,7 +39,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Prepared:
-    """What a server knows before training."""
+    """What a server knows before training.
+
+    Parameters
+    ----------
+    held_out : Alignment, optional
+        Who holds the rows that are set aside.
+    """
 
     levels: Levels
     scaling: Scaling
@@ -44,6 +53,8 @@ class Prepared:
     federation: Federation
     choice: Choice
     costs: StageCosts
+    adders: Adders
+    held_out: Alignment | None = None
 
 
 class StudyServer:
@@ -69,6 +80,7 @@ class StudyServer:
         self._plan, self._driver, self._session = plan, driver, session
         self._group_secret = group_secret or new_group_secret()
         self.costs: StageCosts = {}
+        self._pseudonyms: list[TokenArray] = []  # of training rows, by client
 
     @property
     def traffic(self) -> Traffic:
@@ -94,6 +106,7 @@ class StudyServer:
         """
         adders = self.agree(holders)
         columns = self.align()
+        held_out = self.align_held_out(columns)
         self.share_secrets(columns)
         target = self.share_labels(columns, adders)
         levels = self.agree_levels(columns, adders)
@@ -101,7 +114,9 @@ class StudyServer:
         federation = self._federation(levels.alignment, adders)
         choice = self._plan.training.choose(federation)
         self._start(choice)
-        return Prepared(levels, scaling, target, federation, choice, self.costs)
+        return Prepared(
+            levels, scaling, target, federation, choice, self.costs, adders, held_out
+        )
 
     def agree(self, holders: Collection[int] = ()) -> Adders:
         """Have all members agree on the same keys; return the adders."""
@@ -115,7 +130,30 @@ class StudyServer:
         plan = self._plan
         self._session.enter(alignment_messages.PHASES)
         server = AlignmentServer(plan.names, plan.alignment, self._session)
-        return self._run("alignment", server.run())
+        alignment = self._run("alignment", server.run())
+        self._pseudonyms = server.pseudonyms
+        return alignment
+
+    def align_held_out(self, columns: Alignment) -> Alignment | None:
+        """Match the rows that are set aside, if there are any, as the others were."""
+        trained = TrainedRows(columns.classes, self._pseudonyms)
+        self._pseudonyms = []  # large, and not needed any more
+        if not self._plan.evaluation.rule:
+            return None
+        self._check_level_names(columns.named("category"))
+        settings = self._plan.alignment.of_held_out_rows
+        self._session.enter(alignment_messages.PHASES)
+        server = AlignmentServer(self._plan.names, settings, self._session, trained)
+        return self._run("held-out rows", server.run())
+
+    def _check_level_names(self, categories: tuple[str, ...]) -> None:
+        """Refuse rows set aside whose levels the model will not name."""
+        if categories and not self._plan.levels.releases_names:
+            raise StudyError(
+                "The study sets rows aside and has release_level_names = false, but "
+                f"they have no score without the levels of {categories[0]!r}; set "
+                "release_level_names = true, or leave [evaluation] out."
+            )
 
     def share_secrets(self, columns: Alignment) -> None:
         """Have those who hold the same rows or columns share a secret."""

@@ -14,18 +14,23 @@ from hyfdca.data.tables import (
     normalised,
 )
 from hyfdca.errors import StudyError, counted
-from hyfdca.study.file import Client, Study
+from hyfdca.study.file import Client, Evaluation, Study
 from hyfdca.study.roles import roles_of
 
 
-def table_of(study: Study, client: Client, path: Path) -> Table:
+def table_of(
+    study: Study,
+    client: Client,
+    path: Path,
+    evaluation: Evaluation = Evaluation(),  # noqa: B008  # it is immutable
+) -> Table:
     """Read one organisation's table, as the study specifies.
 
     Raises
     ------
     StudyError
     """
-    roles = roles_of(study, client)
+    roles, column = roles_of(study, client), evaluation.holdout_column
     columns = Columns(
         id=roles.id,
         label=roles.label,
@@ -41,6 +46,7 @@ def table_of(study: Study, client: Client, path: Path) -> Table:
         ),
         weight=roles.weight,
         offset=roles.offset,
+        holdout=None if column is None else normalised(column),
         categorical=tuple(map(normalised, study.categorical)),
         text_is_category=True,
         date_origin=study.date_origin,
@@ -69,6 +75,12 @@ def table_of(study: Study, client: Client, path: Path) -> Table:
         raise StudyError(
             f"Organisation {client.name!r} has a sparse table, which uncovered = "
             '"mean" would make dense by centring features; set uncovered = "zero".'
+        )
+    if evaluation.rule and evaluation.rule.is_held_out(table).all():
+        raise StudyError(
+            f"Organisation {client.name!r} has {counted(len(table.ids), 'row')} in "
+            f"{path.name}, and [evaluation] sets all of them aside; leave it rows to "
+            "train on, with a smaller holdout or with 0 in the holdout_column."
         )
     return table
 

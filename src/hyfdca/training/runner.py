@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from hyfdca.algorithms.registry import Choice
 from hyfdca.arrays import FloatArray
@@ -32,6 +32,7 @@ from hyfdca.training.stopping import Interruption, Progress, reason_to_stop
 _BELOW_ZERO = -1e-9
 
 Failure = ClientsFailedError | BadReplyError
+T = TypeVar("T")
 
 
 class Members(Protocol):
@@ -225,11 +226,18 @@ class Runner:
 
     def release(self) -> FloatArray:
         """Return the weights last measured, (n_features, n_outputs), bias last."""
+        return self.conclude(lambda weights: weights)
+
+    def conclude(self, then: Callable[[FloatArray], T]) -> T:
+        """Release the weights, and do with them what needs all clients too.
+
+        If a client fails, both are repeated once it is back.
+        """
         while True:
             self.members.wait_for_all("the model is made of all parts")
             try:
                 self.checkpoints.announce_end()
-                return self._released()
+                return then(self._released())
             except (ClientsFailedError, BadReplyError) as failure:
                 self.checkpoints.recover(failure)
 

@@ -13,6 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from hyfdca.cli.displays.coverage import column_lists, coverage_map, few_shared
+from hyfdca.cli.evaluation_display import evaluation_lines
 from hyfdca.study.local.study import Consortium, Run
 from hyfdca.study.outcome import Summary
 from hyfdca.training.progress_line import readable_size
@@ -148,8 +149,9 @@ def results_table(name: str, result: dict[str, Any]) -> Table:
     table = Table(title=escape(name), title_justify="left", show_header=False)
     table.add_column(style="bold")
     table.add_column(justify="right")
-    for what, value in (*_fit(result), *_left_out(result)):
-        table.add_row(what, value)
+    tested = evaluation_lines(result.get("evaluation"))
+    for what, value in (*tested, *_fit(result), *_left_out(result)):
+        table.add_row(escape(what), value)
     table.add_row("loss P(w)", f"{result['primal']:.6g}")
     algorithm = f"{result['algorithm']} ({result['algorithm_reason']})"
     table.add_row("algorithm", escape(algorithm))

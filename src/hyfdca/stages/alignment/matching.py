@@ -77,6 +77,17 @@ def n_repeated(pseudonyms: TokenArray) -> int:
     return int(_sorted(pseudonyms)[1].sum())
 
 
+def n_common(one: TokenArray, other: TokenArray) -> int:
+    """Return how many pseudonyms occur in both of two lists."""
+    order, is_same = _sorted(np.concatenate([one, other]))
+    numbers = np.cumsum(~is_same)
+    is_in_one = np.zeros(len(order) + 1, dtype=bool)
+    is_in_other = is_in_one.copy()
+    is_in_one[numbers[order < len(one)]] = True
+    is_in_other[numbers[order >= len(one)]] = True
+    return int(np.sum(is_in_one & is_in_other))
+
+
 def _numbers(every: TokenArray, sizes: Mapping[int, int]) -> IntArray:
     """Return the number of each pseudonym, equal ones together by first occurrence."""
     order, is_same = _sorted(every)

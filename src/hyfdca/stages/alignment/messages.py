@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal
 
 import msgspec
@@ -68,6 +68,9 @@ class AlignmentSettings:
         What belongs to a label, and who may learn it.
     categorical : tuple of str
         Columns that the study names as categories; each must be a column of somebody.
+    is_held_out : bool
+        The rows are those set aside, which only test a model: each row counts where
+        its label is, and an organisation may have none.
     """
 
     task: Task
@@ -84,6 +87,12 @@ class AlignmentSettings:
     max_classes: int | None = None
     targets: TargetSettings = field(default_factory=TargetSettings)
     categorical: tuple[str, ...] = ()
+    is_held_out: bool = False
+
+    @property
+    def of_held_out_rows(self) -> AlignmentSettings:
+        """The settings for aligning rows set aside; IDs are compared in training."""
+        return replace(self, allow_unshared=True, similar_ids="allow", is_held_out=True)
 
     @property
     def n_classes_allowed(self) -> int:

@@ -38,11 +38,11 @@ shares in which order that one has them in its table.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from hyfdca.arrays import BoolArray, ByteArray, IntArray
+from hyfdca.arrays import BoolArray, ByteArray, IntArray, TokenArray
 from hyfdca.data.labels import common_classes
 from hyfdca.data.tables import KINDS, Kind
 from hyfdca.holdings.axis import Axis
@@ -64,6 +64,7 @@ from hyfdca.stages.alignment import checks
 from hyfdca.stages.alignment import messages as m
 from hyfdca.stages.alignment.blank_exchange import fill_blanks
 from hyfdca.stages.alignment.comparison import CellComparison
+from hyfdca.stages.alignment.held_out import TrainedRows, check_some_held_out
 from hyfdca.stages.alignment.kinds import (
     CATEGORY,
     agreed_kinds,
@@ -106,6 +107,8 @@ class Alignment:
         Cells that a client had blank and got from another one.
     has_blanks : bool
         Whether any client has a blank cell.
+    label_owners : array (samples,)
+        The lowest-ranked client that has the label of each.
     """
 
     layout: Layout
@@ -118,6 +121,7 @@ class Alignment:
     n_without_weight: int = 0
     n_filled: int = 0
     has_blanks: bool = False
+    label_owners: IntArray = field(default_factory=lambda: np.empty(0, np.int64))
 
     @property
     def is_category(self) -> BoolArray:
@@ -131,19 +135,31 @@ class Alignment:
 
 
 class AlignmentServer:
-    """Matches clients' rows and columns, or raises ``AlignmentError``."""
+    """Matches clients' rows and columns, or raises ``AlignmentError``.
+
+    Parameters
+    ----------
+    trained : TrainedRows, optional
+        Of rows set aside: what is known of the others.
+    """
 
     def __init__(
         self,
         names: Sequence[str],
         settings: m.AlignmentSettings,
         session: ServerSession,
+        trained: TrainedRows | None = None,
     ) -> None:
         self._names, self._settings, self._session = names, settings, session
+        self._trained = trained
+        self.pseudonyms: list[TokenArray] = []  # that clients have shown
 
     def run(self) -> Conversation[Alignment]:
         """Align all tables; every client then knows its place."""
         shown = yield from self._ask_rows()
+        self.pseudonyms = [own.pseudonyms for own in shown]
+        if self._trained is not None:
+            self._trained.check_apart(self._names, self.pseudonyms)
         rows = match({c: own.pseudonyms for c, own in enumerate(shown)})
         yield from self._compare_ids(rows.axis)
         columns = match({c: own.features for c, own in enumerate(shown)})
@@ -224,6 +240,9 @@ class AlignmentServer:
         )
         if compared.counts:
             raise checks.differing_targets(names, compared, settings)
+        if settings.is_held_out:
+            check_some_held_out(labels.is_labelled)
+            return compared.is_rounded
         checks.check_labelled(names, every.samples.items, labels.is_labelled)
         checks.check_labels_visible(names, labels.blanks(), settings)
         return compared.is_rounded
@@ -280,7 +299,12 @@ class AlignmentServer:
             n_left_out - labels.n_without_weight,
             labels.n_without_weight,
             has_blanks=any(own.has_blanks for own in shown),
+            label_owners=self._label_owners(labels),
         )
+
+    def _label_owners(self, labels: LabelRows) -> IntArray:
+        is_kept = labels.is_labelled
+        return labels.owners[is_kept] if self._settings.needs_labels else labels.owners
 
     def _agreed_kinds(
         self, shown: Sequence[Shown], columns: Matched, names: Sequence[str]
@@ -309,6 +333,9 @@ class AlignmentServer:
         if self._settings.task == "regression":
             return ()
         positive = self._settings.positive
+        if self._trained is not None:
+            self._trained.check_classes((own.classes for own in shown), positive)
+            return self._trained.classes
         classes = common_classes((own.classes for own in shown), positive)
         checks.check_classes(classes, self._settings, layout.samples.n_items)
         if positive is None and self._settings.max_classes is None:

@@ -1,8 +1,8 @@
 """An organisation's side of a study, from its keys to its part of every round.
 
-A study has the stages keys, alignment, groups, labels, levels, scaling and training.
-Each is a separate conversation; groups, labels and levels are left out if there is
-nothing to do. A stage begins with its first request and builds on the result of the
+A study has the stages keys, alignment, held-out rows, groups, labels, levels, scaling,
+training and evaluation. Each is a separate conversation; those without anything to do
+are left out. A stage begins with its first request and builds on the result of the
 previous one. The stage *study* concerns the study as a whole:
 
 | phase   | down                           | up                                       |
@@ -29,6 +29,7 @@ from typing import TypeVar
 
 import msgspec
 
+from hyfdca.arrays import FloatArray
 from hyfdca.crypto.keys.identity import Identity
 from hyfdca.crypto.keys.roster import Roster
 from hyfdca.crypto.keys.set_secrets import AgreedSecrets
@@ -39,8 +40,10 @@ from hyfdca.data.tables import Table
 from hyfdca.errors import reading
 from hyfdca.federation.algorithm import ClientHalf
 from hyfdca.federation.client import Party
+from hyfdca.federation.messages import Released
 from hyfdca.federation.secrets import ClientSecrecy, make_keys
 from hyfdca.holdings.block import Block
+from hyfdca.model.model import Model
 from hyfdca.protocol import checkpoint
 from hyfdca.protocol.codec import RefusedError, RemoteProtocolError
 from hyfdca.protocol.messages import Message
@@ -49,6 +52,8 @@ from hyfdca.protocol.transcript import Account, Transcript
 from hyfdca.runtime.driver import one_thread
 from hyfdca.runtime.store import Archive, MemoryStore, Store, StoreError
 from hyfdca.stages.alignment.aligned_table import AlignedTable
+from hyfdca.stages.evaluation import messages as evaluation_messages
+from hyfdca.stages.evaluation.client import EvaluationClient, EvaluationInputs
 from hyfdca.stages.groups import PHASES as GROUP_PHASES
 from hyfdca.stages.groups import GroupsClient
 from hyfdca.stages.keys import messages as key_messages
@@ -73,6 +78,7 @@ from hyfdca.study.client.records import (
 from hyfdca.study.client.release import Releases
 from hyfdca.study.client.stages import Begin, ClientStages
 from hyfdca.study.plan import PROTOCOL, Plan
+from hyfdca.study.tested_model import ReleasedPart, released_weights, tested_model
 
 T = TypeVar("T")
 
@@ -81,11 +87,13 @@ STAGES = (
     "study",
     "keys",
     "alignment",
+    "held-out rows",
     "groups",
     "labels",
     "levels",
     "scaling",
     "training",
+    "evaluation",
 )
 
 
@@ -161,6 +169,8 @@ class StudyClient:
         )
         self._party: Party | None = None
         self._half: ClientHalf | None = None
+        self._released: FloatArray | None = None  # weights, since the last round
+        self.evaluation: EvaluationClient | None = None
         # Requests before the first round; None once they are saved.
         self._said: list[Said] | None = [] if self._is_kept else None
 
@@ -202,6 +212,7 @@ class StudyClient:
                 "groups": (GROUP_PHASES, self._begin_groups),
                 # The algorithm's own phases follow once the server has named it.
                 "training": (m.START_PHASES, lambda: {"start": self._start}),
+                "evaluation": (evaluation_messages.PHASES, self._begin_evaluation),
             }
             if stage not in begin:
                 raise RemoteProtocolError(f"there is no stage {stage!r}")
@@ -296,7 +307,32 @@ class StudyClient:
         except RemoteProtocolError:
             checkpoint.load(self.half, before)
             raise
+        assert isinstance(reply, Released)  # noqa: S101  # in all tables of phases
+        self._released = released_weights(reply, n_outputs(self.aligned.classes))
         return reply
+
+    def _begin_evaluation(self) -> Handlers:
+        """Test the model, once its weights have been released."""
+        stages, plan = self._stages, self._plan
+        inputs = EvaluationInputs(
+            stages.held_out,
+            self.secrecy.sealers,
+            self._accepted,
+            self._key_holder.keys.derive("hyfdca evaluated model"),
+            self._key_holder.rank,
+            len(plan.names),
+            plan.evaluation.min_bin,
+            self._policy.least_rows,
+        )
+        self.evaluation = EvaluationClient(inputs)
+        return self.evaluation.handlers
+
+    def _accepted(self, content: bytes) -> Model:
+        """Return the model to test, if this client released its part of it."""
+        if self._released is None:
+            raise RemoteProtocolError("no model has been released yet")
+        part = ReleasedPart(self.aligned, self.expansion, self._released)
+        return tested_model(content, part, self._stages.held_out.classes)
 
     @property
     def party(self) -> Party:
@@ -374,6 +410,7 @@ class StudyClient:
             checkpoint.load(self.half, kept.half)
         except checkpoint.CheckpointError as error:
             raise RefusedError(str(error).rstrip(".")) from None
+        self._released = None
         self._transcript.restore(kept.transcript)
         self._after = request.after
         self._sessions["training"].resume(request.after, kept.last_phase)

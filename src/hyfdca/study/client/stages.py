@@ -6,10 +6,12 @@ Each stage begins with its first request and builds on the result of the previou
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 
 import numpy as np
 
 from hyfdca.data.expansion import Expansion, expansion_of_numbers
+from hyfdca.data.held_out import SplitTable, split_table
 from hyfdca.data.tables import Table
 from hyfdca.federation.client import check_few
 from hyfdca.federation.secrets import ClientSecrecy
@@ -50,8 +52,9 @@ class ClientStages:
         secrecy: Callable[[], ClientSecrecy],
         least_rows: int,
     ) -> None:
-        self._plan, self._table, self._secrecy = plan, table, secrecy
+        self._plan, self._whole, self._secrecy = plan, table, secrecy
         self._least_rows = least_rows
+        self._held_out: AlignmentClient | None = None
         self._alignment: AlignmentClient | None = None
         self._labels: LabelClient | WeightClient | None = None
         self._levels: LevelsClient | None = None
@@ -59,11 +62,22 @@ class ClientStages:
         self._scaling: ScalingClient | None = None
         self._block: Block | None = None
 
+    @cached_property
+    def _split(self) -> SplitTable:
+        """The rows to train on, and those set aside."""
+        return split_table(self._whole, self._plan.evaluation.rule)
+
+    @property
+    def _table(self) -> Table:
+        """The rows to train on."""
+        return self._split.training if self._plan.evaluation.rule else self._whole
+
     @property
     def begin(self) -> dict[str, Begin]:
         """The phases of each stage, and what begins it."""
         return {
             "alignment": (alignment_messages.PHASES, self._begin_alignment),
+            "held-out rows": (alignment_messages.PHASES, self._begin_held_out),
             "labels": (label_messages.PHASES, self._begin_labels),
             "levels": (LEVEL_PHASES, self._begin_levels),
             "scaling": (SCALING_PHASES, self._begin_scaling),
@@ -89,6 +103,24 @@ class ClientStages:
     def aligned(self) -> AlignedTable:
         """The organisation's table in the study's order."""
         return self._placed.aligned
+
+    def _begin_held_out(self) -> Handlers:
+        """Align the rows set aside, by the same pseudonyms as the others."""
+        if not self._plan.evaluation.rule:
+            raise RemoteProtocolError("the study sets no rows aside")
+        assert self.aligned  # noqa: S101  # refuses to go on before the alignment
+        table, keys = self._split.held_out, self._secrecy().alignment_keys()
+        check_few(self._least_rows, len(table.ids), "the part set aside")
+        settings = self._plan.alignment.of_held_out_rows
+        self._held_out = AlignmentClient(table, keys, settings)
+        return self._held_out.handlers
+
+    @property
+    def held_out(self) -> AlignedTable:
+        """The organisation's rows that are set aside, in the study's order."""
+        if self._held_out is None:
+            raise RemoteProtocolError("the rows set aside have not been aligned")
+        return self._held_out.aligned
 
     def _begin_labels(self) -> Handlers:
         if self._block is not None:

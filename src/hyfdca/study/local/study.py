@@ -35,6 +35,7 @@ from hyfdca.stages.alignment.server import Alignment
 from hyfdca.stages.levels.features import Levels
 from hyfdca.study.client.client import StudyClient
 from hyfdca.study.costs import StageCosts
+from hyfdca.study.evaluating import STAGE, Evaluator, evaluator_of
 from hyfdca.study.exposure_notes import exposure_notes
 from hyfdca.study.file import Study, StudyFile
 from hyfdca.study.identity import study_hash
@@ -115,6 +116,8 @@ class Run:
 
     Parameters
     ----------
+    evaluator : Evaluator, optional
+        Tests the model on rows that were set aside.
     target : TargetScaling
         How the targets of a regression are scaled for training.
     notes : tuple of str
@@ -128,6 +131,7 @@ class Run:
     scaling: Scaling
     preparing_traffic: Traffic
     training: Runner
+    evaluator: Evaluator | None = field(default=None, kw_only=True)
     target: TargetScaling = field(default_factory=TargetScaling, kw_only=True)
     notes: tuple[str, ...] = field(default=(), kw_only=True)
     stage_costs: StageCosts = field(default_factory=dict, kw_only=True)
@@ -264,7 +268,8 @@ def read_tables(file: StudyFile, folder: Path) -> list[Table]:
     ------
     StudyError
     """
-    return [table_of(file.study, c, folder / data_of(c)) for c in file.clients]
+    study, tested = file.study, file.evaluation
+    return [table_of(study, c, folder / data_of(c), tested) for c in file.clients]
 
 
 def prepare_tables(file: StudyFile, tables: Sequence[Table]) -> LocalRun:
@@ -287,7 +292,9 @@ def prepare_tables(file: StudyFile, tables: Sequence[Table]) -> LocalRun:
     training = make_runner(
         plan.training, prepared.choice, prepared.federation, driver, drawn
     )
-    return local_run(file, tables, prepared, convener.traffic, training, members)
+    run = local_run(file, tables, prepared, convener.traffic, training, members)
+    tests = evaluator_of(plan, prepared, local_driver(members, STAGE))
+    return replace(run, evaluator=tests)
 
 
 def local_run(

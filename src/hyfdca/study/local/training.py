@@ -16,6 +16,7 @@ from hyfdca.runtime.store import StoreError
 from hyfdca.study.about import Asked
 from hyfdca.study.client.client import StudyClient
 from hyfdca.study.durable import RoundCheckpoints
+from hyfdca.study.evaluating import STAGE, evaluator_of
 from hyfdca.study.file import StudyFile, load_with_content
 from hyfdca.study.local.saved_run import How, SavedRun
 from hyfdca.study.local.study import (
@@ -194,7 +195,9 @@ def resumable_run(
     runner.checkpoints = TimedCheckpoints(
         runner, ready.checkpoints, saved.write, plan.checkpoint_every
     )
-    return local_run(file, tables, ready.prepared, ready.traffic, runner, members)
+    run = local_run(file, tables, ready.prepared, ready.traffic, runner, members)
+    tests = evaluator_of(plan, ready.prepared, network.driver(STAGE))
+    return replace(run, evaluator=tests)
 
 
 def _sentence(error: Exception, is_resumed: bool) -> StudyError:
