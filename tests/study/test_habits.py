@@ -239,6 +239,20 @@ def test_labels_that_nobody_else_has(hyfdca, tmp_path):
     assert len(prepare(load(study), tmp_path).consortium.classes) == 4
 
 
+def test_levels_that_nobody_else_has(hyfdca, tmp_path):
+    """M and F here, male and female there: allowed, as wards may differ, but said."""
+    apart = hospital().iloc[:20], hospital().iloc[40:]
+    words = (["M", "F"], ["male", "female"])
+    tables = [
+        as_csv(own, sex=np.array(levels)[own["age"] % 2])
+        for own, levels in zip(apart, words, strict=True)
+    ]
+    assert drafted(hyfdca, tmp_path, *tables) == (0, "")
+    outcome = train(prepare(load(tmp_path / "study.toml"), tmp_path), lambda *_: None)
+    [note] = [note for note in outcome.summary().notes if "in common" in note]
+    assert note.startswith("north and south have no level of 'sex' in common; if")
+
+
 def test_units_in_names(hyfdca, tmp_path):
     """A column whose unit is in its name is not two columns without a word."""
     north, south = parts()

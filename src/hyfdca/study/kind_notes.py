@@ -23,8 +23,16 @@ def kind_word(kind: Kind, origin: datetime.date) -> str:
     return words[kind]
 
 
-def kind_notes(levels: Levels, origin: datetime.date) -> tuple[str, ...]:
-    """Return a sentence about each kind of column, and each category."""
+def kind_notes(
+    levels: Levels, origin: datetime.date, names: Sequence[str]
+) -> tuple[str, ...]:
+    """Return a sentence about each kind of column, and each category.
+
+    Parameters
+    ----------
+    names : sequence of str
+        The organisations, by rank.
+    """
     notes = []
     if booleans := levels.columns.named("boolean"):
         notes.append(f"True and false become 1 and 0: {listed(booleans)}.")
@@ -32,7 +40,13 @@ def kind_notes(levels: Levels, origin: datetime.date) -> tuple[str, ...]:
         notes.append(f"Dates become days since {origin}: {listed(dates)}.")
     widths = levels.widths[levels.columns.is_category].tolist()
     each = zip(levels.entries.items(), widths, strict=True)
-    return (*notes, *(_category(name, entry, width) for (name, entry), width in each))
+    notes += [_category(name, entry, width) for (name, entry), width in each]
+    for name, (one, other) in levels.strangers.items():
+        notes.append(
+            f"{names[one]} and {names[other]} have no level of {name!r} in common; if "
+            "they mean the same, write them alike."
+        )
+    return tuple(notes)
 
 
 def _category(column: str, entry: CategoryEntry, width: int) -> str:

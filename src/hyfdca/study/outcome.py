@@ -163,7 +163,8 @@ class Outcome:
     def summary(self) -> Summary:
         """Return what users are shown."""
         run = self.run
-        kinds = kind_notes(run.consortium.levels, run.study.date_origin)
+        names = run.consortium.names
+        kinds = kind_notes(run.consortium.levels, run.study.date_origin, names)
         notes = (*run.notes, *kinds)
         exposed = run.exposed(self.n_rounds)
         return Summary(run.study.name, self.result(), run.consortium, exposed, notes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -29,11 +29,14 @@ class Levels:
         How many features each becomes.
     entries : mapping of str to CategoryEntry
         By column that is a category.
+    strangers : mapping of str to pair of int
+        By column: two clients that have several of its levels, and none in common.
     """
 
     columns: Alignment
     widths: IntArray
     entries: Mapping[str, CategoryEntry]
+    strangers: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def numbers(self) -> Axis:

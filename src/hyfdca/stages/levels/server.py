@@ -57,6 +57,9 @@ _DIFFERENT = "holders of a column name different levels"
 _TOO_MANY = "a column has more features than levels"
 
 
+_SINGLE = 2  # levels of a client with a single one, beside that of blank cells
+
+
 @dataclass(frozen=True)
 class _Union:
     """The levels of all clients, by category.
@@ -65,12 +68,29 @@ class _Union:
     ----------
     sizes : array (categories,)
         How many levels each has.
-    places : dict of int to array
-        By client: the places of its levels among those of their column.
+    places, categories : dicts of int to array
+        By client: the places of its levels among those of their column, and the number
+        of that column among the categories.
     """
 
     sizes: IntArray
     places: dict[int, IntArray]
+    categories: dict[int, IntArray]
+
+    def strangers(self, category: int) -> tuple[int, int] | None:
+        """Return two clients with several levels of a category, none in common.
+
+        All have the level of blank cells. One of the two is the first with several.
+        """
+        own = {
+            client: {*places[self.categories[client] == category].tolist()}
+            for client, places in self.places.items()
+        }
+        several = [client for client, levels in own.items() if len(levels) > _SINGLE]
+        for other in several[1:]:
+            if len(own[several[0]] & own[other]) == 1:
+                return several[0], other
+        return None
 
 
 class LevelsServer:
@@ -113,7 +133,13 @@ class LevelsServer:
         widths = np.ones(len(self._columns.features), np.int64)
         widths[self._columns.is_category] = kept
         names = self._columns.named("category")
-        return Levels(self._columns, widths, dict(zip(names, entries, strict=True)))
+        found = {name: union.strangers(place) for place, name in enumerate(names)}
+        return Levels(
+            self._columns,
+            widths,
+            dict(zip(names, entries, strict=True)),
+            {name: pair for name, pair in found.items() if pair is not None},
+        )
 
     def _union(self) -> Conversation[_Union]:
         union = yield from self._shown("level tokens")
@@ -236,7 +262,8 @@ def _matched(
     place = np.empty(len(category), np.int64)
     place[np.argsort(category, kind="stable")] = np.arange(len(category))
     place -= (np.cumsum(sizes) - sizes)[category]
-    return _Union(sizes, {c: place[items][np.argsort(o)] for c, items, o in each})
+    places = {c: place[items][np.argsort(o)] for c, items, o in each}
+    return _Union(sizes, places, {client: own for client, (own, _) in shown.items()})
 
 
 def _entry(told: Mapping[int, m.ColumnLevels], width: int) -> CategoryEntry:
