@@ -29,7 +29,7 @@ TABLES: tuple[Phases, ...] = (
     study.PHASES,
     study.START_PHASES,
     prediction.PHASES,
-    *(algorithm.phases for algorithm in ALGORITHMS.values()),
+    *(algorithm.all_phases() for algorithm in ALGORITHMS.values()),
 )
 
 

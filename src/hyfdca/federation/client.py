@@ -199,6 +199,13 @@ class Party:
         offsets = self.block.offsets
         return margins if offsets is None else margins + offsets[rows]
 
+    def unpacked_intercepts(self, given: tuple[float, ...]) -> FloatArray:
+        """Return the intercepts of a point, zero where the study has none."""
+        problem = self.problem
+        if len(given) != (problem.n_outputs if problem.free_intercept else 0):
+            raise RemoteProtocolError("there must be an intercept for each output")
+        return np.array(given) if given else np.zeros(problem.n_outputs)
+
     def at_start(self, n_rows: int) -> FloatArray:
         """Return the margins at w = 0, of all rows or of none."""
         return self.with_offsets(

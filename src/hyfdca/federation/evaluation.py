@@ -288,11 +288,10 @@ class Evaluated:
         return party.sealing.total_part("totals", totals, request.grid, "up")
 
     def _release(self, request: m.ReleaseRequest) -> m.Released:
-        """Give away the measured weights of the features this client answers for."""
+        """Give away the measured weights of this client's features."""
         if request.number not in self._measured:
             raise RemoteProtocolError("there is no such measurement to release")
-        counted = self._party.block.counts_feature
-        return m.Released(pack_reals(self._measured[request.number][counted]))
+        return m.Released(pack_reals(self._measured[request.number]))
 
 
 # What both sides of any evaluation share

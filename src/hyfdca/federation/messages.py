@@ -12,6 +12,7 @@ from hyfdca.protocol.messages import (
     Counter,
     Flag,
     HolderCounts,
+    Intercepts,
     Margins,
     Message,
     OnGrid,
@@ -92,7 +93,7 @@ class Opened(Message, frozen=True):
 
 
 class Released(Message, frozen=True):
-    """The weights of the features a client is designated for, in the clear."""
+    """The weights of all features that a client holds, in the clear."""
 
     weights: Annotated[memoryview, Seen("released weights")]  # float64
 
@@ -204,3 +205,35 @@ def evaluation_phases(*rounds: str, within: tuple[str, ...] = ()) -> Phases:
         # A run that diverges ends within a round, with the model last measured.
         "release": Phase(ReleaseRequest, (Released,), (*rounds, *rest, *within)),
     }
+
+
+# The end (``confirmation.py``)
+
+
+class ConfirmRequest(Message, frozen=True):
+    """The weights in the model, of the client's own features, down; margins up."""
+
+    weights: Annotated[memoryview, Seen("released weights")]  # float64
+    intercepts: Intercepts
+    grid: OnGrid
+
+
+class ConfirmLossesRequest(Message, frozen=True):
+    """Margins of the samples that a client counts down; its total of losses up."""
+
+    margins: Margins
+    grid: TotalsOnGrid
+
+
+# They follow a release, and whatever may follow a release may follow them.
+_END = {"counts_as": "release", "is_single": True}
+
+CONFIRMING: Phases = {
+    "confirm": summing(ConfirmRequest, "margins", "release", "confirm", **_END),
+    "confirm losses": summing(
+        ConfirmLossesRequest, "losses", "confirm", "confirm losses", **_END
+    ),
+    "open confirmed": opening(
+        "P and D", "confirm", "confirm losses", counts_as="release"
+    ),
+}

@@ -33,6 +33,7 @@ from hyfdca.federation.grids import (
     check_bounds,
 )
 from hyfdca.federation.problem import Problem
+from hyfdca.federation.release import agreed_weights
 from hyfdca.federation.sums import (
     CachedSum,
     LatestSum,
@@ -320,18 +321,22 @@ class Federation:
     # The end
 
     def release(self, request: Message) -> Conversation[FloatArray]:
-        """Ask each client for the weights it counts; return (n_features, n_outputs)."""
+        """Ask each client for its weights; return (n_features, n_outputs).
+
+        All holders of a feature release its weight, and must agree.
+        """
         replies = yield from self.session.ask(
             "release", dict.fromkeys(self.everyone, request), m.Released
         )
         features, n_outputs = self.layout.features, self.problem.n_outputs
-        weights = np.zeros((features.n_items, n_outputs))
+        released = {}
         for client, reply in replies.items():
-            counted = features.items[client][self.layout.counts_features(client)]
+            shape = (len(features.items[client]), n_outputs)
             with reply_of(client):
-                numbers = unpack_reals(reply.weights, len(counted) * n_outputs)
-            weights[counted] = numbers.reshape(len(counted), n_outputs)
-        return weights
+                released[client] = unpack_reals(
+                    reply.weights, math.prod(shape)
+                ).reshape(shape)
+        return agreed_weights(features, released)
 
 
 def _check_grids(client: int, reply: Message, wanted: Sequence[int]) -> None:

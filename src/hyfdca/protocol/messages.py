@@ -126,3 +126,7 @@ Counter = Annotated[Number, Seen("numbers")]
 Margins = Annotated[Sums, Seen("margins")]
 Weights = Annotated[Sums, Seen("weights")]
 Duals = Annotated[Sums, Seen("duals")]
+# Of a point, by output; none where the intercept is not free
+Intercepts = Annotated[
+    tuple[Finite, ...], msgspec.Meta(max_length=4096), Seen("intercepts")
+]

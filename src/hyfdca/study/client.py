@@ -39,6 +39,7 @@ from hyfdca.data.tables import Table
 from hyfdca.errors import reading
 from hyfdca.federation.algorithm import ClientHalf
 from hyfdca.federation.client import Party
+from hyfdca.federation.confirmation import Confirming
 from hyfdca.federation.secrets import ClientSecrecy, make_keys
 from hyfdca.holdings.block import Block
 from hyfdca.protocol import checkpoint
@@ -71,6 +72,7 @@ from hyfdca.study.client_records import (
 )
 from hyfdca.study.client_stages import Begin, ClientStages
 from hyfdca.study.member_policy import MemberPolicy
+from hyfdca.study.own_model import own_model
 from hyfdca.study.plan import PROTOCOL, Plan
 from hyfdca.study.release import Releases
 
@@ -282,9 +284,11 @@ class StudyClient:
         except ValueError as error:
             raise RefusedError(str(error)) from None
         session = self._sessions["training"]
-        session.phases = {**m.START_PHASES, **algorithm.phases}
+        session.phases = {**m.START_PHASES, **algorithm.all_phases()}
         release = {"release": self._release}
-        session.handlers = {**session.handlers, **self._half.handlers, **release}
+        ending = Confirming(self._party, {**self._half.handlers, **release})
+        confirm = {"confirm": partial(self._confirm, ending)}
+        session.handlers = {**session.handlers, **ending.handlers, **confirm}
         session.profile = training.profile
 
     def _release(self, request: Message) -> Message | None:
@@ -296,6 +300,12 @@ class StudyClient:
         except RemoteProtocolError:
             checkpoint.load(self.half, before)
             raise
+        return reply
+
+    def _confirm(self, ending: Confirming, request: Message) -> Message | None:
+        """Save its part of the model, to compare with the file that comes."""
+        reply = ending.handlers["confirm"](request)
+        self._releases.note(own_model(self._stages, ending, self._plan.bias))
         return reply
 
     @property
@@ -402,4 +412,6 @@ class StudyClient:
 
     def _finish(self, notice: m.FinishNotice) -> None:
         self._compare(notice.accounts, is_last=True)
-        self.model = bytes(notice.model)
+        model = bytes(notice.model)
+        self._releases.check_model(model)
+        self.model = model

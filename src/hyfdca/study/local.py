@@ -283,6 +283,7 @@ def prepare_tables(file: StudyFile, tables: Sequence[Table]) -> LocalRun:
     training = make_runner(
         plan.training, prepared.choice, prepared.federation, driver, drawn
     )
+    training.confirms = True
     return local_run(file, tables, prepared, convener.traffic, training, members)
 
 

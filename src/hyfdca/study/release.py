@@ -11,18 +11,24 @@ points of the server's choice, one release after the other.
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 
-from hyfdca.protocol.codec import RemoteProtocolError
+from hyfdca.federation.messages import CONFIRMING
+from hyfdca.protocol import checkpoint
+from hyfdca.protocol.codec import RefusedError, RemoteProtocolError
 from hyfdca.runtime.store import Archive
 from hyfdca.study import messages as m
+from hyfdca.study.client_records import read_record
+from hyfdca.study.own_model import MISFIT, OwnModel, check_model
 from hyfdca.training.settings import TrainingSettings
 
-_RELEASED = "released"
+_RELEASED, _OWN_MODEL = "released", "own-model"
 
 
 def forget_release(archive: Archive) -> None:
     """Let another model be released in this epoch, as only the client's user may."""
     archive.forget(_RELEASED)
+    archive.forget(_OWN_MODEL)
 
 
 class Releases:
@@ -91,14 +97,15 @@ class Releases:
         """
         if self._is_rehearsal:
             return
-        if phase == "release" and self._stop is None:
+        is_end = phase == "release" or phase in CONFIRMING
+        if is_end and self._stop is None:
             raise RemoteProtocolError(
                 "weights are released after the end of the study was announced"
             )
-        if phase != "release" and self._stop is not None:
+        if not is_end and self._stop is not None:
             raise RemoteProtocolError("the end of the study was announced")
         most = self._settings.max_rounds
-        if phase != "release" and self.last_saved >= most:
+        if not is_end and self.last_saved >= most:
             raise RemoteProtocolError(f"the study has at most {most} rounds")
 
     def check_reply(self, reply: bytes) -> None:
@@ -120,3 +127,26 @@ class Releases:
                 "weights; start its client with --restart if another one may be "
                 "released"
             )
+
+    def note(self, own: OwnModel) -> None:
+        """Save what this client knows of the model that it confirmed."""
+        if self._is_rehearsal:
+            return
+        if (stop := self._stop) is not None:
+            own = replace(own, ending=(stop.round, stop.relative_gap, stop.reason))
+        self._archive.write(_OWN_MODEL, checkpoint.encode(own))
+
+    def check_model(self, content: bytes) -> None:
+        """Refuse a model that differs from what this client released.
+
+        Raises
+        ------
+        RemoteProtocolError
+        """
+        known = self._archive.read(_OWN_MODEL)
+        if known is None:
+            raise RefusedError(
+                f"{MISFIT} this organisation, which has no record of weights that it "
+                "released; copy model.json from an organisation that has it"
+            )
+        check_model(content, read_record(OwnModel, known))

@@ -17,6 +17,7 @@ from hyfdca.algorithms.registry import Choice
 from hyfdca.arrays import FloatArray
 from hyfdca.errors import StudyError
 from hyfdca.federation.algorithm import ServerHalf
+from hyfdca.federation.confirmation import confirm
 from hyfdca.federation.grids import DivergenceError
 from hyfdca.federation.server import Federation
 from hyfdca.holdings.participation import Participation
@@ -149,6 +150,9 @@ class Runner:
         self.progress = Progress()
         self.stop_reason: StopReason | None = None
         self.release_traffic = Traffic()
+        # Whether P is measured once more at the released weights. Where one person has
+        # all data in one place, there is nobody to distrust.
+        self.confirms = False
         self.interruption = Interruption()
         self._rules = [*settings.stop_rules(), self.interruption]
 
@@ -227,9 +231,28 @@ class Runner:
             self.members.wait_for_all("the model is made of all parts")
             try:
                 self.checkpoints.announce_end()
-                return self.driver.run(self.server.release(), self.release_traffic)
+                weights = self.driver.run(self.server.release(), self.release_traffic)
+                if self.confirms:
+                    self._confirm(weights)
+                return weights
             except (ClientsFailedError, BadReplyError) as failure:
                 self.checkpoints.recover(failure)
+
+    def _confirm(self, weights: FloatArray) -> None:
+        """Have P measured at the released weights, and compared.
+
+        A run that diverged has no certificate to compare with, nor need its losses
+        fit a grid.
+        """
+        is_diverged = self.stop_reason == "diverged"
+        assert self.measurement is not None  # noqa: S101  # there is a model
+        certified = math.inf if is_diverged else self.measurement.primal
+        try:
+            conversation = confirm(self.federation, weights, certified)
+            self.driver.run(conversation, self.release_traffic)
+        except DivergenceError:
+            if not is_diverged:
+                raise
 
     def start(self, driver: Driver | None = None) -> None:
         """Exchange what every round needs, and measure the start.

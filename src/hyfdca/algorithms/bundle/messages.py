@@ -10,8 +10,8 @@ from hyfdca.federation.messages import SET_UP, Released, opening, summing
 from hyfdca.protocol.messages import (
     Counter,
     Duals,
-    Finite,
     Flag,
+    Intercepts,
     Margins,
     Message,
     NonNegative,
@@ -33,10 +33,6 @@ _PlaneCount = Annotated[int, msgspec.Meta(ge=1, le=64), Seen("numbers")]
 _Numbers = Annotated[memoryview, Seen("numbers")]  # uint32
 _Buckets = Annotated[memoryview, Seen("bucket numbers")]  # uint32
 _Slopes = Annotated[list[Sealed], Seen("slopes")]
-# Of a point, by output; none where the intercept is not free
-_Intercepts = Annotated[
-    tuple[Finite, ...], msgspec.Meta(max_length=4096), Seen("intercepts")
-]
 
 
 class BucketsNotice(Message, frozen=True):
@@ -130,7 +126,7 @@ class TrialRequest(Message, frozen=True):
     # float64: of the planes remembered
     plane_weights: Annotated[memoryview | None, Seen("plane weights"), OnlyIn("sealed")]
     grid: OnGrid
-    intercepts: _Intercepts = ()
+    intercepts: Intercepts = ()
 
 
 class SearchRequest(Message, frozen=True):

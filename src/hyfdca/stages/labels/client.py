@@ -71,7 +71,7 @@ class LabelClient:
     @property
     def losses(self) -> SampleLosses:
         """What the losses of this client's samples are, once everything is known."""
-        targets, target = self._complete, self._target_scaling
+        targets, target = self._complete, self.target
         width, offsets = n_outputs(self._aligned.classes), targets.offsets
         if offsets is not None:
             offsets = _by_output(offsets / target.scale, width, usual=0.0)
@@ -162,7 +162,8 @@ class LabelClient:
     # Targets that are scaled
 
     @property
-    def _target_scaling(self) -> TargetScaling:
+    def target(self) -> TargetScaling:
+        """How the targets are scaled, once that is known."""
         if self._target is None:
             raise RemoteProtocolError("the scale of the targets did not come")
         return self._target
@@ -203,7 +204,7 @@ class LabelClient:
         self._target = target_scaling(self._mean, mean_square, is_centred)
 
     def _release_target(self, _: Message) -> m.TargetReleased:
-        target = self._target_scaling
+        target = self.target
         return m.TargetReleased(target.centre, target.scale)
 
 
