@@ -17,13 +17,14 @@ from hyfdca.federation import messages as m
 from hyfdca.federation.problem import Problem
 from hyfdca.federation.sealing import MOST_GROUPS, Rows, Sealing
 from hyfdca.federation.sums import EVERYWHERE
+from hyfdca.federation.witness import Witness
 from hyfdca.holdings.axis import is_same_partition
 from hyfdca.holdings.block import Block
 from hyfdca.maths.kernels import add_row_combination, row_norms, row_products, unsigned
 from hyfdca.protocol.codec import (
     RefusedError,
     RemoteProtocolError,
-    pack_reals,
+    pack_numbers,
     unpack_counts,
     unpack_places,
 )
@@ -31,6 +32,7 @@ from hyfdca.protocol.messages import Message, Sums
 from hyfdca.protocol.sessions import Handlers
 
 _MOST_TOTALS = 100_000_000  # numbers
+_NOTHING = np.empty(0, np.int64)
 
 
 def check_few(least: int, n_rows: int, what: str) -> None:
@@ -85,6 +87,7 @@ class Party:
         self.rank, self.is_complete, self.seed = rank, is_complete, seed
         self.n_clients, self.least_rows = n_clients, least_rows
         self.sealing = Sealing(problem.profile, sealers, X.shape, problem.n_outputs)
+        self._witness = Witness(self.sealing, rank)
         self.n_held, self.n_features = X.shape
         # The block as kernels take it
         self.csr: tuple[Any, Any, Any] = (
@@ -171,18 +174,20 @@ class Party:
 
     # Totals
 
-    def open_totals(self, request: m.OpenRequest) -> m.Opened:
-        """Open grand totals and report them."""
-        if len(request.totals) != len(request.shapes):
-            raise RemoteProtocolError("totals and their shapes do not match")
+    def open_totals(self, request: m.OpenRequest) -> m.Opened | m.Vouched:
+        """Open grand totals and report them, or vouch for who does."""
         if sum(rows * width for rows, width in request.shapes) > _MOST_TOTALS:
             raise RemoteProtocolError("too many totals to open at once")
-        pairs = zip(request.totals, request.shapes, strict=True)
+        if request.seed:
+            return self._witness.vouch(request)
+        if len(request.totals) != len(request.shapes):
+            raise RemoteProtocolError("totals and their shapes do not match")
         opened = [
-            self.sealing.opened_totals("totals", totals, shape).ravel()
-            for totals, shape in pairs
+            numbers.ravel()
+            for totals, shape in zip(request.totals, request.shapes, strict=True)
+            for numbers in self.sealing.opened_numbers(totals, shape, request.witness)
         ]
-        return m.Opened(pack_reals(np.concatenate(opened)))
+        return m.Opened(pack_numbers(np.concatenate([*opened, _NOTHING])))
 
     # Margins
 

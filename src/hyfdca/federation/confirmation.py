@@ -27,7 +27,7 @@ from hyfdca.federation.release import sole_holders
 from hyfdca.federation.server import Federation
 from hyfdca.federation.sums import EVERYWHERE
 from hyfdca.protocol.codec import RefusedError, pack_reals, unpack_reals
-from hyfdca.protocol.messages import Message, Part
+from hyfdca.protocol.messages import Message, TotalsPart
 from hyfdca.protocol.sessions import BadReplyError, Conversation, Handlers
 
 _FLOAT_ERROR = 1e-12  # of a margin, and of sums of losses
@@ -90,14 +90,14 @@ def _loss_at(
         [totals_grid],
         lambda client: m.ConfirmLossesRequest(
             margins.take(client, counted_positions(federation, client)),
-            federation.totals_spec(totals_grid),
+            federation.totals_spec(totals_grid, client),
         ),
-        Part,
+        TotalsPart,
     )
     sealed = {client: part.vector for client, part in parts.items()}
     shape = (1, problem.n_outputs)
     total = federation.sum_of(sealed, shape)
-    [losses] = yield from federation.open_totals([total], [shape], "open confirmed")
+    [losses] = yield from federation.open_totals([total], "open confirmed")
     return float(losses.sum()) - len(parts) * problem.n_outputs * totals_grid.step
 
 

@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
 from msgspec.structs import astuple
 
-from hyfdca.arrays import FloatArray
+from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.crypto.schemes.registry import Adders
 from hyfdca.federation import messages as m
 from hyfdca.federation.grids import (
@@ -34,6 +34,7 @@ from hyfdca.federation.grids import (
 )
 from hyfdca.federation.problem import Problem
 from hyfdca.federation.release import agreed_weights
+from hyfdca.federation.sealing import UNOPENED
 from hyfdca.federation.sums import (
     CachedSum,
     LatestSum,
@@ -41,19 +42,33 @@ from hyfdca.federation.sums import (
     check_grid,
     sum_of,
 )
+from hyfdca.federation.totals import (
+    Openers,
+    Total,
+    check_plain,
+    check_vouched,
+    of_kind,
+    open_request,
+    opened_by,
+    openers_among,
+    tags_of,
+    total_of,
+    vouch_request,
+)
 from hyfdca.federation.vectors import SealedVectors
 from hyfdca.holdings.layout import Layout
-from hyfdca.protocol.codec import RemoteProtocolError, pack_indices, unpack_reals
+from hyfdca.protocol.codec import pack_indices, unpack_reals
 from hyfdca.protocol.messages import (
     Message,
     Part,
-    Sealed,
+    SealedTotals,
     Sums,
     TooLarge,
     TotalsSpec,
 )
 from hyfdca.protocol.sessions import (
     BadReplyError,
+    ClientsFailedError,
     Conversation,
     ServerSession,
     SessionState,
@@ -108,7 +123,7 @@ class Federation:
         self.labelled = [c for c in self.everyone if layout.labelled[c]]
         self.unlabelled = [c for c in self.everyone if not layout.labelled[c]]
         self._adders = adders
-        self._opener: int | None = None
+        self._openers: Openers | None = None
         # An algorithm that changes few samples per round says so before it makes sums.
         self.drawn_share = 1.0
 
@@ -130,7 +145,7 @@ class Federation:
         """Take a state."""
         self.session.restore(state.session)
         self.grids.restore(state.grids)
-        self._opener = None
+        self._openers = None
 
     # Sums over holders
 
@@ -210,60 +225,85 @@ class Federation:
 
     # Totals
 
-    def totals_spec(self, grid: VectorGrid) -> TotalsSpec:
-        """Return a grid for totals, and who is to open them."""
-        return grid.totals_spec(self._next_opener())
+    def totals_spec(self, grid: VectorGrid, client: int) -> TotalsSpec:
+        """Return a grid for a client's totals, and who is to open them."""
+        openers = self._next_openers()
+        seed = b"" if client == openers.opener else openers.seed
+        return grid.totals_spec(openers.opener, openers.witness, seed)
 
-    def _next_opener(self) -> int:
-        """Return the lowest-ranked client present when totals were first asked for.
+    def _next_openers(self) -> Openers:
+        """Return who opens totals: those present when they were first asked for.
 
-        It stays the same until they are opened, because parts are sealed to it.
+        They stay the same until totals are opened, because parts are sealed to them.
         """
-        if self._opener is None:
-            self._opener = min(self.session.present or self.everyone)
-        return self._opener
+        if self._openers is None:
+            here = list(self.session.present or self.everyone)
+            self._openers = openers_among(here, self._adders, self.session.number)
+        return self._openers
 
-    def sum_of(self, parts: Mapping[int, Sealed], shape: tuple[int, int]) -> Sums:
+    def sum_of(
+        self, parts: Mapping[int, SealedTotals], shape: tuple[int, int]
+    ) -> Total:
         """Add up totals, by client, that each has in full."""
-        return sum_of(parts, math.prod(shape), self._adders)
+        sums = sum_of(parts, math.prod(shape), self._adders)
+        return total_of(parts, sums, shape, self._next_openers(), self._adders)
+
+    def sum_by_bucket(
+        self,
+        parts: Mapping[int, SealedTotals],
+        sums: Sums,
+        shape: tuple[int, int],
+        buckets: Sequence[IntArray],
+    ) -> Total:
+        """Return the sum of totals by bucket, of which each client has some."""
+        openers = self._next_openers()
+        total = total_of(parts, sums, shape, openers, self._adders)
+        return replace(total, rows=shape, own_rows=buckets[openers.opener])
 
     def open_totals(
-        self,
-        totals: list[Sums],
-        shapes: list[tuple[int, int]],
-        phase: str = "open",
-        apart: tuple[int, ...] = (),
+        self, totals: Sequence[Total], phase: str = "open"
     ) -> Conversation[list[FloatArray]]:
-        """Have the client that the totals are sealed to open them.
+        """Have totals opened by the client that they are sealed to, and checked.
 
-        ``apart`` are those among them whose rows were summed apart, by bucket.
+        A witness that is absent is not waited for.
         """
-        opener = self._next_opener()
-        self._opener = None  # others may be sealed to somebody else
-        sizes = [math.prod(shape) for shape in shapes]
-        request = m.OpenRequest(
-            totals,
-            [
-                shape if place in apart else (1, size)
-                for place, (shape, size) in enumerate(zip(shapes, sizes, strict=True))
-            ],
-        )
-        replies = yield from self.session.ask(phase, {opener: request}, m.Opened)
-        with reply_of(opener):
-            numbers = unpack_reals(replies[opener].values, sum(sizes))
-            parts = np.split(numbers, np.cumsum(sizes)[:-1])
-            self._check_range(parts, totals)
-        return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
+        openers, witness = self._next_openers(), self._next_openers().witness
+        self._openers = None  # others may be sealed to somebody else
+        requests = {openers.opener: open_request(totals, openers)}
+        present = self.session.present
+        if witness is not None and (present is None or witness in present):
+            requests[witness] = vouch_request(totals, openers)
+        replies = yield from self._asked_openers(phase, requests, totals)
+        with reply_of(openers.opener):
+            reply = of_kind(replies[openers.opener], m.Opened)
+            opened = opened_by(reply, totals, self.vectors.sum_bits)
+            if self._adders.encryption.totals == "none":
+                check_plain(totals, opened)
+        if witness in replies:
+            with reply_of(witness):
+                vouched = tags_of(of_kind(replies[witness], m.Vouched), totals)
+            check_vouched(vouched, totals, opened, openers)
+        return [t.reals(own) for t, own in zip(totals, opened, strict=True)]
 
-    def _check_range(self, opened: list[FloatArray], totals: list[Sums]) -> None:
-        """Refuse opened totals that no sums on these grids can be."""
-        for part, sums in zip(opened, totals, strict=True):
-            bits = [self.vectors.sum_bits - vector.fraction_bits for vector in sums]
-            if np.abs(part).max(initial=0.0) > sum(math.ldexp(1.0, b) for b in bits):
-                raise RemoteProtocolError(
-                    "a total that it opened is beyond the range of its sum, of which "
-                    "it or a part is wrong"
-                )
+    def _asked_openers(
+        self,
+        phase: str,
+        requests: Mapping[int, Message],
+        totals: Sequence[Total],
+    ) -> Conversation[dict[int, Message]]:
+        """Ask who opens; where a sum does not open, any part of it may be wrong."""
+        try:
+            return (yield from self.session.ask(phase, requests, Message))
+        except ClientsFailedError as error:
+            if not any(UNOPENED in reason for reason in error.reasons.values()):
+                raise
+            senders = {client for total in totals for client in total.senders}
+            suspects = sorted(senders | set(error.reasons))
+            reason = (
+                "the totals that they sent do not open, because the part of one of "
+                "them is wrong, or who opens them lies"
+            )
+            raise BadReplyError(phase, suspects, reason, is_final=True) from None
 
     # Asking on a grid
 

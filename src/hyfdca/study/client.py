@@ -183,9 +183,9 @@ class StudyClient:
         RemoteProtocolError
             If the request is not allowed now.
         """
-        if stage == "training":
-            self._releases.check_phase(phase)
         try:
+            if stage == "training":
+                self._releases.check_phase(phase)
             with one_thread(), self._transcript.unchanged_by_errors():
                 reply = self._session(stage).handle(phase, payload)
             if stage == "keys":
@@ -355,7 +355,7 @@ class StudyClient:
             self._archive.write(PREPARATION, checkpoint.encode(preparation))
             self._said = None
         self._archive.write_round(request.round, checkpoint.encode(kept))
-        self._releases.last_saved = request.round
+        self._releases.saved(request.round, request.relative_gap)
         self.news = News(request.round, request.relative_gap, tuple(request.present))
         return m.Kept(account)
 

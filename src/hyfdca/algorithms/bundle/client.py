@@ -22,7 +22,7 @@ from hyfdca.crypto.schemes.arrangement import Arrangement
 from hyfdca.crypto.schemes.fixedpoint import GridOverflowError
 from hyfdca.federation.client import Party, check_few
 from hyfdca.federation.evaluation import grid_step
-from hyfdca.federation.messages import Opened, OpenRequest, Released
+from hyfdca.federation.messages import Opened, OpenRequest, Released, Vouched
 from hyfdca.federation.sealing import above
 from hyfdca.federation.sums import EVERYWHERE
 from hyfdca.maths.loss_kernels import sums_along, touching_duals
@@ -350,7 +350,7 @@ class BundleClient:
             "totals", np.minimum(above(totals), largest), request.grid, "up"
         )
 
-    def _open_search(self, request: OpenRequest) -> Opened:
+    def _open_search(self, request: OpenRequest) -> Opened | Vouched:
         check_search_totals(request, self.party.problem.n_outputs)
         return self.party.open_totals(request)
 

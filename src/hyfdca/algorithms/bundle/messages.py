@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from hyfdca.federation.messages import SET_UP, Released, opening, summing
+from hyfdca.federation.messages import SET_UP, Released, opening, summing, totalling
 from hyfdca.protocol.messages import (
     Counter,
     Duals,
@@ -20,6 +20,7 @@ from hyfdca.protocol.messages import (
     OnlyIn,
     Parts,
     Sealed,
+    SealedTotals,
     Seen,
     Share,
     Step,
@@ -88,7 +89,7 @@ class Planes(Message, tag="planes", frozen=True):
 
     slopes: _Slopes
     # with a free intercept, the balances of the planes after their offsets
-    offsets: Annotated[Sealed, Seen("offsets")]
+    offsets: Annotated[SealedTotals, Seen("offsets")]
     # per bucket, or one vector for all samples
     duals: Annotated[list[Sealed] | None, Seen("duals")] = None
 
@@ -198,7 +199,7 @@ PHASES: Phases = {
         "slopes",
         is_single=True,
     ),
-    "gram": summing(
+    "gram": totalling(
         GramRequest,
         "products",
         *("planes", "forward planes", "gram", "release"),
@@ -214,7 +215,7 @@ PHASES: Phases = {
         sealed_after=("gram", "open planes", "trial", "release"),
         is_single=True,
     ),
-    "search": summing(
+    "search": totalling(
         SearchRequest,
         "losses",
         *("buckets", "trial", "search", "release", *_VISITS),

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from hyfdca.arrays import FloatArray
-from hyfdca.crypto.schemes.fixedpoint import power_above
+from hyfdca.crypto.schemes.fixedpoint import GridOverflowError, power_above
 from hyfdca.crypto.schemes.registry import Sealers
 from hyfdca.data.labels import n_outputs
 from hyfdca.data.targets import SampleLosses, Targets, TargetSettings, class_weights
@@ -16,7 +16,7 @@ from hyfdca.federation.messages import GridRequest
 from hyfdca.federation.sealing import Sealing
 from hyfdca.model.scaling import TargetScaling, target_scaling
 from hyfdca.protocol.codec import RemoteProtocolError, unpack_indices
-from hyfdca.protocol.messages import Message, Part, TooLarge
+from hyfdca.protocol.messages import Message, Part, Sealed
 from hyfdca.protocol.sessions import Handlers
 from hyfdca.stages.alignment.aligned_table import AlignedTable
 from hyfdca.stages.labels import messages as m
@@ -143,11 +143,11 @@ class LabelClient:
     def _total_part(
         self, kind: TotalsKind, sums: FloatArray, request: GridRequest
     ) -> Part:
-        part = self._sealing.total_part(kind, sums, request.grid)
-        if isinstance(part, TooLarge):
-            raise RemoteProtocolError("the grid is too fine for these sums")
-        assert isinstance(part, Part)  # noqa: S101  # the only other answer
-        return part
+        try:
+            sealed = self._sealing.sealed_totals(kind, sums, request.grid)
+        except GridOverflowError:
+            raise RemoteProtocolError("the grid is too fine for these sums") from None
+        return Part(Sealed(sealed.fraction_bits, sealed.payload))
 
     def _take_totals(self, notice: m.TotalsNotice) -> None:
         shape = (1, self._n_totals)
