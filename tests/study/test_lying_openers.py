@@ -11,7 +11,7 @@ import pytest
 
 from hyfdca.errors import StudyError
 from tests.study.test_forged_models import LyingConsortium
-from tests.support.durable_runs import write
+from tests.support.durable_runs import undisturbed, write
 
 BUNDLE = {"algorithm": '"bundle"', "tol": "1e-4"}
 HYFDCA = {"algorithm": '"hyfdca"', "max_rounds": "3"}
@@ -110,3 +110,26 @@ def test_garbage_in_a_sum_blames_nobody_in_particular(field, tmp_path):
     sentence = ending(folder, COAST, {"search": garbage(field)})
     assert "One of the organisations 'north', 'city', 'coast' is wrong" in sentence
     assert "the part of one of them is wrong" in sentence
+
+
+def certified(content):
+    """Report conjugates with which D is just below P, whatever the duals are."""
+    kind, values = content
+    loss, _, norm, above = np.frombuffer(values, "<i8").tolist()
+    primal = loss + norm
+    conjugate = -above - round(primal * (1 - 5e-5))
+    return [kind, np.array([loss, conjugate, norm, above], "<i8").tobytes()]
+
+
+def test_no_opener_makes_up_a_certificate(tmp_path, monkeypatch):
+    """Without its witness it would end a study at once, far from the optimum."""
+    settings = {"algorithm": '"hyfdca"', "tol": "1e-4", "max_rounds": "500"}
+    folder = write(tmp_path, encryption='"stream"', **settings)
+    best = undisturbed(folder)[0].measurement
+    with monkeypatch.context() as patch:
+        patch.setattr("hyfdca.federation.server.check_vouched", lambda *_: None)
+        runner, _ = LyingConsortium(folder, NORTH, {"open": certified}).train()
+    assert runner.stop_reason == "tolerance"
+    assert runner.measurement.relative_gap < 1e-4
+    assert (runner.measurement.primal - best.primal) / best.primal > 0.17
+    assert "'north', 'city' is wrong" in ending(folder, NORTH, {"open": certified})
