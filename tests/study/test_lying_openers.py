@@ -90,25 +90,35 @@ def test_a_lying_witness_is_named_too(phase, tmp_path):
 
 
 def garbage(field):
-    """Return what spoils the totals that a client sends: its part, or its tags."""
+    """Return what spoils a vector that a client sends: its part, or its tags."""
 
     def lie(content):
-        kind, [bits, payload, tags] = content
-        own = [bits, payload, tags]
+        kind, own = content
         spoilt = bytearray(own[field])
-        spoilt[-3] ^= 0x55
+        spoilt[31] ^= 0x60  # the first number's highest byte, after the nonce
         own[field] = bytes(spoilt)
         return [kind, own]
 
     return lie
 
 
-@pytest.mark.parametrize("field", [1, 2])
-def test_garbage_in_a_sum_blames_nobody_in_particular(field, tmp_path):
+GARBAGE = {
+    "a part of P": ("search", garbage(1)),
+    "tags of it": ("search", garbage(2)),
+    "margins": ("trial", garbage(1)),
+}
+
+
+@pytest.mark.parametrize("what", GARBAGE)
+def test_garbage_in_a_sum_blames_nobody_in_particular(what, tmp_path):
     """Only the sum is opened, so the sentence names everybody who sent a part."""
+    phase, lie = GARBAGE[what]
     folder = write(tmp_path, encryption='"stream"', **BUNDLE)
-    sentence = ending(folder, COAST, {"search": garbage(field)})
-    assert "One of the organisations 'north', 'city', 'coast' is wrong" in sentence
+    consortium = LyingConsortium(folder, COAST, {phase: lie})
+    with pytest.raises(StudyError) as ended:
+        consortium.train()
+    sentence = str(ended.value)
+    assert sentence.startswith("One of the organisations 'north', 'city', 'coast' ")
     assert "the part of one of them is wrong" in sentence
 
 

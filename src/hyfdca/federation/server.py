@@ -23,6 +23,7 @@ from msgspec.structs import astuple
 from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.crypto.schemes.registry import Adders
 from hyfdca.federation import messages as m
+from hyfdca.federation.blame import sums_of
 from hyfdca.federation.grids import (
     DivergenceError,
     GridMaker,
@@ -34,7 +35,6 @@ from hyfdca.federation.grids import (
 )
 from hyfdca.federation.problem import Problem
 from hyfdca.federation.release import agreed_weights
-from hyfdca.federation.sealing import UNOPENED
 from hyfdca.federation.sums import (
     CachedSum,
     LatestSum,
@@ -68,7 +68,6 @@ from hyfdca.protocol.messages import (
 )
 from hyfdca.protocol.sessions import (
     BadReplyError,
-    ClientsFailedError,
     Conversation,
     ServerSession,
     SessionState,
@@ -273,7 +272,9 @@ class Federation:
         present = self.session.present
         if witness is not None and (present is None or witness in present):
             requests[witness] = vouch_request(totals, openers)
-        replies = yield from self._asked_openers(phase, requests, totals)
+        senders = {client for total in totals for client in total.senders}
+        with sums_of(self.layout, senders):
+            replies = yield from self.session.ask(phase, requests, Message)
         with reply_of(openers.opener):
             reply = of_kind(replies[openers.opener], m.Opened)
             opened = opened_by(reply, totals, self.vectors.sum_bits)
@@ -284,26 +285,6 @@ class Federation:
                 vouched = tags_of(of_kind(replies[witness], m.Vouched), totals)
             check_vouched(vouched, totals, opened, openers)
         return [t.reals(own) for t, own in zip(totals, opened, strict=True)]
-
-    def _asked_openers(
-        self,
-        phase: str,
-        requests: Mapping[int, Message],
-        totals: Sequence[Total],
-    ) -> Conversation[dict[int, Message]]:
-        """Ask who opens; where a sum does not open, any part of it may be wrong."""
-        try:
-            return (yield from self.session.ask(phase, requests, Message))
-        except ClientsFailedError as error:
-            if not any(UNOPENED in reason for reason in error.reasons.values()):
-                raise
-            senders = {client for total in totals for client in total.senders}
-            suspects = sorted(senders | set(error.reasons))
-            reason = (
-                "the totals that they sent do not open, because the part of one of "
-                "them is wrong, or who opens them lies"
-            )
-            raise BadReplyError(phase, suspects, reason, is_final=True) from None
 
     # Asking on a grid
 
@@ -327,7 +308,8 @@ class Federation:
             requests = {client: request(client) for client in asked}
             # While this waits for absent clients, others may get coarser grids.
             wanted = [grid.fraction_bits for grid in grids]
-            replies = yield from self.session.ask(phase, requests, Message)
+            with sums_of(self.layout):
+                replies = yield from self.session.ask(phase, requests, Message)
             fitting = {c: r for c, r in replies.items() if isinstance(r, kind)}
             if len(fitting) == len(replies):
                 for client, reply in fitting.items():

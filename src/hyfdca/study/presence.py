@@ -141,17 +141,23 @@ class Presence:
             most = _MOST_REFUSALS if is_refusal else _MOST_FAILURES
             if self._n_failures[client] > most:
                 raise StudyError(
-                    f"{self._name(client)} failed more than {most} times without a "
-                    f"successful round, most recently in phase {failure.phase!r}: "
+                    f"{self._one_of(failure, client)} failed more than {most} times "
+                    "without a successful round, most recently in phase "
+                    f"{failure.phase!r}: "
                     f"{reason}; see its log."
                 )
 
     def _dispute(self, failure: BadReplyError) -> str:
         """Return why the study ends, with everybody who may be the cause."""
+        who, why = self._one_of(failure, failure.clients[0]), failure.reason
+        return f"{who} is wrong: {why}; the study ends without a model."
+
+    def _one_of(self, failure: ClientsFailedError | BadReplyError, client: int) -> str:
+        """Return a member that failed, or all of whom one is the cause."""
+        if isinstance(failure, ClientsFailedError) or len(failure.clients) == 1:
+            return self._name(client)
         names = [repr(self._plan.names[client]) for client in failure.clients]
-        several = f"One of the organisations {', '.join(names)} is wrong"
-        who = several if len(names) > 1 else f"Organisation {names[0]} is wrong"
-        return f"{who}: {failure.reason}; the study ends without a model."
+        return f"One of the organisations {', '.join(names)}"
 
     def forgive(self) -> None:
         """Reset the counts of failures after a successful round."""
