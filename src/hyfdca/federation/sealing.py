@@ -30,10 +30,10 @@ from hyfdca.federation.kinds import (
     TotalsKind,
     VectorKind,
 )
-from hyfdca.federation.messages import Arrangements, OpenRequest
+from hyfdca.federation.messages import Arrangements
 from hyfdca.federation.problem import SLACK
 from hyfdca.federation.sums import EVERYWHERE
-from hyfdca.federation.vouching import N_TAGS, combinations
+from hyfdca.federation.vouching import combinations
 from hyfdca.protocol.codec import (
     RemoteProtocolError,
     unpack_indices,
@@ -60,7 +60,7 @@ Listener = Callable[[Literal["opened", "sealed"], Axis, FloatArray], None]
 MOST_GROUPS = 2**31
 UNOPENED = "a sum does not open"  # starts the reason: a part of it is wrong
 _ONE_ITEM = Arrangement.together(1)
-_TAGS = VectorKind("totals", "tags")
+TAGS = VectorKind("totals", "tags")
 
 
 class Sealing:
@@ -338,7 +338,7 @@ class Sealing:
         if spec and spec.seed and isinstance(sealer, CheckedSealer):
             nonce, width = bytes(sealed.payload[:NONCE_BYTES]), numbers.shape[1]
             pads = sealer.pads(nonce, width, rows)
-            vouching = self.sealer(_TAGS, spec.witness)
+            vouching = self.sealer(TAGS, spec.witness)
             own = combinations(pads, rows.groups, spec.seed)
             tags = vouching.seal(own, _ONE_ITEM)
         return SealedTotals(sealed.fraction_bits, sealed.payload, tags)
@@ -363,38 +363,6 @@ class Sealing:
         if self.listener and sums:
             self.listener("opened", "totals", _added(sums, opened))
         return opened
-
-    def vouched_for(
-        self,
-        request: OpenRequest,
-        tags: Sums,
-        nonce: bytes,
-        place: tuple[int, Arrangement],
-    ) -> IntArray:
-        """Return the combinations of all pads of a total, (N_TAGS,).
-
-        Parameters
-        ----------
-        place : (int, Arrangement)
-            Numbers per row of the total, and the rows of the opener's own part.
-        """
-        width, rows = place
-        found = np.zeros((1, N_TAGS), np.int64)
-        try:
-            for vector in tags:
-                opened = self.sealer(_TAGS).open(vector.payload, N_TAGS, _ONE_ITEM)
-                found = found + opened
-            if nonce:
-                rank = self._by_kind.sealers.secrets.rank
-                kind = VectorKind("totals", "totals")
-                sealer = self.sealer(kind, request.opener, rank)
-                if not isinstance(sealer, CheckedSealer):
-                    raise ValueError("nothing is sealed")
-                pads = sealer.pads(nonce, width, rows)
-                found = found + combinations(pads, rows.groups, request.seed)
-        except ValueError as error:
-            raise RemoteProtocolError(f"{UNOPENED}: {error}") from None
-        return np.asarray(found[0])
 
     # Listening in
 

@@ -18,12 +18,16 @@ from hyfdca.arrays import IntArray
 from hyfdca.crypto.schemes.arrangement import Arrangement
 from hyfdca.crypto.schemes.stream_sums import IDENTITY_BYTES, NONCE_BYTES
 from hyfdca.federation import messages as m
-from hyfdca.federation.sealing import Sealing
+from hyfdca.federation.checksums import CheckedSealer
+from hyfdca.federation.kinds import VectorKind
+from hyfdca.federation.sealing import TAGS, UNOPENED, Sealing
 from hyfdca.federation.vector_keys import sender_name
-from hyfdca.federation.vouching import SEED_BYTES
+from hyfdca.federation.vouching import N_TAGS, SEED_BYTES, combinations
 from hyfdca.protocol.codec import RemoteProtocolError, pack_numbers, unpack_indices
+from hyfdca.protocol.messages import Sums
 
 _MOST_VECTORS = 4096
+_NOTHING = np.empty((1, 0), np.int64)
 
 
 class KnownVectors:
@@ -74,15 +78,43 @@ class Witness:
             raise RemoteProtocolError("a witness vouches for somebody else")
         ways = _ways(request)
         self._known.check(ways)
-        each = zip(
-            request.tags, request.nonces, request.rows, request.shapes, strict=True
-        )
-        found = [
-            self._sealing.vouched_for(request, tags, nonce, _place(rows, shape))
-            for tags, nonce, rows, shape in each
-        ]
+        each = zip(request.nonces, request.rows, request.shapes, strict=True)
+        try:
+            found = [
+                self._tags(tags) + self._of_opener(request, *own)
+                for tags, own in zip(request.tags, each, strict=True)
+            ]
+        except ValueError as error:
+            raise RemoteProtocolError(f"{UNOPENED}: {error}") from None
         self._known.note(ways)
-        return m.Vouched(pack_numbers(_joined(found)))
+        return m.Vouched(pack_numbers(np.concatenate([_NOTHING, *found], axis=1)[0]))
+
+    def _tags(self, sums: Sums) -> IntArray:
+        """Return the sum of the other senders' tags, (1, N_TAGS)."""
+        sealer, one = self._sealing.sealer(TAGS), Arrangement.together(1)
+        opened = [sealer.open(vector.payload, N_TAGS, one) for vector in sums]
+        return sum(opened, np.zeros((1, N_TAGS), np.int64))
+
+    def _of_opener(
+        self,
+        request: m.OpenRequest,
+        nonce: bytes,
+        rows: memoryview | None,
+        shape: tuple[int, int],
+    ) -> IntArray:
+        """Return the combinations of the pads of the opener's own part."""
+        if not nonce:
+            return np.zeros((1, N_TAGS), np.int64)
+        kind = VectorKind("totals", "totals")
+        sealer = self._sealing.sealer(kind, request.opener, self._rank)
+        if not isinstance(sealer, CheckedSealer):
+            raise ValueError("nothing is sealed")
+        n_rows, width = shape
+        places = Arrangement.together(1)
+        if rows is not None:
+            places = Arrangement(unpack_indices(rows, n_rows))
+        pads = sealer.pads(nonce, width, places)
+        return combinations(pads, places.groups, request.seed)
 
 
 def _ways(request: m.OpenRequest) -> dict[bytes, bytes]:
@@ -100,14 +132,3 @@ def _ways(request: m.OpenRequest) -> dict[bytes, bytes]:
     if not is_own or len(ways) < len(list(filter(None, request.nonces))):
         raise RemoteProtocolError("a witness vouches for the opener's vectors")
     return ways
-
-
-def _place(rows: memoryview | None, shape: tuple[int, int]) -> tuple[int, Arrangement]:
-    n_rows, width = shape
-    if rows is None:
-        return width, Arrangement.together(1)
-    return width, Arrangement(unpack_indices(rows, n_rows))
-
-
-def _joined(found: list[IntArray]) -> IntArray:
-    return np.concatenate([*found, np.empty(0, np.int64)])
