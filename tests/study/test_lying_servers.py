@@ -17,7 +17,7 @@ from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.sessions import ClientsFailedError
 from hyfdca.runtime.driver import Traffic
 from hyfdca.runtime.store import Archive
-from hyfdca.study.release import forget_release
+from hyfdca.study.client.release import forget_release
 from tests.support.durable_runs import Consortium, undisturbed, write
 
 HEADER = struct.Struct("<8sQ")

@@ -55,13 +55,14 @@ from hyfdca.stages.groups import GroupsClient
 from hyfdca.stages.keys import messages as key_messages
 from hyfdca.stages.keys.client import HeldKeys, KeyHolder
 from hyfdca.study import messages as m
-from hyfdca.study.client_checks import (
+from hyfdca.study.client.checks import (
     check_owner_groups,
     check_policy,
     check_same_study,
     chosen_algorithm,
 )
-from hyfdca.study.client_records import (
+from hyfdca.study.client.policy import MemberPolicy
+from hyfdca.study.client.records import (
     KEYS,
     PREPARATION,
     ClientPreparation,
@@ -74,7 +75,6 @@ from hyfdca.study.client_stages import Begin, ClientStages
 from hyfdca.study.member_policy import MemberPolicy
 from hyfdca.study.own_model import own_model
 from hyfdca.study.plan import PROTOCOL, Plan
-from hyfdca.study.release import Releases
 
 T = TypeVar("T")
 
