@@ -14,8 +14,8 @@ from hyfdca.errors import StudyError
 from hyfdca.model.file import as_bytes
 from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.sessions import BadReplyError
-from hyfdca.study.local import Consortium as Names
-from hyfdca.study.local import Run
+from hyfdca.study.local.study import Consortium as Names
+from hyfdca.study.local.study import Run
 from hyfdca.study.outcome import Outcome
 from tests.support.durable_runs import Consortium, undisturbed, write
 from tests.support.liars import Liar, framed, times

@@ -204,7 +204,7 @@ def test_a_model_is_released_once(tmp_path):
 
 def test_a_server_cannot_repeat_rounds_without_end(tmp_path, monkeypatch):
     """A repeated round may have another point, so repeats are counted and limited."""
-    monkeypatch.setattr("hyfdca.study.release.MOST_REPEATS", 2)
+    monkeypatch.setattr("hyfdca.study.client.release.MOST_REPEATS", 2)
     folder = write(tmp_path, encryption='"stream"', max_rounds="3", tol="0.0")
     consortium = LyingConsortium(folder, lambda *_: ())
     hosted = consortium.hosted()

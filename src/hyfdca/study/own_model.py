@@ -20,7 +20,7 @@ from hyfdca.federation.confirmation import Confirming
 from hyfdca.model.categories import level_features
 from hyfdca.model.file import ModelError, ModelFile, parse_model_file
 from hyfdca.protocol.codec import RefusedError, RemoteProtocolError
-from hyfdca.study.client_stages import ClientStages
+from hyfdca.study.client.stages import ClientStages
 
 MISFIT = "the model does not fit"  # starts the reason of a refusal
 

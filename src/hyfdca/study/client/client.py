@@ -71,8 +71,7 @@ from hyfdca.study.client.records import (
     Said,
     read_record,
 )
-from hyfdca.study.client_stages import Begin, ClientStages
-from hyfdca.study.member_policy import MemberPolicy
+from hyfdca.study.client.stages import Begin, ClientStages
 from hyfdca.study.own_model import own_model
 from hyfdca.study.plan import PROTOCOL, Plan
 

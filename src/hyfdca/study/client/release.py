@@ -19,7 +19,7 @@ from hyfdca.protocol import checkpoint
 from hyfdca.protocol.codec import RefusedError, RemoteProtocolError
 from hyfdca.runtime.store import Archive
 from hyfdca.study import messages as m
-from hyfdca.study.client_records import read_record
+from hyfdca.study.client.records import read_record
 from hyfdca.study.own_model import MISFIT, OwnModel, check_model
 from hyfdca.training.settings import TrainingSettings
 
