@@ -157,8 +157,9 @@ def test_what_is_seen_is_what_was_sent(encryption, tmp_path):
         "products",
         "offsets",
         "grand totals",
+        "tags",
     }
-    totals = {"losses", "products", "offsets", "grand totals"}
+    totals = {"losses", "products", "offsets", "grand totals", "tags"}
     for value, seen in sealed.items():
         assert seen.schemes == {"stream" if value in totals else encryption}
     slopes = sealed["slopes"]

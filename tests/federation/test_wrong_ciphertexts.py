@@ -7,6 +7,7 @@ import re
 import msgspec
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from hyfdca.protocol import messages as m
 from hyfdca.protocol.codec import RemoteProtocolError
@@ -123,10 +124,11 @@ def test_a_wrong_part_stops_the_server(name, phase):
         set_up(run)
         run_round(run)
     duals = [bytes(v.payload) for v in run.server.dual.duals.take_all()]
+    kind = m.TotalsPart if phase == "losses" else m.Part
     for wire in listen(run)[1]:
         wire.tamper[phase] = (
-            m.Part,
-            lambda r: m.Part(m.Sealed(r.vector.fraction_bits, r.vector.payload[:-1])),
+            kind,
+            lambda r: kind(replace(r.vector, payload=r.vector.payload[:-1])),
         )
     conversation = {
         "norms": run.server.set_up,

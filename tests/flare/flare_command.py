@@ -19,13 +19,13 @@ def tell(sentence: str) -> None:
 
 
 def main() -> int:
-    """Run as a server (folder, quorum) or as a client (folder, table)."""
-    kind, folder, given = sys.argv[1:]
+    """Run as a server (folder, quorum) or as a client (folder, table, its module)."""
+    kind, folder, given, *module = sys.argv[1:]
     try:
         if kind == "server":
             run_server(Path(folder), tell, Terms(STUDY, int(given) or None))
         else:
-            run_client(Path(folder), Path(given), tell, STUDY)
+            run_client(Path(folder), Path(given), tell, *(module or [STUDY]))
     except StudyError as error:
         tell(f"error: {error}")
         return 2

@@ -50,7 +50,10 @@ TRANSIENT = {
     # Sealers are never restored, so that no pad is used twice.
     "Sealing._by_kind",
     # Who opens totals that were asked for within a round
-    "Federation._opener",
+    "Federation._openers",
+    # What this process has vouched for
+    "KnownVectors._ways",
+    "KnownVectors._oldest",
 }
 
 SLOW = pytest.mark.slow

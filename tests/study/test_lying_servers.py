@@ -14,6 +14,8 @@ import pytest
 import xxhash
 
 from hyfdca.protocol.codec import RemoteProtocolError
+from hyfdca.protocol.sessions import ClientsFailedError
+from hyfdca.runtime.driver import Traffic
 from hyfdca.runtime.store import Archive
 from hyfdca.study.client.release import forget_release
 from tests.support.durable_runs import Consortium, undisturbed, write
@@ -100,9 +102,9 @@ def chosen_points(member, phase, content):
         margins, _, *rest = content
         yield "search", [margins, [0.25], *rest]
     if phase == "open search":
-        totals, shapes = content
-        yield "open search", [totals, [[1, 40]]]
-        yield "open search", [[*totals, *totals], [*shapes, *shapes]]
+        totals, shapes, *rest = content
+        yield "open search", [totals, [[1, 40]], *rest]
+        yield "open search", [[*totals, *totals], [*shapes, *shapes], *rest]
 
 
 @pytest.mark.parametrize("encryption", ['"stream"', '"none"'])
@@ -198,3 +200,40 @@ def test_a_model_is_released_once(tmp_path):
     # Only the member's own user can allow another one.
     forget_release(Archive(consortium.stores[1]))
     assert bytes(say("training", "release", other)) != released[0]
+
+
+def test_a_server_cannot_repeat_rounds_without_end(tmp_path, monkeypatch):
+    """A repeated round may have another point, so repeats are counted and limited."""
+    monkeypatch.setattr("hyfdca.study.client.release.MOST_REPEATS", 2)
+    folder = write(tmp_path, encryption='"stream"', max_rounds="3", tol="0.0")
+    consortium = LyingConsortium(folder, lambda *_: ())
+    hosted = consortium.hosted()
+    runner, victim = hosted.runner, consortium.victim.member
+    for _ in range(3 + 2 + 1):
+        runner.driver.run(runner.server.round([0, 1, 2]), Traffic())
+        hosted.checkpoints.go_back()
+    with pytest.raises(ClientsFailedError, match="more than 5 rounds repeated"):
+        runner.driver.run(runner.server.round([0, 1, 2]), Traffic())
+    # A new process knows it, too; only the member's own user can forget it.
+    consortium.network._members[1] = consortium.member(1)
+    hosted.checkpoints.go_back()
+    with pytest.raises(ClientsFailedError, match="start this organisation's client"):
+        runner.driver.run(runner.server.round([0, 1, 2]), Traffic())
+    assert victim._releases.last_saved == 0
+
+
+def test_the_gap_at_the_end_is_that_of_the_last_round(tmp_path):
+    """A server cannot announce a better certificate than it did round by round."""
+
+    def better(member, phase, content):
+        if phase == "stop":
+            last, gap, reason = content
+            yield "stop", [last, gap / 2, reason]
+
+    folder = write(tmp_path, encryption='"stream"', tol="1e-2", algorithm='"bundle"')
+    consortium = LyingConsortium(folder, better)
+    consortium.train()
+    assert consortium.victim.answers == []
+    [[phase, reason]] = consortium.victim.refusals
+    assert phase == "stop"
+    assert "when it was saved" in reason

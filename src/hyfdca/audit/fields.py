@@ -36,7 +36,7 @@ STUDY_TABLES: dict[str, Phases] = {
 TABLES: tuple[Phases, ...] = (
     *STUDY_TABLES.values(),
     prediction.PHASES,
-    *(algorithm.phases for algorithm in ALGORITHMS.values()),
+    *(algorithm.all_phases() for algorithm in ALGORITHMS.values()),
 )
 
 

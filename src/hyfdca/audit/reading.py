@@ -12,7 +12,7 @@ from hyfdca.audit.fields import phases_named, value_of
 from hyfdca.audit.values import SEALED_BYTES, VALUES
 from hyfdca.audit.views import Record
 from hyfdca.protocol.codec import RemoteProtocolError
-from hyfdca.protocol.messages import Message, Sealed, seen_fields
+from hyfdca.protocol.messages import Message, Sealed, SealedTotals, seen_fields
 from hyfdca.protocol.phases import Phase
 from hyfdca.protocol.sessions import TOKEN_BYTES, decode, unframe
 
@@ -80,6 +80,8 @@ def _vectors(content: Iterable[Any]) -> Iterator[Sealed]:
     for one in content:
         if isinstance(one, Sealed):
             yield one
+            if isinstance(one, SealedTotals) and one.tags is not None:
+                yield Sealed(0, one.tags)
         else:
             yield from _vectors(one)
 

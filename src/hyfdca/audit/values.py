@@ -111,6 +111,10 @@ VALUES: dict[str, Value] = {
     "products": Value("inner products of feature sums", "totals", "nobody else's"),
     "offsets": Value("offsets and balances of planes", "buckets", "nobody else's"),
     "grand totals": Value("totals of all clients", "totals", "the one that opens them"),
+    "tags": Value("combinations of pads of totals", "totals", "the witness"),
+    "sums of tags": Value(
+        "combinations of the pads of all clients' totals", None, "the witness"
+    ),
     "P and D": Value("P and D, or a length", None, "the one that opens them"),
     "step totals": Value(
         "D or curvature along a direction", None, "the one that opens them"

@@ -19,6 +19,7 @@ import numpy as np
 
 from hyfdca.arrays import FloatArray
 from hyfdca.federation.client import Party
+from hyfdca.federation.messages import CONFIRMING
 from hyfdca.federation.problem import Problem
 from hyfdca.federation.server import Federation
 from hyfdca.holdings.layout import Layout
@@ -126,6 +127,11 @@ class Algorithm(ABC):
     def needs(self) -> Needs:
         """What it asks of a federation."""
         return Needs()
+
+    @classmethod
+    def all_phases(cls) -> Phases:
+        """Return its phases, and those that follow the release of every model."""
+        return {**cls.phases, **CONFIRMING}
 
     @abstractmethod
     def server(self, federation: Federation) -> ServerHalf:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from hyfdca.arrays import IntArray
 from hyfdca.crypto.keys.set_secrets import derived
 from hyfdca.crypto.schemes.arrangement import Arrangement
-from hyfdca.crypto.schemes.base import Sealer
+from hyfdca.crypto.schemes.stream import StreamSealer
 
 
 class CheckedSealer:
@@ -26,8 +26,9 @@ class CheckedSealer:
 
     is_packed = False
 
-    def __init__(self, sealer: Sealer, key: bytes, kind: str) -> None:
+    def __init__(self, sealer: StreamSealer, key: bytes, kind: str) -> None:
         self._sealer, self._key, self._kind = sealer, key, kind
+        self._factors: dict[int, NDArray[np.uint64]] = {}  # by width
 
     def seal(
         self,
@@ -37,7 +38,8 @@ class CheckedSealer:
         rest: IntArray | None = None,
     ) -> memoryview:
         """Return the sealed form of numbers and checksums."""
-        checked = with_checksums(numbers, self._key, self._kind)
+        sums = _checksums(numbers, self._factors_of(numbers.shape[1]))
+        checked = np.column_stack([numbers, sums])
         return self._sealer.seal(checked, arrangement, items)
 
     def open(
@@ -49,12 +51,24 @@ class CheckedSealer:
     ) -> IntArray:
         """Return the numbers inside, or raise ``ValueError``."""
         rows = self._sealer.open(payload, width + 1, arrangement, items)
-        return without_checksums(rows, self._key, self._kind)
+        return _checked(rows, self._factors_of(width))
+
+    def pads(
+        self, nonce: bytes, width: int, arrangement: Arrangement
+    ) -> NDArray[np.uint64]:
+        """Return the pads of a vector's numbers, without those of its checksums."""
+        return self._sealer.pads(nonce, width + 1, arrangement)[:, :width]
+
+    def _factors_of(self, width: int) -> NDArray[np.uint64]:
+        if width not in self._factors:
+            self._factors = {width: _factors(self._key, self._kind, width)}
+        return self._factors[width]
 
 
 def with_checksums(numbers: IntArray, key: bytes, kind: str) -> IntArray:
     """Return rows of numbers with the checksum of each at its end."""
-    return np.column_stack([numbers, _checksums(numbers, key, kind)])
+    factors = _factors(key, kind, numbers.shape[1])
+    return np.column_stack([numbers, _checksums(numbers, factors)])
 
 
 def without_checksums(rows: IntArray, key: bytes, kind: str) -> IntArray:
@@ -65,15 +79,18 @@ def without_checksums(rows: IntArray, key: bytes, kind: str) -> IntArray:
     ValueError
         If one is not.
     """
+    return _checked(rows, _factors(key, kind, rows.shape[1] - 1))
+
+
+def _checked(rows: IntArray, factors: NDArray[np.uint64]) -> IntArray:
     numbers, found = rows[:, :-1], rows[:, -1]
-    if np.any(_checksums(numbers, key, kind) != found):
+    if np.any(_checksums(numbers, factors) != found):
         raise ValueError("it is no sum of totals of this kind")
     return numbers
 
 
-def _checksums(numbers: IntArray, key: bytes, kind: str) -> IntArray:
+def _checksums(numbers: IntArray, factors: NDArray[np.uint64]) -> IntArray:
     words = np.ascontiguousarray(numbers).view(np.uint64)
-    factors = _factors(key, kind, numbers.shape[1])
     sums: NDArray[np.uint64] = (words * factors).sum(axis=1, dtype=np.uint64)
     return sums.view(np.int64)
 

@@ -14,6 +14,7 @@ from hyfdca.crypto.schemes.fixedpoint import (
 )
 from hyfdca.crypto.schemes.registry import Sealers
 from hyfdca.federation import messages as m
+from hyfdca.federation.opening import Opening
 from hyfdca.federation.problem import Problem
 from hyfdca.federation.sealing import MOST_GROUPS, Rows, Sealing
 from hyfdca.federation.sums import EVERYWHERE
@@ -23,14 +24,11 @@ from hyfdca.maths.kernels import add_row_combination, row_norms, row_products, u
 from hyfdca.protocol.codec import (
     RefusedError,
     RemoteProtocolError,
-    pack_reals,
     unpack_counts,
     unpack_places,
 )
 from hyfdca.protocol.messages import Message, Sums
 from hyfdca.protocol.sessions import Handlers
-
-_MOST_TOTALS = 100_000_000  # numbers
 
 
 def check_few(least: int, n_rows: int, what: str) -> None:
@@ -85,6 +83,7 @@ class Party:
         self.rank, self.is_complete, self.seed = rank, is_complete, seed
         self.n_clients, self.least_rows = n_clients, least_rows
         self.sealing = Sealing(problem.profile, sealers, X.shape, problem.n_outputs)
+        self._opening = Opening(self.sealing, rank)
         self.n_held, self.n_features = X.shape
         # The block as kernels take it
         self.csr: tuple[Any, Any, Any] = (
@@ -171,18 +170,9 @@ class Party:
 
     # Totals
 
-    def open_totals(self, request: m.OpenRequest) -> m.Opened:
-        """Open grand totals and report them."""
-        if len(request.totals) != len(request.shapes):
-            raise RemoteProtocolError("totals and their shapes do not match")
-        if sum(rows * width for rows, width in request.shapes) > _MOST_TOTALS:
-            raise RemoteProtocolError("too many totals to open at once")
-        pairs = zip(request.totals, request.shapes, strict=True)
-        opened = [
-            self.sealing.opened_totals("totals", totals, shape).ravel()
-            for totals, shape in pairs
-        ]
-        return m.Opened(pack_reals(np.concatenate(opened)))
+    def open_totals(self, request: m.OpenRequest) -> m.Opened | m.Vouched:
+        """Open grand totals and report them, or vouch for the client that does."""
+        return self._opening.answer(request)
 
     # Margins
 
@@ -198,6 +188,13 @@ class Party:
         """Return x_i·w + o_i of some rows."""
         offsets = self.block.offsets
         return margins if offsets is None else margins + offsets[rows]
+
+    def unpacked_intercepts(self, given: tuple[float, ...]) -> FloatArray:
+        """Return the intercepts of a point, zero where the study has none."""
+        problem = self.problem
+        if len(given) != (problem.n_outputs if problem.free_intercept else 0):
+            raise RemoteProtocolError("there must be an intercept for each output")
+        return np.array(given) if given else np.zeros(problem.n_outputs)
 
     def at_start(self, n_rows: int) -> FloatArray:
         """Return the margins at w = 0, of all rows or of none."""

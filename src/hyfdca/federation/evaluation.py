@@ -39,7 +39,14 @@ from hyfdca.federation.server import Federation
 from hyfdca.federation.sums import EVERYWHERE, CachedSum
 from hyfdca.maths.objective import Measurement
 from hyfdca.protocol.codec import RemoteProtocolError, pack_reals
-from hyfdca.protocol.messages import Message, Part, Sealed, Sums, TooLarge
+from hyfdca.protocol.messages import (
+    Message,
+    Part,
+    SealedTotals,
+    Sums,
+    TooLarge,
+    TotalsPart,
+)
 from hyfdca.protocol.sessions import BadReplyError, Conversation, Handlers
 
 
@@ -99,7 +106,7 @@ class Evaluation:
             federation.sum_of(losses, shapes[0]),
             federation.sum_of(norms, shapes[1]),
         ]
-        totals = yield from federation.open_totals(sums, shapes)
+        totals = yield from federation.open_totals(sums)
         self._n_measured += 1
         found = measured(np.concatenate(totals))
         # No loss is negative, so D(0) = 0 is a bound too.
@@ -122,7 +129,7 @@ class Evaluation:
 
     def _touch(
         self, margins: CachedSum
-    ) -> Conversation[tuple[CachedSum, dict[int, Sealed]]]:
+    ) -> Conversation[tuple[CachedSum, dict[int, SealedTotals]]]:
         """Return the sum of shares of the touching duals, and totals of losses."""
         federation = self._federation
         grids, forwards = self._grids, bool(federation.unlabelled)
@@ -133,7 +140,7 @@ class Evaluation:
             lambda client: m.TouchRequest(
                 margins.take(client),
                 grids.shares.spec,
-                federation.totals_spec(grids.totals),
+                federation.totals_spec(grids.totals, client),
                 grids.duals.spec,
                 forwards,
             ),
@@ -166,7 +173,7 @@ class Evaluation:
         for client, part in parts.items():
             touching.put(client, part.vector)
 
-    def _norms(self, touching: CachedSum) -> Conversation[dict[int, Sealed]]:
+    def _norms(self, touching: CachedSum) -> Conversation[dict[int, SealedTotals]]:
         federation, grid = self._federation, self._grids.totals
         number = self._n_measured + 1
         parts = yield from federation.gather(
@@ -174,9 +181,9 @@ class Evaluation:
             federation.everyone,
             [grid],
             lambda client: m.NormsRequest(
-                touching.take(client), number, federation.totals_spec(grid)
+                touching.take(client), number, federation.totals_spec(grid, client)
             ),
-            Part,
+            TotalsPart,
         )
         return {client: part.vector for client, part in parts.items()}
 
@@ -288,11 +295,10 @@ class Evaluated:
         return party.sealing.total_part("totals", totals, request.grid, "up")
 
     def _release(self, request: m.ReleaseRequest) -> m.Released:
-        """Give away the measured weights of the features this client answers for."""
+        """Give away the measured weights of this client's features."""
         if request.number not in self._measured:
             raise RemoteProtocolError("there is no such measurement to release")
-        counted = self._party.block.counts_feature
-        return m.Released(pack_reals(self._measured[request.number][counted]))
+        return m.Released(pack_reals(self._measured[request.number]))
 
 
 # What both sides of any evaluation share

@@ -52,9 +52,12 @@ class VectorGrid:
         self.step = math.ldexp(1.0, -grid.fraction_bits)  # its width
         self.spec = GridSpec(grid.fraction_bits, grid.limit_bits)  # as it travels
 
-    def totals_spec(self, opener: int) -> TotalsSpec:
+    def totals_spec(
+        self, opener: int, witness: int | None = None, seed: bytes = b""
+    ) -> TotalsSpec:
         """Return the grid as it travels for totals that a client opens."""
-        return TotalsSpec(self.grid.fraction_bits, self.grid.limit_bits, opener)
+        bits = (self.grid.fraction_bits, self.grid.limit_bits)
+        return TotalsSpec(*bits, opener, witness, seed)
 
     def coarsen(self) -> None:
         """Take the next coarser grid.

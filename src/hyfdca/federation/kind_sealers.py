@@ -40,7 +40,9 @@ class KindSealers:
     schemes: Mapping[Axis, str] = field(default_factory=dict)
     owners: Mapping[Axis, Mapping[int, Members]] = field(default_factory=dict)
     totals_owners: Members | None = None
-    _made: dict[tuple[VectorKind, int], Sealer] = field(default_factory=dict)
+    _made: dict[tuple[VectorKind, int, int | None], Sealer] = field(
+        default_factory=dict
+    )
 
     def arranged(
         self,
@@ -85,7 +87,12 @@ class KindSealers:
             raise ValueError(f"the study does not allow the scheme {scheme!r}")
         return scheme
 
-    def of(self, kind: VectorKind, opener: int | None = None) -> Sealer:
+    def of(
+        self,
+        kind: VectorKind,
+        opener: int | None = None,
+        witness: int | None = None,
+    ) -> Sealer:
         """Return what seals and opens a kind of vector.
 
         Raises
@@ -94,12 +101,12 @@ class KindSealers:
             If nothing has been arranged yet.
         """
         rank = self.sealers.secrets.rank
-        key = (kind, rank if opener is None else opener)
+        key = (kind, rank if opener is None else opener, witness)
         if key not in self._made:
             self._made[key] = self._new(*key)
         return self._made[key]
 
-    def _new(self, kind: VectorKind, opener: int) -> Sealer:
+    def _new(self, kind: VectorKind, opener: int, witness: int | None) -> Sealer:
         if self.sealers.encryption.scheme == "none":
             return PlainSealer()
         if kind.axis not in self.schemes:
@@ -110,15 +117,15 @@ class KindSealers:
         if self.opener is not None:
             return self._by_sender(kind, _pairs_with(self.opener))
         if kind.axis in _TOTALS:
-            return self._totals(VectorKind("totals", kind.name), opener)
+            return self._totals(VectorKind("totals", kind.name), opener, witness)
         keys = OwnerKeys(kind, self.owners[kind.axis], self.sealers.secrets)
         return self.sealers.named(scheme, keys)
 
-    def _totals(self, kind: VectorKind, opener: int) -> Sealer:
+    def _totals(self, kind: VectorKind, opener: int, witness: int | None) -> Sealer:
         """Return a sealer of totals: for one client to open, or for several."""
         owners = self.totals_owners
-        if kind.name == "totals":
-            members = _pairs_with(opener)
+        if kind.name in ("totals", "tags"):
+            members = _pairs_with(opener, witness)
         elif owners is not None:
             members = lambda _: owners  # noqa: E731  # whoever sends them
         else:
@@ -135,9 +142,17 @@ class KindSealers:
         return StreamSealer(keys, n_clients, name)
 
 
-def _pairs_with(opener: int) -> Callable[[int], Members]:
-    """Return the set of a sender and the client that opens what it sends."""
-    return lambda sender: tuple(sorted({sender, opener}))
+def _pairs_with(opener: int, witness: int | None = None) -> Callable[[int], Members]:
+    """Return the set of a sender and the client that opens what it sends.
+
+    What the opener itself sends, it shares with its witness.
+    """
+
+    def members(sender: int) -> Members:
+        other = opener if sender != opener or witness is None else witness
+        return tuple(sorted({sender, other}))
+
+    return members
 
 
 def _owners(arrangement: Arrangement, holders: Sequence[Members]) -> dict[int, Members]:

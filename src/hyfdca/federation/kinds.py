@@ -34,7 +34,8 @@ FeatureKind = Literal[
     "level counts",
 ]
 # Totals that one client opens for the server are of one kind: it reads them all.
-TotalsKind = Literal["totals", "weight totals", "target totals"]
+# Tags are what a witness adds up to check that.
+TotalsKind = Literal["totals", "tags", "weight totals", "target totals"]
 
 Axis = Literal["samples", "features", "totals", "buckets"]
 

@@ -12,6 +12,7 @@ from hyfdca.protocol.messages import (
     Counter,
     Flag,
     HolderCounts,
+    Intercepts,
     Margins,
     Message,
     OnGrid,
@@ -19,10 +20,13 @@ from hyfdca.protocol.messages import (
     Rank,
     Scheme,
     Sealed,
+    SealedTotals,
+    Seed,
     Seen,
     Sums,
     TooLarge,
     TotalsOnGrid,
+    TotalsPart,
     Weights,
 )
 from hyfdca.protocol.phases import START, Phase, Phases
@@ -34,6 +38,7 @@ _Owners = Annotated[
     Seen("holders"),
 ]
 _Bound = Annotated[Bound, Seen("bounds")]
+Nonce = Annotated[bytes, msgspec.Meta(max_length=24)]  # of a sealed vector
 
 
 class Arrangements(Message, frozen=True):
@@ -78,21 +83,37 @@ class Prepare(Message, frozen=True):
 
 
 class OpenRequest(Message, frozen=True):
-    """Grand totals, one vector per kind, down to one client, which reports them."""
+    """Grand totals, one vector per kind, down to one client, which reports them.
+
+    The witness gets the tags instead, with the seed, and the nonce and rows of the
+    opener's own part of each total.
+    """
 
     totals: Annotated[list[Sums], Seen("grand totals")]
     # rows that were summed apart, numbers in each
     shapes: Annotated[list[tuple[Count, Count]], Seen("numbers")]
+    opener: Annotated[Rank, Seen("numbers")] = 0
+    witness: Annotated[Rank | None, Seen("numbers")] = None
+    seed: Annotated[Seed, Seen("numbers")] = b""
+    tags: Annotated[tuple[Sums, ...], Seen("tags")] = ()
+    nonces: Annotated[tuple[Nonce, ...], Seen("numbers")] = ()
+    rows: Annotated[tuple[memoryview | None, ...], Seen("bucket numbers")] = ()
 
 
-class Opened(Message, frozen=True):
-    """Numbers that the server may see."""
+class Opened(Message, tag="opened", frozen=True):
+    """Numbers that the server may see, on the grids of their sums."""
 
-    values: Annotated[memoryview, Seen("by phase")]  # float64
+    values: Annotated[memoryview, Seen("by phase")]  # int64
+
+
+class Vouched(Message, tag="vouched", frozen=True):
+    """Combinations of the pads of all totals, by total, modulo 2^64."""
+
+    tags: Annotated[memoryview, Seen("sums of tags")]  # int64
 
 
 class Released(Message, frozen=True):
-    """The weights of the features a client is designated for, in the clear."""
+    """The weights of all features that a client holds, in the clear."""
 
     weights: Annotated[memoryview, Seen("released weights")]  # float64
 
@@ -111,8 +132,13 @@ SET_UP: Phases = {
 
 
 def opening(seen: str, *after: str, **rest: Any) -> Phase:
-    """Return the phase in which one client opens grand totals of some kind."""
-    return Phase(OpenRequest, (Opened,), after, seen, **rest)
+    """Return the phase in which one client opens grand totals, and one vouches."""
+    return Phase(OpenRequest, (Opened, Vouched), after, seen, **rest)
+
+
+def totalling(request: type[Message], seen: str, *after: str, **rest: Any) -> Phase:
+    """Return a phase in which clients send parts of one sum of totals."""
+    return Phase(request, (TotalsPart, TooLarge), after, seen, **rest)
 
 
 def summing(request: type[Message], seen: str, *after: str, **rest: Any) -> Phase:
@@ -147,7 +173,7 @@ class Touched(Message, tag="touched", frozen=True):
     """A client's share, its totals of losses and conjugates, its duals if wanted."""
 
     vector: Annotated[Sealed, Seen("shares")]
-    totals: Annotated[Sealed, Seen("losses")]
+    totals: Annotated[SealedTotals, Seen("losses")]
     duals: Annotated[Sealed | None, Seen("duals")] = None
 
 
@@ -194,7 +220,7 @@ def evaluation_phases(*rounds: str, within: tuple[str, ...] = ()) -> Phases:
         "touch forwarded": summing(
             ForwardedRequest, "shares", "evaluate", "touch forwarded", is_single=True
         ),
-        "evaluate norms": summing(
+        "evaluate norms": totalling(
             NormsRequest,
             "losses",
             *("touch", "touch forwarded", "evaluate norms"),
@@ -204,3 +230,35 @@ def evaluation_phases(*rounds: str, within: tuple[str, ...] = ()) -> Phases:
         # A run that diverges ends within a round, with the model last measured.
         "release": Phase(ReleaseRequest, (Released,), (*rounds, *rest, *within)),
     }
+
+
+# The end (``confirmation.py``)
+
+
+class ConfirmRequest(Message, frozen=True):
+    """The weights in the model, of the client's own features, down; margins up."""
+
+    weights: Annotated[memoryview, Seen("released weights")]  # float64
+    intercepts: Intercepts
+    grid: OnGrid
+
+
+class ConfirmLossesRequest(Message, frozen=True):
+    """Margins of the samples that a client counts down; its total of losses up."""
+
+    margins: Margins
+    grid: TotalsOnGrid
+
+
+# They follow a release, and whatever may follow a release may follow them.
+_END = {"counts_as": "release", "is_single": True}
+
+CONFIRMING: Phases = {
+    "confirm": summing(ConfirmRequest, "margins", "release", "confirm", **_END),
+    "confirm losses": totalling(
+        ConfirmLossesRequest, "losses", "confirm", "confirm losses", **_END
+    ),
+    "open confirmed": opening(
+        "P and D", "confirm", "confirm losses", counts_as="release"
+    ),
+}

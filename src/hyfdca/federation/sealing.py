@@ -20,6 +20,8 @@ from hyfdca.crypto.schemes.fixedpoint import (
 )
 from hyfdca.crypto.schemes.plain import PlainAdder
 from hyfdca.crypto.schemes.registry import Sealers
+from hyfdca.crypto.schemes.stream_sums import NONCE_BYTES
+from hyfdca.federation.checksums import CheckedSealer
 from hyfdca.federation.kind_sealers import KindSealers
 from hyfdca.federation.kinds import (
     Axis,
@@ -31,6 +33,7 @@ from hyfdca.federation.kinds import (
 from hyfdca.federation.messages import Arrangements
 from hyfdca.federation.problem import SLACK
 from hyfdca.federation.sums import EVERYWHERE
+from hyfdca.federation.vouching import combinations
 from hyfdca.protocol.codec import (
     RemoteProtocolError,
     unpack_indices,
@@ -42,8 +45,10 @@ from hyfdca.protocol.messages import (
     Part,
     Profile,
     Sealed,
+    SealedTotals,
     Sums,
     TooLarge,
+    TotalsPart,
     TotalsSpec,
 )
 
@@ -53,7 +58,9 @@ Rows = IntArray | slice  # numbers of rows, or all of them
 Listener = Callable[[Literal["opened", "sealed"], Axis, FloatArray], None]
 
 MOST_GROUPS = 2**31
+UNOPENED = "a sum does not open"  # starts the reason: a part of it is wrong
 _ONE_ITEM = Arrangement.together(1)
+TAGS = VectorKind("totals", "tags")
 
 
 class Sealing:
@@ -104,16 +111,23 @@ class Sealing:
         """Return whether several items of such vectors stand in one block."""
         return self.sealer(kind).is_packed
 
-    def sealer(self, kind: VectorKind, opener: int | None = None) -> Sealer:
+    def sealer(
+        self,
+        kind: VectorKind,
+        opener: int | None = None,
+        witness: int | None = None,
+    ) -> Sealer:
         """Return what seals and opens a kind of vector.
 
         Parameters
         ----------
         opener : int, optional
             The client that opens totals; by default this one.
+        witness : int, optional
+            Who vouches for what it opens.
         """
         try:
-            return self._by_kind.of(kind, opener)
+            return self._by_kind.of(kind, opener, witness)
         except ValueError as error:
             raise RemoteProtocolError(str(error)) from None
 
@@ -141,7 +155,7 @@ class Sealing:
                 for vector in sums
             ]
         except ValueError as error:
-            raise RemoteProtocolError(f"a sum does not open: {error}") from None
+            raise RemoteProtocolError(f"{UNOPENED}: {error}") from None
         return [
             Sealed(v.fraction_bits, sealer.seal(again, self._samples, items))
             for v, again in zip(sums, numbers, strict=True)
@@ -287,7 +301,7 @@ class Sealing:
     ) -> Message:
         """Return totals, or the request for a coarser grid."""
         try:
-            return Part(self.sealed_totals(kind, values, grid, rounding))
+            return TotalsPart(self.sealed_totals(kind, values, grid, rounding))
         except GridOverflowError:
             return TooLarge()
 
@@ -297,35 +311,58 @@ class Sealing:
         values: FloatArray,
         grid: GridSpec,
         rounding: Rounding = "nearest",
-    ) -> Sealed:
+    ) -> SealedTotals:
         """Return totals of any shape, sealed to those who open them.
 
         Raises ``GridOverflowError``.
         """
-        sealer = self.sealer(VectorKind("totals", kind), _opener(grid))
         numbers = self.encoded(values.reshape(1, -1), grid, rounding)
-        self._report_sealed("totals", numbers, grid)
-        return _seal(sealer, numbers, grid, _ONE_ITEM)
+        return self._tagged(VectorKind("totals", kind), numbers, grid, _ONE_ITEM)
 
     def sealed_by_bucket(
         self, values: FloatArray, grid: TotalsSpec, buckets: Arrangement
-    ) -> Sealed:
+    ) -> SealedTotals:
         """Return totals per bucket, rounded up; the open profile shows the server."""
-        sealer = self.sealer(VectorKind("buckets", "totals"), grid.opener)
         numbers = self.encoded(values, grid, "up")
-        self._report_sealed("buckets", numbers, grid)
-        return _seal(sealer, numbers, grid, buckets)
+        return self._tagged(VectorKind("buckets", "totals"), numbers, grid, buckets)
+
+    def _tagged(
+        self, kind: VectorKind, numbers: IntArray, grid: GridSpec, rows: Arrangement
+    ) -> SealedTotals:
+        """Seal totals to their opener, and tags of their pads to the witness."""
+        spec = grid if isinstance(grid, TotalsSpec) else None
+        sealer = self.sealer(kind, *((spec.opener, spec.witness) if spec else ()))
+        self._report_sealed(kind.axis, numbers, grid)
+        sealed = _seal(sealer, numbers, grid, rows)
+        tags = None
+        if spec and spec.seed and isinstance(sealer, CheckedSealer):
+            nonce, width = bytes(sealed.payload[:NONCE_BYTES]), numbers.shape[1]
+            pads = sealer.pads(nonce, width, rows)
+            vouching = self.sealer(TAGS, spec.witness)
+            own = combinations(pads, rows.groups, spec.seed)
+            tags = vouching.seal(own, _ONE_ITEM)
+        return SealedTotals(sealed.fraction_bits, sealed.payload, tags)
 
     def opened_totals(
         self, kind: TotalsKind, sums: Sums, shape: tuple[int, int]
     ) -> FloatArray:
         """Return the reals of totals whose rows were summed apart."""
-        n_rows, width = shape
-        # Sealing makes nothing smaller: only a sum of nobody is shorter than this.
-        if sum(len(vector.payload) for vector in sums) < 8 * n_rows * width:
-            raise RemoteProtocolError("totals have a shape that is not theirs")
-        rows = _ONE_ITEM if n_rows == 1 else Arrangement.apart(n_rows)
-        return self._opened(VectorKind("totals", kind), sums, width, rows)
+        _check_totals(sums, shape)
+        rows = _rows_apart(shape[0])
+        return self._opened(VectorKind("totals", kind), sums, shape[1], rows)
+
+    def opened_numbers(
+        self, sums: Sums, shape: tuple[int, int], witness: int | None
+    ) -> list[IntArray]:
+        """Return the numbers of totals on each grid that they stand on."""
+        _check_totals(sums, shape)
+        sealer = self.sealer(VectorKind("totals", "totals"), None, witness)
+        sum_bits = self._by_kind.sealers.encryption.sum_bits
+        rows = _rows_apart(shape[0])
+        opened = open_numbers(sums, shape[1], sealer, rows, None, sum_bits)
+        if self.listener and sums:
+            self.listener("opened", "totals", _added(sums, opened))
+        return opened
 
     # Listening in
 
@@ -349,8 +386,17 @@ class Sealing:
             self.listener("sealed", axis, decode(numbers, grid.fraction_bits))
 
 
-def _opener(grid: GridSpec) -> int | None:
-    return grid.opener if isinstance(grid, TotalsSpec) else None
+def _check_totals(sums: Sums, shape: tuple[int, int]) -> None:
+    """Refuse a shape that totals cannot have.
+
+    Sealing makes nothing smaller: only a sum of nobody is shorter than this.
+    """
+    if sum(len(vector.payload) for vector in sums) < 8 * shape[0] * shape[1]:
+        raise RemoteProtocolError("totals have a shape that is not theirs")
+
+
+def _rows_apart(n_rows: int) -> Arrangement:
+    return _ONE_ITEM if n_rows == 1 else Arrangement.apart(n_rows)
 
 
 def _seal(
@@ -398,21 +444,33 @@ def open_sum(
     sum_bits : int
         No sum of the study is beyond 2**sum_bits steps of its grid: others are noise.
     """
+    if not sums:
+        return np.zeros((len(arrangement.groups if items is None else items), width))
+    return _added(sums, open_numbers(sums, width, sealer, arrangement, items, sum_bits))
+
+
+def open_numbers(
+    sums: Sums,
+    width: int,
+    sealer: Sealer,
+    arrangement: Arrangement,
+    items: IntArray | None,
+    sum_bits: int,
+) -> list[IntArray]:
+    """Return the whole numbers of a sum over holders, on each of its grids."""
     try:
-        parts = [
-            decode(
-                _in_range(
-                    sealer.open(vector.payload, width, arrangement, items), sum_bits
-                ),
-                vector.fraction_bits,
-            )
+        return [
+            _in_range(sealer.open(vector.payload, width, arrangement, items), sum_bits)
             for vector in sums
         ]
     except ValueError as error:
-        raise RemoteProtocolError(f"a sum does not open: {error}") from None
-    if not parts:
-        return np.zeros((len(arrangement.groups if items is None else items), width))
-    return reduce(np.add, parts)
+        raise RemoteProtocolError(f"{UNOPENED}: {error}") from None
+
+
+def _added(sums: Sums, numbers: list[IntArray]) -> FloatArray:
+    """Return the reals that whole numbers on several grids add up to."""
+    each = zip(sums, numbers, strict=True)
+    return reduce(np.add, [decode(own, vector.fraction_bits) for vector, own in each])
 
 
 def _in_range(numbers: IntArray, sum_bits: int) -> IntArray:

@@ -13,16 +13,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
 from msgspec.structs import astuple
 
-from hyfdca.arrays import FloatArray
+from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.crypto.schemes.registry import Adders
 from hyfdca.federation import messages as m
+from hyfdca.federation.blame import sums_of
 from hyfdca.federation.grids import (
     DivergenceError,
     GridMaker,
@@ -33,6 +34,7 @@ from hyfdca.federation.grids import (
     check_bounds,
 )
 from hyfdca.federation.problem import Problem
+from hyfdca.federation.release import agreed_weights
 from hyfdca.federation.sums import (
     CachedSum,
     LatestSum,
@@ -40,13 +42,20 @@ from hyfdca.federation.sums import (
     check_grid,
     sum_of,
 )
+from hyfdca.federation.totals import (
+    Openers,
+    Total,
+    open_checked,
+    openers_among,
+    total_of,
+)
 from hyfdca.federation.vectors import SealedVectors
 from hyfdca.holdings.layout import Layout
-from hyfdca.protocol.codec import RemoteProtocolError, pack_indices, unpack_reals
+from hyfdca.protocol.codec import pack_indices, unpack_reals
 from hyfdca.protocol.messages import (
     Message,
     Part,
-    Sealed,
+    SealedTotals,
     Sums,
     TooLarge,
     TotalsSpec,
@@ -107,7 +116,7 @@ class Federation:
         self.labelled = [c for c in self.everyone if layout.labelled[c]]
         self.unlabelled = [c for c in self.everyone if not layout.labelled[c]]
         self._adders = adders
-        self._opener: int | None = None
+        self._openers: Openers | None = None
         # An algorithm that changes few samples per round says so before it makes sums.
         self.drawn_share = 1.0
 
@@ -129,7 +138,7 @@ class Federation:
         """Take a state."""
         self.session.restore(state.session)
         self.grids.restore(state.grids)
-        self._opener = None
+        self._openers = None
 
     # Sums over holders
 
@@ -209,60 +218,57 @@ class Federation:
 
     # Totals
 
-    def totals_spec(self, grid: VectorGrid) -> TotalsSpec:
-        """Return a grid for totals, and who is to open them."""
-        return grid.totals_spec(self._next_opener())
+    def totals_spec(self, grid: VectorGrid, client: int) -> TotalsSpec:
+        """Return a grid for a client's totals, and who is to open them."""
+        openers = self._next_openers()
+        seed = b"" if client == openers.opener else openers.seed
+        return grid.totals_spec(openers.opener, openers.witness, seed)
 
-    def _next_opener(self) -> int:
-        """Return the lowest-ranked client present when totals were first asked for.
+    def _next_openers(self) -> Openers:
+        """Return who opens totals: those present when they were first asked for.
 
-        It stays the same until they are opened, because parts are sealed to it.
+        They stay the same until totals are opened, because parts are sealed to them.
         """
-        if self._opener is None:
-            self._opener = min(self.session.present or self.everyone)
-        return self._opener
+        if self._openers is None:
+            here = list(self.session.present or self.everyone)
+            self._openers = openers_among(here, self._adders, self.session.number)
+        return self._openers
 
-    def sum_of(self, parts: Mapping[int, Sealed], shape: tuple[int, int]) -> Sums:
+    def sum_of(
+        self, parts: Mapping[int, SealedTotals], shape: tuple[int, int]
+    ) -> Total:
         """Add up totals, by client, that each has in full."""
-        return sum_of(parts, math.prod(shape), self._adders)
+        sums = sum_of(parts, math.prod(shape), self._adders)
+        return total_of(parts, sums, shape, self._next_openers(), self._adders)
+
+    def sum_by_bucket(
+        self,
+        parts: Mapping[int, SealedTotals],
+        sums: Sums,
+        shape: tuple[int, int],
+        buckets: Sequence[IntArray],
+    ) -> Total:
+        """Return the sum of totals by bucket, of which each client has some."""
+        openers = self._next_openers()
+        total = total_of(parts, sums, shape, openers, self._adders)
+        return replace(total, rows=shape, own_rows=buckets[openers.opener])
 
     def open_totals(
-        self,
-        totals: list[Sums],
-        shapes: list[tuple[int, int]],
-        phase: str = "open",
-        apart: tuple[int, ...] = (),
+        self, totals: Sequence[Total], phase: str = "open"
     ) -> Conversation[list[FloatArray]]:
-        """Have the client that the totals are sealed to open them.
+        """Have totals opened by the client that they are sealed to, and checked.
 
-        ``apart`` are those among them whose rows were summed apart, by bucket.
+        A witness that is absent is not waited for.
         """
-        opener = self._next_opener()
-        self._opener = None  # others may be sealed to somebody else
-        sizes = [math.prod(shape) for shape in shapes]
-        request = m.OpenRequest(
-            totals,
-            [
-                shape if place in apart else (1, size)
-                for place, (shape, size) in enumerate(zip(shapes, sizes, strict=True))
-            ],
-        )
-        replies = yield from self.session.ask(phase, {opener: request}, m.Opened)
-        with reply_of(opener):
-            numbers = unpack_reals(replies[opener].values, sum(sizes))
-            parts = np.split(numbers, np.cumsum(sizes)[:-1])
-            self._check_range(parts, totals)
-        return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
-
-    def _check_range(self, opened: list[FloatArray], totals: list[Sums]) -> None:
-        """Refuse opened totals that no sums on these grids can be."""
-        for part, sums in zip(opened, totals, strict=True):
-            bits = [self.vectors.sum_bits - vector.fraction_bits for vector in sums]
-            if np.abs(part).max(initial=0.0) > sum(math.ldexp(1.0, b) for b in bits):
-                raise RemoteProtocolError(
-                    "a total that it opened is beyond the range of its sum, of which "
-                    "it or a part is wrong"
+        openers = self._next_openers()
+        self._openers = None  # others may be sealed to somebody else
+        senders = {client for total in totals for client in total.senders}
+        with sums_of(self.layout, senders):
+            return (
+                yield from open_checked(
+                    self.session, self._adders, openers, totals, phase
                 )
+            )
 
     # Asking on a grid
 
@@ -286,7 +292,8 @@ class Federation:
             requests = {client: request(client) for client in asked}
             # While this waits for absent clients, others may get coarser grids.
             wanted = [grid.fraction_bits for grid in grids]
-            replies = yield from self.session.ask(phase, requests, Message)
+            with sums_of(self.layout):
+                replies = yield from self.session.ask(phase, requests, Message)
             fitting = {c: r for c, r in replies.items() if isinstance(r, kind)}
             if len(fitting) == len(replies):
                 for client, reply in fitting.items():
@@ -320,18 +327,22 @@ class Federation:
     # The end
 
     def release(self, request: Message) -> Conversation[FloatArray]:
-        """Ask each client for the weights it counts; return (n_features, n_outputs)."""
+        """Ask each client for its weights; return (n_features, n_outputs).
+
+        All holders of a feature release its weight, and must agree.
+        """
         replies = yield from self.session.ask(
             "release", dict.fromkeys(self.everyone, request), m.Released
         )
         features, n_outputs = self.layout.features, self.problem.n_outputs
-        weights = np.zeros((features.n_items, n_outputs))
+        released = {}
         for client, reply in replies.items():
-            counted = features.items[client][self.layout.counts_features(client)]
+            shape = (len(features.items[client]), n_outputs)
             with reply_of(client):
-                numbers = unpack_reals(reply.weights, len(counted) * n_outputs)
-            weights[counted] = numbers.reshape(len(counted), n_outputs)
-        return weights
+                released[client] = unpack_reals(
+                    reply.weights, math.prod(shape)
+                ).reshape(shape)
+        return agreed_weights(features, released)
 
 
 def _check_grids(client: int, reply: Message, wanted: Sequence[int]) -> None:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 _INDEX = np.dtype("<u4")
 _REAL = np.dtype("<f8")
 _TOKEN = np.dtype("<u8")
+_NUMBER = np.dtype("<i8")
 
 
 class ProtocolError(Exception):
@@ -85,6 +86,16 @@ def unpack_reals(payload: memoryview, size: int) -> NDArray[np.float64]:
     if not np.all(np.isfinite(values)):
         raise RemoteProtocolError("a number is infinite or not a number")
     return values
+
+
+def pack_numbers(numbers: NDArray[np.int64]) -> memoryview:
+    """Return whole numbers as bytes."""
+    return memoryview(numbers.astype(_NUMBER, copy=False).tobytes())
+
+
+def unpack_numbers(payload: memoryview, size: int) -> NDArray[np.int64]:
+    """Return ``size`` whole numbers."""
+    return _sized(_array(payload, _NUMBER), size).astype(np.int64, copy=False)
 
 
 def pack_tokens(tokens: NDArray[np.uint64]) -> memoryview:

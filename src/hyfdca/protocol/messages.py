@@ -51,6 +51,7 @@ Step = Annotated[float, msgspec.Meta(ge=0.0, le=2.0)]
 Count = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
 Rank = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]  # a client's number
 Scheme = Annotated[str, msgspec.Meta(max_length=32)]
+Seed = Annotated[bytes, msgspec.Meta(max_length=16)]
 FractionBits = Annotated[int, msgspec.Meta(ge=-900, le=900), Seen("grids")]
 
 
@@ -84,6 +85,12 @@ class Sealed(Message, frozen=True):
     payload: Annotated[memoryview, BY_PHASE]
 
 
+class SealedTotals(Sealed, frozen=True):
+    """A client's totals, sealed to their opener, with tags sealed to the witness."""
+
+    tags: Annotated[memoryview | None, Seen("tags")] = None
+
+
 class TooLarge(Message, tag="too large", frozen=True):
     """The answer of a client whose values do not fit the grid it was given."""
 
@@ -92,6 +99,12 @@ class Part(Message, tag="part", frozen=True):
     """A client's part of a sum over holders."""
 
     vector: Annotated[Sealed, BY_PHASE]
+
+
+class TotalsPart(Message, tag="totals", frozen=True):
+    """A client's part of a sum of totals."""
+
+    vector: Annotated[SealedTotals, BY_PHASE]
 
 
 class Parts(Message, tag="parts", frozen=True):
@@ -111,9 +124,15 @@ class GridSpec(Message, frozen=True):
 
 
 class TotalsSpec(GridSpec, frozen=True):
-    """The grid on which totals are wanted, and the rank of the client to open them."""
+    """The grid on which totals are wanted, and the rank of the client to open them.
+
+    The witness vouches for what the opener will report. The seed says how; everybody
+    but the opener is sent it (``federation/vouching.py``).
+    """
 
     opener: Annotated[Rank, Seen("numbers")]
+    witness: Annotated[Rank | None, Seen("numbers")] = None
+    seed: Annotated[Seed, Seen("numbers")] = b""
 
 
 # Fields that many messages have.
@@ -126,3 +145,7 @@ Counter = Annotated[Number, Seen("numbers")]
 Margins = Annotated[Sums, Seen("margins")]
 Weights = Annotated[Sums, Seen("weights")]
 Duals = Annotated[Sums, Seen("duals")]
+# Of a point, by output; none where the intercept is not free
+Intercepts = Annotated[
+    tuple[Finite, ...], msgspec.Meta(max_length=4096), Seen("intercepts")
+]

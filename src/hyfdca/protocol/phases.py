@@ -52,6 +52,8 @@ class Phase:
         Where it follows itself, only the grids may differ: it is asked again because
         some client's values did not fit. Otherwise a server could have one round
         answered at several points.
+    counts_as : str
+        Another phase: what may follow that one may also follow this one.
     """
 
     request: type[Message]
@@ -62,6 +64,7 @@ class Phase:
     profile: Profile | None = None
     sealed_after: tuple[str, ...] | None = None
     is_single: bool = False
+    counts_as: str = ""
 
     def may_follow(self, last: str, profile: Profile | None = None) -> bool:
         """Return whether it may come directly after another phase."""
@@ -76,6 +79,19 @@ class Phase:
 
 
 Phases = Mapping[str, Phase]
+
+
+def is_in_order(
+    phases: Phases, phase: str, last: str, profile: Profile | None = None
+) -> bool:
+    """Return whether a phase may come directly after another one of its table."""
+    entry = phases[phase]
+    if entry.may_follow(last, profile):
+        return True
+    before = phases.get(last)
+    return bool(
+        before and before.counts_as and entry.may_follow(before.counts_as, profile)
+    )
 
 
 def foreign_part(phase: Phase, request: Message, profile: Profile) -> str | None:

@@ -33,6 +33,7 @@ from hyfdca.protocol.phases import (
     Phases,
     differ_in_grids_only,
     foreign_part,
+    is_in_order,
 )
 
 _HEADER = struct.Struct("<8sQ")  # study token, number of the request
@@ -164,7 +165,7 @@ class ClientSession:
         if phase not in self.phases or phase not in self.handlers:
             raise RemoteProtocolError(f"there is no phase {phase!r}")
         entry = self.phases[phase]
-        if not entry.may_follow(self.last_phase, self.profile):
+        if not is_in_order(self.phases, phase, self.last_phase, self.profile):
             before = f"after {self.last_phase!r}" if self.last_phase else "first"
             raise RemoteProtocolError(f"phase {phase!r} is out of order: came {before}")
         request = decode(body, entry.request)
@@ -263,10 +264,18 @@ class BadReplyError(RemoteProtocolError):
         Empty where it is not known; the driver then fills it in.
     clients : int or iterable of int
         Several if nobody can tell which of them is wrong.
+    is_final : bool
+        Asking again does not help: the study ends.
     """
 
-    def __init__(self, phase: str, clients: int | Iterable[int], reason: str) -> None:
-        self.phase, self.reason = phase, reason
+    def __init__(
+        self,
+        phase: str,
+        clients: int | Iterable[int],
+        reason: str,
+        is_final: bool = False,
+    ) -> None:
+        self.phase, self.reason, self.is_final = phase, reason, is_final
         self.clients = (clients,) if isinstance(clients, int) else tuple(clients)
         self.reasons = dict.fromkeys(self.clients, reason)
         who = " and ".join(map(str, self.clients))
@@ -278,7 +287,9 @@ class BadReplyError(RemoteProtocolError):
 
     def in_phase(self, phase: str) -> BadReplyError:
         """Return the same error with its phase filled in, if it was not known."""
-        return BadReplyError(self.phase or phase, self.clients, self.reason)
+        return BadReplyError(
+            self.phase or phase, self.clients, self.reason, self.is_final
+        )
 
 
 @contextmanager
@@ -439,10 +450,9 @@ class ServerSession:
         """Number and frame requests that may be sent now."""
         if phase not in self._phases:
             raise LocalProtocolError(f"there is no phase {phase!r} in this stage")
-        entry = self._phases[phase]
         for client in requests:
             last = self._last.get(client, START)
-            if not entry.may_follow(last):
+            if not is_in_order(self._phases, phase, last):
                 raise LocalProtocolError(
                     f"phase {phase!r} may not follow {last!r} at client {client}"
                 )

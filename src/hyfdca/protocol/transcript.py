@@ -20,12 +20,12 @@ import hmac
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
 from hyfdca.protocol.codec import RemoteProtocolError
-from hyfdca.protocol.messages import Message, Number, Seen, seen_fields
+from hyfdca.protocol.messages import Message, Number, Seen, TotalsSpec, seen_fields
 
 # Values that every receiver of a request is sent alike; see ``Seen``.
 COMMON = frozenset(
@@ -126,7 +126,8 @@ class Transcript:
     def note(self, is_study: bool, number: int, phase: str, request: Message) -> None:
         """Note what a request said to all of its receivers."""
         values = seen_fields(type(request))
-        common = [getattr(request, f) for f, value in values.items() if value in COMMON]
+        named = [f for f, value in values.items() if value in COMMON]
+        common = [_common_part(getattr(request, field)) for field in named]
         if common or is_study:
             digest = hashlib.blake2b(
                 _encode([phase, common]), digest_size=_DIGEST_BYTES
@@ -197,6 +198,13 @@ class Transcript:
         for place in places[: places.index(awaited) + 1]:
             del self._digests[place]
         self._awaited, self._n_delays = None, 0
+
+
+def _common_part(value: Any) -> Any:
+    """Return what all receivers are sent alike: the opener of totals has no seed."""
+    if isinstance(value, TotalsSpec):
+        return msgspec.structs.replace(value, seed=b"")
+    return value
 
 
 def _contradicts(own: Mapping[Place, bytes], theirs: Mapping[Place, bytes]) -> bool:

@@ -64,7 +64,7 @@ def _server(value: Value, profile: Profile, encryption: str) -> ServerSees:
 
 
 def _sent(algorithm: str, profile: Profile, absent: Collection[str]) -> Iterator[str]:
-    own = ALGORITHMS[algorithm].phases if algorithm in ALGORITHMS else {}
+    own = ALGORITHMS[algorithm].all_phases() if algorithm in ALGORITHMS else {}
     tables: list[Phases] = [own]
     tables += [table for stage, table in STUDY_TABLES.items() if stage not in absent]
     for table in tables:

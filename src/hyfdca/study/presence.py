@@ -18,6 +18,7 @@ from hyfdca.protocol.transcript import Account
 from hyfdca.runtime.driver import Driver, Traffic
 from hyfdca.study import messages as m
 from hyfdca.study.client.client import STUDY_TOKEN
+from hyfdca.study.own_model import MISFIT
 from hyfdca.study.plan import PROTOCOL, Plan
 
 T = TypeVar("T")
@@ -128,8 +129,10 @@ class Presence:
         Raises
         ------
         StudyError
-            If a member is present but keeps failing.
+            If a member is present but keeps failing, or asking again does not help.
         """
+        if isinstance(failure, BadReplyError) and failure.is_final:
+            raise StudyError(self._dispute(failure))
         for client, reason in failure.reasons.items():
             self.present.pop(client, None)
             self._note(client, reason)
@@ -138,10 +141,23 @@ class Presence:
             most = _MOST_REFUSALS if is_refusal else _MOST_FAILURES
             if self._n_failures[client] > most:
                 raise StudyError(
-                    f"{self._name(client)} failed more than {most} times without a "
-                    f"successful round, most recently in phase {failure.phase!r}: "
+                    f"{self._one_of(failure, client)} failed more than {most} times "
+                    "without a successful round, most recently in phase "
+                    f"{failure.phase!r}: "
                     f"{reason}; see its log."
                 )
+
+    def _dispute(self, failure: BadReplyError) -> str:
+        """Return why the study ends, with everybody who may be the cause."""
+        who, why = self._one_of(failure, failure.clients[0]), failure.reason
+        return f"{who} is wrong: {why}; the study ends without a model."
+
+    def _one_of(self, failure: ClientsFailedError | BadReplyError, client: int) -> str:
+        """Return a member that failed, or all of whom one is the cause."""
+        if isinstance(failure, ClientsFailedError) or len(failure.clients) == 1:
+            return self._name(client)
+        names = [repr(self._plan.names[client]) for client in failure.clients]
+        return f"One of the organisations {', '.join(names)}"
 
     def forgive(self) -> None:
         """Reset the counts of failures after a successful round."""
@@ -199,7 +215,13 @@ class Presence:
         self._ask("stop", dict.fromkeys(sorted(self.present), stop))
 
     def finish(self, model: bytes, clients: Iterable[int]) -> list[int]:
-        """Send the model to members; return those that now have it."""
+        """Send the model to members; return those that now have it.
+
+        Raises
+        ------
+        StudyError
+            If it does not fit what a member knows of it.
+        """
         notice = m.FinishNotice(model, self.accounts)
         notices = {c: notice for c in clients if c in self.present}
         if not notices:
@@ -207,6 +229,8 @@ class Presence:
         answers, failed = self._run(self._session.try_ask("finish", notices, Message))
         for client, reason in failed.items():
             self._note(client, reason)
+            if MISFIT in reason:
+                raise StudyError(f"{self._name(client)} {reason.rstrip('.')}.")
         return sorted(answers)
 
     def _ask(self, phase: str, requests: Mapping[int, Message]) -> None:

@@ -130,6 +130,7 @@ class ResumableStudy:
         checkpoints = RoundCheckpoints(
             runner, self._presence, self._archive, self._every, heard
         )
+        runner.confirms = True
         runner.start(driver("training"))
         runner.members = PresentMembers(drawn, self._presence, checkpoints)
         runner.checkpoints = checkpoints

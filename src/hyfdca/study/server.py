@@ -203,7 +203,7 @@ class StudyServer:
     def _start(self, choice: Choice) -> None:
         """Tell the members which algorithm runs."""
         algorithm = choice.algorithm
-        self._session.enter({**m.START_PHASES, **algorithm.phases})
+        self._session.enter({**m.START_PHASES, **algorithm.all_phases()})
         notices = dict.fromkeys(self._everyone, m.StartNotice(algorithm.name))
         self._run("training", self._session.tell("start", notices))
 

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 
 from hyfdca.federation.algorithm import ClientHalf
 from hyfdca.federation.client import Party
+from hyfdca.federation.confirmation import Confirming
 from hyfdca.federation.secrets import Secrecy, fresh_secrecy
 from hyfdca.federation.server import Federation
 from hyfdca.holdings.block import Block
@@ -60,7 +61,7 @@ def train_in_process(
     )
     choice = settings.choose(federation)
     algorithm = choice.algorithm
-    session.enter(algorithm.phases)
+    session.enter(algorithm.all_phases())
     parties = [
         Party(
             problem,
@@ -76,9 +77,12 @@ def train_in_process(
     clients = [algorithm.client(party) for party in parties]
     sessions = {
         rank: ClientSession(
-            token, algorithm.phases, half.handlers, profile=problem.profile
+            token,
+            algorithm.all_phases(),
+            Confirming(party, half.handlers).handlers,
+            profile=problem.profile,
         )
-        for rank, half in enumerate(clients)
+        for rank, (party, half) in enumerate(zip(parties, clients, strict=True))
     }
     driver = InProcess(sessions, n_threads([block.X for block in blocks]))
     members = DrawnMembers(participation, layout.n_clients)

@@ -17,6 +17,7 @@ from hyfdca.algorithms.registry import Choice
 from hyfdca.arrays import FloatArray
 from hyfdca.errors import StudyError
 from hyfdca.federation.algorithm import ServerHalf
+from hyfdca.federation.confirmation import confirm
 from hyfdca.federation.grids import DivergenceError
 from hyfdca.federation.server import Federation
 from hyfdca.holdings.participation import Participation
@@ -152,6 +153,9 @@ class Runner:
         self.release_traffic = Traffic()
         self.set_up_seconds: float | None = None  # if the set-up was not replayed
         self.release_seconds = 0.0
+        # Whether P is measured once more at the released weights. Where one person has
+        # all data in one place, there is nobody to distrust.
+        self.confirms = False
         self.interruption = Interruption()
         self._rules = [*settings.stop_rules(), self.interruption]
 
@@ -244,8 +248,26 @@ class Runner:
     def _released(self) -> FloatArray:
         started = time.perf_counter()
         weights = self.driver.run(self.server.release(), self.release_traffic)
+        if self.confirms:
+            self._confirm(weights)
         self.release_seconds += time.perf_counter() - started
         return weights
+
+    def _confirm(self, weights: FloatArray) -> None:
+        """Have P measured at the released weights, and compared.
+
+        A run that diverged has no certificate to compare with, nor need its losses
+        fit a grid.
+        """
+        is_diverged = self.stop_reason == "diverged"
+        assert self.measurement is not None  # noqa: S101  # there is a model
+        certified = math.inf if is_diverged else self.measurement.primal
+        try:
+            conversation = confirm(self.federation, weights, certified)
+            self.driver.run(conversation, self.release_traffic)
+        except DivergenceError:
+            if not is_diverged:
+                raise
 
     def start(self, driver: Driver | None = None) -> None:
         """Exchange what every round needs, and measure the start.

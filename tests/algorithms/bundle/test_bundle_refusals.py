@@ -68,15 +68,15 @@ SPOILT_REPLIES = {
     ),
     "totals of other steps": (
         "search",
-        m.Part,
-        lambda r: m.Part(m.Sealed(r.vector.fraction_bits, r.vector.payload[8:])),
+        m.TotalsPart,
+        lambda r: m.TotalsPart(replace(r.vector, payload=r.vector.payload[8:])),
         "does not load",
     ),
-    "no number": (
+    "P at fewer steps": (
         "open search",
         Opened,
-        lambda r: Opened(pack_reals(np.full(len(r.values) // 8, np.nan))),
-        "not a number",
+        lambda r: Opened(r.values[8:]),
+        "expected .* items",
     ),
 }
 

@@ -71,8 +71,8 @@ def watch(monkeypatch):
         counts = {id(party.sealing): Counter() for party in run.parties}
         sealer = Sealing.sealer
 
-        def watched(sealing, asked, opener=None):
-            found = sealer(sealing, asked, opener)
+        def watched(sealing, asked, *openers):
+            found = sealer(sealing, asked, *openers)
             is_wanted = asked.axis == axis
             return Watched(found, counts[id(sealing)]) if is_wanted else found
 

@@ -356,7 +356,7 @@ class AsyncBundleServer(BundleServer):
             margins,
             list(VISIT_PLACES),
             federation.grids.shares.spec,
-            offsets_spec(self.federation, self.grids.offsets),
+            offsets_spec(self.federation, self.grids.offsets, client),
             federation.grids.duals.spec,
             bool(federation.unlabelled),
             pack_reals(np.array(intercepts))

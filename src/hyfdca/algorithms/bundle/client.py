@@ -22,7 +22,7 @@ from hyfdca.crypto.schemes.arrangement import Arrangement
 from hyfdca.crypto.schemes.fixedpoint import GridOverflowError
 from hyfdca.federation.client import Party, check_few
 from hyfdca.federation.evaluation import grid_step
-from hyfdca.federation.messages import Opened, OpenRequest, Released
+from hyfdca.federation.messages import Opened, OpenRequest, Released, Vouched
 from hyfdca.federation.sealing import above
 from hyfdca.federation.sums import EVERYWHERE
 from hyfdca.maths.loss_kernels import sums_along, touching_duals
@@ -313,7 +313,7 @@ class BundleClient:
             weights = unpack_reals(request.weights, size).reshape(self.weights.shape)
         else:
             weights = self._mixed(request.plane_weights or memoryview(b""))
-        intercepts = self.unpacked_intercepts(request.intercepts)
+        intercepts = self.party.unpacked_intercepts(request.intercepts)
         self._apply_step(request.move)
         self.weights, self._intercepts = weights, intercepts
         return self._sealing.sample_part(
@@ -350,16 +350,9 @@ class BundleClient:
             "totals", np.minimum(above(totals), largest), request.grid, "up"
         )
 
-    def _open_search(self, request: OpenRequest) -> Opened:
+    def _open_search(self, request: OpenRequest) -> Opened | Vouched:
         check_search_totals(request, self.party.problem.n_outputs)
         return self.party.open_totals(request)
-
-    def unpacked_intercepts(self, given: tuple[float, ...]) -> FloatArray:
-        """Return the intercepts of a point, zero where the study has none."""
-        problem = self.party.problem
-        if len(given) != (problem.n_outputs if problem.free_intercept else 0):
-            raise RemoteProtocolError("there must be an intercept for each output")
-        return np.array(given) if given else np.zeros(problem.n_outputs)
 
     def _losses_along(self, steps: FloatArray, labels: FloatArray) -> FloatArray:
         """Return mean losses of the samples counted here, at worst, by step."""
@@ -392,6 +385,6 @@ class BundleClient:
         self._moved = move.number
 
     def _release(self, request: b.MovedRelease) -> Released:
-        """Give away the best weights of the features this client answers for."""
+        """Give away the best weights of this client's features."""
         self._apply_step(request.move)
-        return Released(pack_reals(self.best_weights[self.party.block.counts_feature]))
+        return Released(pack_reals(self.best_weights))

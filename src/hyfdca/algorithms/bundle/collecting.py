@@ -26,8 +26,16 @@ from hyfdca.federation.grids import MARGIN_HEADROOM, GridState, VectorGrid
 from hyfdca.federation.sealing import read_sum
 from hyfdca.federation.server import Federation
 from hyfdca.federation.sums import RunningSum, VectorLayout
+from hyfdca.federation.totals import Total
 from hyfdca.protocol.codec import pack_indices, pack_reals
-from hyfdca.protocol.messages import Part, Parts, Sealed, Sums, TotalsSpec
+from hyfdca.protocol.messages import (
+    Parts,
+    Sealed,
+    SealedTotals,
+    Sums,
+    TotalsPart,
+    TotalsSpec,
+)
 from hyfdca.protocol.sessions import BadReplyError, Conversation
 
 _ROOM = 4.0  # times the longest of the last planes
@@ -101,15 +109,17 @@ class PlaneCollection:
     def collect(self, move: b.Move) -> Conversation[None]:
         """Have every holder form the same new duals; learn what planes they give."""
         federation = self.federation
-        slopes, offsets = yield from self._slopes_and_offsets(move)
+        slopes, sums, parts = yield from self._slopes_and_offsets(move)
         buckets = np.repeat(np.arange(self.buckets.n_buckets), self.n_planes)
         width = self.n_planes * federation.problem.n_outputs
         shape = (self.buckets.n_buckets, offsets_width(federation, width))
         if federation.problem.profile == "open":
-            totals = read_sum(offsets, shape)
+            totals = read_sum(sums, shape)
             update = self._read_slopes(slopes)
         else:
-            totals, update = yield from self._gather_gram(slopes, offsets, shape)
+            of_client = self.buckets.of_client
+            offsets = federation.sum_by_bucket(parts, sums, shape, of_client)
+            totals, update = yield from self._gather_gram(slopes, offsets)
         halves = np.split(totals, range(width, shape[1], width), axis=1)
         conjugates, *balances = (
             half.reshape(len(buckets), federation.problem.n_outputs) for half in halves
@@ -124,7 +134,8 @@ class PlaneCollection:
 
     def _slopes_and_offsets(
         self, move: b.Move
-    ) -> Conversation[tuple[list[RunningSum], Sums]]:
+    ) -> Conversation[tuple[list[RunningSum], Sums, dict[int, SealedTotals]]]:
+        """Return sums of slopes and of offsets, and the parts of the latter."""
         federation, grids = self.federation, self.federation.grids
         forwards = bool(federation.unlabelled)
         mixture = self._mixtures()
@@ -141,7 +152,7 @@ class PlaneCollection:
                 list(self.candidates),
                 mixture(client),
                 grids.shares.spec,
-                offsets_spec(federation, self.grids.offsets),
+                offsets_spec(federation, self.grids.offsets, client),
                 grids.duals.spec,
                 forwards,
             ),
@@ -156,7 +167,8 @@ class PlaneCollection:
         self.model.note_step(self.federation.grids.shares.fraction_bits)
         if forwards:
             yield from self._forward(replies, slopes)
-        return slopes, offsets.take_all()
+        parts = {client: reply.offsets for client, reply in replies.items()}
+        return slopes, offsets.take_all(), parts
 
     def _mixtures(self) -> Callable[[int], b.Mixture | None]:
         """Return what says the present duals to a client, if candidates need them."""
@@ -218,7 +230,7 @@ class PlaneCollection:
         return self.model.remember(np.concatenate(new))
 
     def _gather_gram(
-        self, slopes: list[RunningSum], offsets: Sums, shape: tuple[int, int]
+        self, slopes: list[RunningSum], offsets: Total
     ) -> Conversation[tuple[FloatArray, GramUpdate]]:
         """Show holders the slopes on their features; return what they add up to.
 
@@ -244,28 +256,25 @@ class PlaneCollection:
                 [slope.take(client, None) for slope in slopes],
                 self.n_planes,
                 units,
-                federation.totals_spec(grid),
+                federation.totals_spec(grid, client),
             ),
-            Part,
+            TotalsPart,
         )
         entries = (n_new * len(lengths), n_outputs)
         sealed = {client: part.vector for client, part in parts.items()}
         conjugates, scaled = yield from federation.open_totals(
-            [offsets, federation.sum_of(sealed, entries)],
-            [shape, entries],
-            "open planes",
-            apart=(0,),
+            [offsets, federation.sum_of(sealed, entries)], "open planes"
         )
         gram = scaled.reshape(n_new, -1, n_outputs) * lengths[:, None]
         error = n_clients * grid.step / 2
         return conjugates, GramUpdate(gram, error, longest or 1.0)
 
 
-def offsets_spec(federation: Federation, grid: VectorGrid) -> TotalsSpec:
+def offsets_spec(federation: Federation, grid: VectorGrid, client: int) -> TotalsSpec:
     """Return the grid of offsets; in the open profile no client opens them."""
     if federation.problem.profile == "open":
         return grid.totals_spec(opener=0)
-    return federation.totals_spec(grid)
+    return federation.totals_spec(grid, client)
 
 
 def offsets_width(federation: Federation, width: int) -> int:

@@ -6,12 +6,12 @@ from typing import Annotated
 
 import msgspec
 
-from hyfdca.federation.messages import SET_UP, Released, opening, summing
+from hyfdca.federation.messages import SET_UP, Released, opening, summing, totalling
 from hyfdca.protocol.messages import (
     Counter,
     Duals,
-    Finite,
     Flag,
+    Intercepts,
     Margins,
     Message,
     NonNegative,
@@ -20,6 +20,7 @@ from hyfdca.protocol.messages import (
     OnlyIn,
     Parts,
     Sealed,
+    SealedTotals,
     Seen,
     Share,
     Step,
@@ -33,10 +34,6 @@ _PlaneCount = Annotated[int, msgspec.Meta(ge=1, le=64), Seen("numbers")]
 _Numbers = Annotated[memoryview, Seen("numbers")]  # uint32
 _Buckets = Annotated[memoryview, Seen("bucket numbers")]  # uint32
 _Slopes = Annotated[list[Sealed], Seen("slopes")]
-# Of a point, by output; none where the intercept is not free
-_Intercepts = Annotated[
-    tuple[Finite, ...], msgspec.Meta(max_length=4096), Seen("intercepts")
-]
 
 
 class BucketsNotice(Message, frozen=True):
@@ -92,7 +89,7 @@ class Planes(Message, tag="planes", frozen=True):
 
     slopes: _Slopes
     # with a free intercept, the balances of the planes after their offsets
-    offsets: Annotated[Sealed, Seen("offsets")]
+    offsets: Annotated[SealedTotals, Seen("offsets")]
     # per bucket, or one vector for all samples
     duals: Annotated[list[Sealed] | None, Seen("duals")] = None
 
@@ -130,7 +127,7 @@ class TrialRequest(Message, frozen=True):
     # float64: of the planes remembered
     plane_weights: Annotated[memoryview | None, Seen("plane weights"), OnlyIn("sealed")]
     grid: OnGrid
-    intercepts: _Intercepts = ()
+    intercepts: Intercepts = ()
 
 
 class SearchRequest(Message, frozen=True):
@@ -202,7 +199,7 @@ PHASES: Phases = {
         "slopes",
         is_single=True,
     ),
-    "gram": summing(
+    "gram": totalling(
         GramRequest,
         "products",
         *("planes", "forward planes", "gram", "release"),
@@ -218,7 +215,7 @@ PHASES: Phases = {
         sealed_after=("gram", "open planes", "trial", "release"),
         is_single=True,
     ),
-    "search": summing(
+    "search": totalling(
         SearchRequest,
         "losses",
         *("buckets", "trial", "search", "release", *_VISITS),

@@ -11,7 +11,7 @@ from hyfdca.arrays import FloatArray
 from hyfdca.federation.sealing import Rows, above
 from hyfdca.maths.kernels import add_bucket_combinations
 from hyfdca.maths.loss_kernels import add_conjugates, add_weighted_duals
-from hyfdca.protocol.messages import GridSpec, Sealed, TotalsSpec
+from hyfdca.protocol.messages import GridSpec, Sealed, SealedTotals, TotalsSpec
 
 if TYPE_CHECKING:
     from hyfdca.algorithms.bundle.client import BundleClient
@@ -64,7 +64,7 @@ class PlaneSums:
         seal = self._party.sealing.sealed_features
         return [seal("slopes", slope, grid) for slope in self._slopes]
 
-    def offsets(self, grid: TotalsSpec) -> Sealed:
+    def offsets(self, grid: TotalsSpec) -> SealedTotals:
         """Return 1/N Σ v_i l_i*(-α_i) over the samples counted, by bucket, above.
 
         With a free intercept, the balances 1/N Σ v_i α_i come after them.

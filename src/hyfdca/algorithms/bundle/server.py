@@ -47,7 +47,7 @@ from hyfdca.arrays import FloatArray
 from hyfdca.federation.server import Federation, FederationState
 from hyfdca.maths.objective import Measurement
 from hyfdca.protocol.codec import pack_indices, pack_reals
-from hyfdca.protocol.messages import Part, Sums
+from hyfdca.protocol.messages import Sums, TotalsPart
 from hyfdca.protocol.sessions import PAUSE, Conversation
 
 # The programme is solved to this share of the gap. Stopped early, an interior point is
@@ -443,12 +443,12 @@ class BundleServer:
             federation.everyone,
             [grid],
             lambda client: b.SearchRequest(
-                margins[client], steps.tolist(), federation.totals_spec(grid)
+                margins[client], steps.tolist(), federation.totals_spec(grid, client)
             ),
-            Part,
+            TotalsPart,
         )
         shape = (len(steps), federation.problem.n_outputs)
         sealed = {client: part.vector for client, part in parts.items()}
         total = federation.sum_of(sealed, shape)
-        [primals] = yield from federation.open_totals([total], [shape], "open search")
+        [primals] = yield from federation.open_totals([total], "open search")
         return primals

@@ -53,6 +53,7 @@ from hyfdca.federation.messages import (
     evaluation_phases,
     opening,
     summing,
+    totalling,
 )
 from hyfdca.federation.primal import (
     PrimalServer,
@@ -63,8 +64,8 @@ from hyfdca.federation.server import Federation
 from hyfdca.federation.sums import CachedSum
 from hyfdca.maths.linear import ratio
 from hyfdca.protocol.messages import (
-    Part,
     TooLarge,
+    TotalsPart,
 )
 from hyfdca.protocol.phases import Phase, Phases
 from hyfdca.protocol.sessions import Conversation
@@ -203,15 +204,13 @@ class DiscoServer(PrimalServer):
                 federation.everyone,
                 [grid],
                 lambda client: InnerProductsRequest(
-                    curved.take(client), federation.totals_spec(grid)
+                    curved.take(client), federation.totals_spec(grid, client)
                 ),
-                Part,
+                TotalsPart,
             )
             sealed = {client: part.vector for client, part in parts.items()}
             total = federation.sum_of(sealed, shape)
-            [totals] = yield from federation.open_totals(
-                [total], [shape], "open curvature"
-            )
+            [totals] = yield from federation.open_totals([total], "open curvature")
             if not self._refine(float(np.abs(totals).max())):
                 return totals
 
@@ -279,7 +278,7 @@ class Disco(Algorithm):
         "hessian product": summing(
             HessianRequest, "shares", "direction margins", "hessian product"
         ),
-        "inner products": summing(
+        "inner products": totalling(
             InnerProductsRequest,
             "products",
             "hessian product",

@@ -251,11 +251,10 @@ class DualClient:
         return np.asarray(problem.l2_strength * (across + squares).sum(axis=0))
 
     def _release(self, request: ReleaseRequest) -> Released:
-        """Give away the measured weights of the features this client answers for."""
+        """Give away the measured weights of this client's features."""
         if request.number not in self._measured:
             raise RemoteProtocolError("there is no such measurement to release")
-        counted = self._party.block.counts_feature
-        return Released(pack_reals(self._measured[request.number][counted]))
+        return Released(pack_reals(self._measured[request.number]))
 
 
 def _rows_in_shares(party: Party) -> np.ndarray:

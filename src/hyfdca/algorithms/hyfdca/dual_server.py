@@ -31,7 +31,7 @@ from hyfdca.federation.server import Federation, FederationState
 from hyfdca.federation.sums import CachedSum, CachedSumState, RunningSumState
 from hyfdca.maths.objective import Measurement
 from hyfdca.protocol.codec import LocalProtocolError, pack_indices
-from hyfdca.protocol.messages import Part, Sums
+from hyfdca.protocol.messages import Part, Sums, TotalsPart
 from hyfdca.protocol.sessions import Conversation
 
 _NEWS_KEPT = 64  # lists of changed duals that wait for an absent client, then joined
@@ -226,14 +226,14 @@ class DualServer:
                 margins.take(client, counted_positions(federation, client)),
                 is_current,
                 number,
-                federation.totals_spec(grid),
+                federation.totals_spec(grid, client),
             ),
-            Part,
+            TotalsPart,
         )
         shape = (_N_TOTALS, federation.problem.n_outputs)
         sealed = {client: part.vector for client, part in parts.items()}
         total = federation.sum_of(sealed, shape)
-        [totals] = yield from federation.open_totals([total], [shape])
+        [totals] = yield from federation.open_totals([total])
         self._n_measured = number
         return measured(totals)
 

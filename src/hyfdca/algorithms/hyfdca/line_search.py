@@ -37,7 +37,13 @@ from hyfdca.federation.sums import EVERYWHERE, CachedSum
 from hyfdca.maths.objective import Measurement
 from hyfdca.maths.seeds import stream
 from hyfdca.protocol.codec import RemoteProtocolError, pack_indices
-from hyfdca.protocol.messages import Message, Part, Sealed, TooLarge
+from hyfdca.protocol.messages import (
+    Message,
+    Part,
+    SealedTotals,
+    TooLarge,
+    TotalsPart,
+)
 from hyfdca.protocol.sessions import BadReplyError, Conversation, Handlers
 
 # Powers of two: the best step can be far below 1 where many samples are alike.
@@ -139,7 +145,7 @@ class LineSearchServer:
 
     def _direction(
         self, drawn: dict[int, IntArray | None]
-    ) -> Conversation[tuple[CachedSum, dict[int, Sealed]]]:
+    ) -> Conversation[tuple[CachedSum, dict[int, SealedTotals]]]:
         """Have every holder form Δα; return the sum v and the parts of conjugates."""
         federation, grids = self._federation, self._federation.grids
         replies = yield from federation.gather(
@@ -151,7 +157,7 @@ class LineSearchServer:
                 margins=self.dual.margins.take(client, drawn.get(client)),
                 trial_steps=TRIAL_STEPS.tolist(),
                 grid=grids.shares.spec,
-                totals_grid=federation.totals_spec(grids.totals),
+                totals_grid=federation.totals_spec(grids.totals, client),
                 duals_grid=grids.duals.spec,
                 forwards=bool(federation.unlabelled),
             ),
@@ -192,7 +198,7 @@ class LineSearchServer:
             image.put(client, part.vector)
 
     def _search(
-        self, image: CachedSum, conjugates: dict[int, Sealed]
+        self, image: CachedSum, conjugates: dict[int, SealedTotals]
     ) -> Conversation[list[float]]:
         """Return the best step of each output."""
         federation, problem = self._federation, self._federation.problem
@@ -200,7 +206,7 @@ class LineSearchServer:
         total = federation.sum_of(conjugates, shape)
         if problem.profile == "open":
             products = self._open_products(image)
-            [totals] = yield from federation.open_totals([total], [shape], "open step")
+            [totals] = yield from federation.open_totals([total], "open step")
         else:
             grid = federation.grids.totals
             parts = yield from federation.gather(
@@ -208,14 +214,14 @@ class LineSearchServer:
                 federation.everyone,
                 [grid],
                 lambda client: m.ProductsRequest(
-                    image.take(client), federation.totals_spec(grid)
+                    image.take(client), federation.totals_spec(grid, client)
                 ),
-                Part,
+                TotalsPart,
             )
             sealed = {client: part.vector for client, part in parts.items()}
             sealed_products = federation.sum_of(sealed, (2, shape[1]))
             totals, products = yield from federation.open_totals(
-                [total, sealed_products], [shape, (2, shape[1])], "open step"
+                [total, sealed_products], "open step"
             )
         along, squared = products
         quadratic = np.outer(TRIAL_STEPS, along) + np.outer(TRIAL_STEPS**2, squared) / 2

@@ -12,6 +12,7 @@ from hyfdca.federation.messages import (
     ReleaseRequest,
     opening,
     summing,
+    totalling,
 )
 from hyfdca.protocol.messages import (
     BY_PHASE,
@@ -24,6 +25,7 @@ from hyfdca.protocol.messages import (
     OnGrid,
     Positions,
     Sealed,
+    SealedTotals,
     Seen,
     Share,
     Sums,
@@ -119,7 +121,7 @@ class Image(Message, tag="image", frozen=True):
     """A client's part of a feature sum, with totals, with its direction if wanted."""
 
     vector: Annotated[Sealed, BY_PHASE]
-    totals: Annotated[Sealed, Seen("losses")]
+    totals: Annotated[SealedTotals, Seen("losses")]
     direction: Annotated[Sealed | None, Seen("dual changes")] = None
 
 
@@ -212,7 +214,7 @@ PHASES: Phases = {
         is_extra=True,
         is_single=True,
     ),
-    "products": summing(
+    "products": totalling(
         ProductsRequest,
         "products",
         *("direction", "forward direction", "products"),
@@ -236,7 +238,7 @@ PHASES: Phases = {
     "measure margins": summing(
         MarginsRequest, "margins", "measure shares", "measure margins"
     ),
-    "losses": summing(
+    "losses": totalling(
         LossesRequest, "losses", "measure margins", "margins", "reseal", *_REST
     ),
     "open": opening("P and D", "losses", "probe shares"),

@@ -141,7 +141,7 @@ class _Probe:
             lambda client: m.ProbeSharesRequest(
                 margins.take(client),
                 self._shares.spec,
-                federation.totals_spec(self._totals),
+                federation.totals_spec(self._totals, client),
             ),
             m.Image,
         )
@@ -150,7 +150,7 @@ class _Probe:
             shares.put(client, reply.vector)
         parts = {client: reply.totals for client, reply in replies.items()}
         total = federation.sum_of(parts, (1, 1))
-        [square] = yield from federation.open_totals([total], [(1, 1)])
+        [square] = yield from federation.open_totals([total])
         return shares, float(np.sqrt(square[0, 0]))
 
 

@@ -111,6 +111,10 @@ class StreamSealer:
             words[rows] -= pads.reshape(-1, width)
         return words.view(np.int64)
 
+    def pads(self, nonce: bytes, width: int, arrangement: Arrangement) -> WordArray:
+        """Return the pads of a whole vector, (items, width)."""
+        return self._pads(nonce, arrangement, width, None).reshape(-1, width)
+
     def _pads(
         self, nonce: bytes, arrangement: Arrangement, width: int, items: IntArray | None
     ) -> WordArray:

@@ -11,7 +11,8 @@ import numpy as np
 from hyfdca.arrays import FloatArray
 from hyfdca.crypto.schemes.fixedpoint import power_above
 from hyfdca.crypto.schemes.registry import Sealers
-from hyfdca.federation.messages import Arrangements, Opened, OpenRequest
+from hyfdca.federation.messages import Arrangements, Opened, OpenRequest, Vouched
+from hyfdca.federation.opening import Opening
 from hyfdca.federation.sealing import Sealing
 from hyfdca.model.model import Model
 from hyfdca.protocol.codec import (
@@ -20,7 +21,6 @@ from hyfdca.protocol.codec import (
     unpack_indices,
     unpack_reals,
 )
-from hyfdca.protocol.messages import Parts
 from hyfdca.protocol.sessions import Handlers
 from hyfdca.stages.alignment.aligned_table import AlignedTable
 from hyfdca.stages.evaluation import messages as m
@@ -29,7 +29,7 @@ from hyfdca.stages.evaluation.calibration import N_TENTHS, bin_sums, derivatives
 from hyfdca.stages.evaluation.curves import pairs_within
 from hyfdca.stages.evaluation.measures import ScoredRows
 from hyfdca.stages.evaluation.scores import ScoresClient
-from hyfdca.stages.evaluation.totals import open_totals, sealed_parts
+from hyfdca.stages.evaluation.totals import sealed_parts
 from hyfdca.stages.score_parts import OwnParts, own_parts
 
 # By phase, in a test of one model
@@ -89,6 +89,7 @@ class EvaluationClient:
         self._sealing = Sealing("sealed", sealers, (0, 0), 1)
         scheme = sealers.encryption.scheme
         self._sealing.arrange(Arrangements(scheme, scheme))
+        self._opening = Opening(self._sealing, self._inputs.rank)
 
     @property
     def handlers(self) -> Handlers:
@@ -194,11 +195,11 @@ class EvaluationClient:
         bounds = [power_above(float(np.abs(own).max())) for own in sums]
         return m.MeasureBounds(power_above(largest), bounds)
 
-    def _measure(self, request: m.MeasuresRequest) -> Parts:
+    def _measure(self, request: m.MeasuresRequest) -> m.MeasureParts:
         sums = self._scored.sums(request.centre)
         return sealed_parts(self._sealing, sums, request.grids)
 
-    def _count(self, request: m.BinsRequest) -> Parts:
+    def _count(self, request: m.BinsRequest) -> m.MeasureParts:
         self._check_asked("score bins")
         edges = [_reals(own) for own in request.edges]
         is_fine = all(map(are_edges, edges))
@@ -211,7 +212,7 @@ class EvaluationClient:
         self._n_asked["score bins"] += 1
         return parts
 
-    def _calibrate(self, request: m.CalibrationRequest) -> Parts | m.Withheld:
+    def _calibrate(self, request: m.CalibrationRequest) -> m.MeasureParts | m.Withheld:
         self._check_asked("calibration bins")
         ends = [unpack_indices(own, N_TENTHS + 1) for own in request.tenths]
         are_bins = all(len(own) and own[0] and own[-1] == N_TENTHS for own in ends)
@@ -224,7 +225,7 @@ class EvaluationClient:
         self._n_asked["calibration bins"] += 1
         return parts
 
-    def _recalibrate(self, request: m.RecalibrationRequest) -> Parts:
+    def _recalibrate(self, request: m.RecalibrationRequest) -> m.MeasureParts:
         self._check_asked("recalibration")
         n_outputs = self._scored.scores.shape[1]
         points = unpack_reals(request.points, 2 * n_outputs).reshape(n_outputs, 2)
@@ -241,8 +242,8 @@ class EvaluationClient:
         if self._n_asked[phase] >= most:
             raise RemoteProtocolError(f"phase {phase!r} was answered {most} times")
 
-    def _open(self, request: OpenRequest) -> Opened:
-        return open_totals(self._sealing, request)
+    def _open(self, request: OpenRequest) -> Opened | Vouched:
+        return self._opening.answer(request)
 
     def sealings(self) -> Sequence[Sealing]:
         """Return what seals and opens its vectors, for those who listen in."""

@@ -12,9 +12,9 @@ from hyfdca.protocol.messages import (
     Finite,
     Message,
     OnGrid,
-    Parts,
     Rank,
     Sealed,
+    SealedTotals,
     Seen,
     Sums,
     TotalsSpec,
@@ -120,6 +120,12 @@ class CalibrationRequest(Message, frozen=True):
     ]  # uint32, ascending, by output: bins end at these tenths
 
 
+class MeasureParts(Message, tag="measures", frozen=True):
+    """A client's parts of several totals."""
+
+    vectors: Annotated[list[SealedTotals], Seen("evaluation parts")]
+
+
 class Withheld(Message, tag="withheld", frozen=True):
     """The answer of a client whose policy asks for more rows in a sum."""
 
@@ -133,7 +139,7 @@ class RecalibrationRequest(Message, frozen=True):
 
 def _totals(request: type[Message], *after: str) -> Phase:
     """Return a phase in which clients send parts of several totals."""
-    return Phase(request, (Parts,), after, "evaluation parts")
+    return Phase(request, (MeasureParts,), after, "evaluation parts")
 
 
 _SCORED = ("held-out parts", "held-out scores")
@@ -154,7 +160,7 @@ PHASES: Phases = {
     "score bins": _totals(BinsRequest, "measures", "score bins", "open measures"),
     "calibration bins": Phase(
         CalibrationRequest,
-        (Parts, Withheld),
+        (MeasureParts, Withheld),
         ("score bins", "open measures"),
         "evaluation parts",
     ),

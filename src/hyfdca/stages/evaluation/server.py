@@ -107,9 +107,7 @@ class EvaluationServer:
         self._classes = alignment.classes
         everyone = range(alignment.layout.n_clients)
         self._everyone = everyone
-        self._totals = TotalsServer(
-            adders, session, self._held_out.receivers, min(everyone)
-        )
+        self._totals = TotalsServer(adders, session, self._held_out.receivers, everyone)
 
     def run(self, model: bytes) -> Conversation[dict[str, Any]]:
         """Test a model; return the entry ``evaluation`` of ``result.json``."""

@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-
-import numpy as np
 
 from hyfdca.arrays import FloatArray
 from hyfdca.crypto.schemes.fixedpoint import GridOverflowError, grid_for
 from hyfdca.crypto.schemes.registry import Adders
-from hyfdca.federation.messages import Opened, OpenRequest
 from hyfdca.federation.sealing import Sealing
 from hyfdca.federation.sums import check_grid, sum_of
-from hyfdca.protocol.codec import RemoteProtocolError, pack_reals, unpack_reals
-from hyfdca.protocol.messages import Message, Parts, TotalsSpec
-from hyfdca.protocol.sessions import (
-    BadReplyError,
-    Conversation,
-    ServerSession,
-    reply_of,
-)
+from hyfdca.federation.totals import open_checked, openers_among, total_of
+from hyfdca.protocol.codec import RemoteProtocolError
+from hyfdca.protocol.messages import Message, TotalsSpec
+from hyfdca.protocol.sessions import BadReplyError, Conversation, ServerSession
+from hyfdca.stages.evaluation.messages import MeasureParts
 
 _OPEN = "open measures"
-_MOST_TOTALS = 10_000_000  # numbers
 
 
 class TotalsServer:
@@ -33,8 +25,8 @@ class TotalsServer:
     ----------
     senders : sequence of int
         The clients that have something to add.
-    opener : int
-        The client that opens the sums.
+    everyone : sequence of int
+        Among them are the client that opens the sums, and the one that vouches.
     """
 
     def __init__(
@@ -42,21 +34,15 @@ class TotalsServer:
         adders: Adders,
         session: ServerSession,
         senders: Sequence[int],
-        opener: int,
+        everyone: Sequence[int],
     ) -> None:
         self._adders, self._session = adders, session
-        self.senders, self._opener = senders, opener
+        self.senders, self._everyone = senders, everyone
 
     @property
     def contributors(self) -> list[int]:
         """Those who add to sums or open them."""
-        return sorted({*self.senders, self._opener})
-
-    def specs(self, bounds: Sequence[float]) -> list[TotalsSpec]:
-        """Return grids on which no sum of parts within these bounds overflows."""
-        bits, n_senders = self._adders.encryption.sum_bits, len(self.senders)
-        grids = [grid_for(bound, n_senders, bits) for bound in bounds]
-        return [TotalsSpec(g.fraction_bits, g.limit_bits, self._opener) for g in grids]
+        return sorted({*self.senders, min(self._everyone)})
 
     def ask(self, phase: str, request: Message) -> Conversation[dict[int, Message]]:
         """Ask all senders."""
@@ -71,48 +57,52 @@ class TotalsServer:
         bounds: Sequence[float],
         widths: Sequence[int],
     ) -> Conversation[list[FloatArray] | None]:
-        """Return sums over all senders; None if one of them withholds its part."""
-        specs = self.specs(bounds)
-        replies = yield from self.ask(phase, make(specs))
-        parts = {c: reply for c, reply in replies.items() if isinstance(reply, Parts)}
+        """Return sums over all senders; None if one of them withholds its part.
+
+        The grids are such that no sum of parts within these bounds overflows.
+        """
+        adders, session = self._adders, self._session
+        openers = openers_among(self._everyone, adders, session.number)
+        bits, n_senders = adders.encryption.sum_bits, len(self.senders)
+        grids = [grid_for(bound, n_senders, bits) for bound in bounds]
+
+        def request(client: int) -> Message:
+            seed = b"" if client == openers.opener else openers.seed
+            opening = (openers.opener, openers.witness, seed)
+            return make(
+                [
+                    TotalsSpec(grid.fraction_bits, grid.limit_bits, *opening)
+                    for grid in grids
+                ]
+            )
+
+        requests = {client: request(client) for client in self.senders}
+        replies = yield from session.ask(phase, requests, Message)
+        parts = {c: own for c, own in replies.items() if isinstance(own, MeasureParts)}
         if len(parts) < len(replies):
             return None
         for client, part in parts.items():
-            if len(part.vectors) != len(specs):
+            if len(part.vectors) != len(grids):
                 raise BadReplyError(phase, client, "it sent another number of totals")
-        sums = []
-        for place, (spec, width) in enumerate(zip(specs, widths, strict=True)):
+        totals = []
+        for place, (grid, width) in enumerate(zip(grids, widths, strict=True)):
             vectors = {client: part.vectors[place] for client, part in parts.items()}
             for client, vector in vectors.items():
-                check_grid(client, vector, spec.fraction_bits)
-            sums.append(sum_of(vectors, width, self._adders))
-        opened = yield from self._opened(OpenRequest(sums, [(1, w) for w in widths]))
-        for values, spec in zip(opened, specs, strict=True):
-            self._check_range(values, spec)
-        return opened
-
-    def _opened(self, request: OpenRequest) -> Conversation[list[FloatArray]]:
-        opener, sizes = self._opener, [width for _, width in request.shapes]
-        replies = yield from self._session.ask(_OPEN, {opener: request}, Opened)
-        with reply_of(opener):
-            numbers = unpack_reals(replies[opener].values, sum(sizes))
-        return np.split(numbers, np.cumsum(sizes)[:-1])
-
-    def _check_range(self, values: FloatArray, spec: TotalsSpec) -> None:
-        """Refuse totals that no sum on such a grid can be."""
-        most = math.ldexp(1.0, self._adders.encryption.sum_bits - spec.fraction_bits)
-        if not np.abs(values).max(initial=0.0) <= most:
-            raise BadReplyError(_OPEN, self._opener, "a total is beyond its range")
+                check_grid(client, vector, grid.fraction_bits)
+            sums = sum_of(vectors, width, adders)
+            totals.append(total_of(vectors, sums, (1, width), openers, adders))
+        opened = yield from open_checked(session, adders, openers, totals, _OPEN)
+        return [own.ravel() for own in opened]
 
 
 def sealed_parts(
     sealing: Sealing, values: Sequence[FloatArray], specs: Sequence[TotalsSpec]
-) -> Parts:
+) -> MeasureParts:
     """Return a client's parts of totals, each on its grid."""
     if len(values) != len(specs):
         raise RemoteProtocolError("another number of totals is asked for")
     try:
-        return Parts(
+        return MeasureParts(
             [
                 sealing.sealed_totals("totals", own, spec)
                 for own, spec in zip(values, specs, strict=True)
@@ -120,16 +110,3 @@ def sealed_parts(
         )
     except GridOverflowError:
         raise RemoteProtocolError("the grid is too fine for these sums") from None
-
-
-def open_totals(sealing: Sealing, request: OpenRequest) -> Opened:
-    """Open the sums of all clients and report them."""
-    if len(request.totals) != len(request.shapes):
-        raise RemoteProtocolError("totals and their shapes do not match")
-    if sum(rows * width for rows, width in request.shapes) > _MOST_TOTALS:
-        raise RemoteProtocolError("too many totals to open at once")
-    pairs = zip(request.totals, request.shapes, strict=True)
-    opened = [
-        sealing.opened_totals("totals", own, shape).ravel() for own, shape in pairs
-    ]
-    return Opened(pack_reals(np.concatenate([*opened, np.empty(0)])))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from hyfdca.arrays import FloatArray
-from hyfdca.crypto.schemes.fixedpoint import power_above
+from hyfdca.crypto.schemes.fixedpoint import GridOverflowError, power_above
 from hyfdca.crypto.schemes.registry import Sealers
 from hyfdca.data.labels import n_outputs
 from hyfdca.data.targets import SampleLosses, Targets, TargetSettings, class_weights
@@ -16,7 +16,7 @@ from hyfdca.federation.messages import GridRequest
 from hyfdca.federation.sealing import Sealing
 from hyfdca.model.scaling import TargetScaling, target_scaling
 from hyfdca.protocol.codec import RemoteProtocolError, unpack_indices
-from hyfdca.protocol.messages import Message, Part, TooLarge
+from hyfdca.protocol.messages import Message, Part, Sealed
 from hyfdca.protocol.sessions import Handlers
 from hyfdca.stages.alignment.aligned_table import AlignedTable
 from hyfdca.stages.labels import messages as m
@@ -71,7 +71,7 @@ class LabelClient:
     @property
     def losses(self) -> SampleLosses:
         """What the losses of this client's samples are, once everything is known."""
-        targets, target = self._complete, self._target_scaling
+        targets, target = self._complete, self.target
         width, offsets = n_outputs(self._aligned.classes), targets.offsets
         if offsets is not None:
             offsets = _by_output(offsets / target.scale, width, usual=0.0)
@@ -143,11 +143,11 @@ class LabelClient:
     def _total_part(
         self, kind: TotalsKind, sums: FloatArray, request: GridRequest
     ) -> Part:
-        part = self._sealing.total_part(kind, sums, request.grid)
-        if isinstance(part, TooLarge):
-            raise RemoteProtocolError("the grid is too fine for these sums")
-        assert isinstance(part, Part)  # noqa: S101  # the only other answer
-        return part
+        try:
+            sealed = self._sealing.sealed_totals(kind, sums, request.grid)
+        except GridOverflowError:
+            raise RemoteProtocolError("the grid is too fine for these sums") from None
+        return Part(Sealed(sealed.fraction_bits, sealed.payload))
 
     def _take_totals(self, notice: m.TotalsNotice) -> None:
         shape = (1, self._n_totals)
@@ -162,7 +162,8 @@ class LabelClient:
     # Targets that are scaled
 
     @property
-    def _target_scaling(self) -> TargetScaling:
+    def target(self) -> TargetScaling:
+        """How the targets are scaled, once that is known."""
         if self._target is None:
             raise RemoteProtocolError("the scale of the targets did not come")
         return self._target
@@ -203,7 +204,7 @@ class LabelClient:
         self._target = target_scaling(self._mean, mean_square, is_centred)
 
     def _release_target(self, _: Message) -> m.TargetReleased:
-        target = self._target_scaling
+        target = self.target
         return m.TargetReleased(target.centre, target.scale)
 
 

@@ -29,7 +29,6 @@ from typing import TypeVar
 
 import msgspec
 
-from hyfdca.arrays import FloatArray
 from hyfdca.crypto.keys.identity import Identity
 from hyfdca.crypto.keys.roster import Roster
 from hyfdca.crypto.keys.set_secrets import AgreedSecrets
@@ -40,7 +39,7 @@ from hyfdca.data.tables import Table
 from hyfdca.errors import reading
 from hyfdca.federation.algorithm import ClientHalf
 from hyfdca.federation.client import Party
-from hyfdca.federation.messages import Released
+from hyfdca.federation.confirmation import Confirming
 from hyfdca.federation.secrets import ClientSecrecy, make_keys
 from hyfdca.holdings.block import Block
 from hyfdca.model.model import Model
@@ -77,8 +76,9 @@ from hyfdca.study.client.records import (
 )
 from hyfdca.study.client.release import Releases
 from hyfdca.study.client.stages import Begin, ClientStages
+from hyfdca.study.own_model import OwnModel, own_model
 from hyfdca.study.plan import PROTOCOL, Plan
-from hyfdca.study.tested_model import ReleasedPart, released_weights, tested_model
+from hyfdca.study.tested_model import tested_model
 
 T = TypeVar("T")
 
@@ -169,7 +169,7 @@ class StudyClient:
         )
         self._party: Party | None = None
         self._half: ClientHalf | None = None
-        self._released: FloatArray | None = None  # weights, since the last round
+        self._own_model: OwnModel | None = None  # once it is confirmed
         self.evaluation: EvaluationClient | None = None
         # Requests before the first round; None once they are saved.
         self._said: list[Said] | None = [] if self._is_kept else None
@@ -191,9 +191,9 @@ class StudyClient:
         RemoteProtocolError
             If the request is not allowed now.
         """
-        if stage == "training":
-            self._releases.check_phase(phase)
         try:
+            if stage == "training":
+                self._releases.check_phase(phase)
             with one_thread(), self._transcript.unchanged_by_errors():
                 reply = self._session(stage).handle(phase, payload)
             if stage == "keys":
@@ -293,9 +293,11 @@ class StudyClient:
         except ValueError as error:
             raise RefusedError(str(error)) from None
         session = self._sessions["training"]
-        session.phases = {**m.START_PHASES, **algorithm.phases}
+        session.phases = {**m.START_PHASES, **algorithm.all_phases()}
         release = {"release": self._release}
-        session.handlers = {**session.handlers, **self._half.handlers, **release}
+        ending = Confirming(self._party, {**self._half.handlers, **release})
+        confirm = {"confirm": partial(self._confirm, ending)}
+        session.handlers = {**session.handlers, **ending.handlers, **confirm}
         session.profile = training.profile
 
     def _release(self, request: Message) -> Message | None:
@@ -307,8 +309,6 @@ class StudyClient:
         except RemoteProtocolError:
             checkpoint.load(self.half, before)
             raise
-        assert isinstance(reply, Released)  # noqa: S101  # in all tables of phases
-        self._released = released_weights(reply, n_outputs(self.aligned.classes))
         return reply
 
     def _begin_evaluation(self) -> Handlers:
@@ -329,10 +329,16 @@ class StudyClient:
 
     def _accepted(self, content: bytes) -> Model:
         """Return the model to test, if this client released its part of it."""
-        if self._released is None:
+        if self._own_model is None:
             raise RemoteProtocolError("no model has been released yet")
-        part = ReleasedPart(self.aligned, self.expansion, self._released)
-        return tested_model(content, part, self._stages.held_out.classes)
+        return tested_model(content, self._own_model, self._stages.held_out.classes)
+
+    def _confirm(self, ending: Confirming, request: Message) -> Message | None:
+        """Save its part of the model, to compare with the file that comes."""
+        reply = ending.handlers["confirm"](request)
+        self._own_model = own_model(self._stages, ending, self._plan.bias)
+        self._releases.note(self._own_model)
+        return reply
 
     @property
     def party(self) -> Party:
@@ -381,7 +387,7 @@ class StudyClient:
             self._archive.write(PREPARATION, checkpoint.encode(preparation))
             self._said = None
         self._archive.write_round(request.round, checkpoint.encode(kept))
-        self._releases.last_saved = request.round
+        self._releases.saved(request.round, request.relative_gap)
         self.news = News(request.round, request.relative_gap, tuple(request.present))
         return m.Kept(account)
 
@@ -410,7 +416,7 @@ class StudyClient:
             checkpoint.load(self.half, kept.half)
         except checkpoint.CheckpointError as error:
             raise RefusedError(str(error).rstrip(".")) from None
-        self._released = None
+        self._own_model = None
         self._transcript.restore(kept.transcript)
         self._after = request.after
         self._sessions["training"].resume(request.after, kept.last_phase)
@@ -439,4 +445,6 @@ class StudyClient:
 
     def _finish(self, notice: m.FinishNotice) -> None:
         self._compare(notice.accounts, is_last=True)
-        self.model = bytes(notice.model)
+        model = bytes(notice.model)
+        self._releases.check_model(model)
+        self.model = model

@@ -11,18 +11,31 @@ points of the server's choice, one release after the other.
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 
-from hyfdca.protocol.codec import RemoteProtocolError
+from hyfdca.errors import reading
+from hyfdca.federation.messages import CONFIRMING, SET_UP
+from hyfdca.protocol import checkpoint
+from hyfdca.protocol.codec import RefusedError, RemoteProtocolError
 from hyfdca.runtime.store import Archive
 from hyfdca.study import messages as m
+from hyfdca.study.client.records import read_record
+from hyfdca.study.own_model import MISFIT, OwnModel, check_model
 from hyfdca.training.settings import TrainingSettings
 
-_RELEASED = "released"
+_RELEASED, _OWN_MODEL, _REPEATS = "released", "own-model", "repeats"
+
+# A round is repeated after a failure, and may then have another point. Beyond the
+# rounds that the study file allows, that happens this often at most.
+MOST_REPEATS = 100
+_BEFORE_ROUNDS = ("start", *SET_UP)
 
 
 def forget_release(archive: Archive) -> None:
     """Let another model be released in this epoch, as only the client's user may."""
     archive.forget(_RELEASED)
+    archive.forget(_OWN_MODEL)
+    archive.forget(_REPEATS)
 
 
 class Releases:
@@ -47,10 +60,27 @@ class Releases:
         self._is_rehearsal = is_rehearsal
         self._stop: m.StopRequest | None = None
         self.last_saved = 0  # round
+        self._last_gap: float | None = None  # as announced when it was saved
+        self._is_in_round = False  # since the last round was saved, or restored
 
     def forget(self, last_saved: int = 0) -> None:
-        """Forget the announced end: training continues after a round, 0 the first."""
-        self._stop, self.last_saved = None, last_saved
+        """Forget the announced end: training continues after a round, 0 the first.
+
+        A round that was under way is repeated, which counts.
+        """
+        self._stop, self.last_saved, self._last_gap = None, last_saved, None
+        if self._is_in_round and not self._is_rehearsal:
+            self._archive.write(_REPEATS, b"%d" % (self._n_repeats() + 1))
+        self._is_in_round = False
+
+    def saved(self, round_number: int, gap: float | None) -> None:
+        """Note that a round was saved, with the gap that the server announced."""
+        self.last_saved, self._last_gap = round_number, gap
+        self._is_in_round = False
+
+    def _n_repeats(self) -> int:
+        with reading(self._archive.damage(_REPEATS)):
+            return int(self._archive.read(_REPEATS) or b"0")
 
     def announce(self, stop: m.StopRequest) -> None:
         """Take the announcement of the end.
@@ -63,6 +93,11 @@ class Releases:
         last = self.last_saved
         if stop.round < last:
             raise RemoteProtocolError(f"round {last} was saved before that end")
+        if self._last_gap not in (None, stop.relative_gap) and stop.round == last:
+            raise RemoteProtocolError(
+                f"the gap of round {last} was {self._last_gap:g} when it was saved, "
+                f"and is {stop.relative_gap:g} at the end"
+            )
         if not self._is_due(stop):
             raise RemoteProtocolError(
                 f"the study does not end after round {stop.round} with the reason "
@@ -91,15 +126,27 @@ class Releases:
         """
         if self._is_rehearsal:
             return
-        if phase == "release" and self._stop is None:
+        is_end = phase == "release" or phase in CONFIRMING
+        if is_end and self._stop is None:
             raise RemoteProtocolError(
                 "weights are released after the end of the study was announced"
             )
-        if phase != "release" and self._stop is not None:
+        if not is_end and self._stop is not None:
             raise RemoteProtocolError("the end of the study was announced")
         most = self._settings.max_rounds
-        if phase != "release" and self.last_saved >= most:
+        if not is_end and self.last_saved >= most:
             raise RemoteProtocolError(f"the study has at most {most} rounds")
+        if not is_end and phase not in _BEFORE_ROUNDS:
+            self._begin_round(most + MOST_REPEATS)
+
+    def _begin_round(self, most: int) -> None:
+        """Note that a round is under way; refuse it if too many were repeated."""
+        if not self._is_in_round and self._n_repeats() > most:
+            raise RemoteProtocolError(
+                f"the server had more than {most} rounds repeated; start this "
+                "organisation's client with --restart if that is right"
+            )
+        self._is_in_round = True
 
     def check_reply(self, reply: bytes) -> None:
         """Refuse to give away other weights than before in this epoch.
@@ -120,3 +167,24 @@ class Releases:
                 "weights; start its client with --restart if another one may be "
                 "released"
             )
+
+    def note(self, own: OwnModel) -> None:
+        """Save what this client knows of the model that it confirmed."""
+        if (stop := self._stop) is not None:
+            own = replace(own, ending=(stop.round, stop.relative_gap, stop.reason))
+        self._archive.write(_OWN_MODEL, checkpoint.encode(own))
+
+    def check_model(self, content: bytes) -> None:
+        """Refuse a model that differs from what this client released.
+
+        Raises
+        ------
+        RemoteProtocolError
+        """
+        known = self._archive.read(_OWN_MODEL)
+        if known is None:
+            raise RefusedError(
+                f"{MISFIT} this organisation, which has no record of weights that it "
+                "released; copy model.json from an organisation that has it"
+            )
+        check_model(content, read_record(OwnModel, known))

@@ -17,6 +17,7 @@ from hyfdca.federation.client import check_few
 from hyfdca.federation.secrets import ClientSecrecy
 from hyfdca.holdings.block import Block
 from hyfdca.holdings.ownership import Cells, owned_cells
+from hyfdca.model.scaling import Scaling, TargetScaling
 from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.phases import Phases
 from hyfdca.protocol.sessions import Handlers
@@ -173,12 +174,25 @@ class ClientStages:
         return self._scaling.handlers
 
     @property
+    def scaling(self) -> Scaling:
+        """How the organisation's columns of numbers are scaled."""
+        if self._scaling is None:
+            raise RemoteProtocolError("this stage comes after the scaling")
+        return self._scaling.scaling
+
+    @property
+    def target(self) -> TargetScaling | None:
+        """How targets are scaled; None without labels."""
+        labels = self._labels or self._new_labels()
+        return labels.target if isinstance(labels, LabelClient) else None
+
+    @property
     def block(self) -> Block:
         """The features that the organisation counts, scaled."""
-        if self._numbers is None or self._scaling is None:
+        if self._numbers is None:
             raise RemoteProtocolError("this stage comes after the scaling")
         if self._block is None:
-            scaled = self._scaling.scaling.apply(self._numbers.stored)
+            scaled = self.scaling.apply(self._numbers.stored)
             # Where nothing is lacking, the server does not begin the stage of labels.
             losses = (self._labels or self._new_labels()).losses
             features = self.aligned.features_of(scaled, self.expansion)

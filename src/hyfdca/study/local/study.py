@@ -292,6 +292,7 @@ def prepare_tables(file: StudyFile, tables: Sequence[Table]) -> LocalRun:
     training = make_runner(
         plan.training, prepared.choice, prepared.federation, driver, drawn
     )
+    training.confirms = True
     run = local_run(file, tables, prepared, convener.traffic, training, members)
     tests = evaluator_of(plan, prepared, local_driver(members, STAGE))
     return replace(run, evaluator=tests)

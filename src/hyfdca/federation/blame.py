@@ -1,0 +1,44 @@
+"""Whose part may be wrong where a client cannot open a sum: not only its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Set
+from contextlib import contextmanager
+
+from hyfdca.federation.sealing import UNOPENED
+from hyfdca.holdings.layout import Layout
+from hyfdca.protocol.sessions import BadReplyError, ClientsFailedError
+
+
+@contextmanager
+def sums_of(layout: Layout, senders: Set[int] | None = None) -> Iterator[None]:
+    """Blame all who contribute to a sum if a client says that it does not open.
+
+    Parameters
+    ----------
+    senders : set of int, optional
+        Who contributes; by default those that share rows or columns with the client.
+    """
+    try:
+        yield
+    except ClientsFailedError as error:
+        unable = [c for c, why in error.reasons.items() if UNOPENED in why]
+        if not unable:
+            raise
+        suspects = set(unable)
+        for client in unable:
+            suspects |= neighbours(layout, client) if senders is None else senders
+        reason = (
+            "a sum of what they sent does not open, so the part of one of them is "
+            "wrong, or who opens it is"
+        )
+        raise BadReplyError(error.phase, sorted(suspects), reason) from None
+
+
+def neighbours(layout: Layout, client: int) -> set[int]:
+    """Return the clients that hold some of a client's rows or columns."""
+    found: set[int] = set()
+    for axis in (layout.samples, layout.features):
+        _, holders, _ = axis.holders_of(axis.items[client])
+        found |= set(holders.tolist())
+    return found

@@ -1,0 +1,41 @@
+"""A client that opens grand totals, or vouches for the one that does."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hyfdca.federation import messages as m
+from hyfdca.federation.sealing import Sealing
+from hyfdca.federation.witness import Witness
+from hyfdca.protocol.codec import RemoteProtocolError, pack_numbers
+
+_MOST_TOTALS = 100_000_000  # numbers
+_NOTHING = np.empty(0, np.int64)
+
+
+class Opening:
+    """Answers requests to open totals.
+
+    Parameters
+    ----------
+    rank : int
+        The client's own.
+    """
+
+    def __init__(self, sealing: Sealing, rank: int) -> None:
+        self._sealing, self._witness = sealing, Witness(sealing, rank)
+
+    def answer(self, request: m.OpenRequest) -> m.Opened | m.Vouched:
+        """Open grand totals and report them, or vouch for the client that does."""
+        if sum(rows * width for rows, width in request.shapes) > _MOST_TOTALS:
+            raise RemoteProtocolError("too many totals to open at once")
+        if request.seed:
+            return self._witness.vouch(request)
+        if len(request.totals) != len(request.shapes):
+            raise RemoteProtocolError("totals and their shapes do not match")
+        opened = [
+            numbers.ravel()
+            for totals, shape in zip(request.totals, request.shapes, strict=True)
+            for numbers in self._sealing.opened_numbers(totals, shape, request.witness)
+        ]
+        return m.Opened(pack_numbers(np.concatenate([*opened, _NOTHING])))

@@ -1,0 +1,271 @@
+"""Totals as the server has them: who opens them, who vouches, and whether that fits."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import TypeVar
+
+import numpy as np
+
+from hyfdca.arrays import FloatArray, IntArray
+from hyfdca.crypto.schemes.fixedpoint import decode
+from hyfdca.crypto.schemes.plain import PlainAdder
+from hyfdca.crypto.schemes.registry import Adders
+from hyfdca.crypto.schemes.stream_sums import NONCE_BYTES, parse_sum
+from hyfdca.federation import messages as m
+from hyfdca.federation.sums import sum_of
+from hyfdca.federation.vouching import N_TAGS, SEED_BYTES, combinations
+from hyfdca.protocol.codec import RemoteProtocolError, pack_indices, unpack_numbers
+from hyfdca.protocol.messages import Message, Sealed, SealedTotals, Sums
+from hyfdca.protocol.sessions import (
+    BadReplyError,
+    Conversation,
+    ServerSession,
+    reply_of,
+)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Openers:
+    """Who opens the next totals, and who vouches for that.
+
+    Parameters
+    ----------
+    witness : int or None
+        None where there is nobody else, or nothing is sealed.
+    seed : bytes
+        That the opener is not sent.
+    """
+
+    opener: int
+    witness: int | None = None
+    seed: bytes = b""
+
+    @property
+    def known(self) -> tuple[int, ...]:
+        """Those who are blamed if they contradict each other."""
+        return (self.opener,) if self.witness is None else (self.opener, self.witness)
+
+
+def openers_among(present: Sequence[int], adders: Adders, number: int) -> Openers:
+    """Return the lowest-ranked of the clients present, and the next as its witness.
+
+    The seed follows from the server's secret and the number of the last request, so
+    that a server which repeats replies that it has saved checks them alike.
+    """
+    opener, *others = sorted(present)
+    if not others or adders.encryption.totals == "none":
+        return Openers(opener)
+    drawn = hashlib.blake2b(
+        number.to_bytes(8, "little"),
+        key=adders.group_secret,
+        digest_size=SEED_BYTES,
+        person=b"hyfdca vouching",
+    )
+    return Openers(opener, others[0], drawn.digest())
+
+
+@dataclass(frozen=True)
+class Total:
+    """A sum of totals that is about to be opened.
+
+    Parameters
+    ----------
+    sums : Sums
+        Sealed to the opener.
+    shape : (int, int)
+        Of the numbers, as they are returned.
+    rows : (int, int)
+        Rows that were summed apart, and the numbers in each.
+    tags : Sums
+        Sealed to the witness.
+    nonce : bytes
+        Of the opener's own part; empty if it has none.
+    senders : tuple of int
+        Whose parts are in it.
+    own_rows : array of int or None
+        The rows of that part; None for the only one.
+    """
+
+    sums: Sums
+    shape: tuple[int, int]
+    rows: tuple[int, int]
+    tags: Sums
+    nonce: bytes
+    senders: tuple[int, ...]
+    own_rows: IntArray | None = None
+
+    @property
+    def size(self) -> int:
+        """How many numbers are opened: those of all grids that the sum stands on."""
+        return len(self.sums) * self.rows[0] * self.rows[1]
+
+    def numbers(self, opened: IntArray) -> list[IntArray]:
+        """Return opened numbers by grid, (rows, numbers)."""
+        return list(opened.reshape(len(self.sums), *self.rows))
+
+    def reals(self, opened: IntArray) -> FloatArray:
+        """Return the reals that opened numbers stand for."""
+        each = zip(self.sums, self.numbers(opened), strict=True)
+        parts = [decode(numbers, vector.fraction_bits) for vector, numbers in each]
+        return reduce(np.add, parts).reshape(self.shape)
+
+    def check_range(self, opened: IntArray, sum_bits: int) -> None:
+        """Refuse numbers that no sum can be."""
+        if np.any(opened > 2**sum_bits) or np.any(opened < -(2**sum_bits)):
+            raise RemoteProtocolError(
+                "a total that it opened is beyond the range of its sum, of which "
+                "it or a part is wrong"
+            )
+
+    def is_plain(self, opened: IntArray) -> bool:
+        """Return whether these are the numbers of a sum that nobody sealed."""
+        each = zip(self.sums, self.numbers(opened), strict=True)
+        return all(
+            np.array_equal(PlainAdder().load(vector.payload, self.rows), numbers)
+            for vector, numbers in each
+        )
+
+    def is_vouched_for(self, opened: IntArray, tags: IntArray, seed: bytes) -> bool:
+        """Return whether sealed and opened numbers differ by the pads vouched for."""
+        n_rows, width = self.rows
+        [vector], [numbers] = self.sums, self.numbers(opened)
+        words, _ = parse_sum(vector.payload, n_rows, width + 1)
+        pads = words[:, :width] - numbers.view(np.uint64)
+        return np.array_equal(combinations(pads, np.arange(n_rows), seed)[0], tags)
+
+
+def total_of(
+    parts: Mapping[int, SealedTotals],
+    sums: Sums,
+    shape: tuple[int, int],
+    openers: Openers,
+    adders: Adders,
+) -> Total:
+    """Return the total of all clients' parts, which are one row each."""
+    tags: Sums = []
+    nonce = b""
+    if openers.witness is not None:
+        own = parts.get(openers.opener)
+        nonce = b"" if own is None else bytes(own.payload[:NONCE_BYTES])
+        others = {c: p for c, p in parts.items() if c != openers.opener}
+        tags = _tags_of(others, adders)
+    rows = (1, shape[0] * shape[1])
+    return Total(sums, shape, rows, tags, nonce, tuple(parts))
+
+
+def _tags_of(parts: Mapping[int, SealedTotals], adders: Adders) -> Sums:
+    for client, part in parts.items():
+        if part.tags is None:
+            raise BadReplyError("", client, "its totals have no tags")
+    tags = {c: Sealed(0, p.tags) for c, p in parts.items() if p.tags is not None}
+    return sum_of(tags, N_TAGS, adders) if tags else []
+
+
+def open_checked(
+    session: ServerSession,
+    adders: Adders,
+    openers: Openers,
+    totals: Sequence[Total],
+    phase: str,
+) -> Conversation[list[FloatArray]]:
+    """Have totals opened by the client that they are sealed to, and checked.
+
+    A witness that is absent is not waited for.
+    """
+    opener, witness, present = openers.opener, openers.witness, session.present
+    requests = {opener: open_request(totals, openers)}
+    if witness is not None and (present is None or witness in present):
+        requests[witness] = vouch_request(totals, openers)
+    replies = yield from session.ask(phase, requests, Message)
+    with reply_of(opener):
+        reply = of_kind(replies[opener], m.Opened)
+        opened = opened_by(reply, totals, adders.encryption.sum_bits)
+        if adders.encryption.totals == "none":
+            check_plain(totals, opened)
+    if witness in replies:
+        with reply_of(witness):
+            vouched = tags_of(of_kind(replies[witness], m.Vouched), totals)
+        check_vouched(vouched, totals, opened, openers)
+    return [t.reals(own) for t, own in zip(totals, opened, strict=True)]
+
+
+def open_request(totals: Sequence[Total], openers: Openers) -> m.OpenRequest:
+    """Return what the opener is asked."""
+    shapes = [total.rows for total in totals]
+    sums = [total.sums for total in totals]
+    return m.OpenRequest(sums, shapes, openers.opener, openers.witness)
+
+
+def vouch_request(totals: Sequence[Total], openers: Openers) -> m.OpenRequest:
+    """Return what the witness is asked."""
+    return m.OpenRequest(
+        [],
+        [total.rows for total in totals],
+        openers.opener,
+        openers.witness,
+        openers.seed,
+        tuple(total.tags for total in totals),
+        tuple(total.nonce for total in totals),
+        tuple(pack_indices(total.own_rows) for total in totals),
+    )
+
+
+def opened_by(
+    reply: m.Opened, totals: Sequence[Total], sum_bits: int
+) -> list[IntArray]:
+    """Return the opened numbers of each total, checked."""
+    sizes = [total.size for total in totals]
+    numbers = unpack_numbers(reply.values, sum(sizes))
+    parts = np.split(numbers, np.cumsum(sizes)[:-1])
+    for total, part in zip(totals, parts, strict=True):
+        total.check_range(part, sum_bits)
+    return parts
+
+
+def check_plain(totals: Sequence[Total], opened: Sequence[IntArray]) -> None:
+    """Refuse numbers that differ from those of sums that nobody sealed."""
+    if not all(t.is_plain(own) for t, own in zip(totals, opened, strict=True)):
+        raise RemoteProtocolError("it reports other totals than it was sent")
+
+
+def tags_of(reply: m.Vouched, totals: Sequence[Total]) -> IntArray:
+    """Return what the witness vouches for, (totals, N_TAGS)."""
+    size = len(totals) * N_TAGS
+    return unpack_numbers(reply.tags, size).reshape(len(totals), N_TAGS)
+
+
+def check_vouched(
+    vouched: IntArray,
+    totals: Sequence[Total],
+    opened: Sequence[IntArray],
+    openers: Openers,
+) -> None:
+    """Compare what the opener reports with what the witness vouches for.
+
+    Raises
+    ------
+    BadReplyError
+        If they contradict each other; it names both.
+    """
+    for total, numbers, own in zip(totals, opened, vouched, strict=True):
+        if not total.is_vouched_for(numbers, own, openers.seed):
+            raise BadReplyError(
+                "",
+                openers.known,
+                "one of them opened totals that the other does not vouch for, so one "
+                "lies, or a client sent a wrong part",
+                is_final=True,
+            )
+
+
+def of_kind(reply: Message, kind: type[T]) -> T:
+    """Return a reply of a kind, or raise ``RemoteProtocolError``."""
+    if not isinstance(reply, kind):
+        raise RemoteProtocolError(f"it is a {type(reply).__name__}")
+    return reply

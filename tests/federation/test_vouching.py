@@ -1,0 +1,105 @@
+"""Witnesses of totals: what they say, by whole numbers, and what they refuse."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+from hyfdca.federation.messages import OpenRequest
+from hyfdca.federation.vouching import N_TAGS, combinations
+from hyfdca.protocol.codec import RemoteProtocolError
+from tests.support.small_runs import run_round, set_up
+from tests.support.wrong_requests import make_run
+
+SEED = bytes(range(16))
+
+
+def test_combinations_are_sums_modulo_two_to_the_64():
+    """Of words times the key stream of the seed, by their places in the whole sum."""
+    random = np.random.Generator(np.random.PCG64(1))
+    words = random.integers(0, 2**64, (3, 5), np.uint64)
+    rows = np.array([0, 2, 7])
+    found = combinations(words, rows, SEED)
+    assert found.shape == (1, N_TAGS)
+    stream = Cipher(algorithms.AES(SEED), modes.CTR(bytes(16))).encryptor()
+    every = np.frombuffer(stream.update(bytes(8 * N_TAGS * 8 * 5)), "<u8")
+    for tag, factors in enumerate(every.reshape(N_TAGS, 8, 5)):
+        expected = sum(
+            int(factors[row, column]) * int(words[place, column])
+            for place, row in enumerate(rows)
+            for column in range(5)
+        )
+        assert int(found[0, tag]) % 2**64 == expected % 2**64
+
+
+def listening(run, phase):
+    """Note the requests of a phase, by client."""
+    asked = {}
+    for rank, session in run.driver._clients.items():
+        honest = session.handlers[phase]
+
+        def handler(request, rank=rank, honest=honest):
+            asked[rank] = request
+            return honest(request)
+
+        session.handlers = {**session.handlers, phase: handler}
+    return asked
+
+
+@pytest.fixture
+def asked():
+    """Return a run after a round, and what opener and witness were asked."""
+    run = set_up(make_run("stream", "bundle"))
+    found = listening(run, "open planes")
+    run_round(run)
+    return run, found
+
+
+def test_only_the_opener_gets_totals_and_only_its_witness_the_seed(asked):
+    """Otherwise the opener could choose totals that pass."""
+    _, requests = asked
+    assert set(requests) == {0, 1}
+    assert requests[0].totals
+    assert requests[0].seed == b""
+    assert requests[1].totals == []
+    assert len(requests[1].seed) == 16
+
+
+def test_the_opener_is_never_sent_the_seed():
+    """Not with the requests for its own parts either; all others are."""
+    run = set_up(make_run("stream", "bundle"))
+    found = {phase: listening(run, phase) for phase in ("planes", "gram", "search")}
+    run_round(run)
+    for phase, requests in found.items():
+        for rank, request in requests.items():
+            grid = request.offsets_grid if phase == "planes" else request.grid
+            assert (grid.opener, grid.witness) == (0, 1)
+            assert bool(grid.seed) == (rank != 0)
+
+
+def test_a_witness_vouches_once_for_each_vector(asked):
+    """Combinations with several seeds would give the opener's part away."""
+    run, requests = asked
+    vouch = run.parties[1].open_totals
+    fields = {
+        name: getattr(requests[1], name) for name in OpenRequest.__struct_fields__
+    }
+    nonce = next(filter(None, fields["nonces"]))
+    later = nonce[:16] + (2**40).to_bytes(8, "little")
+    of_witness = bytes([1, 0, 0, 0]) + nonce[4:16] + (2**40).to_bytes(8, "little")
+    n_totals = len(fields["nonces"])
+    wrong = {
+        "another seed": {"seed": bytes(16)},
+        "the same twice": {"nonces": (later,) * n_totals},
+        "its own vector": {"nonces": (of_witness, *[b""] * (n_totals - 1))},
+        "its own opener": {"opener": 1},
+        "no nonce": {"nonces": (b"1234", *[b""] * (n_totals - 1))},
+        "too few tags": {"tags": ()},
+        "totals": {"totals": requests[0].totals},
+    }
+    again = vouch(requests[1])  # the same request may come again after a failure
+    assert bytes(again.tags) == bytes(vouch(requests[1]).tags)
+    for changed in wrong.values():
+        with pytest.raises(RemoteProtocolError, match=r"witness|tags"):
+            vouch(OpenRequest(**{**fields, **changed}))

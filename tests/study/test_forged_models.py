@@ -1,0 +1,227 @@
+"""What is released is what was certified: forged weights, models and scalings.
+
+The liars frame their own messages (``tests/support/liars.py``). Each test passes only
+if the lie is found out.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import pytest
+
+from hyfdca.errors import StudyError
+from hyfdca.model.file import as_bytes
+from hyfdca.protocol.codec import RemoteProtocolError
+from hyfdca.protocol.sessions import BadReplyError
+from hyfdca.study.local.study import Consortium as Names
+from hyfdca.study.local.study import Run
+from hyfdca.study.outcome import Outcome
+from tests.support.durable_runs import Consortium, undisturbed, write
+from tests.support.liars import Liar, framed, times
+from tests.support.small_runs import classification, make_training, partition_of
+
+NAMES = ["north", "city", "coast"]
+METHODS = {
+    "bundle": {"algorithm": '"bundle"', "tol": "1e-3"},
+    "hyfdca": {"algorithm": '"hyfdca"', "max_rounds": "3"},
+    "fedavg": {"algorithm": '"fedavg"', "max_rounds": "3"},
+}
+
+
+class LyingConsortium(Consortium):
+    """A study one of whose organisations lies."""
+
+    def __init__(self, folder, rank, *lies):
+        self._rank, self._lies = rank, lies
+        super().__init__(folder)
+
+    def member(self, rank):
+        """Start a member, the liar with its lies."""
+        member = super().member(rank)
+        return Liar(member, *self._lies) if rank == self._rank else member
+
+    @property
+    def liar(self):
+        """The member that lies."""
+        return self.network._members[self._rank]
+
+
+def forged(*features):
+    """Return what multiplies the released weights of some features by -3.
+
+    The liar takes its lie for the truth when the model's weights come back to it.
+    """
+    released = []
+
+    def forge(content):
+        released[:] = content
+        numbers = np.frombuffer(content[0], "<f8").copy()
+        numbers[list(features) or slice(None)] *= -3.0
+        return [numbers.astype("<f8").tobytes()]
+
+    return {"release": forge}, {"confirm": lambda content: [*released, *content[1:]]}
+
+
+def refusal(folder, rank, lies):
+    """Return the sentence with which a study ends because of a liar."""
+    consortium = LyingConsortium(folder, rank, *lies)
+    with pytest.raises(StudyError) as ended:
+        consortium.train()
+    assert consortium.liar.n_lies > 0
+    return str(ended.value)
+
+
+@pytest.mark.parametrize("profile", ["sealed", "open"])
+@pytest.mark.parametrize("method", METHODS)
+def test_a_forged_release_is_noticed_and_named(method, profile, tmp_path):
+    """City shares a column with north and the intercept with all, so it is outvoted."""
+    folder = write(tmp_path, profile=f'"{profile}"', **METHODS[method])
+    sentence = refusal(folder, 1, forged())
+    assert "'city'" in sentence or "different weights" in sentence
+    assert "ends without a model" in sentence
+
+
+@pytest.mark.parametrize("rank", [0, 1, 2])
+def test_one_of_three_holders_is_outvoted(rank):
+    """All three have all columns; the liar alone is named, whoever counts them."""
+    X, labels = classification(60, 4)
+    run = make_training(X, labels, partition_of("3x1", 60, 4), algorithm="bundle")
+    clients = run.driver._clients
+    run.driver._clients = {**clients, rank: Liar(clients[rank], *forged(2))}
+    with pytest.raises(BadReplyError, match="other weights than those") as ended:
+        run.finish()
+    assert ended.value.clients == (rank,)
+
+
+def test_of_two_holders_both_are_named(tmp_path):
+    """Nobody can tell which of them lies; the third is not blamed."""
+    sentence = refusal(write(tmp_path, **METHODS["bundle"]), 2, forged(0))
+    assert "'north', 'coast'" in sentence
+    assert "'city'" not in sentence
+
+
+@pytest.mark.parametrize("profile", ["sealed", "open"])
+@pytest.mark.parametrize("method", METHODS)
+def test_a_forged_weight_that_nobody_else_holds_shows_in_the_loss(
+    method, profile, tmp_path
+):
+    """Only city has x3 and x4: the loss at the forged weights is not the certified."""
+    folder = write(tmp_path, profile=f'"{profile}"', **METHODS[method])
+    sentence = refusal(folder, 1, forged(1, 2))
+    assert sentence.startswith("Organisation 'city' is wrong: at the released weights")
+    assert "certified" in sentence
+
+
+@pytest.mark.parametrize("encryption", ["none", "stream"])
+def test_honest_studies_release_what_they_did(encryption, tmp_path):
+    """Also with a free intercept, offsets of rows and scaled targets."""
+    folder = write(tmp_path, encryption=f'"{encryption}"', **METHODS["bundle"])
+    _, weights = Consortium(folder).train()
+    assert weights.tobytes() == undisturbed(folder)[1].tobytes()
+
+
+# The file
+
+
+def model_of(consortium):
+    """Train a study; return its model file and its last accounts."""
+    hosted = consortium.hosted()
+    weights, runner, prepared = hosted.runner.finish(), hosted.runner, hosted.prepared
+    run = Run(
+        consortium.file.study,
+        Names(consortium.plan.names, prepared.levels),
+        prepared.scaling,
+        hosted.traffic,
+        runner,
+        target=prepared.target,
+    )
+    model = Outcome(run, weights, runner.measurement, 0.0).model()
+    accounts = hosted.checkpoints._presence.accounts
+    return model, msgspec.msgpack.decode(msgspec.msgpack.encode(accounts))
+
+
+def hand_over(consortium, model, accounts, rank):
+    """Give a member a model file, as a server of its own would."""
+    content = [as_bytes(model), accounts]
+    member = consortium.member(rank)  # a new process, with what it has saved
+    member.handle("study", "finish", framed(b"hyfdca:1", 2**60, content))
+    return member
+
+
+def changed(model, **fields):
+    """Return a model with some of its fields changed."""
+    return msgspec.structs.replace(model, **fields)
+
+
+def with_weight(model, name):
+    """Return a model with another weight, in its last bit."""
+    weights = {**model.weights}
+    weights[name] = tuple(np.nextafter(weights[name], 9.0).tolist())
+    return changed(model, weights=weights)
+
+
+def with_scaling(model, field, name):
+    """Return a model with a column scaled otherwise."""
+    values = {**getattr(model.scaling, field)}
+    values[name] *= 1.5
+    return changed(model, scaling=changed(model.scaling, **{field: values}))
+
+
+FORGERIES = {
+    "the weight of 'x2'": lambda model: with_weight(model, "x2"),
+    "the weight of 'x4'": lambda model: with_weight(model, "x4"),
+    "the scaling of 'x3'": lambda model: with_scaling(model, "scales", "x3"),
+    "the scaling of 'x4'": lambda model: with_scaling(model, "offsets", "x4"),
+    "the intercept": lambda model: changed(model, intercept=(0.5,)),
+    "the certificate": lambda model: changed(
+        model, certificate=changed(model.certificate, relative_gap=1e-9)
+    ),
+}
+STUDIES = {
+    "classes": {},
+    "penalised": {"penalise_intercept": "true"},
+    "regression": {"loss": '"half_squared"', "labels": True},
+}
+
+
+@pytest.mark.parametrize("kind", STUDIES)
+def test_a_forged_model_is_refused_by_who_holds_the_column(kind, tmp_path):
+    """City compares the file with its own part, also after a restart."""
+    settings = dict(STUDIES[kind])
+    if settings.pop("labels", False):
+        settings["labels"] = [float(row % 7) for row in range(60)]
+    consortium = Consortium(write(tmp_path, tol="1e-2", **settings))
+    model, accounts = model_of(consortium)
+    for rank in range(3):
+        assert hand_over(consortium, model, accounts, rank).model == as_bytes(model)
+    for what, forge in FORGERIES.items():
+        with pytest.raises(RemoteProtocolError) as refused:
+            hand_over(consortium, forge(model), accounts, 1)
+        assert f"the model does not fit what this organisation released: {what}" in str(
+            refused.value
+        )
+
+
+def test_a_model_before_the_end_is_refused(tmp_path):
+    """A client that has released no weights takes no model."""
+    consortium = Consortium(write(tmp_path, tol="1e-2"))
+    consortium.begin(1)
+    member = consortium.member(0)
+    notice = framed(b"hyfdca:1", 2**60, [b"{}", []])
+    with pytest.raises(RemoteProtocolError, match="no record of weights"):
+        member.handle("study", "finish", notice)
+
+
+# Scaling
+
+
+def test_statistics_that_differ_between_holders_name_them(tmp_path):
+    """North and city both have x2; who alone has a column is believed."""
+    lies = {
+        "statistics": lambda content: [content[0], times(content[1], 2.0), content[2]]
+    }
+    consortium = LyingConsortium(write(tmp_path), 1, lies)
+    with pytest.raises(StudyError, match="different statistics") as ended:
+        consortium.train()
+    assert "'coast'" not in str(ended.value)
