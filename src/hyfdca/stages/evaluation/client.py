@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -243,11 +243,6 @@ class EvaluationClient:
 
     def _open(self, request: OpenRequest) -> Opened:
         return open_totals(self._sealing, request)
-
-    def sealings(self) -> Sequence[Sealing]:
-        """Return what seals and opens its vectors, for those who listen in."""
-        own = () if self._scores is None else self._scores.sealings()
-        return (self._sealing, *own)
 
 
 def _reals(payload: memoryview) -> FloatArray:
