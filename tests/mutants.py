@@ -91,6 +91,67 @@ MUTANTS: dict[str, Mutant] = {
         "out[i] = np.int64(np.rint(number))",
         "tests/crypto/test_fixedpoint.py",
     ),
+    # Rows set aside
+    "levels of rows set aside reach the model": _one(
+        "data/held_out.py",
+        "*(_own_levels(table.of_rows(np.flatnonzero(part))) for part in parts)",
+        "*(table.of_rows(np.flatnonzero(part)) for part in parts)",
+        "tests/study/test_held_out_rows.py",
+    ),
+    "a row may be trained on and tested on": _one(
+        "stages/alignment/server.py",
+        "self._trained.check_apart(self._names, self.pseudonyms)",
+        "pass",
+        "tests/study/test_held_out_rows.py",
+    ),
+    "scores go to a holder whose label is blank": _one(
+        "stages/evaluation/server.py",
+        "HeldOut(alignment.layout.samples, alignment.label_owners)",
+        "HeldOut(alignment.layout.samples, alignment.layout.sample_designees)",
+        "tests/study/test_held_out_privacy.py",
+    ),
+    "parts of scores are sealed to the first client": _one(
+        "stages/evaluation/scores.py",
+        'sealing = Sealing("sealed", self._sealers, shape, self._width, owner)',
+        'sealing = Sealing("sealed", self._sealers, shape, self._width, 0)',
+        "tests/study/test_evaluation.py",
+    ),
+    "any model is tested": _one(
+        "study/tested_model.py",
+        "if model.classes != classes or not _is_released(model, part):",
+        "if model.classes != classes:",
+        "tests/study/test_lying_evaluations.py",
+    ),
+    "two clients may test two models": _one(
+        "stages/evaluation/client.py",
+        'if not hmac.compare_digest(b"".join(expected), b"".join(request.tags)):',
+        "if not request.tags:",
+        "tests/study/test_lying_evaluations.py",
+    ),
+    "runs of rows may be short": _one(
+        "stages/evaluation/bins.py",
+        "max(len(bins) // least - 1, 0))",
+        "len(bins))",
+        "tests/stages/test_score_bins.py",
+    ),
+    "pairs in one bin are never lost": _one(
+        "stages/evaluation/curves.py",
+        "_sum_below(positive_down, negative_up),",
+        "_sum_below(positive_up, negative_down),",
+        "tests/stages/test_score_bins.py",
+    ),
+    "tenths of probability are not joined": _one(
+        "stages/evaluation/calibration.py",
+        "if surely[end] - perhaps[start] >= least:",
+        "if end:",
+        "tests/stages/test_score_bins.py",
+    ),
+    "offsets are forgotten in scores": _one(
+        "stages/evaluation/client.py",
+        "margins = margins + targets.offsets[:, None]",
+        "pass",
+        "tests/study/test_evaluation.py",
+    ),
     # Privacy
     "owner groups keep their own numbers": _one(
         "federation/vectors.py",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -44,12 +43,6 @@ def drawn_rows(n_rows=N_ROWS, share=0.3, salt="a"):
 def trained(files, folder):
     folder.mkdir()
     return train(prepare(load(files.write(folder)), folder), lambda *_: None)
-
-
-def without_evaluation(files):
-    return replace(
-        files, settings={k: v for k, v in files.settings.items() if k not in HOLDOUT}
-    )
 
 
 def with_weights(files):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -244,11 +244,6 @@ class EvaluationClient:
 
     def _open(self, request: OpenRequest) -> Opened | Vouched:
         return self._opening.answer(request)
-
-    def sealings(self) -> Sequence[Sealing]:
-        """Return what seals and opens its vectors, for those who listen in."""
-        own = () if self._scores is None else self._scores.sealings()
-        return (self._sealing, *own)
 
 
 def _reals(payload: memoryview) -> FloatArray:

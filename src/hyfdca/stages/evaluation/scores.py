@@ -17,7 +17,6 @@ the row could open it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -211,7 +210,3 @@ class ScoresClient:
         return self._sealings[self._rank].opened_samples(
             "held-out scores", notice.scores
         )
-
-    def sealings(self) -> Sequence[Sealing]:
-        """Return what seals and opens its vectors."""
-        return tuple(self._sealings.values())
