@@ -186,18 +186,25 @@ class Party:
 
     # Margins
 
-    def margins(self, sums: Sums, rows: Rows = EVERYWHERE) -> FloatArray:
+    def margins(
+        self, sums: Sums, rows: Rows = EVERYWHERE, n_points: int = 1
+    ) -> FloatArray:
         """Return the margins of some rows, offsets included, from sums of their parts.
 
-        A free intercept is the caller's to add.
+        A free intercept is the caller's to add. Several points stand one after the
+        other, each with all outputs.
         """
-        opened = self.sealing.opened_samples("margins", sums, rows)
+        width = n_points * self.problem.n_outputs
+        opened = self.sealing.opened_samples("margins", sums, rows, width)
         return self.with_offsets(opened, rows)
 
     def with_offsets(self, margins: FloatArray, rows: Rows = EVERYWHERE) -> FloatArray:
         """Return x_i·w + o_i of some rows."""
         offsets = self.block.offsets
-        return margins if offsets is None else margins + offsets[rows]
+        if offsets is None:
+            return margins
+        n_points = margins.shape[1] // offsets.shape[1]
+        return np.asarray(margins + np.tile(offsets[rows], n_points))
 
     def at_start(self, n_rows: int) -> FloatArray:
         """Return the margins at w = 0, of all rows or of none."""

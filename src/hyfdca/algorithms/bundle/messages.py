@@ -29,10 +29,15 @@ from hyfdca.protocol.messages import (
 )
 from hyfdca.protocol.phases import Phase, Phases
 
-_PlaneCount = Annotated[int, msgspec.Meta(ge=1, le=64), Seen("numbers")]
+_PlaneCount = Annotated[int, msgspec.Meta(ge=1, le=65536), Seen("numbers")]
 _Numbers = Annotated[memoryview, Seen("numbers")]  # uint32
 _Buckets = Annotated[memoryview, Seen("bucket numbers")]  # uint32
 _Slopes = Annotated[list[Sealed], Seen("slopes")]
+_FitNumbers = Annotated[
+    list[Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]],
+    msgspec.Meta(min_length=1, max_length=4096),
+    Seen("numbers"),
+]
 # Of a point, by output; none where the intercept is not free
 _Intercepts = Annotated[
     tuple[Finite, ...], msgspec.Meta(max_length=4096), Seen("intercepts")
@@ -69,6 +74,27 @@ class Mixture(Message, frozen=True):
 
 
 _Move = Annotated[Move, Seen("steps")]
+
+
+class FoldsRequest(Message, frozen=True):
+    """Path: ask for the weight of the samples in each fold."""
+
+    grid: TotalsOnGrid
+
+
+class FitsNotice(Message, frozen=True):
+    """Path: the fits that have a point of their own from now on, and λ of each.
+
+    A fit that is new begins at the best point of one that is there.
+    """
+
+    move: _Move
+    fits: _FitNumbers  # ascending
+    sources: _FitNumbers
+    # of the samples' weight that is left without each fold
+    shares: Annotated[
+        tuple[Share, ...], msgspec.Meta(max_length=1000), Seen("fold shares")
+    ]
 
 
 class PlanesRequest(Message, frozen=True):
@@ -176,9 +202,10 @@ class ForwardedVisit(Message, frozen=True):
 
 
 class MovedRelease(Message, frozen=True):
-    """Ask for the weights of the best point, in the clear."""
+    """Ask for the weights of the best point, in the clear; on a path, of which fit."""
 
     move: _Move
+    fit: Annotated[Number | None, Seen("numbers")] = None
 
 
 # A step may wait for absent clients, so the model may be released within one.
@@ -188,17 +215,27 @@ _ROUND = ("trial", "search", "open search", "release")
 PHASES: Phases = {
     **SET_UP,
     "buckets": Phase(BucketsNotice, after=("prepare",)),
+    # A path: the weights of its folds, and which of its fits have a point
+    "folds": summing(FoldsRequest, "fold weights", "search", "open search", "folds"),
+    "open folds": opening("fold shares", "folds"),
+    "fits": Phase(
+        FitsNotice,
+        after=(
+            *("folds", "open folds"),
+            *("planes", "forward planes", "gram", "open planes", "release"),
+        ),
+    ),
     # New planes
     "planes": Phase(
         PlanesRequest,
         (Planes, TooLarge),
-        ("search", "open search", "release", "planes"),
+        ("search", "open search", "release", "fits", "planes"),
         is_single=True,
     ),
     "forward planes": Phase(
         ForwardedPlanes,
         (Parts, TooLarge),
-        ("search", "open search", "release", "forward planes"),
+        ("search", "open search", "release", "fits", "forward planes"),
         "slopes",
         is_single=True,
     ),
@@ -214,8 +251,9 @@ PHASES: Phases = {
     "trial": summing(
         TrialRequest,
         "margins",
-        *("planes", "forward planes", "gram", "open planes", *_VISITS, *_ROUND),
-        sealed_after=("gram", "open planes", "trial", "release"),
+        *("planes", "forward planes", "fits", "gram", "open planes"),
+        *(*_VISITS, *_ROUND),
+        sealed_after=("fits", "gram", "open planes", "trial", "release"),
         is_single=True,
     ),
     "search": summing(
@@ -249,6 +287,6 @@ PHASES: Phases = {
     "release": Phase(
         MovedRelease,
         (Released,),
-        ("planes", "forward planes", "gram", "open planes", *_VISITS, *_ROUND),
+        ("fits", "planes", "forward planes", "gram", "open planes", *_VISITS, *_ROUND),
     ),
 }
