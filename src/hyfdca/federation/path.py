@@ -8,8 +8,9 @@ terms of its P are those of a training on these rows, times that share.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -18,6 +19,26 @@ from hyfdca.arrays import FloatArray
 
 PathChoice = Literal["best", "one_standard_error"]
 CHOICES: tuple[PathChoice, ...] = ("best", "one_standard_error")
+
+# Where the data says the largest λ: how many there are, and down to which share of it.
+_N_AUTO, _SMALLEST_SHARE = 9, 1e-4
+_LEFT = 0.25  # of P(0) that a model at the largest λ can lower it by, at most
+
+
+def auto_path(n_folds: int, tolerance: float, choice: PathChoice = "best") -> Path:
+    """Return a path whose largest λ the data will say."""
+    shares = np.geomspace(1.0, _SMALLEST_SHARE, _N_AUTO)
+    return Path(tuple(shares.tolist()), n_folds, tolerance, choice, is_auto=True)
+
+
+def largest_l2(squared_gradient: float, primal: float) -> float:
+    """Return the smallest λ at which w = 0 is nearly as good as the optimum.
+
+    P(0) - P* is at most ||g||² / (2λ), where g is the gradient of the mean loss at 0.
+    The result is a power of two, so that it says little of the data.
+    """
+    smallest = squared_gradient / (2 * _LEFT * max(primal, 1e-300))
+    return 2.0 ** math.ceil(math.log2(min(max(smallest, 1e-90), 1e90)))
 
 
 @dataclass(frozen=True)
@@ -34,12 +55,20 @@ class Path:
     choice : {"best", "one_standard_error"}
         The λ with the lowest mean validation loss, or the largest whose mean is at most
         one standard error above that.
+    is_auto : bool
+        The λ are multiples of the largest, which the data says (``largest_l2``).
     """
 
     l2s: tuple[float, ...]
     n_folds: int
     tolerance: float
     choice: PathChoice = "best"
+    is_auto: bool = False
+
+    def scaled(self, largest: float) -> Path:
+        """Return the path whose largest λ the data has said."""
+        l2s = tuple(largest * share for share in self.l2s)
+        return replace(self, l2s=l2s, is_auto=False)
 
     @property
     def n_fits(self) -> int:

@@ -81,6 +81,14 @@ def with_offsets(
     ]
 
 
+def with_folds(blocks: Sequence[Block], layout: Layout, folds: IntArray) -> list[Block]:
+    """Return blocks in which every client has the folds of its samples."""
+    return [
+        replace(block, folds=folds[items])
+        for block, items in zip(blocks, layout.samples.items, strict=True)
+    ]
+
+
 def pooled_cells(
     parts: Sequence[sp.csr_array], samples: Axis, features: Axis
 ) -> sp.csr_array:

@@ -25,6 +25,7 @@ class Bundle(BundleSettings):
     """The dual bundle method; its settings are documented at ``BundleSettings``."""
 
     name: ClassVar[str] = "bundle"
+    chooses_l2: ClassVar[bool] = True
     phases: ClassVar[Phases] = PHASES
 
     def server(self, federation: Federation) -> ServerHalf:

@@ -38,6 +38,7 @@ _FitNumbers = Annotated[
     msgspec.Meta(min_length=1, max_length=4096),
     Seen("numbers"),
 ]
+_PositiveStrength = Annotated[float, msgspec.Meta(ge=1e-100, le=1e100)]
 # Of a point, by output; none where the intercept is not free
 _Intercepts = Annotated[
     tuple[Finite, ...], msgspec.Meta(max_length=4096), Seen("intercepts")
@@ -95,6 +96,8 @@ class FitsNotice(Message, frozen=True):
     shares: Annotated[
         tuple[Share, ...], msgspec.Meta(max_length=1000), Seen("fold shares")
     ]
+    # λ, where the study leaves it to the data
+    largest_l2: Annotated[_PositiveStrength | None, Seen("bounds")] = None
 
 
 class PlanesRequest(Message, frozen=True):
@@ -210,6 +213,7 @@ class MovedRelease(Message, frozen=True):
 
 # A step may wait for absent clients, so the model may be released within one.
 _VISITS = ("visit", "visit planes", "forward visit")
+_FOLDS = ("folds", "open folds")
 _ROUND = ("trial", "search", "open search", "release")
 
 PHASES: Phases = {
@@ -221,21 +225,21 @@ PHASES: Phases = {
     "fits": Phase(
         FitsNotice,
         after=(
-            *("folds", "open folds"),
-            *("planes", "forward planes", "gram", "open planes", "release"),
+            *_FOLDS,
+            *("fits", "planes", "forward planes", "gram", "open planes", "release"),
         ),
     ),
     # New planes
     "planes": Phase(
         PlanesRequest,
         (Planes, TooLarge),
-        ("search", "open search", "release", "fits", "planes"),
+        (*("search", "open search", "release", "fits", "planes"), *_FOLDS),
         is_single=True,
     ),
     "forward planes": Phase(
         ForwardedPlanes,
         (Parts, TooLarge),
-        ("search", "open search", "release", "fits", "forward planes"),
+        (*("search", "open search", "release", "fits", "forward planes"), *_FOLDS),
         "slopes",
         is_single=True,
     ),

@@ -31,6 +31,7 @@ class PathClientState:
     """What a checkpoint keeps of a client's half."""
 
     bundle: BundleClientState
+    path: Path
     fits: list[int]
     shares: tuple[float, ...]
     finished: dict[int, FloatArray]
@@ -64,11 +65,14 @@ class PathClient(BundleClient):
     def state(self) -> PathClientState:  # type: ignore[override]
         """Return what a checkpoint keeps."""
         bundle = super().state()
-        return PathClientState(bundle, self._fits, self._shares, self._finished)
+        return PathClientState(
+            bundle, self._path, self._fits, self._shares, self._finished
+        )
 
     def restore(self, state: PathClientState) -> None:  # type: ignore[override]
         """Take a state."""
         super().restore(state.bundle)
+        self._path = state.path
         self._fits, self._shares = list(state.fits), state.shares
         self._finished, self.n_points = dict(state.finished), len(state.fits)
 
@@ -104,6 +108,7 @@ class PathClient(BundleClient):
     def _take_fits(self, notice: b.FitsNotice) -> None:
         self._check_fits(notice)
         self._check_shares(notice.shares)
+        self._check_largest(notice.largest_l2)
         self._apply_step(notice.move)
         for fit in set(self._fits) - set(notice.fits):
             if self._path.is_whole(fit):
@@ -114,6 +119,8 @@ class PathClient(BundleClient):
         self.best_margins = self.best_margins[:, columns]
         self.margins = self.margins[:, columns]
         self._intercepts = self._intercepts[columns]
+        if notice.largest_l2 is not None:
+            self._path = self._path.scaled(notice.largest_l2)
         self._fits, self._shares = list(notice.fits), notice.shares
         self.n_points = len(notice.fits)
 
@@ -144,6 +151,11 @@ class PathClient(BundleClient):
             raise RemoteProtocolError("the shares of the folds are no shares")
         if self._shares not in ((), shares):
             raise RemoteProtocolError("the shares of the folds have changed")
+
+    def _check_largest(self, given: float | None) -> None:
+        """Refuse other λ than those of the study file, or another largest one."""
+        if self._path.is_auto != (given is not None):
+            raise RemoteProtocolError("the strengths of the penalty are known")
 
     def _l2s(self) -> FloatArray:
         """Return λ of the fits that have a point, by column."""

@@ -14,6 +14,9 @@ from hyfdca.arrays import BoolArray, FloatArray, IntArray
 from hyfdca.federation.server import Federation
 from hyfdca.maths.objective import relative_gap
 
+# All fits add to the same planes, and each needs few of them.
+_MANY_PLANES = 150
+
 
 @dataclass(frozen=True)
 class FitState:
@@ -99,7 +102,7 @@ class Fit(Bounding):
         """
         problem, n_samples = self.federation.problem, self.federation.problem.n_samples
         model = planes.at_scale(self._l2 * n_samples**2)
-        model.weights = self._warm(model)
+        model.weights, model.most_planes = self._warm(model), _MANY_PLANES
         # Solving changes these in place, and all fits come from the same planes.
         model.intercepts = model.intercepts.copy()
         model.reach = model.reach.copy() if self._reach is None else self._reach

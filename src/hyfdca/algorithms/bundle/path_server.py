@@ -31,6 +31,7 @@ import numpy as np
 
 from hyfdca.algorithms.bundle import messages as b
 from hyfdca.algorithms.bundle.buckets import Buckets
+from hyfdca.algorithms.bundle.collecting import PlaneCollection
 from hyfdca.algorithms.bundle.path_fit import Fit, FitState
 from hyfdca.algorithms.bundle.planes import CuttingModel
 from hyfdca.algorithms.bundle.server import (
@@ -38,9 +39,9 @@ from hyfdca.algorithms.bundle.server import (
     BundleServerState,
     TrialPoint,
 )
-from hyfdca.algorithms.bundle.settings import TRIAL_STEPS, BundleSettings
+from hyfdca.algorithms.bundle.settings import PLACES, TRIAL_STEPS, BundleSettings
 from hyfdca.arrays import FloatArray, IntArray
-from hyfdca.federation.path import FitRecord, Path, PathRow, path_table
+from hyfdca.federation.path import FitRecord, Path, PathRow, largest_l2, path_table
 from hyfdca.federation.server import Federation
 from hyfdca.maths.objective import Measurement
 from hyfdca.protocol.messages import Part, Sums
@@ -48,7 +49,7 @@ from hyfdca.protocol.sessions import BadReplyError, Conversation
 
 # The relative gap from which on the next smaller λ begins, and the multiple of the
 # tolerance from which on the fits without a fold look whether they have finished.
-_NEAR, _ALMOST = 0.1, 2.0
+_NEAR, _ALMOST = 0.3, 2.0
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ class PathServerState:
     """What a checkpoint keeps of the server's half."""
 
     bundle: BundleServerState
+    path: Path
     shares: tuple[float, ...]
     with_point: list[int]
     fits: list[FitState]
@@ -79,6 +81,7 @@ class PathServer(BundleServer):
         """Return what a checkpoint keeps."""
         return PathServerState(
             self.bundle_state(),
+            self.path,
             self.shares,
             self.with_point,
             [fit.state() for fit in self.fits],
@@ -88,6 +91,7 @@ class PathServer(BundleServer):
     def restore(self, state: PathServerState) -> None:  # type: ignore[override]
         """Take a state."""
         self.restore_bundle(state.bundle)
+        self.path = state.path
         self.shares, self.with_point = state.shares, list(state.with_point)
         self._best_intercepts = state.best_intercepts
         for fit, kept in zip(self.fits, state.fits, strict=True):
@@ -100,8 +104,14 @@ class PathServer(BundleServer):
 
     @cached_property
     def _whole_buckets(self) -> Buckets:
-        return self.buckets_up_to(
-            max(self.settings.max_buckets // self.path.n_folds, 1)
+        most = self.settings.max_buckets // self.path.n_folds
+        return self.buckets_up_to(max(most, 1))
+
+    @cached_property
+    def planes(self) -> PlaneCollection:
+        """Collects new planes, of vertices alone: candidates step from one point."""
+        return PlaneCollection(
+            self.federation, self.grids, self.buckets, self.model, PLACES
         )
 
     @cached_property
@@ -141,8 +151,22 @@ class PathServer(BundleServer):
         if not np.all((shares > 0.0) & (shares < 1.0)):
             raise BadReplyError("", self.federation.everyone, "a fold has no rows")
         self.shares = tuple(shares.tolist())
+        largest = None
+        if self.path.is_auto:
+            yield from self.planes.collect(self._move)
+            largest = self._largest_l2(float(found[1:].sum()))
+            self.path = self.path.scaled(largest)
         self._tell_all(found, self._best_intercepts[None])
-        yield from self._go_on_with(self.with_point, self.with_point)
+        yield from self._go_on_with(self.with_point, self.with_point, largest)
+
+    def _largest_l2(self, primal: float) -> float:
+        """Return the largest λ, by the planes that touch the loss at w = 0."""
+        model = self.model
+        # All places are one there: take the first of each bucket.
+        whole = np.zeros_like(model.weights)
+        whole[model.n_buckets :: self.planes.n_planes] = 1.0
+        squares = model.squared_norms_of(whole) * self.federation.problem.l2_strength
+        return largest_l2(float(squares.sum()), primal)
 
     def _fold_weights(self) -> Conversation[FloatArray]:
         federation, grid = self.federation, self.federation.grids.totals
@@ -164,7 +188,8 @@ class PathServer(BundleServer):
     def step(self) -> Conversation[None]:
         """Add planes, solve for new points, go towards them."""
         self.planes.n_points = len(self.with_point)
-        yield from self.planes.collect(self._move)
+        if not self._has_first_planes:
+            yield from self.planes.collect(self._move)
         points = self._solve()
         numbers, sources = self._next_with_point(points)
         if not numbers:
@@ -173,6 +198,11 @@ class PathServer(BundleServer):
             yield from self._go_on_with(numbers, sources)
         yield from self._search([points[number] for number in numbers])
         self.model.forget()
+
+    @property
+    def _has_first_planes(self) -> bool:
+        """Whether set-up has collected the planes of the first step."""
+        return not self._n_measured and len(self.model.sloped) > 0
 
     def _solve(self) -> dict[int, TrialPoint]:
         """Return the next points of all fits that look for one."""
@@ -234,8 +264,10 @@ class PathServer(BundleServer):
         numbers = sorted(sources)
         return numbers, [sources[number] for number in numbers]
 
-    def _go_on_with(self, numbers: list[int], sources: list[int]) -> Conversation[None]:
-        notice = b.FitsNotice(self._move, numbers, sources, self.shares)
+    def _go_on_with(
+        self, numbers: list[int], sources: list[int], largest: float | None = None
+    ) -> Conversation[None]:
+        notice = b.FitsNotice(self._move, numbers, sources, self.shares, largest)
         everyone = self.federation.everyone
         yield from self.federation.session.tell("fits", dict.fromkeys(everyone, notice))
         places = [self.with_point.index(source) for source in sources]

@@ -171,6 +171,8 @@ class CuttingModel:
         Planes kept per bucket; beyond it the lightest are forgotten.
     first_reach : float or None
         How far from zero a free intercept may be at first; None if there is none.
+    most_planes : int, optional
+        Beyond so many a programme is solved over few at a time.
     """
 
     n_buckets: int
@@ -180,6 +182,7 @@ class CuttingModel:
     keeps_gram: bool
     max_planes: int = 128
     first_reach: float | None = None
+    most_planes: int | None = None
     numbers: IntArray = field(init=False)
     buckets: IntArray = field(init=False)
     ages: FloatArray = field(init=False)
@@ -272,7 +275,8 @@ class CuttingModel:
         """
         for output, tolerance in enumerate(tolerances.tolist()):
             start = self.weights[:, output]
-            found = solve_plane_qp(self._programme(output), tolerance, start)
+            programme = self._programme(output)
+            found = solve_plane_qp(programme, tolerance, start, self.most_planes)
             self.weights[:, output] = found.weights
             self.intercepts[output] = found.intercept
         self.note_weights(self.weights, age)
