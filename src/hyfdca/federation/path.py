@@ -70,6 +70,10 @@ class Path:
         l2s = tuple(largest * share for share in self.l2s)
         return replace(self, l2s=l2s, is_auto=False)
 
+    def restored(self, l2s: tuple[float, ...]) -> Path:
+        """Return the path that a run had reached, with these λ."""
+        return replace(self, l2s=l2s, is_auto=self.is_auto and l2s == self.l2s)
+
     @property
     def n_fits(self) -> int:
         """One per λ and fold, and one per λ with all rows."""

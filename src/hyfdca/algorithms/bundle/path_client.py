@@ -31,7 +31,7 @@ class PathClientState:
     """What a checkpoint keeps of a client's half."""
 
     bundle: BundleClientState
-    path: Path
+    l2s: tuple[float, ...]
     fits: list[int]
     shares: tuple[float, ...]
     finished: dict[int, FloatArray]
@@ -66,13 +66,13 @@ class PathClient(BundleClient):
         """Return what a checkpoint keeps."""
         bundle = super().state()
         return PathClientState(
-            bundle, self._path, self._fits, self._shares, self._finished
+            bundle, self._path.l2s, self._fits, self._shares, self._finished
         )
 
     def restore(self, state: PathClientState) -> None:  # type: ignore[override]
         """Take a state."""
         super().restore(state.bundle)
-        self._path = state.path
+        self._path = self._path.restored(state.l2s)
         self._fits, self._shares = list(state.fits), state.shares
         self._finished, self.n_points = dict(state.finished), len(state.fits)
 

@@ -57,7 +57,7 @@ class PathServerState:
     """What a checkpoint keeps of the server's half."""
 
     bundle: BundleServerState
-    path: Path
+    l2s: tuple[float, ...]
     shares: tuple[float, ...]
     with_point: list[int]
     fits: list[FitState]
@@ -81,7 +81,7 @@ class PathServer(BundleServer):
         """Return what a checkpoint keeps."""
         return PathServerState(
             self.bundle_state(),
-            self.path,
+            self.path.l2s,
             self.shares,
             self.with_point,
             [fit.state() for fit in self.fits],
@@ -91,7 +91,7 @@ class PathServer(BundleServer):
     def restore(self, state: PathServerState) -> None:  # type: ignore[override]
         """Take a state."""
         self.restore_bundle(state.bundle)
-        self.path = state.path
+        self.path = self.path.restored(state.l2s)
         self.shares, self.with_point = state.shares, list(state.with_point)
         self._best_intercepts = state.best_intercepts
         for fit, kept in zip(self.fits, state.fits, strict=True):
