@@ -140,7 +140,9 @@ def _truth_run(header: Header, path: Path) -> LocalRun:
     plain = msgspec.structs.replace(
         file.study, encryption="none", penalise_intercept=not is_free
     )
-    return prepare(StudyFile(plain, file.clients), path.parent)
+    return prepare(
+        StudyFile(plain, file.clients, evaluation=file.evaluation), path.parent
+    )
 
 
 def _audit(folder: Path, header: Header, run: LocalRun) -> Audit:

@@ -21,7 +21,6 @@ from hyfdca.federation.path import CHOICES, Path, PathChoice, auto_path
 from hyfdca.holdings.participation import Participation
 from hyfdca.holdings.partition import Partition
 from hyfdca.holdings.rules import PartitionRule
-from hyfdca.maths.objective import Measurement
 from hyfdca.protocol.messages import Profile
 from hyfdca.training.runner import Runner
 
@@ -103,8 +102,7 @@ class ChoosesL2(FederatedLinearModel):
         server = runner.server
         assert isinstance(server, PathServer)  # noqa: S101  # the bundle has a path
         table, chosen = server.table(), server.chosen()
-        own = server.records()[chosen]
-        self.certificate_ = Measurement(own.primal, own.dual)
+        self.certificate_ = server.chosen_measurement()
         self.l2_ = table[server.path.place(chosen)].l2
         self.l2s_ = np.array([row.l2 for row in table])
         self.loss_path_ = np.array([row.folds for row in table])

@@ -11,11 +11,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 
 from hyfdca.arrays import FloatArray
+from hyfdca.maths.objective import Measurement
 
 PathChoice = Literal["best", "one_standard_error"]
 CHOICES: tuple[PathChoice, ...] = ("best", "one_standard_error")
@@ -104,6 +105,24 @@ class Path:
         """Return λ of a fit, given which share of the weight is left without a fold."""
         share = 1.0 if self.is_whole(fit) else shares[self.fold(fit)]
         return self.l2s[self.place(fit)] * share
+
+
+@runtime_checkable
+class HasPath(Protocol):
+    """A server's half that fits a path."""
+
+    def table(self) -> list[PathRow]:
+        """Return one row per λ, the largest first."""
+        ...
+
+    def chosen_measurement(self) -> Measurement:
+        """Return P and D of the fit whose weights are released."""
+        ...
+
+    @property
+    def n_points_tried(self) -> int:
+        """Points at which clients formed margins so far."""
+        ...
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,7 @@ from hyfdca.data.csv_form import is_encoding
 from hyfdca.data.tables import DATE_ORIGIN, label_text
 from hyfdca.errors import StudyError, as_study_error, plain_mistake
 from hyfdca.federation.algorithm import Algorithm
+from hyfdca.federation.path import PathChoice
 from hyfdca.maths.losses import make_loss
 from hyfdca.model.scaling import Missing, Scale
 from hyfdca.protocol.messages import Profile
@@ -82,6 +83,9 @@ PredictionIds = Literal["blinded", "keyed"]
 Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
 
 
+Strengths = Annotated[list[Positive], msgspec.Meta(min_length=2, max_length=100)]
+
+
 class _Participation(
     msgspec.Struct,
     frozen=True,
@@ -110,7 +114,7 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     name: str
     loss: str = "logistic"
     loss_parameter: float | None = None
-    l2: Positive = 1e-3
+    l2: Positive | Strengths | Literal["auto"] = 1e-3
     profile: Profile = "sealed"
     encryption: SchemeName = "bfv"
     precision: Precision = "full"
@@ -191,6 +195,14 @@ class Client(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     may_predict: bool = False  # may ask the others for scores of its own rows
 
 
+class Evaluation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How l2 is chosen among several."""
+
+    folds: Annotated[int, msgspec.Meta(ge=2, le=100)] | None = None
+    choice: PathChoice = "best"
+    salt: str = ""  # of the hash of IDs that says which row is in which fold
+
+
 class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The server that organisations connect to, and its name in certificates."""
 
@@ -206,6 +218,7 @@ class StudyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     clients: Annotated[list[Client], msgspec.Meta(min_length=1)]
     algorithm: dict[str, bool | int | float | str] = {}  # its name and its settings
     server: Server = Server()
+    evaluation: Evaluation = Evaluation()
 
     def chosen_algorithm(self) -> Algorithm | None:
         """Return the algorithm with its settings; None if the study leaves it open.
@@ -268,6 +281,7 @@ def parse(content: bytes, path: Path) -> StudyFile:
         )
     _check_quorum(path, file)
     _check_uncovered(path, file.study)
+    _check_folds(path, file)
     for client in file.clients:
         _check_labels_visible(file.study, client)
     for encoding in (file.study.encoding, *(own.encoding for own in file.clients)):
@@ -328,6 +342,26 @@ def _check_uncovered(path: Path, study: Study) -> None:
             f'The study file {path} sets uncovered = "zero", but scale = "standard" '
             'centres features; set uncovered = "mean", or scale = "maxabs" or "none".'
         )
+
+
+def _check_folds(path: Path, file: StudyFile) -> None:
+    """Refuse several l2 without folds, and folds without several l2."""
+    l2, folds = file.study.l2, file.evaluation.folds
+    if isinstance(l2, list) and len(set(l2)) < len(l2):
+        raise StudyError(
+            f"The study file {path} has the same l2 twice; give different ones."
+        )
+    if isinstance(l2, float) == (folds is None):
+        return
+    if folds is None:
+        raise StudyError(
+            f"The study file {path} leaves l2 to be chosen, which needs folds; write "
+            "folds = 5 in a table [evaluation], or give one l2."
+        )
+    raise StudyError(
+        f"The study file {path} has folds, but one l2; give l2 as a list to choose "
+        'from, such as [1e-4, 1e-3, 1e-2], or as "auto", or leave folds out.'
+    )
 
 
 def _check_labels_visible(study: Study, client: Client) -> None:

@@ -9,6 +9,7 @@ from hyfdca.algorithms.registry import frees_intercept
 from hyfdca.crypto.schemes.registry import Encryption
 from hyfdca.data.tables import normalised
 from hyfdca.errors import as_study_error
+from hyfdca.federation.path import Path, auto_path
 from hyfdca.holdings.participation import (
     Participation,
     bernoulli,
@@ -51,6 +52,8 @@ class Plan:
         Rounds between checkpoints.
     prediction_ids : {"blinded", "keyed"}
         How holders find the rows that are asked for.
+    fold_salt : str
+        Of the hash of IDs that says which row is in which fold, if l2 is chosen.
     is_rehearsal : bool
         All parties are in one process, so the model may be released at any time.
     """
@@ -71,6 +74,7 @@ class Plan:
     phase_timeout: float
     checkpoint_every: int
     prediction_ids: PredictionIds
+    fold_salt: str
     is_rehearsal: bool = False
 
     @property
@@ -115,6 +119,7 @@ def _plan(file: StudyFile, study_hash: bytes) -> Plan:
         phase_timeout=study.phase_timeout,
         checkpoint_every=study.checkpoint_every,
         prediction_ids=study.prediction_ids,
+        fold_salt=file.evaluation.salt,
     )
 
 
@@ -176,10 +181,11 @@ def _drawn(study: Study, names: Sequence[str]) -> Participation:
 
 
 def _settings(file: StudyFile, loss: Loss) -> TrainingSettings:
-    study, algorithm = file.study, file.chosen_algorithm()
+    study, algorithm, path = file.study, file.chosen_algorithm(), path_of(file)
+    l2s = () if path is None else path.l2s
     return TrainingSettings(
         loss=loss,
-        l2_strength=study.l2,
+        l2_strength=study.l2 if isinstance(study.l2, float) else l2s[0],
         algorithm=algorithm,
         profile=study.profile,
         max_rounds=study.max_rounds,
@@ -194,4 +200,16 @@ def _settings(file: StudyFile, loss: Loss) -> TrainingSettings:
             algorithm, study.penalise_intercept, study.intercept_scaling
         ),
         has_offsets=target_settings(file).has_offsets,
+        path=path,
     )
+
+
+def path_of(file: StudyFile) -> Path | None:
+    """Return the strengths that l2 is chosen among; None if the study has one."""
+    study, evaluation = file.study, file.evaluation
+    if isinstance(study.l2, float) or evaluation.folds is None:
+        return None
+    if study.l2 == "auto":
+        return auto_path(evaluation.folds, study.tol, evaluation.choice)
+    l2s = tuple(sorted(study.l2, reverse=True))
+    return Path(l2s, evaluation.folds, study.tol, evaluation.choice)

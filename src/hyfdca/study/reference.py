@@ -13,7 +13,7 @@ from msgspec import inspect
 
 from hyfdca.algorithms.registry import ALGORITHMS
 from hyfdca.maths.losses import LOSSES
-from hyfdca.study.file import Client, Server, Study
+from hyfdca.study.file import Client, Evaluation, Server, Study
 
 _HEAD = """\
 # The study file
@@ -54,7 +54,10 @@ _STUDY = {
     "name": "What the study is called; in the model file and on screen.",
     "loss": f"One of {', '.join(f'`{name}`' for name in LOSSES)}.",
     "loss_parameter": "Of losses that have one, such as the width of huber.",
-    "l2": "λ in λ/2 ‖w‖² + mean loss; scikit-learn's `C` is 1/(n λ).",
+    "l2": "λ in λ/2 ‖w‖² + mean loss; scikit-learn's `C` is 1/(n λ). A list or `auto` "
+    "has it chosen by cross-validation in the same run; this needs `folds`. `auto` is "
+    "nine values, from the smallest power of two at which a model cannot lower the "
+    "loss by more than a quarter, down to 1e-4 of it.",
     "profile": "With `open`, the paper's, the server also sees each organisation's "
     "share or slopes; see [threat-model.md](threat-model.md).",
     "encryption": "The scheme by which numbers are sealed.",
@@ -163,14 +166,25 @@ _SERVER = {
     "port": "Its port.",
     "name": "Its name in certificates.",
 }
+_EVALUATION = {
+    "folds": "Into how many folds rows are divided where `l2` is chosen. The fold of a "
+    "row follows from its ID and `salt`. Scaling, levels and class weights are those "
+    "of all rows: the folds share them.",
+    "choice": "Of several `l2`, that with the lowest mean loss of the rows left out, "
+    "or the largest whose mean is at most one standard error above it.",
+    "salt": "Another salt gives other folds; with the same one a row is in the same "
+    "fold again in the next study.",
+}
 MEANINGS: dict[type[msgspec.Struct], dict[str, str]] = {
     Study: _STUDY,
     Client: _CLIENT,
+    Evaluation: _EVALUATION,
     Server: _SERVER,
 }
 _TITLES = {
     Study: "`[study]`",
     Client: "`[[clients]]`, once per organisation",
+    Evaluation: "`[evaluation]`",
     Server: "`[server]`, for studies between machines",
 }
 
@@ -228,6 +242,10 @@ def _words(kind: Any) -> str:
         return number + _range(kind)
     if isinstance(kind, inspect.NoneType):
         return ""
+    if isinstance(kind, inspect.ListType) and isinstance(
+        kind.item_type, inspect.FloatType
+    ):
+        return "list of numbers"
     return _PLAIN.get(type(kind), "table")
 
 

@@ -41,11 +41,12 @@ from hyfdca.algorithms.bundle.server import (
 )
 from hyfdca.algorithms.bundle.settings import PLACES, TRIAL_STEPS, BundleSettings
 from hyfdca.arrays import FloatArray, IntArray
+from hyfdca.errors import StudyError
 from hyfdca.federation.path import FitRecord, Path, PathRow, largest_l2, path_table
 from hyfdca.federation.server import Federation
 from hyfdca.maths.objective import Measurement
 from hyfdca.protocol.messages import Part, Sums
-from hyfdca.protocol.sessions import BadReplyError, Conversation
+from hyfdca.protocol.sessions import Conversation
 
 # The relative gap from which on the next smaller λ begins, and the multiple of the
 # tolerance from which on the fits without a fold look whether they have finished.
@@ -149,7 +150,7 @@ class PathServer(BundleServer):
         weights = yield from self._fold_weights()
         shares = 1.0 - weights / weights.sum()
         if not np.all((shares > 0.0) & (shares < 1.0)):
-            raise BadReplyError("", self.federation.everyone, "a fold has no rows")
+            raise StudyError("A fold has no rows; use fewer folds, or another salt.")
         self.shares = tuple(shares.tolist())
         largest = None
         if self.path.is_auto:
@@ -383,6 +384,16 @@ class PathServer(BundleServer):
     def chosen(self) -> int:
         """Return the fit of all rows at the chosen λ."""
         return self.path.whole([row.is_chosen for row in self.table()].index(True))
+
+    def chosen_measurement(self) -> Measurement:
+        """Return P and D of the fit whose weights are released."""
+        own = self.records()[self.chosen()]
+        return Measurement(own.primal, own.dual)
+
+    @property
+    def n_points_tried(self) -> int:
+        """Points at which clients formed margins so far."""
+        return sum(fit.rounds for fit in self.fits)
 
     def release(self) -> Conversation[FloatArray]:
         """Return the weights of the chosen fit of all rows, a free intercept last."""
