@@ -105,11 +105,15 @@ def test_the_model_is_exported_with_its_l2(tmp_path):
 def test_a_run_that_is_cut_short_chooses_among_what_began():
     """Strengths that never began have no score and are not chosen."""
     X, y = load_breast_cancer(return_X_y=True)
-    learnt = HyFDCAClassifierCV(max_rounds=1, l2s=L2S, cv=3, random_state=0)
+    l2s = [10.0, 1e-2, 1e-3]
+    learnt = HyFDCAClassifierCV(max_rounds=2, l2s=l2s, cv=3, random_state=0)
     with pytest.warns(ConvergenceWarning):
         learnt.fit(StandardScaler().fit_transform(X), y)
-    assert learnt.l2_ == 1e-2
-    assert np.all(np.isfinite(learnt.loss_path_[0]))
+    began = np.isfinite(learnt.loss_path_).all(axis=1)
+    assert began.tolist() == sorted(began, reverse=True)
+    assert began[0]
+    assert not began[-1]
+    assert learnt.l2_ == learnt.l2s_[began][learnt.loss_path_[began].mean(1).argmin()]
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from hyfdca.algorithms.registry import ALGORITHMS
 from hyfdca.maths.seeds import stream
 
 # Settings that tests give beside those of [study], but that stand in [algorithm].
+EVALUATION_KEYS = ("folds", "choice", "salt")
 ALGORITHM_KEYS = {
     "algorithm",
     *(name for kind in ALGORITHMS.values() for name in vars(kind())),
@@ -69,9 +70,12 @@ class Files:
 
     def write(self, folder: Path) -> Path:
         """Write the tables as CSV and the study file; return its path."""
-        own = {k: v for k, v in self.settings.items() if k not in ALGORITHM_KEYS}
+        elsewhere = {*ALGORITHM_KEYS, *EVALUATION_KEYS}
+        own = {k: v for k, v in self.settings.items() if k not in elsewhere}
         lines = ["[study]", *(f"{k} = {v}" for k, v in own.items())]
         lines += self._algorithm()
+        chosen = {k: v for k, v in self.settings.items() if k in EVALUATION_KEYS}
+        lines += ["[evaluation]", *(f"{k} = {v}" for k, v in chosen.items())]
         for name, organisation in self.organisations.items():
             data = f'data = "{name}.csv"' if "data =" not in organisation.extra else ""
             lines += ["[[clients]]", f'name = "{name}"', data, organisation.extra]

@@ -26,7 +26,7 @@ from hyfdca.study.roles import target_settings
 from hyfdca.training.settings import TrainingSettings
 
 # Version of the messages between organisations; increment it whenever they change.
-PROTOCOL = 5
+PROTOCOL = 6
 
 
 @dataclass(frozen=True)

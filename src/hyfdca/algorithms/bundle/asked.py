@@ -25,6 +25,7 @@ import numpy as np
 
 from hyfdca.algorithms.bundle import messages as b
 from hyfdca.algorithms.bundle.settings import (
+    PATH_PLACES,
     PLACES,
     TRIAL_STEPS,
     VISIT_PLACES,
@@ -146,8 +147,9 @@ class Asked:
 def asked_by_bundle(settings: BundleSettings, problem: Problem) -> Asked:
     """Return what the bundle method asks."""
     is_sealed = problem.profile == "sealed"
+    usual: tuple[Collection, ...] = ((PLACES, ()), (WIDE_PLACES, WIDE_CANDIDATES))
     return Asked(
-        collections=((PLACES, ()), (WIDE_PLACES, WIDE_CANDIDATES)),
+        collections=usual if problem.path is None else ((PATH_PLACES, ()),),
         is_mixture=True,
         most_parts=1 if is_sealed else settings.sub_groups,
         min_part=settings.min_group_size,

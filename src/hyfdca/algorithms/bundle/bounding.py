@@ -76,6 +76,11 @@ class Bounding(ABC):
         """The strength λ of the penalty."""
         return self.federation.problem.l2_strength
 
+    @property
+    def reach(self) -> FloatArray:
+        """How far from zero the planes' bounds let a free intercept be, by output."""
+        return self.model.reach
+
     def bounding_state(self) -> BoundingState:
         """Return what a checkpoint keeps."""
         return BoundingState(
@@ -165,7 +170,7 @@ class Bounding(ABC):
         """
         if not self.federation.problem.free_intercept:
             return
-        reach, own = self.model.reach, np.abs(self.intercepts)
+        reach, own = self.reach, np.abs(self.intercepts)
         with np.errstate(divide="ignore", invalid="ignore"):
             times = np.where(own < reach, (self.limits + own) / (reach - own), np.inf)
             gaps = (self.primals - self.near_bounds) * np.maximum(times, 1.0)

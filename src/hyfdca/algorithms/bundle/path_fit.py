@@ -88,6 +88,12 @@ class Fit(Bounding):
         return self._l2
 
     @property
+    def reach(self) -> FloatArray:
+        """How far from zero its bounds let a free intercept be, by output."""
+        assert self._reach is not None  # noqa: S101  # solved before it is asked for
+        return self._reach
+
+    @property
     def relative_gap(self) -> float:
         """(P - D) / P over all outputs."""
         return relative_gap(float(self.primals.sum()), float(self.bounds.sum()))
@@ -108,6 +114,7 @@ class Fit(Bounding):
         model.reach = model.reach.copy() if self._reach is None else self._reach
         self._model = model
         self.set_reach()
+        self._reach = model.reach
         model.solve(self.tolerances())
         sloped = model.weights[model.n_buckets :]
         weights = None
@@ -115,7 +122,6 @@ class Fit(Bounding):
             weights = model.slopes.combine(sloped) / (self._l2 * n_samples)
         self.note_bound(weights)
         self._numbers, self._weights = model.numbers, model.weights
-        self._reach = model.reach
         longer = problem.l2_strength / self._l2
         return TrialPoint(
             weights, sloped, model.intercepts, longer * self.squared_norms(weights)
@@ -149,7 +155,7 @@ class Fit(Bounding):
         if left_out is not None:
             found = left_out.reshape(-1, n_outputs)[lowest, outputs]
             self.validations = np.where(is_better, found, self.validations)
-        if self._model is not None:
+        if self._reach is not None:
             self.raise_bounds()
 
     def _warm(self, model: CuttingModel) -> FloatArray:

@@ -39,7 +39,7 @@ from hyfdca.algorithms.bundle.server import (
     BundleServerState,
     TrialPoint,
 )
-from hyfdca.algorithms.bundle.settings import PLACES, TRIAL_STEPS, BundleSettings
+from hyfdca.algorithms.bundle.settings import PATH_PLACES, TRIAL_STEPS, BundleSettings
 from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.errors import StudyError
 from hyfdca.federation.path import FitRecord, Path, PathRow, largest_l2, path_table
@@ -67,6 +67,9 @@ class PathServerState:
 
 class PathServer(BundleServer):
     """The server's half."""
+
+    # Buckets are many, and what travels of planes is a square of their number.
+    most_planes = 48
 
     def __init__(
         self, federation: Federation, settings: BundleSettings, path: Path
@@ -112,7 +115,7 @@ class PathServer(BundleServer):
     def planes(self) -> PlaneCollection:
         """Collects new planes, of vertices alone: candidates step from one point."""
         return PlaneCollection(
-            self.federation, self.grids, self.buckets, self.model, PLACES
+            self.federation, self.grids, self.buckets, self.model, PATH_PLACES
         )
 
     @cached_property
@@ -371,11 +374,18 @@ class PathServer(BundleServer):
         for number, fit in enumerate(self.fits):
             share = left[self.path.fold(number)]
             primal, dual = float(fit.primals.sum()), float(fit.bounds.sum())
-            validation = float(fit.validations.sum()) / max(1.0 - share, 1e-300)
+            validation = np.nan
+            if share < 1.0 and self._has_begun(self.path.place(number)):
+                validation = float(fit.validations.sum()) / (1.0 - share)
             records[number] = FitRecord(
                 primal / share, dual / share, fit.relative_gap, fit.rounds, validation
             )
         return records
+
+    def _has_begun(self, place: int) -> bool:
+        """Return whether there is a model of all rows at a λ."""
+        whole = self.path.whole(place)
+        return whole in self.with_point or self.fits[whole].rounds > 0
 
     def table(self) -> list[PathRow]:
         """Return one row per λ, with the choice."""

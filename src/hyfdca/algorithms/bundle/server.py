@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
@@ -88,6 +89,8 @@ class TrialPoint:
 
 class BundleServer(Bounding):
     """The server's half."""
+
+    most_planes: ClassVar[int] = 128  # per bucket
 
     def __init__(self, federation: Federation, settings: BundleSettings) -> None:
         super().__init__(federation)
@@ -173,7 +176,7 @@ class BundleServer(Bounding):
             problem.l2_scale * problem.n_samples,
             Slopes(n_features, problem.n_outputs) if is_open else None,
             keeps_gram=self.keeps_gram(),
-            max_planes=self._affordable(n_buckets, 128),
+            max_planes=self._affordable(n_buckets, self.most_planes),
             first_reach=self.first_reach() if problem.free_intercept else None,
         )
 
