@@ -14,6 +14,7 @@ from hyfdca.runtime.inprocess import InProcess
 from hyfdca.runtime.store import StoreError
 from hyfdca.study.client import StudyClient
 from hyfdca.study.durable import RoundCheckpoints
+from hyfdca.study.exposure_notes import path_note
 from hyfdca.study.file import StudyFile, load
 from hyfdca.study.local import (
     LocalRun,
@@ -143,7 +144,8 @@ def train_file(
     Parameters
     ----------
     tell : callable, optional
-        Is called with a sentence that says where a resumed training continues.
+        Is called with a sentence that says where a resumed training continues, or what
+        choosing l2 will let organisations find out.
 
     Raises
     ------
@@ -160,6 +162,8 @@ def train_file(
             run = resumable_run(file, plan, tables, saved)
             if how == "resume":
                 tell(f"Continuing after round {run.training.progress.n_rounds}.")
+            elif note := path_note(plan.names, run.training.federation):
+                tell(note)
             outcome = train(run, watch)
             outcome.write(folder)
             if not outcome.is_interrupted:
