@@ -9,7 +9,7 @@ from hyfdca.algorithms.bundle.asked import ASKED_BY_LBFGS, asked_by_bundle
 from hyfdca.algorithms.bundle.async_server import AsyncBundleServer
 from hyfdca.algorithms.bundle.client import BundleClient
 from hyfdca.algorithms.bundle.lbfgs import LbfgsServer
-from hyfdca.algorithms.bundle.messages import PHASES
+from hyfdca.algorithms.bundle.messages import PATH_PHASES, PHASES
 from hyfdca.algorithms.bundle.path_client import PathClient
 from hyfdca.algorithms.bundle.path_server import PathServer
 from hyfdca.algorithms.bundle.server import BundleServer
@@ -26,7 +26,7 @@ class Bundle(BundleSettings):
 
     name: ClassVar[str] = "bundle"
     chooses_l2: ClassVar[bool] = True
-    phases: ClassVar[Phases] = PHASES
+    phases: ClassVar[Phases] = PATH_PHASES
 
     def server(self, federation: Federation) -> ServerHalf:
         """Return the server's half, asynchronous where that gains anything.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 import msgspec
@@ -213,33 +214,22 @@ class MovedRelease(Message, frozen=True):
 
 # A step may wait for absent clients, so the model may be released within one.
 _VISITS = ("visit", "visit planes", "forward visit")
-_FOLDS = ("folds", "open folds")
 _ROUND = ("trial", "search", "open search", "release")
 
 PHASES: Phases = {
     **SET_UP,
     "buckets": Phase(BucketsNotice, after=("prepare",)),
-    # A path: the weights of its folds, and which of its fits have a point
-    "folds": summing(FoldsRequest, "fold weights", "search", "open search", "folds"),
-    "open folds": opening("fold shares", "folds"),
-    "fits": Phase(
-        FitsNotice,
-        after=(
-            *_FOLDS,
-            *("fits", "planes", "forward planes", "gram", "open planes", "release"),
-        ),
-    ),
     # New planes
     "planes": Phase(
         PlanesRequest,
         (Planes, TooLarge),
-        (*("search", "open search", "release", "fits", "planes"), *_FOLDS),
+        ("search", "open search", "release", "planes"),
         is_single=True,
     ),
     "forward planes": Phase(
         ForwardedPlanes,
         (Parts, TooLarge),
-        (*("search", "open search", "release", "fits", "forward planes"), *_FOLDS),
+        ("search", "open search", "release", "forward planes"),
         "slopes",
         is_single=True,
     ),
@@ -255,9 +245,8 @@ PHASES: Phases = {
     "trial": summing(
         TrialRequest,
         "margins",
-        *("planes", "forward planes", "fits", "gram", "open planes"),
-        *(*_VISITS, *_ROUND),
-        sealed_after=("fits", "gram", "open planes", "trial", "release"),
+        *("planes", "forward planes", "gram", "open planes", *_VISITS, *_ROUND),
+        sealed_after=("gram", "open planes", "trial", "release"),
         is_single=True,
     ),
     "search": summing(
@@ -291,6 +280,31 @@ PHASES: Phases = {
     "release": Phase(
         MovedRelease,
         (Released,),
-        ("fits", "planes", "forward planes", "gram", "open planes", *_VISITS, *_ROUND),
+        ("planes", "forward planes", "gram", "open planes", *_VISITS, *_ROUND),
     ),
+}
+
+# A path: the weights of its folds, and which of its fits have a point. New planes may
+# follow either; set-up may collect the first ones.
+_FOLDS = ("folds", "open folds")
+_COLLECTED = ("planes", "forward planes", "gram", "open planes")
+
+
+def _also_after(name: str, *more: str) -> Phase:
+    """Return a phase that may come after more phases."""
+    phase = PHASES[name]
+    assert phase.after is not None  # noqa: S101  # all of these have an order
+    sealed = phase.sealed_after and (*phase.sealed_after, *more)
+    return replace(phase, after=(*phase.after, *more), sealed_after=sealed)
+
+
+PATH_PHASES: Phases = {
+    **PHASES,
+    "folds": summing(FoldsRequest, "fold weights", "search", "open search", "folds"),
+    "open folds": opening("fold shares", "folds"),
+    "fits": Phase(FitsNotice, after=(*_FOLDS, *_COLLECTED, "fits", "release")),
+    "planes": _also_after("planes", "fits", *_FOLDS),
+    "forward planes": _also_after("forward planes", "fits", *_FOLDS),
+    "trial": _also_after("trial", "fits"),
+    "release": _also_after("release", "fits"),
 }
