@@ -21,9 +21,9 @@ from hyfdca.federation.evaluation import Evaluated
 from hyfdca.federation.messages import evaluation_phases
 from hyfdca.federation.path import Path
 from hyfdca.protocol.messages import BY_PHASE, Message, seen_fields
-from hyfdca.study.client import STAGES
+from hyfdca.study.client.client import STAGES
 from hyfdca.study.file import load
-from hyfdca.study.local import prepare
+from hyfdca.study.local.study import prepare
 from tests.model.models import make_model, random_cells
 from tests.prediction.split_cases import Split
 from tests.support.consortia import make_files
