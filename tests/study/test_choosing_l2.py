@@ -10,10 +10,10 @@ from hyfdca.crypto.keys.pseudonyms import folds_of
 from hyfdca.errors import StudyError
 from hyfdca.federation.path import chosen_place
 from hyfdca.maths.objective import reference_optimum
+from hyfdca.study.client.policy import MemberPolicy
 from hyfdca.study.file import load
-from hyfdca.study.local import pooled_objective, prepare
-from hyfdca.study.local_training import train_file
-from hyfdca.study.member_policy import MemberPolicy
+from hyfdca.study.local.study import pooled_objective, prepare
+from hyfdca.study.local.training import train_file
 from tests.support.consortia import assert_one_sentence, make_files
 from tests.support.durable_runs import Consortium, write
 
