@@ -18,7 +18,10 @@ from hyfdca.data.sources import HOW_TO_GET, locate
 from hyfdca.errors import StudyError
 from hyfdca.runtime.machine import keep_memory
 
-NAMES = ("convergence", "reference", "round", "simulator", "memory", "alignment")
+NAMES = (
+    *("convergence", "reference", "round", "simulator", "memory", "alignment"),
+    "path",
+)
 OF_ROUNDS = ("rounds", "intercept", "losses", "participation", "wall", "figure")
 OF_ENCRYPTION = ("encryption", "alignment", "prediction")
 OF_NETWORK = ("flare", "hosting")

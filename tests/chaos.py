@@ -179,14 +179,10 @@ def _kill(family: list[psutil.Process]) -> None:
 def files_of(quorum: int | None, **settings: str) -> Files:
     """Return a study of many cheap rounds."""
     given = {} if quorum is None else {"quorum": str(quorum)}
-    return make_files(
-        algorithm='"hyfdca"',
-        step='"safe"',
-        tol="0",
-        phase_timeout="20",
-        **given,
-        **settings,
-    )
+    own = {"algorithm": '"hyfdca"', "step": '"safe"'}
+    if "algorithm" in settings:
+        own = {}
+    return make_files(tol="0", phase_timeout="20", **own, **given, **settings)
 
 
 def drawn(seed: int) -> list[Blow]:
@@ -201,15 +197,23 @@ def drawn(seed: int) -> list[Blow]:
     return blows
 
 
+# A path that does not end before its last round
+PATH = {"algorithm": '"bundle"', "l2": "[1.0, 0.1, 0.01]", "folds": "3"}
+
+
 def run(
-    folder: Path, seed: int, blows: Sequence[Blow], quorum: int | None = None
+    folder: Path,
+    seed: int,
+    blows: Sequence[Blow],
+    quorum: int | None = None,
+    **settings: str,
 ) -> list[Kill]:
     """Run a study in which processes are killed; its numbers are the undisturbed ones.
 
     With a quorum, clients that are killed stay away for a while.
     """
     n_rounds = 20 * len(blows) + (60 if quorum else 0)
-    files = files_of(quorum, max_rounds=str(n_rounds))
+    files = files_of(quorum, max_rounds=str(n_rounds), **settings)
     away = 0 if quorum is None else _AWAY
     with site(folder, files) as made:
         chaos = Chaos.started(made, seed, n_rounds)

@@ -41,7 +41,11 @@ def run(monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("names", "left_out", "runs"),
     [
-        ((), "reference, round, simulator, memory", ["convergence", "alignment"]),
+        (
+            (),
+            "reference, round, simulator, memory, path in part",
+            ["convergence", "alignment", "path"],
+        ),
         (BENCH_ROUNDS, "rounds in part, participation, wall", ["rounds", "losses"]),
     ],
 )
@@ -68,7 +72,7 @@ def test_with_some_data(tmp_path, run):
     assert output.startswith(
         "Left out for want of MNIST, news20.binary: simulator, memory; "
     )
-    assert ran == ["convergence", "reference", "round", "alignment"]
+    assert ran == ["convergence", "reference", "round", "alignment", "path"]
 
 
 def test_rounds_in_part(monkeypatch, capsys):

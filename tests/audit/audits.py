@@ -10,7 +10,7 @@ import numpy as np
 from hyfdca.audit.recording import train_recorded
 from hyfdca.audit.report import Audit, audit_folder
 from hyfdca.maths.seeds import stream
-from tests.support.consortia import ALGORITHM_KEYS
+from tests.support.consortia import ALGORITHM_KEYS, EVALUATION_KEYS
 
 N_ROWS, N_COLUMNS = 40, 9
 
@@ -47,10 +47,12 @@ def write_study(folder: Path, who, lacking=(), table=None, **settings) -> Path:
     chosen = {"name": '"audited"', "id_column": '"id"', "label_column": '"y"'}
     chosen |= {"tol": "0.0", "max_rounds": "30", "encryption": '"none"', **settings}
     own = {key: chosen.pop(key) for key in ALGORITHM_KEYS & chosen.keys()}
+    evaluation = {k: chosen.pop(k) for k in set(EVALUATION_KEYS) & chosen.keys()}
     lines = ["[study]", *(f"{key} = {value}" for key, value in chosen.items())]
     if own:
         named = {"name": own.pop("algorithm"), **own}
         lines += ["[algorithm]", *(f"{key} = {value}" for key, value in named.items())]
+    lines += ["[evaluation]", *(f"{k} = {value}" for k, value in evaluation.items())]
     for name, (rows, columns) in who.items():
         lines += ["[[clients]]", f'name = "{name}"', f'data = "{name}.csv"']
         if name in lacking:

@@ -7,6 +7,7 @@ import pkgutil
 import typing
 from itertools import combinations
 
+import numpy as np
 import pytest
 
 import hyfdca
@@ -18,6 +19,7 @@ from hyfdca.audit.fields import TABLES, phases_named, value_of
 from hyfdca.audit.values import VALUES
 from hyfdca.federation.evaluation import Evaluated
 from hyfdca.federation.messages import evaluation_phases
+from hyfdca.federation.path import Path
 from hyfdca.protocol.messages import BY_PHASE, Message, seen_fields
 from hyfdca.study.client.client import STAGES
 from hyfdca.study.file import load
@@ -166,6 +168,11 @@ def test_every_phase_has_a_handler(algorithm):
     halves = [ALGORITHMS[algorithm]().client(party)]
     if algorithm == "hyfdca":
         halves = [client_of(half)[0] for half in ("hyfdca", "line search")]
+    if algorithm == "bundle":
+        path = Path((1.0, 0.1), 2, 1e-3)
+        folds = np.arange(20) % 2
+        given = {"algorithm": algorithm, "path": path, "folds": folds}
+        halves += make_training(X, y, partition_of("2x2", 20, 4), **given).clients
     answered = {name for half in halves for name in half.handlers}
     assert answered == set(ALGORITHMS[algorithm].phases)
 

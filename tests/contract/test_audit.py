@@ -27,3 +27,22 @@ def test_a_recorded_run_has_no_complaints(name, profile, tmp_path):
     )
     assert audit.complaints == []
     assert audit.seen
+
+
+@pytest.mark.parametrize("profile", ["open", "sealed"])
+def test_a_recorded_path_has_no_complaints(profile, tmp_path):
+    """Its points, folds and fits are read, and their margins are counted."""
+    audit = audited(
+        tmp_path,
+        GRID,
+        l2="[1.0, 0.1]",
+        folds="2",
+        loss='"logistic"',
+        max_rounds="4",
+        encryption='"stream"',
+        profile=f'"{profile}"',
+    )
+    assert audit.complaints == []
+    values = {sighting.value for sighting in audit.seen}
+    assert {"fold weights", "fold shares"} <= values
+    assert max(audit.n_margins) > 4

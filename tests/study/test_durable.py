@@ -23,6 +23,14 @@ STUDIES = {
         "participation": "0.67",
         "max_rounds": "12",
     },
+    "path": {"l2": "[1.0, 0.1, 0.01]", "folds": "3", "tol": "1e-3"},
+    "automatic path": {
+        "l2": '"auto"',
+        "folds": "2",
+        "profile": '"open"',
+        "tol": "1e-2",
+        "encryption": '"stream"',
+    },
     "partial bundle": {"participation": "0.67", "max_rounds": "30"},
     "partial open": {
         "participation": "0.67",

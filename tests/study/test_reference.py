@@ -29,7 +29,8 @@ def test_what_it_says():
     """Types, ranges, defaults and choices, as they are in the code."""
     text = reference()
     for line in (
-        "| `l2` | number, above 0 | `0.001` | λ",
+        '| `l2` | number, above 0 or list of numbers or `"auto"` | `0.001` | λ',
+        '| `choice` | `"best"`, `"one_standard_error"` | `"best"` |',
         '| `scale` | `"maxabs"`, `"none"`, `"standard"` | `"none"` |',
         "| `max_rounds` | whole number, at least 1 | `1000` |",
         "| `name` | text | must be given | What the study",

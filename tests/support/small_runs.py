@@ -18,9 +18,10 @@ from hyfdca.crypto.schemes.fixedpoint import Grid, grid_for
 from hyfdca.crypto.schemes.registry import Encryption, public_parameters
 from hyfdca.federation.algorithm import Algorithm
 from hyfdca.federation.client import Party
+from hyfdca.federation.path import Path
 from hyfdca.federation.secrets import Secrecy
 from hyfdca.federation.server import Federation
-from hyfdca.holdings.block import Block, split_blocks, with_offsets
+from hyfdca.holdings.block import Block, split_blocks, with_folds, with_offsets
 from hyfdca.holdings.layout import Layout, layout_of
 from hyfdca.holdings.participation import Participation, complete
 from hyfdca.holdings.partition import Partition, from_holdings, grid
@@ -173,6 +174,8 @@ def make_training(
     seed: int = 0,
     free_intercept: bool = False,
     offset: float | None = None,
+    path: Path | None = None,
+    folds: np.ndarray | None = None,
     **own: object,
 ) -> Run:
     """Return a run on a table that is split as the partition says.
@@ -196,10 +199,13 @@ def make_training(
         seed=seed,
         free_intercept=free_intercept,
         has_offsets=offset is not None,
+        path=path,
     )
     blocks = blocks or split_blocks(X, labels, partition, layout, bias)
     if offset is not None:
         blocks = with_offsets(blocks, layout, np.full(labels.shape, offset))
+    if folds is not None:
+        blocks = with_folds(blocks, layout, folds)
     secrecy = None
     if keys is not None:
         secrecy = _secrecy(settings.encryption, keys, partition.n_clients)

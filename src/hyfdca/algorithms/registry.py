@@ -134,6 +134,7 @@ def _chosen(federation: Federation, tolerance: float) -> Choice:
         and federation.is_complete
         # Its planes may all be balanced, and then do not enclose a free intercept.
         and not federation.problem.free_intercept
+        and federation.problem.path is None
     )
     if suits_lbfgs and _LBFGS_GAPS[0] < tolerance < _LBFGS_GAPS[1]:
         reason = f"few features, a smooth regression loss and a gap of {tolerance:g}"

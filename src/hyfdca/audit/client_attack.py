@@ -48,6 +48,7 @@ class Overheard:
         shape = (self.facts.n_samples(self.client), self.facts.n_outputs)
         self._part, self._duals = np.zeros(shape), np.zeros(shape)
         self._rows = np.arange(shape[0])
+        self._parts: list[FloatArray] = []  # of the points of a path
 
     def listen(self, records: Iterable[Record]) -> Overheard:
         """Read a client's view; return self."""
@@ -64,9 +65,13 @@ class Overheard:
         self._rows = rows_of(positions, self.facts.n_samples(self.client))
 
     def _note_numbers(self, record: Record, values: FloatArray) -> None:
-        if values.shape != (len(self._rows), self.facts.n_outputs):
+        n_outputs = self.facts.n_outputs
+        if len(values) != len(self._rows) or values.shape[1] % n_outputs:
             return
-        if record.direction == "sealed" and record.phase in _PARTS:
+        is_part = record.direction == "sealed" and record.phase in _PARTS
+        if values.shape[1] != n_outputs:
+            self._note_points(record, values, is_part)
+        elif is_part:
             self._part[self._rows] = values
         elif record.direction == "opened" and record.phase == "shares":
             self._duals[self._rows] = values
@@ -76,6 +81,16 @@ class Overheard:
             self.totals.append(margins)
             self.own.append(self._part.copy())
             self.duals.append(self._duals.copy())
+
+    def _note_points(self, record: Record, values: FloatArray, is_part: bool) -> None:
+        """Take the margins of several points of a path, one after the other."""
+        n_points = values.shape[1] // self.facts.n_outputs
+        if is_part:
+            self._parts = np.split(values, n_points, axis=1)
+        elif record.phase == "search" and len(self._parts) == n_points:
+            self.totals += np.split(values, n_points, axis=1)
+            self.own += self._parts
+            self.duals += [self._duals.copy() for _ in range(n_points)]
 
     def others(self, rows: IntArray) -> tuple[FloatArray, FloatArray]:
         """Return Z and A of the rounds that included all these rows."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -81,6 +81,9 @@ class Evidence:
         self._told = [Slopes(self.facts.n_features(c), width) for c in everyone]
         self._buckets: dict[int, IntArray] = {}  # each client's buckets, by place
         self._rows: dict[int, IntArray] = {}  # the place of each row's bucket
+        self._l2_scales = [
+            np.array([self.facts.l2_scale]) for _ in everyone
+        ]  # by point
         self._held_back = [np.empty(0, np.int64) for _ in everyone]
         self._n_steps = 0
         self._since = [0 for _ in everyone]  # steps before the last share
@@ -95,6 +98,7 @@ class Evidence:
             "direction": self._take_image,
             "forward direction": self._take_image,
             "buckets": self._take_buckets,
+            "fits": self._take_fits,
             "planes": self._take_planes,
             "visit planes": self._take_planes,
             "gram": self._take_gram,
@@ -204,6 +208,22 @@ class Evidence:
     def _take_buckets(self, client: int, notice: Any, _: Any) -> None:
         self._buckets[client] = rows_of(notice.numbers, 0)
         self._rows[client] = rows_of(notice.buckets, 0)
+        if (path := self.facts.path) is not None:  # clients divide them into folds
+            folds = np.arange(path.n_folds)
+            whole = self._buckets[client][:, None] * path.n_folds
+            self._buckets[client] = (whole + folds).ravel()
+
+    def _take_fits(self, client: int, notice: b.FitsNotice, _: Any) -> None:
+        """Note λ of the points of a path."""
+        path = self.facts.path
+        if path is None:
+            return
+        if notice.largest_l2 is not None:
+            path = path.scaled(notice.largest_l2)
+            self.facts = replace(self.facts, path=path)
+        l2s = [path.l2_of(fit, notice.shares) for fit in notice.fits]
+        n_samples = self.facts.layout.samples.n_items
+        self._l2_scales[client] = np.array(l2s) * n_samples
 
     def _take_planes(self, client: int, request: Any, reply: Any) -> None:
         """Record each client's own part of the slopes of new planes."""
@@ -215,6 +235,7 @@ class Evidence:
         width = len(request.places) * self.facts.n_outputs
         if isinstance(request, b.PlanesRequest):
             width += len(request.candidates) * self.facts.n_outputs
+        width *= self._n_points(client)
         balances = self._balances(reply, (len(places), width))
         for which, (place, slope) in enumerate(zip(places, reply.slopes, strict=True)):
             columns = forced([slope], (self.facts.n_features(client), width))
@@ -269,15 +290,32 @@ class Evidence:
     def _take_trial(self, client: int, request: Any, reply: Any) -> None:
         if reply is None:
             return
-        shape = (self.facts.n_features(client), self.facts.n_outputs)
+        rows, n_points = np.arange(self.facts.n_samples(client)), self._n_points(client)
+        shape = (len(rows), n_points * self.facts.n_outputs)
+        margins = forced([reply.vector], shape)
+        points = self._points(client, request, shape[1])
+        if margins is not None and len(self.margins[client]) < _MOST:
+            parts = zip(points, np.split(margins, n_points, axis=1), strict=True)
+            self.margins[client] += [MarginEquation(w, rows, z) for w, z in parts]
+
+    def _n_points(self, client: int) -> int:
+        """Return how many points a client was given: one, but on a path."""
+        return len(self._l2_scales[client])
+
+    def _points(self, client: int, request: Any, width: int) -> list[FloatArray]:
+        """Return the weights of trial points, as the client computes them."""
+        n_points = self._n_points(client)
         if request.weights is not None:
-            weights = reals_of(request.weights, shape)
-        else:
-            told = self._told[client]
-            given = reals_of(request.plane_weights, (len(told.numbers), shape[1]))
-            weights = told.combine(given) / self.facts.l2_scale
-        rows = np.arange(self.facts.n_samples(client))
-        self._note_margins(client, weights, rows, reply.vector)
+            shape = (self.facts.n_features(client), width)
+            return np.split(reals_of(request.weights, shape), n_points, axis=1)
+        told = self._told[client]
+        given = reals_of(request.plane_weights, (len(told.numbers), width))
+        return [
+            told.combine(np.ascontiguousarray(own)) / scale
+            for own, scale in zip(
+                np.split(given, n_points, axis=1), self._l2_scales[client], strict=True
+            )
+        ]
 
     def _take_visit(self, client: int, request: Any, reply: Any) -> None:
         if reply is None:

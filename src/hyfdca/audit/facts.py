@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hyfdca.arrays import FloatArray, IntArray
+from hyfdca.federation.path import Path
 from hyfdca.holdings.layout import Layout
 from hyfdca.protocol import messages as m
 
@@ -21,6 +22,8 @@ class Facts:
         The value of every cell of the last feature, if that is the bias.
     free_intercept : bool
         Whether planes have balances instead.
+    path : Path, optional
+        The fits among which λ is chosen.
     """
 
     layout: Layout
@@ -28,6 +31,7 @@ class Facts:
     l2_scale: float
     bias: float | None
     free_intercept: bool = False
+    path: Path | None = None
 
     def n_samples(self, client: int) -> int:
         """Return how many samples a client holds."""

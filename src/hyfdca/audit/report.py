@@ -188,6 +188,7 @@ def facts_of(run: LocalRun) -> Facts:
         training.settings.l2_strength * training.federation.layout.samples.n_items,
         None if is_free else run.intercept_value,
         is_free,
+        training.settings.path,
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from hyfdca.algorithms.bundle.messages import FitsNotice
 from hyfdca.audit.payloads import Seals
 from hyfdca.audit.reading import Heard, Sight, sights
 from hyfdca.audit.values import SEALED_BYTES, VALUES, Form, Vector
@@ -56,12 +57,15 @@ class Sightings:
         self.seen: dict[tuple[str, Form], Sighting] = {}
         self.labelled: tuple[bool, ...] = ()  # which clients need margins
         self._n_margins: Counter[tuple[int, str]] = Counter()  # by client and phase
+        self._n_points: dict[int, int] = {}  # of a path, whose margins travel together
 
     def look(self, messages: Iterable[Heard]) -> None:
         """Tally the values in these messages."""
         for said in messages:
             if isinstance(said.message, Arrangements):
                 self._arranged[said.conversation, said.client] = said.message
+            if isinstance(said.message, FitsNotice):
+                self._n_points[said.client] = len(said.message.fits)
             for sight in sights(said):
                 self._note(said, sight)
 
@@ -102,7 +106,7 @@ class Sightings:
         """Count margins sent, and complain about those that a client does not need."""
         if said.direction != "down" or sight.value != "margins":
             return
-        self._n_margins[said.client, said.phase] += 1
+        self._n_margins[said.client, said.phase] += self._n_points.get(said.client, 1)
         if self.labelled and not self.labelled[said.client]:
             sentence = f"Client {said.client} has no labels but was sent margins."
             self._complaints[sentence] = None

@@ -108,6 +108,8 @@ VALUES: dict[str, Value] = {
     "weight totals": Value(
         "sums of all weights, by class", "totals", "all clients with labels"
     ),
+    "fold weights": Value("a client's weight by fold", "totals", "nobody else's"),
+    "fold shares": Value("shares of the folds in all weight", None, "all clients"),
     "products": Value("inner products of feature sums", "totals", "nobody else's"),
     "offsets": Value("offsets and balances of planes", "buckets", "nobody else's"),
     "grand totals": Value("totals of all clients", "totals", "the one that opens them"),
@@ -119,7 +121,9 @@ VALUES: dict[str, Value] = {
     "step totals": Value(
         "D or curvature along a direction", None, "the one that opens them"
     ),
-    "search totals": Value("P along a search", None, "the one that opens them"),
+    "search totals": Value(
+        "P along a search, or its parts by fold", None, "the one that opens them"
+    ),
     "Gram and offsets": Value(
         "offsets and balances by bucket, products of slopes",
         None,

@@ -8,7 +8,7 @@ import operator
 import warnings
 from collections.abc import Mapping
 from os import PathLike
-from pathlib import Path
+from pathlib import Path as FilePath
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
@@ -30,7 +30,7 @@ from hyfdca.algorithms.registry import (
     frees_intercept,
     make_algorithm,
 )
-from hyfdca.arrays import FloatArray
+from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.crypto.schemes.registry import Encryption, Precision, SchemeName
 from hyfdca.estimators.exported import margins_of, model_of
 from hyfdca.estimators.loaded import loaded_margins, raw_coefficients, settings_of
@@ -42,8 +42,9 @@ from hyfdca.estimators.parameters import (
 )
 from hyfdca.estimators.units import Units
 from hyfdca.federation.algorithm import Algorithm, StartsAnywhere
+from hyfdca.federation.path import Path
 from hyfdca.holdings.axis import Axis
-from hyfdca.holdings.block import split_blocks
+from hyfdca.holdings.block import split_blocks, with_folds
 from hyfdca.holdings.coverage import coverage_of
 from hyfdca.holdings.layout import Layout, layout_of
 from hyfdca.holdings.participation import Participation, random_fraction
@@ -132,7 +133,7 @@ class FederatedLinearModel(BaseEstimator):
         ValueError
             If the file has no model for this kind of estimator.
         """
-        model = read_model(Path(path))
+        model = read_model(FilePath(path))
         if model.task != cls._task:
             raise ValueError(
                 f"The model file {path} is for {model.task}, not for {cls._task}; use "
@@ -192,6 +193,7 @@ class FederatedLinearModel(BaseEstimator):
         sample_weights: FloatArray | None = None,
         target: TargetScaling | None = None,
         partition: Partition | None = None,
+        folds: IntArray | None = None,
     ) -> None:
         """Split the data over clients, train, and set the fitted attributes.
 
@@ -206,6 +208,8 @@ class FederatedLinearModel(BaseEstimator):
         layout = layout_of(partition, bias=has_bias)
         bias = float(self.intercept_scaling) if has_bias else None
         blocks = split_blocks(table, labels, partition, layout, bias, sample_weights)
+        if folds is not None:
+            blocks = with_folds(blocks, layout, folds)
         participation = self._participation(partition.n_clients, settings.seed)
         runner = train_in_process(settings, layout, blocks, participation).runner
         units = Units(bias, target or TargetScaling(), self.fit_intercept)
@@ -257,7 +261,7 @@ class FederatedLinearModel(BaseEstimator):
         check_choice("encryption", self.encryption, get_args(SchemeName))
         check_choice("precision", self.precision, get_args(Precision))
         check_choice("profile", self.profile, ("open", "sealed"))
-        for name in ("l2", "local_fraction", "intercept_scaling"):
+        for name in ("local_fraction", "intercept_scaling"):
             check_positive(name, getattr(self, name))
         for name in ("iic", "max_seconds"):
             if getattr(self, name) is not None:
@@ -277,10 +281,10 @@ class FederatedLinearModel(BaseEstimator):
         if self.stall_rounds is not None:
             check_count("stall_rounds", self.stall_rounds)
         check_count("verbose", self.verbose, lowest=0)
-        algorithm = self._algorithm()
+        algorithm, path = self._algorithm(), self._path()
         return TrainingSettings(
             loss=self._loss(),
-            l2_strength=float(self.l2),
+            l2_strength=self._l2_strength() if path is None else path.l2s[0],
             algorithm=algorithm,
             profile=self.profile,
             max_rounds=max_rounds,
@@ -291,7 +295,21 @@ class FederatedLinearModel(BaseEstimator):
             encryption=Encryption(self.encryption, self.precision),
             seed=int(check_random_state(self.random_state).randint(2**31)),
             free_intercept=self._frees_intercept(algorithm),
+            path=path,
         )
+
+    def _l2_strength(self) -> float:
+        """Return the strength of the penalty; after a fit, the one it used."""
+        check_positive("l2", self.l2)
+        return float(self.l2)
+
+    def _path(self) -> Path | None:
+        """Return the strengths to choose among; None where there is one."""
+        return None
+
+    def _folds(self, X: Any, y: Any) -> IntArray | None:
+        """Return the fold of each sample, where a strength is chosen."""
+        return None
 
     def _frees_intercept(self, algorithm: Algorithm | None) -> bool:
         return bool(self.fit_intercept) and frees_intercept(

@@ -97,7 +97,8 @@ class HyFDCAClassifier(ClassifierMixin, FederatedLinearModel):  # noqa: D101
         labels = np.column_stack([np.where(codes == c, 1.0, -1.0) for c in positive])
         own = self._own_weights(X, sample_weight)
         weights = self._sample_weights(y, codes, labels, own)
-        self._train(X, labels, weights, partition=partition)
+        folds = self._folds(X, y)
+        self._train(X, labels, weights, partition=partition, folds=folds)
         return self
 
     def _take(self, model: Model) -> None:
@@ -208,7 +209,8 @@ class HyFDCARegressor(RegressorMixin, FederatedLinearModel):  # noqa: D101
         weights = self._own_weights(X, sample_weight)
         target = self._target_scaling(targets, weights) if self.scale_target else None
         scaled = targets if target is None else target.apply(targets)
-        self._train(X, scaled, weights, target, partition)
+        folds = self._folds(X, y)
+        self._train(X, scaled, weights, target, partition, folds)
         self.coef_, self.intercept_ = self.coef_[0], self.intercept_[0]
         return self
 

@@ -74,7 +74,7 @@ def _file(estimator: FederatedLinearModel, names: list[str]) -> ModelFile:
         study=type(estimator).__name__,
         loss=estimator.loss,
         loss_parameter=estimator.loss_parameter,
-        l2=float(estimator.l2),
+        l2=estimator._l2_strength(),
         id_column=None,
         label_column=None,
         positive_label=None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+import re
 from typing import Any
 
 import numpy as np
@@ -112,6 +113,45 @@ PARAMETERS = """
     model_ : Model or None
         The model that ``from_model`` read; None after ``fit``.
 """
+
+# Of PARAMETERS, what a path does not have or has otherwise
+_NOT_ON_A_PATH = (
+    *("l2", "algorithm", "variant", "step", "participation", "local_fraction", "iic"),
+    *("paper_settings", "measure_every", "stall_rounds", "warm_start"),
+)
+_ON_A_PATH = """l2s : list of float or "auto"
+        The strengths λ to choose among. "auto": nine, from the smallest power of two at
+        which a model cannot lower the loss by more than a quarter, down to 1e-4 of it.
+    cv : int, splitter or iterable
+        The folds, as in ``LogisticRegressionCV``; they must not overlap, and every
+        sample must be in one of them.
+    choice : {"best", "one_standard_error"}
+        "best": the λ with the lowest mean validation loss. "one_standard_error": the
+        largest whose mean is at most one standard error above it.
+    """
+_FITTED_ON_A_PATH = """
+    l2_ : float
+        The λ chosen; ``coef_`` and the certificate are those of all samples at it.
+    l2s_ : array (n_l2s,)
+        All λ, the largest first.
+    loss_path_ : array (n_l2s, n_folds)
+        The mean loss of each fold's samples by the model of the others.
+    path_ : list of dict
+        One record per λ: mean and standard error over the folds, the certified
+        relative gap and the rounds of each of its fits, ``is_best``, ``is_chosen``.
+"""
+
+
+def _on_a_path(text: str) -> str:
+    """Return the documentation of the parameters of estimators with a path."""
+    entries = re.split(r"\n    (?=\S)", text)
+    kept = [own for own in entries if own.split(" : ")[0] not in _NOT_ON_A_PATH]
+    documented = "\n    ".join(kept).rstrip()
+    documented = documented.replace("grid : (int", f"{_ON_A_PATH}grid : (int", 1)
+    return documented + _FITTED_ON_A_PATH
+
+
+CV_PARAMETERS = _on_a_path(PARAMETERS)
 
 
 def check_sizes(*arrays: FloatArray) -> None:

@@ -115,6 +115,8 @@ class Algorithm(ABC):
     # Whether it can leave the intercept without penalty, and add offsets to margins
     frees_intercept: ClassVar[bool] = False
     takes_offsets: ClassVar[bool] = False
+    # Whether it can choose λ among several, all in one run
+    chooses_l2: ClassVar[bool] = False
     # What else to do where it does not converge in time, and what where it diverges
     late_advice: ClassVar[str] = ""
     advice: ClassVar[str] = "scale the features, use a larger l2 or algorithm='bundle'"
@@ -181,6 +183,11 @@ class Algorithm(ABC):
             raise ValueError(
                 f"algorithm={self.name!r} takes no offsets; use algorithm='bundle', "
                 "'lbfgs' or 'hyfdca'."
+            )
+        if problem.path is not None and not self.chooses_l2:
+            raise ValueError(
+                f"algorithm={self.name!r} trains at one l2; use algorithm='bundle' to "
+                "choose among several."
             )
 
     def check_smooth(self, federation: Federation, where: str = "") -> None:

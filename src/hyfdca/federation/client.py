@@ -176,25 +176,40 @@ class Party:
 
     # Margins
 
-    def margins(self, sums: Sums, rows: Rows = EVERYWHERE) -> FloatArray:
+    def margins(
+        self, sums: Sums, rows: Rows = EVERYWHERE, n_points: int = 1
+    ) -> FloatArray:
         """Return the margins of some rows, offsets included, from sums of their parts.
 
-        A free intercept is the caller's to add.
+        A free intercept is the caller's to add. Several points stand one after the
+        other, each with all outputs.
         """
-        opened = self.sealing.opened_samples("margins", sums, rows)
+        width = n_points * self.problem.n_outputs
+        opened = self.sealing.opened_samples("margins", sums, rows, width)
         return self.with_offsets(opened, rows)
 
     def with_offsets(self, margins: FloatArray, rows: Rows = EVERYWHERE) -> FloatArray:
         """Return x_i·w + o_i of some rows."""
         offsets = self.block.offsets
-        return margins if offsets is None else margins + offsets[rows]
+        if offsets is None:
+            return margins
+        n_points = margins.shape[1] // offsets.shape[1]
+        return np.asarray(margins + np.tile(offsets[rows], n_points))
 
-    def unpacked_intercepts(self, given: tuple[float, ...]) -> FloatArray:
-        """Return the intercepts of a point, zero where the study has none."""
-        problem = self.problem
-        if len(given) != (problem.n_outputs if problem.free_intercept else 0):
+    def unpacked_intercepts(
+        self, given: tuple[float, ...], n_columns: int | None = None
+    ) -> FloatArray:
+        """Return the intercepts of points, zero where the study has none.
+
+        Parameters
+        ----------
+        n_columns : int, optional
+            Of the points; by default one per output.
+        """
+        problem, size = self.problem, n_columns or self.problem.n_outputs
+        if len(given) != (size if problem.free_intercept else 0):
             raise RemoteProtocolError("there must be an intercept for each output")
-        return np.array(given) if given else np.zeros(problem.n_outputs)
+        return np.array(given) if given else np.zeros(size)
 
     def at_start(self, n_rows: int) -> FloatArray:
         """Return the margins at w = 0, of all rows or of none."""

@@ -38,7 +38,7 @@ _SLACK = 1e-9  # of P: covers the rounding of sums in another order
 
 
 def confirm(
-    federation: Federation, weights: FloatArray, certified: float
+    federation: Federation, weights: FloatArray, certified: float, l2: float
 ) -> Conversation[None]:
     """Measure P at released weights and compare it with the certified P.
 
@@ -48,6 +48,8 @@ def confirm(
         A free intercept comes last.
     certified : float
         Not compared if it is infinite.
+    l2 : float
+        λ of the model.
 
     Raises
     ------
@@ -57,7 +59,7 @@ def confirm(
     n_features = federation.layout.features.n_items
     own, intercepts = weights[:n_features], tuple(weights[n_features:].ravel().tolist())
     loss = yield from _loss_at(federation, own, intercepts)
-    primal = loss + 0.5 * federation.problem.l2_strength * float((own**2).sum())
+    primal = loss + 0.5 * l2 * float((own**2).sum())
     if primal > certified + _SLACK * abs(certified):
         suspects = sole_holders(federation.layout.features) or federation.labelled
         reason = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from hyfdca.federation.path import Path
 from hyfdca.maths.losses import Loss
 from hyfdca.protocol.messages import Profile
 
@@ -29,6 +30,8 @@ class Problem:
         intercept is the weight of a constant feature.
     has_offsets : bool
         Whether label holders add offsets of their own to the margins.
+    path : Path, optional
+        The fits among which λ is chosen; ``l2_strength`` is then the largest.
     """
 
     loss: Loss
@@ -38,6 +41,7 @@ class Problem:
     profile: Profile = "sealed"
     free_intercept: bool = False
     has_offsets: bool = False
+    path: Path | None = None
     l2_scale: float = field(init=False)  # λN
 
     def __post_init__(self) -> None:

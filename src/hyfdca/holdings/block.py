@@ -31,6 +31,8 @@ class Block:
         The samples and features that this client is designated for.
     row_groups : array of int, optional
         The owner group of each sample, as the alignment found them.
+    folds : array of int, optional
+        The fold of each sample, where λ is chosen by cross-validation.
     """
 
     X: sp.csr_array
@@ -40,6 +42,7 @@ class Block:
     sample_weights: FloatArray | None = None
     offsets: FloatArray | None = None
     row_groups: IntArray | None = None
+    folds: IntArray | None = None
 
 
 def split_blocks(
@@ -75,6 +78,14 @@ def with_offsets(
         for block, items, has_labels in zip(
             blocks, layout.samples.items, layout.labelled, strict=True
         )
+    ]
+
+
+def with_folds(blocks: Sequence[Block], layout: Layout, folds: IntArray) -> list[Block]:
+    """Return blocks in which every client has the folds of its samples."""
+    return [
+        replace(block, folds=folds[items])
+        for block, items in zip(blocks, layout.samples.items, strict=True)
     ]
 
 

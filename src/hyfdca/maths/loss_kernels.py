@@ -30,6 +30,7 @@ def touching_duals(
     """Return -l' at places between two margins (0: start, 1: end).
 
     Margins and labels are (samples, outputs), the result (samples, places · outputs).
+    Margins may have several points one after the other, each with all outputs.
     """
     n_samples, n_outputs = start.shape
     duals = np.empty((n_samples, len(places) * n_outputs))
@@ -41,9 +42,10 @@ def touching_duals(
 def _touching_duals(start, end, labels, places, constants, out):  # type: ignore[no-untyped-def]
     is_logistic, signed, s, e, low, high = constants
     n_outputs = start.shape[1]
+    n_labels = labels.shape[1]
     for i in range(start.shape[0]):
         for c in range(n_outputs):
-            label = labels[i, c]
+            label = labels[i, c % n_labels]
             sign = label if signed else 1.0
             first, change = sign * start[i, c], sign * (end[i, c] - start[i, c])
             if is_logistic:
@@ -140,19 +142,41 @@ def sums_along(
     steps: FloatArray,
 ) -> FloatArray:
     """Return Σ v_i l_i at each step from one margin to another, (steps, outputs)."""
-    sums = np.zeros((len(steps), start.shape[1]))
-    _sums_along(start, end, labels, weights, steps, tuple(loss.shape), sums)
+    groups = np.zeros(len(start), np.uint32)
+    sums = grouped_sums_along(loss, start, end, labels, weights, steps, groups, 1)
+    return np.asarray(sums[0])
+
+
+def grouped_sums_along(  # what a kernel takes
+    loss: Loss,
+    start: FloatArray,
+    end: FloatArray,
+    labels: FloatArray,
+    weights: FloatArray,
+    steps: FloatArray,
+    groups: NDArray[np.uint32],
+    n_groups: int,
+) -> FloatArray:
+    """Return these sums of each group of samples, (groups, steps, margins' outputs).
+
+    Margins may have several points one after the other, each with all outputs.
+    """
+    sums = np.zeros((n_groups, len(steps), start.shape[1]))
+    constants = tuple(loss.shape)
+    _sums_along(start, end, labels, weights, steps, groups, constants, sums)
     return sums
 
 
 @_compiled
 def _sums_along(  # type: ignore[no-untyped-def]  # noqa: C901
-    start, end, labels, weights, steps, constants, out
+    start, end, labels, weights, steps, groups, constants, sums
 ):
     is_logistic, signed, s, e, low, high = constants
+    n_outputs = labels.shape[1]
     for i in range(start.shape[0]):
+        out = sums[groups[i]]
         for c in range(start.shape[1]):
-            weight, label = weights[i, c], labels[i, c]
+            weight, label = weights[i, c % n_outputs], labels[i, c % n_outputs]
             if weight == 0.0:
                 continue
             sign = label if signed else 1.0

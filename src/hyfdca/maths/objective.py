@@ -40,11 +40,13 @@ class Measurement:
     """P of a model and a lower bound on the optimum: P is at most ``gap`` too high.
 
     Rounding is inside: ``primal`` is rounded up, ``dual`` down. Without a bound
-    ``dual`` is None, and the gap is infinite.
+    ``dual`` is None, and the gap is infinite. Several models have one measurement, of
+    their sums, and ``worst`` is the largest relative gap among them.
     """
 
     primal: float
     dual: float | None
+    worst: float | None = None
 
     @property
     def gap(self) -> float:
@@ -53,7 +55,9 @@ class Measurement:
 
     @property
     def relative_gap(self) -> float:
-        """(P - D) / P, and 0 when both are 0."""
+        """(P - D) / P, and 0 when both are 0; of several models the largest."""
+        if self.worst is not None:
+            return self.worst
         return np.inf if self.dual is None else relative_gap(self.primal, self.dual)
 
 

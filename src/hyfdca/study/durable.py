@@ -47,8 +47,7 @@ class ServerRound:
     """What the server saves after a round."""
 
     kept_by: dict[int, int]  # the last round that each member committed
-    primal: float
-    dual: float | None
+    measurement: Measurement
     start: float
     seconds: float
     history: bytes  # one record per round, in MessagePack
@@ -155,8 +154,7 @@ class RoundCheckpoints:
         assert progress.measurement is not None  # noqa: S101  # the start was measured
         kept = ServerRound(
             self.kept_by,
-            progress.measurement.primal,
-            progress.measurement.dual,
+            progress.measurement,
             progress.start,
             progress.seconds,
             msgspec.msgpack.encode(progress.history),
@@ -269,7 +267,7 @@ class RoundCheckpoints:
         self.kept_by = dict(kept.kept_by)
         self._presence.accounts = accounts
         progress.history[:] = history
-        progress.measurement = Measurement(kept.primal, kept.dual)
+        progress.measurement = kept.measurement
         progress.start, progress.seconds = kept.start, kept.seconds
         progress.set_up_traffic = traffic
         self._state, self._since = kept.state, list(kept.since)

@@ -12,11 +12,13 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from hyfdca.errors import counted
+from hyfdca.federation.server import Federation
 from hyfdca.holdings.exposure import Exposure, exposures
 from hyfdca.holdings.layout import Layout
 
 _MOST_GROUPS = 3  # of an organisation's rows, the largest
 _MOST_LINES = 10
+_PER_L2 = 6  # points that fits at one l2 rarely do without
 _SPARSE = (
     "No known row is needed for columns of 0 and 1 among these, nor for columns that "
     "are mostly 0: linear programmes find most of them. hyfdca audit measures it, and "
@@ -45,6 +47,29 @@ def exposure_notes(
     if any(one.n_columns <= n_margins[one.client] for one in found):
         lines.append(_SPARSE)
     return tuple(lines)
+
+
+def path_note(names: Sequence[str], federation: Federation) -> str | None:
+    """Return what organisations will be able to find out if l2 is chosen, if anything.
+
+    How many margins a path takes is not known before; it is rarely less than this.
+    """
+    problem = federation.problem
+    if problem.path is None:
+        return None
+    n_l2s = len(problem.path.l2s)
+    n_margins = _PER_L2 * n_l2s * problem.n_outputs
+    counts = [n_margins] * len(names)
+    found = [one for one in exposures(federation.layout) if _matters(one, counts)]
+    able = {one.client for one in found if one.n_columns <= n_margins}
+    if not able:
+        return None
+    who = ", ".join(names[client] for client in sorted(able))
+    return (
+        f"Choosing l2 among {n_l2s} takes {n_margins:,} margins per row or more. So "
+        f"{who} can compute columns of others in shared rows from known rows; give "
+        "fewer l2 if that matters, and see docs/threat-model.md."
+    )
 
 
 def _matters(one: Exposure, n_margins: Sequence[int]) -> bool:

@@ -51,6 +51,7 @@ from hyfdca.data.held_out import HoldoutRule
 from hyfdca.data.tables import DATE_ORIGIN, label_text
 from hyfdca.errors import StudyError, as_study_error, plain_mistake
 from hyfdca.federation.algorithm import Algorithm
+from hyfdca.federation.path import PathChoice
 from hyfdca.maths.losses import make_loss
 from hyfdca.model.scaling import Missing, Scale
 from hyfdca.protocol.messages import Profile
@@ -87,6 +88,9 @@ PredictionIds = Literal["blinded", "keyed"]
 Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
 
 
+Strengths = Annotated[list[Positive], msgspec.Meta(min_length=2, max_length=100)]
+
+
 class _Participation(
     msgspec.Struct,
     frozen=True,
@@ -115,7 +119,7 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     name: str
     loss: str = "logistic"
     loss_parameter: float | None = None
-    l2: Positive = 1e-3
+    l2: Positive | Strengths | Literal["auto"] = 1e-3
     profile: Profile = "sealed"
     encryption: SchemeName = "bfv"
     precision: Precision = "full"
@@ -206,12 +210,14 @@ class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 
 class Evaluation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Rows that are set aside before training, and how the model is tested on them."""
+    """How the model is tested on rows set aside, and how l2 is chosen among several."""
 
     holdout: Annotated[float, msgspec.Meta(ge=0, lt=1)] = 0.0
     holdout_column: str | None = None  # of 0 and 1, instead
-    salt: str = ""  # the same rows are set aside with the same salt
+    salt: str = ""  # with the same one, the same rows are set aside, and folds
     min_bin: AtLeastOne = 5  # rows
+    folds: Annotated[int, msgspec.Meta(ge=2, le=100)] | None = None
+    choice: PathChoice = "best"
 
     @property
     def rule(self) -> HoldoutRule:
@@ -300,6 +306,7 @@ def parse(content: bytes, path: Path) -> StudyFile:
     _check_quorum(path, file)
     _check_uncovered(path, file.study)
     _check_holdout(path, file.evaluation)
+    _check_folds(path, file)
     for client in file.clients:
         _check_labels_visible(file.study, client)
     for encoding in (file.study.encoding, *(own.encoding for own in file.clients)):
@@ -368,6 +375,26 @@ def _check_holdout(path: Path, evaluation: Evaluation) -> None:
             f"The study file {path} sets both holdout and holdout_column; remove one "
             "of them."
         )
+
+
+def _check_folds(path: Path, file: StudyFile) -> None:
+    """Refuse several l2 without folds, and folds without several l2."""
+    l2, folds = file.study.l2, file.evaluation.folds
+    if isinstance(l2, list) and len(set(l2)) < len(l2):
+        raise StudyError(
+            f"The study file {path} has the same l2 twice; give different ones."
+        )
+    if isinstance(l2, float) == (folds is None):
+        return
+    if folds is None:
+        raise StudyError(
+            f"The study file {path} leaves l2 to be chosen, which needs folds; write "
+            "folds = 5 in a table [evaluation], or give one l2."
+        )
+    raise StudyError(
+        f"The study file {path} has folds, but one l2; give l2 as a list to choose "
+        'from, such as [1e-4, 1e-3, 1e-2], or as "auto", or leave folds out.'
+    )
 
 
 def _check_labels_visible(study: Study, client: Client) -> None:

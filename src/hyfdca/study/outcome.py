@@ -89,11 +89,12 @@ class Outcome:
     def ending(self) -> Ending:
         """Whether it converged, and if not, why not."""
         training = self.run.training
+        measured = training.measurement or self.certificate
         assert training.stop_reason is not None  # noqa: S101  # it has ended
         return Ending(
             training.stop_reason,
             self.n_rounds,
-            self.certificate.relative_gap,
+            measured.relative_gap,
             self.run.study.tol,
             training.algorithm.algorithm.name,
         )
@@ -102,6 +103,22 @@ class Outcome:
     def is_interrupted(self) -> bool:
         """Whether the user ended the training before its time."""
         return self.ending.stop_reason == "interrupted"
+
+    @property
+    def l2(self) -> float:
+        """The strength of the penalty of the model."""
+        path = self.run.path
+        if path is None:
+            return self.run.training.settings.l2_strength
+        return next(row.l2 for row in path if row.is_chosen)
+
+    def _path_entries(self) -> dict[str, Any]:
+        """Return how l2 was chosen, for ``result.json``; null if the study has one."""
+        path = self.run.path
+        if path is None:
+            return {"path": None, "path_score": None}
+        score = "log_loss" if self.run.study.loss == "logistic" else "mean loss"
+        return {"path": [asdict(row) for row in path], "path_score": score}
 
     def traffic(self) -> Traffic:
         """Return the total traffic, from alignment to the model's release."""
@@ -121,6 +138,7 @@ class Outcome:
 
         ``filled_cells`` were blank at an organisation that got another one's value.
         ``rows_without_label`` and ``rows_of_weight_zero`` were left out of the study.
+        ``path`` has a record per l2, the largest first, where it was chosen.
         ``pooled_primal`` and ``relative_loss`` are null except in a demonstration.
         ``accuracy``, of classes, and ``r_squared`` and ``mean_absolute_error``, of
         numbers, are over the training rows, and null between machines. ``evaluation``
@@ -147,6 +165,8 @@ class Outcome:
             "primal": self.certificate.primal,
             "dual": self.certificate.dual,
             "relative_gap": self.certificate.relative_gap,
+            "l2": self.l2,
+            **self._path_entries(),
             "pooled_primal": self.pooled_primal,
             "relative_loss": self.relative_loss,
             **asdict(self.run.scores(self.weights)),
@@ -195,7 +215,7 @@ class Outcome:
             study=study.name,
             loss=study.loss,
             loss_parameter=study.loss_parameter,
-            l2=study.l2,
+            l2=self.l2,
             id_column=study.id_column,
             label_column=study.label_column,
             offset_column=study.offset_column,
@@ -290,7 +310,7 @@ def conclude(run: Run, seconds: float = 0.0) -> Outcome:
 
 
 def _tested(run: Run, weights: FloatArray, seconds: float) -> Outcome:
-    certificate = run.training.measurement
+    certificate = run.certificate
     assert certificate is not None  # noqa: S101  # a run that ended has been measured
     outcome = Outcome(run, weights, certificate, seconds)
     # There is nothing to say of a model that diverged; its scores may be of any size.

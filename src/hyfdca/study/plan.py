@@ -9,6 +9,7 @@ from hyfdca.algorithms.registry import frees_intercept
 from hyfdca.crypto.schemes.registry import Encryption
 from hyfdca.data.tables import normalised
 from hyfdca.errors import as_study_error
+from hyfdca.federation.path import Path, auto_path
 from hyfdca.holdings.participation import (
     Participation,
     bernoulli,
@@ -189,10 +190,11 @@ def _drawn(study: Study, names: Sequence[str]) -> Participation:
 
 
 def _settings(file: StudyFile, loss: Loss) -> TrainingSettings:
-    study, algorithm = file.study, file.chosen_algorithm()
+    study, algorithm, path = file.study, file.chosen_algorithm(), path_of(file)
+    l2s = () if path is None else path.l2s
     return TrainingSettings(
         loss=loss,
-        l2_strength=study.l2,
+        l2_strength=study.l2 if isinstance(study.l2, float) else l2s[0],
         algorithm=algorithm,
         profile=study.profile,
         max_rounds=study.max_rounds,
@@ -207,4 +209,16 @@ def _settings(file: StudyFile, loss: Loss) -> TrainingSettings:
             algorithm, study.penalise_intercept, study.intercept_scaling
         ),
         has_offsets=target_settings(file).has_offsets,
+        path=path,
     )
+
+
+def path_of(file: StudyFile) -> Path | None:
+    """Return the strengths that l2 is chosen among; None if the study has one."""
+    study, evaluation = file.study, file.evaluation
+    if isinstance(study.l2, float) or evaluation.folds is None:
+        return None
+    if study.l2 == "auto":
+        return auto_path(evaluation.folds, study.tol, evaluation.choice)
+    l2s = tuple(sorted(study.l2, reverse=True))
+    return Path(l2s, evaluation.folds, study.tol, evaluation.choice)

@@ -60,7 +60,7 @@ class Presence:
         network: StudyNetwork,
         tell: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self._plan, self._network, self._tell = plan, network, tell
+        self._plan, self._network, self.tell = plan, network, tell
         self.quorum = plan.quorum
         self._session = ServerSession(STUDY_TOKEN, m.PHASES)
         self.present: dict[int, m.Present] = {}
@@ -98,7 +98,7 @@ class Presence:
         """Report whom the study waits for, if anybody is missing."""
         if self.missing:
             names = ", ".join(repr(self._plan.names[client]) for client in self.missing)
-            self._tell(f"Waiting for {names}, because {for_what}.")
+            self.tell(f"Waiting for {names}, because {for_what}.")
 
     def call_returning(self) -> list[int]:
         """Call members that may be back; return those that are."""
@@ -175,7 +175,7 @@ class Presence:
         told = self._told.setdefault(client, set())
         if what not in told:
             told.add(what)
-            self._tell(f"{self._name(client)} {what}.")
+            self.tell(f"{self._name(client)} {what}.")
 
     # Checkpoints
 

@@ -54,7 +54,10 @@ _STUDY = {
     "name": "What the study is called; in the model file and on screen.",
     "loss": f"One of {', '.join(f'`{name}`' for name in LOSSES)}.",
     "loss_parameter": "Of losses that have one, such as the width of huber.",
-    "l2": "λ in λ/2 ‖w‖² + mean loss; scikit-learn's `C` is 1/(n λ).",
+    "l2": "λ in λ/2 ‖w‖² + mean loss; scikit-learn's `C` is 1/(n λ). A list or `auto` "
+    "has it chosen by cross-validation in the same run; this needs `folds`. `auto` is "
+    "nine values, from the smallest power of two at which a model cannot lower the "
+    "loss by more than a quarter, down to 1e-4 of it.",
     "profile": "With `open`, the paper's, the server also sees each organisation's "
     "share or slopes; see [threat-model.md](threat-model.md).",
     "encryption": "The scheme by which numbers are sealed.",
@@ -168,9 +171,14 @@ _EVALUATION = {
     "holdout_column": "A column of 0 and 1 in every table that says which rows are set "
     "aside instead; it is no feature, and holders of a row must agree on it.",
     "salt": "Of the hash: with the same salt, the same rows are set aside in the next "
-    "study.",
+    "study, and a row is in the same fold.",
     "min_bin": "Scores are counted in bins, and no organisation shows fewer rows of a "
     "class than this in one of them.",
+    "folds": "Into how many folds rows are divided where `l2` is chosen. The fold of a "
+    "row follows from its ID and `salt`. Scaling, levels and class weights are those "
+    "of all rows: the folds share them.",
+    "choice": "Of several `l2`, that with the lowest mean loss of the rows left out, "
+    "or the largest whose mean is at most one standard error above it.",
 }
 _SERVER = {
     "host": "The name under which organisations reach the server.",
@@ -186,7 +194,7 @@ MEANINGS: dict[type[msgspec.Struct], dict[str, str]] = {
 _TITLES = {
     Study: "`[study]`",
     Client: "`[[clients]]`, once per organisation",
-    Evaluation: "`[evaluation]`, rows that only test the model",
+    Evaluation: "`[evaluation]`, rows that test the model, and how `l2` is chosen",
     Server: "`[server]`, for studies between machines",
 }
 
@@ -244,6 +252,10 @@ def _words(kind: Any) -> str:
         return number + _range(kind)
     if isinstance(kind, inspect.NoneType):
         return ""
+    if isinstance(kind, inspect.ListType) and isinstance(
+        kind.item_type, inspect.FloatType
+    ):
+        return "list of numbers"
     return _PLAIN.get(type(kind), "table")
 
 

@@ -19,6 +19,7 @@ from hyfdca.errors import StudyError
 from hyfdca.federation.algorithm import ServerHalf
 from hyfdca.federation.confirmation import confirm
 from hyfdca.federation.grids import DivergenceError
+from hyfdca.federation.path import HasPath
 from hyfdca.federation.server import Federation
 from hyfdca.holdings.participation import Participation
 from hyfdca.maths.objective import Measurement
@@ -169,6 +170,20 @@ class Runner:
         """P and D as last measured."""
         return self.progress.measurement
 
+    @property
+    def certificate(self) -> Measurement | None:
+        """P and D of the model: on a path, of the one that was chosen."""
+        if isinstance(self.server, HasPath):
+            return self.server.chosen_measurement()
+        return self.measurement
+
+    @property
+    def released_l2(self) -> float:
+        """λ of the model: on a path, the one that was chosen."""
+        if isinstance(self.server, HasPath):
+            return next(row.l2 for row in self.server.table() if row.is_chosen)
+        return self.settings.l2_strength
+
     def sealed_with(self) -> dict[str, str]:
         """Return the scheme of each kind of vector, as picked by bytes."""
         picks = self.federation.vectors.picks
@@ -260,10 +275,13 @@ class Runner:
         fit a grid.
         """
         is_diverged = self.stop_reason == "diverged"
-        assert self.measurement is not None  # noqa: S101  # there is a model
-        certified = math.inf if is_diverged else self.measurement.primal
+        measured = self.certificate
+        assert measured is not None  # noqa: S101  # there is a model
+        certified = math.inf if is_diverged else measured.primal
         try:
-            conversation = confirm(self.federation, weights, certified)
+            conversation = confirm(
+                self.federation, weights, certified, self.released_l2
+            )
             self.driver.run(conversation, self.release_traffic)
         except DivergenceError:
             if not is_diverged:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from hyfdca.algorithms.registry import Choice, choose_algorithm
 from hyfdca.crypto.schemes.registry import Encryption
 from hyfdca.federation.algorithm import Algorithm
+from hyfdca.federation.path import Path
 from hyfdca.federation.problem import Problem
 from hyfdca.federation.server import Federation
 from hyfdca.maths.losses import Loss
@@ -25,7 +26,7 @@ class TrainingSettings:
     """Documented at the estimators; ``algorithm`` is None where it is left open."""
 
     loss: Loss
-    l2_strength: float
+    l2_strength: float  # on a path the largest
     algorithm: Algorithm | None = None
     profile: Profile = "sealed"
     max_rounds: int = 1000
@@ -37,6 +38,7 @@ class TrainingSettings:
     seed: int = 0
     free_intercept: bool = False
     has_offsets: bool = False
+    path: Path | None = None
 
     def problem(self, n_samples: int, n_outputs: int) -> Problem:
         """Return what both halves of an algorithm know."""
@@ -48,6 +50,7 @@ class TrainingSettings:
             self.profile,
             self.free_intercept,
             self.has_offsets,
+            self.path,
         )
 
     def choose(self, federation: Federation) -> Choice:

@@ -62,9 +62,13 @@ def test_finer_buckets_are_refused(problem, buckets):
 
 def test_planes_are_numbered_by_collection_and_bucket():
     """The first numbers are those of the planes without a slope."""
-    numbers = PlaneNumbers(n_buckets=2, n_planes=3)
-    assert numbers.buckets_of(np.arange(2, 14)).tolist() == [0, 0, 0, 1, 1, 1] * 2
-    assert [first for first in range(15) if numbers.follow(first)] == [2, 8, 14]
+    numbers = PlaneNumbers(n_buckets=2).with_collection(2, 3).with_collection(8, 1)
+    assert numbers.buckets_of(np.arange(2, 10)).tolist() == [0, 0, 0, 1, 1, 1, 0, 1]
+    assert numbers.with_collection(8, 1) == numbers  # asked again
+    assert numbers.with_collection(10, 5).n_planes == (3, 1, 5)
+    for first, n_planes in [(2, 3), (8, 2), (9, 1), (11, 1), (0, 1)]:
+        with pytest.raises(RemoteProtocolError):
+            numbers.with_collection(first, n_planes)
 
 
 def test_other_numbers_of_planes_are_refused_and_change_nothing():

@@ -123,7 +123,7 @@ def test_the_first_bound_is_that_of_two_planes(loss, profile, seed, monkeypatch)
     run = set_up(bundle_run(X, y, partition_of("1x1"), loss=loss, profile=profile))
     at_zero = measure(run).primal
     for inner in ("_INNER", "_SHARP_INNER"):
-        monkeypatch.setattr(f"hyfdca.algorithms.bundle.server.{inner}", 1e-9)
+        monkeypatch.setattr(f"hyfdca.algorithms.bundle.bounding.{inner}", 1e-9)
     run_round(run)
     objective = pooled(X, y, loss)
     duals = -objective.loss.derivative(np.zeros_like(y), y)

@@ -25,6 +25,7 @@ import numpy as np
 
 from hyfdca.algorithms.bundle import messages as b
 from hyfdca.algorithms.bundle.settings import (
+    PATH_PLACES,
     PLACES,
     TRIAL_STEPS,
     VISIT_PLACES,
@@ -51,21 +52,34 @@ class PlaneNumbers:
     """How planes are numbered: by collection, then by bucket; first those of α = 0."""
 
     n_buckets: int  # of all clients
-    n_planes: int  # per bucket and collection
+    n_planes: tuple[int, ...] = ()  # per bucket, by collection
 
-    def follow(self, first: int) -> bool:
-        """Return whether a collection of planes can begin with this number."""
-        after = first - self.n_buckets
-        return after >= 0 and after % self.n_new == 0
+    def with_collection(self, first: int, n_planes: int) -> PlaneNumbers:
+        """Return the numbers with one more collection, or the last one once more.
+
+        Raises
+        ------
+        RemoteProtocolError
+            If the collection cannot begin with this number.
+        """
+        starts = self._starts.tolist()
+        if first == starts[-1]:
+            return PlaneNumbers(self.n_buckets, (*self.n_planes, n_planes))
+        if first == starts[-2:][0] and self.n_planes[-1:] == (n_planes,):
+            return self
+        raise RemoteProtocolError("planes are numbered by collection and bucket")
 
     @property
-    def n_new(self) -> int:
-        """The planes of one collection."""
-        return self.n_buckets * self.n_planes
+    def _starts(self) -> IntArray:
+        """The first number of each collection, and that of the next one."""
+        sizes = self.n_buckets * np.array((1, *self.n_planes))
+        return np.cumsum(sizes)
 
     def buckets_of(self, numbers: IntArray) -> IntArray:
         """Return the buckets of sloped planes."""
-        return np.asarray((numbers - self.n_buckets) % self.n_new // self.n_planes)
+        starts, n_planes = self._starts, np.array(self.n_planes, np.int64)
+        collections = np.searchsorted(starts, numbers, side="right") - 1
+        return np.asarray((numbers - starts[collections]) // n_planes[collections])
 
 
 @dataclass(frozen=True)
@@ -98,9 +112,9 @@ class Asked:
         if bool(request.candidates) != (request.mixture is not None):
             raise RemoteProtocolError("candidates come with the duals they start from")
 
-    def check_count(self, n_planes: int) -> None:
+    def check_count(self, n_planes: int, n_points: int = 1) -> None:
         """Refuse another number of planes per bucket than the method collects."""
-        if n_planes not in {len(p) + len(c) for p, c in self.collections}:
+        if n_planes not in {n_points * (len(p) + len(c)) for p, c in self.collections}:
             raise RemoteProtocolError(f"the method collects no {n_planes} planes")
 
     def check_weights(
@@ -133,8 +147,9 @@ class Asked:
 def asked_by_bundle(settings: BundleSettings, problem: Problem) -> Asked:
     """Return what the bundle method asks."""
     is_sealed = problem.profile == "sealed"
+    usual: tuple[Collection, ...] = ((PLACES, ()), (WIDE_PLACES, WIDE_CANDIDATES))
     return Asked(
-        collections=((PLACES, ()), (WIDE_PLACES, WIDE_CANDIDATES)),
+        collections=usual if problem.path is None else ((PATH_PLACES, ()),),
         is_mixture=True,
         most_parts=1 if is_sealed else settings.sub_groups,
         min_part=settings.min_group_size,
@@ -153,9 +168,9 @@ def check_steps(request: b.SearchRequest) -> None:
         raise RemoteProtocolError("the method does not measure P at these steps")
 
 
-def check_search_totals(request: OpenRequest, n_outputs: int) -> None:
-    """Refuse to open more numbers than P has along the steps."""
-    sizes = [(1, len(steps) * n_outputs) for steps in (_AT_START, _ALONG)]
+def check_search_totals(request: OpenRequest, n_numbers: int) -> None:
+    """Refuse to open more numbers than a search has, given how many at each step."""
+    sizes = [(1, len(steps) * n_numbers) for steps in (_AT_START, _ALONG)]
     if len(request.shapes) != 1 or request.shapes[0] not in sizes:
         raise RemoteProtocolError("these totals are not P along the steps")
 

@@ -173,7 +173,7 @@ class AsyncBundleServer(BundleServer):
 
     def tolerances(self) -> FloatArray:
         """Return how well to solve: P is guessed, since measuring it takes long."""
-        penalties = self._squared_norms(self.point[: self._n_features]) / 2
+        penalties = self.squared_norms(self.point[: self._n_features]) / 2
         guesses = penalties + sum(self._losses.values(), np.zeros_like(penalties))
         is_known = len(self._losses) == len(self.states)
         primals = np.minimum(guesses, self.primals) if is_known else self.primals
@@ -208,7 +208,7 @@ class AsyncBundleServer(BundleServer):
         )
         points = [s.point for s in self.states if s.point is not None]
         squares = [
-            self._squared_norms(point[: self._n_features]).max() for point in points
+            self.squared_norms(point[: self._n_features]).max() for point in points
         ]
         federation.fit_margins(grid, np.array([*squares, 0.0]))
         replies = yield from federation.gather(

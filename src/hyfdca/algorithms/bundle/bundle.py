@@ -9,7 +9,9 @@ from hyfdca.algorithms.bundle.asked import ASKED_BY_LBFGS, asked_by_bundle
 from hyfdca.algorithms.bundle.async_server import AsyncBundleServer
 from hyfdca.algorithms.bundle.client import BundleClient
 from hyfdca.algorithms.bundle.lbfgs import LbfgsServer
-from hyfdca.algorithms.bundle.messages import PHASES
+from hyfdca.algorithms.bundle.messages import PATH_PHASES, PHASES
+from hyfdca.algorithms.bundle.path_client import PathClient
+from hyfdca.algorithms.bundle.path_server import PathServer
 from hyfdca.algorithms.bundle.server import BundleServer
 from hyfdca.algorithms.bundle.settings import BundleSettings
 from hyfdca.federation.algorithm import Algorithm, ClientHalf, Needs, ServerHalf
@@ -23,7 +25,8 @@ class Bundle(BundleSettings):
     """The dual bundle method; its settings are documented at ``BundleSettings``."""
 
     name: ClassVar[str] = "bundle"
-    phases: ClassVar[Phases] = PHASES
+    chooses_l2: ClassVar[bool] = True
+    phases: ClassVar[Phases] = PATH_PHASES
 
     def server(self, federation: Federation) -> ServerHalf:
         """Return the server's half, asynchronous where that gains anything.
@@ -31,6 +34,9 @@ class Bundle(BundleSettings):
         Where slopes are sealed every plane needs everybody. On wide data planes need
         candidates, which are steps from duals of all buckets.
         """
+        path = federation.problem.path
+        if path is not None:
+            return PathServer(federation, self, path)
         is_sealed = federation.problem.profile == "sealed"
         waits = federation.is_complete or is_sealed or federation.layout.is_wide
         half = BundleServer if waits else AsyncBundleServer
@@ -38,7 +44,10 @@ class Bundle(BundleSettings):
 
     def client(self, party: Party) -> ClientHalf:
         """Return a client's half."""
-        return BundleClient(party, asked_by_bundle(self, party.problem))
+        asked, path = asked_by_bundle(self, party.problem), party.problem.path
+        if path is not None:
+            return PathClient(party, asked, path)
+        return BundleClient(party, asked)
 
 
 @dataclass(frozen=True)

@@ -83,6 +83,7 @@ class BundleClient:
         self._best_step = self._step = 0.0  # widths of the grids of the margins' sums
         self._moved = 0
         self._slopes = Slopes(*by_feature)
+        self.n_points = 1  # each with all outputs, one after the other
         counted = party.block.counts_sample[:, None] * np.ones(
             (party.n_held, n_outputs)
         )
@@ -165,7 +166,7 @@ class BundleClient:
         self._asked.check_planes(request)
         present = None if mixture is None else self._present_duals(mixture)
         self._apply_step(request.move)
-        n_planes = len(request.places) + len(request.candidates)
+        n_planes = self.n_points * (len(request.places) + len(request.candidates))
         sums = self.plane_sums(self.n_buckets, n_planes)
         is_kept = request.forwards or present is not None
         kept = np.empty((self.party.n_held, sums.width) if is_kept else (0, 0))
@@ -252,7 +253,7 @@ class BundleClient:
 
     def _take_planes(self, request: b.ForwardedPlanes) -> Message:
         """Take the duals of new planes from the samples' designated holders."""
-        self._asked.check_count(request.n_planes)
+        self._asked.check_count(request.n_planes, self.n_points)
         sums = self.plane_sums(self.n_buckets, request.n_planes)
         duals = self._sealing.opened_samples("duals", request.duals, width=sums.width)
         sums.add(EVERYWHERE, self.buckets, duals)
@@ -292,28 +293,26 @@ class BundleClient:
 
     def _checked_numbers(self, request: b.GramRequest) -> PlaneNumbers:
         """Return how planes are numbered, the same way in the whole study."""
-        self._asked.check_count(request.n_planes)
-        numbers = PlaneNumbers(len(request.slopes), request.n_planes)
-        own = self.bucket_arrangement.groups
-        if numbers.n_buckets <= own.max(initial=0):
+        self._asked.check_count(request.n_planes, self.n_points)
+        n_buckets, own = len(request.slopes), self.bucket_arrangement.groups
+        if n_buckets <= own.max(initial=0):
             raise RemoteProtocolError("new planes come with a slope of every bucket")
-        if self._plane_numbers not in (None, numbers) or not numbers.follow(
-            request.first
-        ):
+        numbers = self._plane_numbers or PlaneNumbers(n_buckets)
+        if numbers.n_buckets != n_buckets:
             raise RemoteProtocolError("planes are numbered by collection and bucket")
-        return numbers
+        return numbers.with_collection(request.first, request.n_planes)
 
     # A new point
 
     def _trial(self, request: b.TrialRequest) -> Message:
         """Take the trial point; return x_{k,i}·w_k."""
-        problem = self.party.problem
         if request.weights is not None:
-            size = self.party.n_features * problem.n_outputs
+            size = self.weights.size
             weights = unpack_reals(request.weights, size).reshape(self.weights.shape)
         else:
             weights = self._mixed(request.plane_weights or memoryview(b""))
-        intercepts = self.party.unpacked_intercepts(request.intercepts)
+        n_columns = self.weights.shape[1]
+        intercepts = self.party.unpacked_intercepts(request.intercepts, n_columns)
         self._apply_step(request.move)
         self.weights, self._intercepts = weights, intercepts
         return self._sealing.sample_part(
@@ -322,33 +321,51 @@ class BundleClient:
 
     def _mixed(self, payload: memoryview) -> FloatArray:
         """Return the weights of features that plane weights stand for."""
-        problem, numbers = self.party.problem, self._slopes.numbers
-        shape = (len(numbers), problem.n_outputs)
+        numbers = self._slopes.numbers
+        shape = (len(numbers), self.weights.shape[1])
         given = unpack_reals(payload, math.prod(shape)).reshape(shape)
         if self._plane_numbers is not None:
             buckets = self._plane_numbers.buckets_of(numbers)
             n_buckets = self._plane_numbers.n_buckets
             self._asked.check_weights(given, buckets, n_buckets)
-        return self._slopes.combine(given) / problem.l2_scale
+        points = [
+            self._slopes.combine(np.ascontiguousarray(own))
+            for own in np.split(given, self.n_points, axis=1)
+        ]
+        return np.hstack(points) / self._l2_scales()
+
+    def _l2_scales(self) -> FloatArray | float:
+        """Return λN of the points that are mixtures of planes."""
+        return self.party.problem.l2_scale
 
     def _search(self, request: b.SearchRequest) -> Message:
         """Return this client's part of P at some steps to the trial point, above."""
         check_steps(request)
-        problem = self.party.problem
         steps = np.array(request.steps)
-        change = self.weights - self.best_weights
-        counted = self.party.block.counts_feature
-        along = self.best_weights[counted] + steps[:, None, None] * change[counted]
-        totals = 0.5 * problem.l2_strength * (along**2).sum(axis=1)
         if self.party.block.labels is not None:
-            self.margins = self.party.margins(request.margins) + self._intercepts
+            margins = self.party.margins(request.margins, n_points=self.n_points)
+            self.margins = margins + self._intercepts
             self._step = grid_step(request.margins)
-            totals += self._losses_along(steps, self.party.block.labels)
+        totals = self._measured(steps)
         # A step where P does not fit is never taken: P(0) fits.
         largest = math.ldexp(1.0, request.grid.limit_bits - request.grid.fraction_bits)
         return self._sealing.total_part(
             "totals", np.minimum(above(totals), largest), request.grid, "up"
         )
+
+    def _measured(self, steps: FloatArray) -> FloatArray:
+        """Return P at some steps to the trial point, (steps, outputs)."""
+        totals = self.party.problem.l2_strength * self._penalties_along(steps)
+        if self.party.block.labels is not None:
+            totals += self._losses_along(steps, self.party.block.labels)
+        return totals
+
+    def _penalties_along(self, steps: FloatArray) -> FloatArray:
+        """Return ||w||²/2 over the features counted here, by step."""
+        change = self.weights - self.best_weights
+        counted = self.party.block.counts_feature
+        along = self.best_weights[counted] + steps[:, None, None] * change[counted]
+        return np.asarray(0.5 * (along**2).sum(axis=1))
 
     def _open_search(self, request: OpenRequest) -> Opened | Vouched:
         check_search_totals(request, self.party.problem.n_outputs)
@@ -360,18 +377,23 @@ class BundleClient:
         if not self.party.block.counts_sample.any():
             return np.zeros((len(steps), problem.n_outputs))
         sums = sums_along(problem.loss, start, end, labels, self.counted, steps)
+        above = problem.loss.above(sums, self._margin_errors(), self.counted)
+        return above / problem.n_samples
+
+    def _margin_errors(self) -> FloatArray:
+        """Return how far off the margins along a search may be, by sample."""
         # |1 - s| of one error and s of the other, at steps s up to 2
         error = (self._best_step + 2 * self._step) / 2
-        size = sum(max(z.max(), -z.min()) for z in (start, end))
-        errors = self.party.sample_holders * error + _FLOAT_ERROR * size
-        return problem.loss.above(sums, errors, self.counted) / problem.n_samples
+        ends = (self.best_margins, self.margins)
+        size = sum(max(z.max(), -z.min()) for z in ends)
+        return np.asarray(self.party.sample_holders * error + _FLOAT_ERROR * size)
 
     def _apply_step(self, move: b.Move) -> None:
         """Move the best point towards the trial point, once per search."""
         if move.number == self._moved:
             return
         steps = np.array(move.steps)
-        if move.number < self._moved or len(steps) != self.party.problem.n_outputs:
+        if move.number < self._moved or len(steps) != self.weights.shape[1]:
             raise RemoteProtocolError("this step is not the next one")
         self.best_weights = self.best_weights + steps * (
             self.weights - self.best_weights

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
@@ -81,6 +80,8 @@ class PlaneCollection:
         Where planes touch, between the best point (0) and the trial point (1).
     candidates : tuple of Candidate
         Steps from the present duals that give planes too.
+    n_points : int
+        Best points, each with its trial point.
     """
 
     federation: Federation
@@ -89,15 +90,15 @@ class PlaneCollection:
     model: CuttingModel
     places: tuple[float, ...]
     candidates: tuple[b.Candidate, ...] = ()
+    n_points: int = 1
 
     @property
     def n_planes(self) -> int:
         """Planes per bucket and collection."""
-        return len(self.places) + len(self.candidates)
+        return self.n_points * (len(self.places) + len(self.candidates))
 
-    @cached_property
     def _layouts(self) -> tuple[VectorLayout, VectorLayout]:
-        """How offsets by bucket and slopes by feature are stored."""
+        """Return how offsets by bucket and slopes by feature are stored."""
         vectors, buckets = self.federation.vectors, self.buckets
         width = self.n_planes * self.federation.problem.n_outputs
         of_offsets = offsets_width(self.federation, width)
@@ -158,7 +159,7 @@ class PlaneCollection:
             ),
             b.Planes,
         )
-        by_bucket, by_feature = self._layouts
+        by_bucket, by_feature = self._layouts()
         offsets = RunningSum(by_bucket)
         slopes = [RunningSum(by_feature) for _ in range(self.buckets.n_buckets)]
         for client, reply in replies.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 import msgspec
@@ -30,10 +31,16 @@ from hyfdca.protocol.messages import (
 )
 from hyfdca.protocol.phases import Phase, Phases
 
-_PlaneCount = Annotated[int, msgspec.Meta(ge=1, le=64), Seen("numbers")]
+_PlaneCount = Annotated[int, msgspec.Meta(ge=1, le=65536), Seen("numbers")]
 _Numbers = Annotated[memoryview, Seen("numbers")]  # uint32
 _Buckets = Annotated[memoryview, Seen("bucket numbers")]  # uint32
 _Slopes = Annotated[list[Sealed], Seen("slopes")]
+_FitNumbers = Annotated[
+    list[Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]],
+    msgspec.Meta(min_length=1, max_length=4096),
+    Seen("numbers"),
+]
+_PositiveStrength = Annotated[float, msgspec.Meta(ge=1e-100, le=1e100)]
 
 
 class BucketsNotice(Message, frozen=True):
@@ -66,6 +73,29 @@ class Mixture(Message, frozen=True):
 
 
 _Move = Annotated[Move, Seen("steps")]
+
+
+class FoldsRequest(Message, frozen=True):
+    """Path: ask for the weight of the samples in each fold."""
+
+    grid: TotalsOnGrid
+
+
+class FitsNotice(Message, frozen=True):
+    """Path: the fits that have a point of their own from now on, and λ of each.
+
+    A fit that is new begins at the best point of one that is there.
+    """
+
+    move: _Move
+    fits: _FitNumbers  # ascending
+    sources: _FitNumbers
+    # of the samples' weight that is left without each fold
+    shares: Annotated[
+        tuple[Share, ...], msgspec.Meta(max_length=1000), Seen("fold shares")
+    ]
+    # λ, where the study leaves it to the data
+    largest_l2: Annotated[_PositiveStrength | None, Seen("bounds")] = None
 
 
 class PlanesRequest(Message, frozen=True):
@@ -173,9 +203,10 @@ class ForwardedVisit(Message, frozen=True):
 
 
 class MovedRelease(Message, frozen=True):
-    """Ask for the weights of the best point, in the clear."""
+    """Ask for the weights of the best point, in the clear; on a path, of which fit."""
 
     move: _Move
+    fit: Annotated[Number | None, Seen("numbers")] = None
 
 
 # A step may wait for absent clients, so the model may be released within one.
@@ -248,4 +279,29 @@ PHASES: Phases = {
         (Released,),
         ("planes", "forward planes", "gram", "open planes", *_VISITS, *_ROUND),
     ),
+}
+
+# A path: the weights of its folds, and which of its fits have a point. New planes may
+# follow either; set-up may collect the first ones.
+_FOLDS = ("folds", "open folds")
+_COLLECTED = ("planes", "forward planes", "gram", "open planes")
+
+
+def _also_after(name: str, *more: str) -> Phase:
+    """Return a phase that may come after more phases."""
+    phase = PHASES[name]
+    assert phase.after is not None  # noqa: S101  # all of these have an order
+    sealed = phase.sealed_after and (*phase.sealed_after, *more)
+    return replace(phase, after=(*phase.after, *more), sealed_after=sealed)
+
+
+PATH_PHASES: Phases = {
+    **PHASES,
+    "folds": totalling(FoldsRequest, "fold weights", "search", "open search", "folds"),
+    "open folds": opening("fold shares", "folds"),
+    "fits": Phase(FitsNotice, after=(*_FOLDS, *_COLLECTED, "fits", "release")),
+    "planes": _also_after("planes", "fits", *_FOLDS),
+    "forward planes": _also_after("forward planes", "fits", *_FOLDS),
+    "trial": _also_after("trial", "fits"),
+    "release": _also_after("release", "fits"),
 }

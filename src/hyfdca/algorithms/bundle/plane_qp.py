@@ -146,7 +146,10 @@ class PlaneProgramme:
 
 
 def solve_plane_qp(
-    programme: PlaneProgramme, tolerance: float, start: FloatArray | None = None
+    programme: PlaneProgramme,
+    tolerance: float,
+    start: FloatArray | None = None,
+    most_planes: int | None = None,
 ) -> PlaneMixture:
     """Return the best mixture of the planes.
 
@@ -157,6 +160,8 @@ def solve_plane_qp(
         allow it (often 1e-9 of the largest product of slopes), the best are returned.
     start : array (n_planes,), optional
         The weights of the last solve, zero for new planes: saves time alone.
+    most_planes : int, optional
+        Beyond so many planes few are taken at a time, whatever the dimensions.
 
     Returns
     -------
@@ -164,7 +169,8 @@ def solve_plane_qp(
         Its weights are not negative, with sum one in each bucket.
     """
     n_planes = len(programme.offsets)
-    if min(programme.slopes.shape) > _LARGE:
+    is_large = min(programme.slopes.shape) > _LARGE
+    if is_large or (most_planes is not None and n_planes > most_planes):
         weights = np.zeros(n_planes) if start is None else start
         found = _solve_by_few(programme, PlaneMixture(weights), tolerance)
         if found is not None:

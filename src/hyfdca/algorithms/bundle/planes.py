@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import dataclass, field, fields
 
 import numpy as np
@@ -76,6 +77,13 @@ class Slopes:
         self._parts.append(slopes)
         self._numbers.append(np.arange(first, first + len(slopes)))
 
+    def of_planes(self, kept: BoolArray) -> Slopes:
+        """Return the slopes of some planes."""
+        own = Slopes(*self._empty.shape)
+        if len(kept):
+            own._parts, own._numbers = [self.matrix()[kept]], [self.numbers[kept]]
+        return own
+
     def keep(self, numbers: IntArray) -> None:
         """Forget all planes but these."""
         kept = [np.isin(own, numbers) for own in self._numbers]
@@ -108,6 +116,8 @@ class Slopes:
         """Return the slopes of all planes, or of the newest, as one array."""
         if n_newest is not None and len(self._parts[-1]) == n_newest:
             return self._parts[-1]
+        if n_newest is None and len(self._parts) == 1:
+            return self._parts[0]
         whole = np.concatenate(self._parts)
         return whole if n_newest is None else whole[len(whole) - n_newest :]
 
@@ -161,6 +171,8 @@ class CuttingModel:
         Planes kept per bucket; beyond it the lightest are forgotten.
     first_reach : float or None
         How far from zero a free intercept may be at first; None if there is none.
+    most_planes : int, optional
+        Beyond so many a programme is solved over few at a time.
     """
 
     n_buckets: int
@@ -170,6 +182,7 @@ class CuttingModel:
     keeps_gram: bool
     max_planes: int = 128
     first_reach: float | None = None
+    most_planes: int | None = None
     numbers: IntArray = field(init=False)
     buckets: IntArray = field(init=False)
     ages: FloatArray = field(init=False)
@@ -262,11 +275,41 @@ class CuttingModel:
         """
         for output, tolerance in enumerate(tolerances.tolist()):
             start = self.weights[:, output]
-            found = solve_plane_qp(self._programme(output), tolerance, start)
+            programme = self._programme(output)
+            found = solve_plane_qp(programme, tolerance, start, self.most_planes)
             self.weights[:, output] = found.weights
             self.intercepts[output] = found.intercept
-        heaviest = self.weights.max(axis=1)
-        self.ages = np.where(heaviest > _NO_WEIGHT, 0.0, self.ages + age)
+        self.note_weights(self.weights, age)
+
+    def note_weights(self, weights: FloatArray, age: float = 1.0) -> None:
+        """Take plane weights found elsewhere; planes without weight get older."""
+        self.weights = weights
+        self.ages = np.where(weights.max(axis=1) > _NO_WEIGHT, 0.0, self.ages + age)
+
+    def of_buckets(self, kept: BoolArray) -> CuttingModel:
+        """Return the model of the loss of some buckets alone."""
+        own = copy(self)
+        planes = kept[self.buckets]
+        for name in ("numbers", "ages", "offsets", "weights", "balances"):
+            setattr(own, name, getattr(self, name)[planes])
+        own.n_buckets = int(kept.sum())
+        own.buckets = (np.cumsum(kept) - 1)[self.buckets[planes]]
+        if self.keeps_gram:
+            own.gram = self.gram[planes][:, planes]
+            own.errors, own.units = self.errors[planes], self.units[planes]
+        if self.slopes is not None:
+            own.slopes = self.slopes.of_planes(planes[self.n_buckets :])
+        return own
+
+    def at_scale(self, scale: float) -> CuttingModel:
+        """Return the same planes at another λ: they bound the loss, whatever it is."""
+        own, growth = copy(self), self.scale / scale
+        own.scale = scale
+        if self.keeps_gram:
+            own.gram = self.gram * growth
+            own.errors = self.errors * math.sqrt(growth)
+            own.units = self.units * math.sqrt(growth)
+        return own
 
     def _balances_of(self, output: int) -> Balances | None:
         if self.first_reach is None:

@@ -16,14 +16,15 @@ certificate is free. No dual travels but to holders without labels.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
 from hyfdca.algorithms.bundle import messages as b
+from hyfdca.algorithms.bundle.bounding import Bounding, BoundingState
 from hyfdca.algorithms.bundle.buckets import (
     Buckets,
     buckets_of,
@@ -50,17 +51,7 @@ from hyfdca.protocol.codec import pack_indices, pack_reals
 from hyfdca.protocol.messages import Sums, TotalsPart
 from hyfdca.protocol.sessions import PAUSE, Conversation
 
-# The programme is solved to this share of the gap. Stopped early, an interior point is
-# more central, which saves rounds. But candidates need to know the present duals well,
-# a large programme is faster where few planes have weight, and where duals have no
-# bound a point that is far off leaves planes too steep to compute with.
-_INNER, _SHARP_INNER = 0.1, 0.01
-_MANY_BUCKETS = 100
-_GAIN, _SHARPEST = 0.9, 1e-8
 _FACTOR_PLANES = 16  # planes per bucket from which on slopes beat their Gram matrix
-# A free intercept: its first reach, the room it always has within the reach, and the
-# gap from which on the reach is all that an optimal one can be.
-_FIRST_REACH, _ROOM, _CLOSE = 4.0, 4.0, 0.5
 _MEMORY = 400_000_000  # numbers: of all slopes kept, 3.2 GB
 
 
@@ -72,38 +63,43 @@ class BundleServerState:
     grids: PlaneGridsState
     round_number: int
     model: ModelState
-    primals: FloatArray
-    bounds: FloatArray
-    near_bounds: FloatArray
-    intercepts: FloatArray
-    limits: FloatArray
+    bounding: BoundingState
     move: b.Move
     n_measured: int
-    last_gap: float
-    sharpness: float
 
 
-class BundleServer:
+@dataclass(frozen=True)
+class TrialPoint:
+    """Where to go next; without weights it goes out as the weights of planes.
+
+    Its columns are the outputs, one point after the other where there are several.
+
+    Parameters
+    ----------
+    plane_weights : array (sloped planes, columns)
+    squared_norms : array (columns,)
+        λ ||w||², with λ of the problem.
+    """
+
+    weights: FloatArray | None
+    plane_weights: FloatArray
+    intercepts: FloatArray
+    squared_norms: FloatArray
+
+
+class BundleServer(Bounding):
     """The server's half."""
 
+    most_planes: ClassVar[int] = 128  # per bucket
+
     def __init__(self, federation: Federation, settings: BundleSettings) -> None:
-        self.federation, self.settings = federation, settings
+        super().__init__(federation)
+        self.settings = settings
         self.round_number = 0
-        self.is_wide = federation.layout.is_wide
-        self._is_bounded = math.isfinite(federation.problem.loss.lipschitz)
-        # Start at w = 0, which nobody has measured yet.
         n_outputs = federation.problem.n_outputs
-        self.primals = np.full(n_outputs, np.inf)
-        self.bounds = np.zeros(n_outputs)
-        # With a free intercept: bounds among those within reach, and how far from zero
-        # an optimal one can be.
-        self.near_bounds = np.zeros(n_outputs)
-        self.intercepts = np.zeros(n_outputs)
-        self.limits = np.full(n_outputs, np.inf)
         self._move = b.Move(0, [0.0] * n_outputs)
         self._steps: Conversation[None] | None = None
         self._n_measured = 0
-        self._last_gap, self._sharpness = math.inf, 1.0
         self._start: FloatArray | None = None
 
     def start_at(self, weights: FloatArray) -> None:
@@ -126,15 +122,9 @@ class BundleServer:
             self.grids.state(),
             self.round_number,
             self.model.state(),
-            self.primals,
-            self.bounds,
-            self.near_bounds,
-            self.intercepts,
-            self.limits,
+            self.bounding_state(),
             self._move,
             self._n_measured,
-            self._last_gap,
-            self._sharpness,
         )
 
     def restore_bundle(self, state: BundleServerState) -> None:
@@ -143,11 +133,8 @@ class BundleServer:
         self.grids.restore(state.grids)
         self.model.restore(state.model)
         self.round_number, self._steps = state.round_number, None
-        self.primals, self.bounds = state.primals, state.bounds
-        self.near_bounds, self.limits = state.near_bounds, state.limits
-        self.intercepts = state.intercepts
+        self.restore_bounding(state.bounding)
         self._move, self._n_measured = state.move, state.n_measured
-        self._last_gap, self._sharpness = state.last_gap, state.sharpness
 
     def state(self) -> BundleServerState:
         """Return what a checkpoint keeps."""
@@ -165,12 +152,16 @@ class BundleServer:
     @cached_property
     def buckets(self) -> Buckets:
         """Who is in which bucket."""
+        return self.buckets_up_to(self.settings.max_buckets)
+
+    def buckets_up_to(self, max_buckets: int) -> Buckets:
+        """Return buckets as the profile says, at most so many."""
         layout, settings = self.federation.layout, self.settings
         if self.federation.problem.profile == "sealed":
             groups = sealed_groups(layout, settings.min_contributors)
         else:
             groups = open_groups(layout, settings.sub_groups, settings.min_group_size)
-        most = self._affordable(_FACTOR_PLANES, settings.max_buckets)
+        most = self._affordable(_FACTOR_PLANES, max_buckets)
         return buckets_of(layout, groups, most)
 
     @cached_property
@@ -185,17 +176,9 @@ class BundleServer:
             problem.l2_scale * problem.n_samples,
             Slopes(n_features, problem.n_outputs) if is_open else None,
             keeps_gram=self.keeps_gram(),
-            max_planes=self._affordable(n_buckets, 128),
-            first_reach=self._first_reach() if problem.free_intercept else None,
+            max_planes=self._affordable(n_buckets, self.most_planes),
+            first_reach=self.first_reach() if problem.free_intercept else None,
         )
-
-    def _first_reach(self) -> float:
-        """Return how far from zero a free intercept may be at first.
-
-        Margins are in units of 1, or of the labels; a wide reach makes first points
-        wild.
-        """
-        return _FIRST_REACH * (1.0 + self.federation.bounds.loss_at_zero)
 
     def keeps_gram(self) -> bool:
         """Return whether the Gram matrix is needed, or smaller than the slopes."""
@@ -221,19 +204,34 @@ class BundleServer:
 
     def set_up(self) -> Conversation[None]:
         """Choose grids and buckets, and measure P at w = 0."""
+        yield from self.arrange()
+        self.primals = (yield from self._primals_along(self.nowhere, np.zeros(1)))[0]
+
+    @property
+    def nowhere(self) -> dict[int, Sums]:
+        """The sums of margins at w = 0, by client."""
+        return {client: [] for client in self.federation.everyone}
+
+    def arrange(self) -> Conversation[None]:
+        """Choose grids and buckets."""
         federation = self.federation
         yield from federation.set_up()
-        samples = federation.layout.samples
-        notices = {
+        yield from federation.session.tell("buckets", self.notices())
+
+    def notices(self) -> dict[int, b.BucketsNotice]:
+        """Return what clients must know of the buckets."""
+        return self.notices_of(self.buckets)
+
+    def notices_of(self, buckets: Buckets) -> dict[int, b.BucketsNotice]:
+        """Return the bucket of each sample held, by client."""
+        samples = self.federation.layout.samples
+        return {
             client: b.BucketsNotice(
-                pack_indices(self.buckets.of_client[client]),
-                pack_indices(self.buckets.local(samples, client)),
+                pack_indices(buckets.of_client[client]),
+                pack_indices(buckets.local(samples, client)),
             )
-            for client in federation.everyone
+            for client in self.federation.everyone
         }
-        yield from federation.session.tell("buckets", notices)
-        nowhere: dict[int, Sums] = {c: [] for c in federation.everyone}
-        self.primals = (yield from self._primals_along(nowhere, np.zeros(1)))[0]
 
     def round(self, participants: Sequence[int]) -> Conversation[None]:
         """Run part of a step, or all of it if every client is present.
@@ -261,7 +259,7 @@ class BundleServer:
 
     def search(self, weights: FloatArray | None) -> Conversation[FloatArray]:
         """Measure P on the way to a point; return the steps where it is lowest."""
-        margins = yield from self._try_point(weights)
+        margins = yield from self.try_point(self._trial_point(weights))
         primals = yield from self._primals_along(margins, TRIAL_STEPS)
         self.primals = primals.min(axis=0)
         best: FloatArray = TRIAL_STEPS[primals.argmin(axis=0)]
@@ -295,7 +293,7 @@ class BundleServer:
         self.intercepts = self.intercepts + steps * (
             self.trial_intercepts - self.intercepts
         )
-        self._raise_bounds()
+        self.raise_bounds()
         self._move = b.Move(self._n_measured, steps.tolist())
 
     def measure(self) -> Conversation[Measurement]:
@@ -317,32 +315,24 @@ class BundleServer:
 
     # A new point
 
-    def tolerances(self) -> FloatArray:
-        """Return how well to solve for each output, by what there is to gain."""
-        gaps = self.primals - np.maximum(self.bounds, self.near_bounds)
-        is_small = self.buckets.n_buckets <= _MANY_BUCKETS and not self.is_wide
-        inner = _INNER if is_small and self._is_bounded else _SHARP_INNER
-        # P is off by the root of what D is: where a round gained little, solve better.
-        gap = float(gaps.sum())
-        gains = gap < _GAIN * self._last_gap
-        sharper = self._sharpness * (2.0 if gains else 0.1)
-        self._sharpness = min(max(sharper, _SHARPEST), 1.0)
-        self._last_gap = gap
-        return np.asarray(inner * self._sharpness * np.maximum(gaps, 0.1 * gaps.mean()))
+    def _trial_point(self, weights: FloatArray | None) -> TrialPoint:
+        return TrialPoint(
+            weights,
+            self.model.weights[self.buckets.n_buckets :],
+            self.trial_intercepts,
+            self.squared_norms(weights),
+        )
 
-    def _try_point(self, weights: FloatArray | None) -> Conversation[dict[int, Sums]]:
-        """Send the trial point; return the sums of margins there.
-
-        Without weights, it goes out as the weights of planes.
-        """
-        federation, model = self.federation, self.model
+    def try_point(self, point: TrialPoint) -> Conversation[dict[int, Sums]]:
+        """Send the trial point; return the sums of margins there."""
+        federation = self.federation
         grid = federation.grids.margins
-        federation.fit_margins(grid, self._squared_norms(weights))
+        federation.fit_margins(grid, point.squared_norms)
         features = federation.layout.features
-        sloped = pack_reals(model.weights[self.buckets.n_buckets :])
+        weights, sloped = point.weights, pack_reals(point.plane_weights)
 
         is_free = federation.problem.free_intercept
-        intercepts = tuple(self.trial_intercepts.tolist()) if is_free else ()
+        intercepts = tuple(point.intercepts.tolist()) if is_free else ()
 
         def request(client: int) -> b.TrialRequest:
             if weights is None:
@@ -351,7 +341,7 @@ class BundleServer:
             return b.TrialRequest(self._move, own, None, grid.spec, intercepts)
 
         margins = yield from federation.gather_sum(
-            "trial", [grid], request, federation.sample_sum()
+            "trial", [grid], request, federation.sample_sum(len(point.intercepts))
         )
         labelled = federation.layout.labelled
         return {
@@ -366,77 +356,17 @@ class BundleServer:
         sloped = self.model.weights[self.buckets.n_buckets :]
         return self.model.slopes.combine(sloped) / self.federation.problem.l2_scale
 
-    def _squared_norms(self, weights: FloatArray | None) -> FloatArray:
-        """Return λ ||w||² of each output, from the Gram matrix if need be."""
-        if weights is None:
-            return self.model.squared_norms()
-        squares: FloatArray = (weights**2).sum(axis=0)
-        return self.federation.problem.l2_strength * squares
-
-    @cached_property
-    def _n_roundings(self) -> float:
-        """How many parts add up to a slope of each feature, as a length over them."""
-        contributors = self.buckets.contributors(self.federation.layout)
-        return float(np.linalg.norm(contributors))
-
-    def note_bound(self, weights: FloatArray | None) -> None:
-        """Raise the lower bounds to those of the plane weights, if these are higher."""
-        found = self.model.bound(self._squared_norms(weights), self._norm_error())
-        if not self.federation.problem.free_intercept:
-            self.bounds = np.maximum(self.bounds, found)
-            return
-        self.near_bounds = np.maximum(self.near_bounds, found)
-        self._raise_bounds()
-
-    def _norm_error(self) -> float:
-        """Return how much longer √λ w may be for the rounding of slopes.
-
-        Each part of a slope was rounded to its grid; weights of a bucket add up to 1.
-        """
-        problem = self.federation.problem
-        error = self._n_roundings * self.model.coarsest_step / 2
-        return error / (math.sqrt(problem.l2_strength) * problem.n_samples)
-
-    # A free intercept
-
-    def set_reach(self) -> None:
-        """Choose how far a free intercept may go: near at first, then to its limits.
-
-        A bound for a narrow reach says nothing of intercepts beyond it. Limits that
-        are known hold for good, because P only falls.
-        """
-        if not self.federation.problem.free_intercept:
-            return
-        model = self.model
-        found = model.intercept_limits(self.primals, self._norm_error())
-        self.limits = np.minimum(self.limits, found)
-        gaps = self.primals - np.maximum(self.bounds, self.near_bounds)
-        is_close = np.isfinite(self.limits) & (gaps < _CLOSE * self.primals)
-        near = np.maximum(self._first_reach(), _ROOM * np.abs(self.intercepts))
-        reach = np.where(is_close, self.limits, np.minimum(near, self.limits))
-        self.near_bounds = np.where(reach > model.reach, 0.0, self.near_bounds)
-        model.reach = reach
-
-    def _raise_bounds(self) -> None:
-        """Raise the bounds to what those within reach say of all intercepts.
-
-        P is convex. From here to an optimum that is r times as far away as the end of
-        the reach, it falls at most r times as much as it does to that end.
-        """
-        if not self.federation.problem.free_intercept:
-            return
-        reach, own = self.model.reach, np.abs(self.intercepts)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            times = np.where(own < reach, (self.limits + own) / (reach - own), np.inf)
-            gaps = (self.primals - self.near_bounds) * np.maximum(times, 1.0)
-        far = np.where(np.isfinite(gaps), self.primals - gaps, 0.0)
-        found = np.where(reach >= self.limits, self.near_bounds, far)
-        self.bounds = np.maximum(self.bounds, found)
-
     def _primals_along(
         self, margins: dict[int, Sums], steps: FloatArray
     ) -> Conversation[FloatArray]:
         """Return P at some steps from the best point to the trial point, rounded up."""
+        shape = (len(steps), self.federation.problem.n_outputs)
+        return (yield from self.totals_along(margins, steps, shape))
+
+    def totals_along(
+        self, margins: dict[int, Sums], steps: FloatArray, shape: tuple[int, int]
+    ) -> Conversation[FloatArray]:
+        """Return what clients measure at some steps to the trial point."""
         federation, grid = self.federation, self.federation.grids.totals
         parts = yield from federation.gather(
             "search",
@@ -447,8 +377,7 @@ class BundleServer:
             ),
             TotalsPart,
         )
-        shape = (len(steps), federation.problem.n_outputs)
         sealed = {client: part.vector for client, part in parts.items()}
         total = federation.sum_of(sealed, shape)
-        [primals] = yield from federation.open_totals([total], "open search")
-        return primals
+        [found] = yield from federation.open_totals([total], "open search")
+        return found

@@ -14,6 +14,9 @@ from hyfdca.federation.algorithm import Algorithm, Needs
 # Where between the best point (0) and the trial point (1) new planes touch the loss.
 PLACES = (0.0, 0.1, 0.3, 1.0)
 
+# On a path many points bring planes, and each of them serves all fits.
+PATH_PLACES = (0.0, 0.3)
+
 # On visits: from the last margins (0) to the new ones (1) and beyond.
 VISIT_PLACES = (1.0, 2.0, 4.0, 8.0)
 

@@ -125,6 +125,8 @@ def show(console: Console, summary: Summary) -> None:
     """Print what organisations can find out, the results, and who held what."""
     show_exposed(console, summary.exposed)
     console.print(results_table(summary.name, summary.result))
+    if summary.result.get("path"):
+        console.print(path_table(summary.result))
     console.print(_holders(summary.consortium))
     coverage, names = summary.consortium.coverage, summary.consortium.names
     if coverage.is_held.size > 1:
@@ -171,10 +173,38 @@ def results_table(name: str, result: dict[str, Any]) -> Table:
     return table
 
 
+def path_table(result: dict[str, Any]) -> Table:
+    """Return how l2 was chosen, one line per l2."""
+    score = result["path_score"].replace("_", " ")
+    title = f"Choosing l2 by the {score} of rows left out"
+    table = Table(title=title, title_justify="left")
+    for what in ("l2", "mean", "standard error", "largest gap"):
+        table.add_column(what, justify="right")
+    table.add_column("")
+    for row in result["path"]:
+        words = [w for w in ("best", "chosen") if row[f"is_{w}"]]
+        numbers = (row["mean"], row["standard_error"])
+        table.add_row(
+            f"{row['l2']:.3g}",
+            *(_number(number) for number in numbers),
+            f"{max(row['relative_gap']):.1e}",
+            ", ".join(words),
+            style="bold" if row["is_chosen"] else "",
+        )
+    return table
+
+
+def _number(value: float | None) -> str:
+    """Return a number, or a dash where there is none, as in a file."""
+    return "-" if value is None or math.isnan(value) else f"{value:.4g}"
+
+
 def _fit(result: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield how good the model is, as far as that is known."""
     if result["relative_loss"] is not None:
         yield "loss above the pooled optimum", f"{result['relative_loss']:.3%}"
+    if result.get("path"):
+        yield "l2 chosen", f"{result['l2']:.3g}"
     yield "certified relative gap", f"{result['relative_gap']:.2e}"
     if result["accuracy"] is not None:
         yield "accuracy on the training rows", f"{result['accuracy']:.1%}"

@@ -27,7 +27,7 @@ from itertools import islice
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from hyfdca.arrays import FloatArray, TokenArray
+from hyfdca.arrays import FloatArray, IntArray, TokenArray
 from hyfdca.crypto.schemes.base import raw_bytes
 
 KEY_BYTES = 32
@@ -47,6 +47,7 @@ _LABEL = b"hyfdca label"
 _NAME = b"hyfdca cell name"
 _LEVEL = b"hyfdca level"
 _FORM = b"hyfdca id form"  # and the number of the form
+_FOLD = b"hyfdca fold"
 _MISSING = np.uint64(0x7FF8_0000_0000_0000)  # one NaN for all
 _NO_CELL = np.uint64(0xFFFF_FFFF_FFFF_FFFF)  # bits that no cell has: NaN is the above
 
@@ -83,6 +84,16 @@ def form_pseudonyms(
     person = _FORM + b"%02d" % number
     words = _digests(set(texts), PSEUDONYM_BYTES, person, keys.samples).reshape(-1, 2)
     return words[np.lexsort(words.T)]
+
+
+def folds_of(ids: Sequence[str], n_folds: int, salt: str) -> IntArray:
+    """Return the fold of each row, from its normalised ID and the study's salt.
+
+    Every holder finds the same, and so does the next study with the same salt.
+    """
+    key = blake2b(salt.encode(errors="surrogatepass"), digest_size=KEY_BYTES).digest()
+    words = _digests(ids, TOKEN_BYTES, _FOLD, key)
+    return (words % np.uint64(n_folds)).astype(np.int64)
 
 
 def feature_pseudonyms(names: Sequence[str], keys: AlignmentKeys) -> TokenArray:

@@ -77,6 +77,8 @@ class MemberPolicy(
         StudyError
         """
         most, n_rounds = self.most_rounds, plan.training.max_rounds
+        if plan.training.path is not None:  # each fit may have a point in each round
+            n_outputs *= plan.training.path.n_fits
         if most is not None and n_rounds * n_outputs > most:
             raise StudyError(
                 f"Its {POLICY} allows {counted(most, 'round')} times outputs, but the "

@@ -6,10 +6,13 @@ Each stage begins with its first request and builds on the result of the previou
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
 
+from hyfdca.arrays import IntArray
+from hyfdca.crypto.keys.pseudonyms import folds_of
 from hyfdca.data.expansion import Expansion, expansion_of_numbers
 from hyfdca.data.held_out import SplitTable, split_table
 from hyfdca.data.tables import Table
@@ -196,5 +199,14 @@ class ClientStages:
             # Where nothing is lacking, the server does not begin the stage of labels.
             losses = (self._labels or self._new_labels()).losses
             features = self.aligned.features_of(scaled, self.expansion)
-            self._block = self.aligned.block(features, self._plan.bias, losses)
+            block = self.aligned.block(features, self._plan.bias, losses)
+            self._block = replace(block, folds=self._folds())
         return self._block
+
+    def _folds(self) -> IntArray | None:
+        """Return the fold of each row in the study's order, if l2 is chosen."""
+        path = self._plan.training.path
+        if path is None or self._alignment is None:
+            return None
+        ids = [self._table.ids[row] for row in self._alignment.order]
+        return folds_of(ids, path.n_folds, self._plan.evaluation.salt)

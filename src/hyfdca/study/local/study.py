@@ -19,11 +19,12 @@ from hyfdca.crypto.keys.roster import Roster, RosterEntry
 from hyfdca.data.labels import chosen_classes, r_squared
 from hyfdca.data.tables import Table
 from hyfdca.errors import StudyError
+from hyfdca.federation.path import HasPath, PathRow
 from hyfdca.federation.secrets import workforce
 from hyfdca.holdings.block import Block, pooled_cells
 from hyfdca.holdings.coverage import Coverage, coverage_of
 from hyfdca.holdings.partition import Holding, Partition
-from hyfdca.maths.objective import Objective
+from hyfdca.maths.objective import Measurement, Objective
 from hyfdca.model.scaling import Scaling, TargetScaling
 from hyfdca.protocol.codec import RefusedError
 from hyfdca.protocol.sessions import ServerSession
@@ -144,11 +145,24 @@ class Run:
         is_free = self.training.settings.free_intercept
         return 1.0 if is_free else self.study.intercept_scaling
 
+    @property
+    def path(self) -> list[PathRow] | None:
+        """How l2 was chosen; None if the study has one."""
+        server = self.training.server
+        return server.table() if isinstance(server, HasPath) else None
+
+    @property
+    def certificate(self) -> Measurement | None:
+        """P and D of the model."""
+        return self.training.certificate
+
     def exposed(self, n_rounds: int) -> tuple[str, ...]:
         """Return what organisations can find out after some rounds, in sentences."""
-        federation = self.training.federation
-        names = self.consortium.names
-        n_margins = [n_rounds * federation.problem.n_outputs] * len(names)
+        federation, server = self.training.federation, self.training.server
+        names, n_points = self.consortium.names, n_rounds
+        if isinstance(server, HasPath):
+            n_points = server.n_points_tried
+        n_margins = [n_points * federation.problem.n_outputs] * len(names)
         return exposure_notes(names, federation.layout, n_margins)
 
     def scores(self, weights: FloatArray) -> TrainingScores:

@@ -17,6 +17,7 @@ from hyfdca.study.about import Asked
 from hyfdca.study.client.client import StudyClient
 from hyfdca.study.durable import RoundCheckpoints
 from hyfdca.study.evaluating import STAGE, evaluator_of
+from hyfdca.study.exposure_notes import path_note
 from hyfdca.study.file import StudyFile, load_with_content
 from hyfdca.study.local.saved_run import How, SavedRun
 from hyfdca.study.local.study import (
@@ -146,7 +147,8 @@ def train_file(
     Parameters
     ----------
     tell : callable, optional
-        Is called with a sentence that says where a resumed training continues.
+        Is called with a sentence that says where a resumed training continues, or what
+        choosing l2 will let organisations find out.
 
     Raises
     ------
@@ -164,6 +166,8 @@ def train_file(
             run = resumable_run(file, plan, tables, saved)
             if how == "resume":
                 tell(f"Continuing after round {run.training.progress.n_rounds}.")
+            elif note := path_note(plan.names, run.training.federation):
+                tell(note)
             outcome = replace(train(run, watch), asked=asked)
             outcome.write(folder)
             if not outcome.is_interrupted:
