@@ -189,7 +189,7 @@ def test_a_model_is_released_once(tmp_path):
         say("study", "stop", [last, 1e-3, "tolerance"])
         with pytest.raises(RemoteProtocolError, match="end of the study was announced"):
             say("training", "planes", [])
-        [[search, steps]] = moves[0]
+        [[search, steps], *_] = moves[0]
         other = [[search + 1, [1.5 for _ in steps]]]
         with pytest.raises(RemoteProtocolError, match="released the model"):
             say("training", "release", other)
