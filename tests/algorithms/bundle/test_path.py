@@ -291,6 +291,7 @@ def test_fits_that_no_server_asks_for_are_refused():
     present = before.fits[0]
     ok = replace(request, fits=[present], sources=[present])
     for changed in (
+        {"fits": [], "sources": []},
         {"fits": [PATH.n_fits]},
         {"fits": [present, present], "sources": [present, present]},
         {"sources": [PATH.whole(0)]},

@@ -37,7 +37,7 @@ _Buckets = Annotated[memoryview, Seen("bucket numbers")]  # uint32
 _Slopes = Annotated[list[Sealed], Seen("slopes")]
 _FitNumbers = Annotated[
     list[Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]],
-    msgspec.Meta(min_length=1, max_length=4096),
+    msgspec.Meta(max_length=4096),
     Seen("numbers"),
 ]
 _PositiveStrength = Annotated[float, msgspec.Meta(ge=1e-100, le=1e100)]

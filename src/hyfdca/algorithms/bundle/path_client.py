@@ -133,7 +133,8 @@ class PathClient(BundleClient):
     def _check_fits(self, notice: b.FitsNotice) -> None:
         """Refuse fits that the study does not have, or that begin at no point."""
         fits, sources = notice.fits, notice.sources
-        if fits != sorted(set(fits)) or fits[-1] >= self._path.n_fits:
+        is_ascending = bool(fits) and fits == sorted(set(fits))
+        if not is_ascending or fits[-1] >= self._path.n_fits:
             raise RemoteProtocolError("the study has no such fits")
         if len(sources) != len(fits) or not set(sources) <= set(self._fits):
             raise RemoteProtocolError("a fit begins where another one is")
