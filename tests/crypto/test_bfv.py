@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import mmap
+import subprocess
+import sys
 import tempfile
 from functools import cache
 
@@ -348,3 +350,14 @@ def test_a_cipher_has_its_work_done_where_it_is_told():
     seeds = [seed_of(2), seed_of(2), seed_of(5)]
     assert done == [("seal", 3, seeds), ("open", 3, seeds)]
     assert repr(cipher) == "BfvCipher(secret keys)"
+
+
+def test_without_its_library_there_is_a_sentence():
+    """It does not exist for some processors."""
+    code = "import sys; sys.modules['seal'] = None; import hyfdca.crypto.schemes.bfv"
+    command = [sys.executable, "-c", code]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  # our own
+    assert ended.returncode
+    last = ended.stderr.strip().splitlines()[-1]
+    assert last.startswith("hyfdca.errors.StudyError: ")
+    assert 'set encryption = "stream"' in last

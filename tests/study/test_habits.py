@@ -166,7 +166,7 @@ def test_words_for_blank_cells(hyfdca, tmp_path):
     study = tmp_path / "words" / "study.toml"
     assert "# 2 of them have a value in another table" in study.read_text()
     _, output, _ = hyfdca("check", study)
-    assert "3 cells of column 'lab' of north.csv count as blank" in output
+    assert "3 cells of column 'lab' of north.csv taken as blank" in output
 
 
 def written(form) -> pd.Series:

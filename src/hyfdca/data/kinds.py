@@ -201,7 +201,7 @@ def _with_blanks(
     values = np.array([math.nan if cell is None else cell for cell in cells])
     n_blank = sum(others[text] for text in blank)
     note = (
-        f"{counted(n_blank, 'cell')} of column {name!r} of {file} count as blank: "
+        f"{counted(n_blank, 'cell')} of column {name!r} of {file} taken as blank: "
         f"{listed(blank)}."
     )
     return Column(kind, values.astype(np.float64), note=note if blank else "")

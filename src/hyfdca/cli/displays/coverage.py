@@ -10,6 +10,7 @@ from rich.table import Table
 
 from hyfdca.arrays import BoolArray, IntArray
 from hyfdca.data.tables import listed
+from hyfdca.errors import counted
 from hyfdca.holdings.axis import Axis, shared_counts
 from hyfdca.holdings.coverage import Coverage
 
@@ -24,7 +25,7 @@ def coverage_map(coverage: Coverage, names: Sequence[str]) -> Table:
     table = Table(title="Who holds which cells", title_justify="left")
     table.add_column("")
     for column in columns:
-        table.add_column(f"{coverage.columns[column]:,} columns")
+        table.add_column(counted(coverage.columns[column], "column"))
     for row in rows:
         held = coverage.row_holders[row] & coverage.column_holders[columns]
         cells = [_named(names, own) for own in held]
@@ -49,7 +50,7 @@ def column_lists(
         holders = np.flatnonzero(coverage.column_holders[group]).tolist()
         own = [features[column] for column in coverage.columns_of(group).tolist()]
         who = ", ".join(names[k] for k in holders)
-        lines.append(f"{len(own):,} columns of {who}: {listed(own)}")
+        lines.append(f"{counted(len(own), 'column')} of {who}: {listed(own)}")
     return lines
 
 

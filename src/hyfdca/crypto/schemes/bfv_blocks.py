@@ -13,8 +13,17 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 
 import numpy as np
-import seal
 from numpy.typing import NDArray
+
+from hyfdca.errors import StudyError
+
+try:
+    import seal
+except ImportError:  # there is none for some processors
+    raise StudyError(
+        'The encryption "bfv" needs the package seal-python, which is not installed, '
+        'and does not exist for some processors; set encryption = "stream".'
+    ) from None
 
 _POLYNOMIALS = 2
 _WORD = 8

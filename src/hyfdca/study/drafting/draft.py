@@ -11,7 +11,7 @@ from pathlib import Path
 
 from hyfdca.data.glance import Glance, glance_at
 from hyfdca.data.tables import DATE_ORIGIN, KINDS, Kind, TableError, listed
-from hyfdca.errors import StudyError
+from hyfdca.errors import StudyError, counted
 from hyfdca.study.drafting.guesses import Roles, guess_roles
 from hyfdca.study.drafting.hints import (
     code_hints,
@@ -158,7 +158,8 @@ def _cells(glances: Sequence[Glance], roles: Roles) -> Iterator[str]:
     each = zip(glances, features, strict=True)
     n_blank = sum(glance.n_blank(own) for glance, own in each)
     if n_blank:
-        yield f"# {n_blank:,} cells are blank: taken as the mean of their column."
+        blank = counted(n_blank, "cell is", "cells are")
+        yield f"# {blank} blank: taken as the mean of their column."
         yield _line("missing", "mean")
     if n_blank and (n_known := _n_known(glances, roles, features)):
         yield f"# {n_known:,} of them have a value in another table, which is given to"
