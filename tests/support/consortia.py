@@ -75,7 +75,8 @@ class Files:
         lines = ["[study]", *(f"{k} = {v}" for k, v in own.items())]
         lines += self._algorithm()
         chosen = {k: v for k, v in self.settings.items() if k in EVALUATION_KEYS}
-        lines += ["[evaluation]", *(f"{k} = {v}" for k, v in chosen.items())]
+        if chosen:
+            lines += ["[evaluation]", *(f"{k} = {v}" for k, v in chosen.items())]
         for name, organisation in self.organisations.items():
             data = f'data = "{name}.csv"' if "data =" not in organisation.extra else ""
             lines += ["[[clients]]", f'name = "{name}"', data, organisation.extra]
