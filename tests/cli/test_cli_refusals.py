@@ -258,7 +258,10 @@ BAD = {
         r"clients\[1\]: unknown key `age` \(the keys are data, decimal, delimiter, ",
     ),
     "no name": (lambda f: f.settings.pop("name"), "missing key `name`"),
-    "wrong type": (setting(l2='"much"'), "at study.l2: expected `float`"),
+    "wrong type": (
+        setting(l2='"much"'),
+        r'at study.l2: .* \(choose a number or "auto"\)',
+    ),
     "wrong range": (setting(l2="-1"), "at study.l2: expected `float` >= "),
     "not finite": (setting(l2="inf"), "at study.l2"),
     "wrong choice": (

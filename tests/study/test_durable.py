@@ -31,6 +31,12 @@ STUDIES = {
         "tol": "1e-2",
         "encryption": '"stream"',
     },
+    "partial path": {
+        "l2": "[1.0, 0.1]",
+        "folds": "2",
+        "participation": "0.67",
+        "max_rounds": "30",
+    },
     "partial bundle": {"participation": "0.67", "max_rounds": "30"},
     "partial open": {
         "participation": "0.67",

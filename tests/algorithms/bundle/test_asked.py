@@ -18,7 +18,9 @@ from hyfdca.protocol.codec import RemoteProtocolError, pack_reals
 from tests.protocol.wires import four_clients, listen
 from tests.support.holding_strategies import overlapping_holdings
 
-SEALED, OPEN = (SimpleNamespace(profile=profile) for profile in ("sealed", "open"))
+SEALED, OPEN = (
+    SimpleNamespace(profile=profile, path=None) for profile in ("sealed", "open")
+)
 
 
 @given(
