@@ -25,7 +25,7 @@ check: lint  ## Linters, types, import contracts and the fast tests
 lint: $(READY)  ## Linters, types and import contracts
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+	$(BIN)/mypy --num-workers 2
 	$(BIN)/lint-imports
 
 thorough: lint  ## All tests with full counts, processes killed over and over, mutants

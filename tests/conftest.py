@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import typer.main
 from hypothesis import settings
 
 from hyfdca.arrays import FloatArray
@@ -30,6 +33,7 @@ from tests.support.thoroughness import IS_THOROUGH, examples
 pytest.register_assert_rewrite(
     "tests.stages.key_holders",
     "tests.kits.kit_commands",
+    "tests.online.refusals",
     "tests.support.wrong_requests",
 )
 
@@ -44,6 +48,15 @@ settings.register_profile(
 )
 settings.load_profile("hyfdca")
 
+# A process of the command line makes its commands once, and so do the tests, which run
+# it a thousand times.
+typer.main.get_command = cache(typer.main.get_command)
+
+
+# Their tests compile what others only load, each folder other functions. So one worker
+# runs all of a folder, and no two compile the same.
+_COMPILING = ("tests/crypto/", "tests/maths/", "tests/training/bulk/")
+
 
 def _turn(item: pytest.Item) -> int:
     """Return when it is a test's turn.
@@ -51,11 +64,20 @@ def _turn(item: pytest.Item) -> int:
     Tests of several processes wait for each other, so they begin early, but not before
     everything is compiled: otherwise each of their processes compiles it.
     """
-    if item.nodeid.startswith(("tests/crypto", "tests/maths")):
+    if item.nodeid.startswith(_COMPILING):
         return 0
     return 1 if item.nodeid.startswith("tests/online") else 2
 
 
+def _keep_together(items: list[pytest.Item]) -> None:
+    """Have one worker run all tests of each folder that compiles."""
+    for item in items:
+        for folder in _COMPILING:
+            if item.nodeid.startswith(folder):
+                item.add_marker(pytest.mark.xdist_group(folder))
+
+
+@pytest.hookimpl(tryfirst=True)  # before xdist looks for groups
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> None:
@@ -65,6 +87,7 @@ def pytest_collection_modifyitems(
     lengths of a test's axes, the cases that remain have every value of every axis.
     """
     items.sort(key=_turn)
+    _keep_together(items)
     if IS_THOROUGH:
         return
     met: Counter[str] = Counter()
@@ -78,6 +101,12 @@ def pytest_collection_modifyitems(
         met[function] += 1
     config.hook.pytest_deselected(items=left_out)
     items[:] = kept
+
+
+def pytest_collection_finish() -> None:
+    """Have the garbage collector pass over modules and tests, which stay to the end."""
+    gc.collect()
+    gc.freeze()
 
 
 # "7", "0,3,8" or "0-9"; no test may depend on one lucky seed.
@@ -153,10 +182,12 @@ def small_paillier(monkeypatch):
     monkeypatch.setattr(paillier_keys, "MODULUS_BITS", (TEST_BITS, *MODULUS_BITS))
 
 
-@pytest.fixture
-def no_figure(monkeypatch):
+@pytest.fixture(scope="module")
+def no_figure() -> Iterator[None]:
     """Have studies write an empty figure: drawing takes longer than small studies."""
-    monkeypatch.setattr(figures, "draw_convergence", lambda _: b"")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(figures, "draw_convergence", lambda _: b"")
+        yield
 
 
 @pytest.fixture

@@ -78,6 +78,7 @@ def test_conjugate_gradients_solve_every_column():
 # DSCOVR
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("loss", ["logistic", "smoothed_hinge"])
 @pytest.mark.parametrize("shape", ["2x2", "3x2", "3x1", "1x3"])
 def test_dscovr_reaches_the_pooled_optimum(shape, loss):

@@ -23,7 +23,10 @@ from hyfdca.protocol.sessions import frame
 from tests.audit.audits import GRID, PAPER, TWO, audited, record
 from tests.support.set_keys import sealer_of
 
-pytestmark = pytest.mark.usefixtures("no_figure")
+pytestmark = [
+    pytest.mark.usefixtures("no_figure"),
+    pytest.mark.xdist_group("sightings"),  # two recorded runs for all of them
+]
 
 HINGE = {"loss": '"hinge"', "l2": "0.01", "max_rounds": "5"}
 

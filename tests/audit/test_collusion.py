@@ -11,6 +11,8 @@ from hyfdca.audit.report import audit_folder
 from hyfdca.audit.views import read_view, view_path
 from tests.audit.audits import GRID, record
 
+pytestmark = pytest.mark.usefixtures("no_figure")
+
 SEALED = {"encryption": '"stream"', "max_rounds": "4"}
 
 

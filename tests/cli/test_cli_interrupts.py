@@ -12,9 +12,14 @@ import time
 import pytest
 
 from hyfdca.runtime.store import Archive, FolderStore
+from tests.support.command_line import run_command
 from tests.support.consortia import make_files
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.usefixtures("no_figure"),
+    pytest.mark.xdist_group("interrupts"),  # one undisturbed run for all of them
+]
 
 # Rounds take some time, and each is saved; nothing else is changed.
 SCRIPT = """
@@ -50,7 +55,7 @@ def study(tmp_path_factory):
     """Write a study that ends at its round limit, and what it ends with."""
     folder = tmp_path_factory.mktemp("study")
     path = make_files(tol="1e-9", **SETTINGS).write(folder)
-    assert ended(start(path, folder / "undisturbed", seconds=0.0))[0] == 3
+    assert run_command("train", path, "--out", folder / "undisturbed")[0] == 3
     return path
 
 
@@ -105,7 +110,7 @@ def test_ctrl_c_ends_with_the_model_so_far(study, tmp_path):
     assert 3 <= result["rounds"] < 40
     assert "stopped (interrupted)" in result["warning"]
     assert json.loads(model(out))["certificate"]["primal"] == result["primal"]
-    code, _, errors = ended(start(study, out, "--resume", seconds=0.0))
+    code, _, errors = run_command("train", study, "--resume", "--out", out)
     assert code == 3
     assert errors.startswith(f"Continuing after round {result['rounds']}.\n")
     assert model(out) == model(study.parent / "undisturbed")
@@ -116,7 +121,7 @@ def test_resuming_a_finished_training_is_refused(study):
     """One sentence, and the model that is there stays."""
     out = study.parent / "undisturbed"
     before = (out / "model.json").stat().st_mtime_ns
-    code, output, errors = ended(start(study, out, "--resume", seconds=0.0))
+    code, output, errors = run_command("train", study, "--resume", "--out", out)
     assert (code, output) == (2, "")
     assert errors.startswith("There is no unfinished run in ")
     assert (out / "model.json").stat().st_mtime_ns == before

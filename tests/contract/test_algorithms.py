@@ -21,9 +21,11 @@ from hyfdca.protocol.messages import seen_fields
 from hyfdca.protocol.phases import START
 from tests.contract.cases import CASES, FEW, REFUSED, objective
 from tests.support.small_runs import coarse_grids
+from tests.support.thoroughness import IS_THOROUGH
 
 COSTS = {"seconds"}
 COARSE = [0, 24, 34]  # bits fewer than usual; the last leave about three digits
+LONG = 30 if IS_THOROUGH else 15  # rounds of a run that is resumed after four or more
 
 
 def numbers(run) -> list[dict[str, str]]:
@@ -63,14 +65,14 @@ def test_a_certificate_is_never_optimistic(case, lost_bits):
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_resumed_equals_undisturbed(case):
     """A run whose parties are all made again in the middle ends at the same bits."""
-    undisturbed = case.run(max_rounds=30)
+    undisturbed = case.run(max_rounds=LONG)
     weights = undisturbed.finish()
-    first = case.run(max_rounds=30)
+    first = case.run(max_rounds=LONG)
     for _ in first.rounds():
         if len(first.history) >= 4 and first.server.is_between_steps:
             break
-    assert len(first.history) < 30
-    again = case.run(max_rounds=30)
+    assert len(first.history) < LONG
+    again = case.run(max_rounds=LONG)
     put_into(again, first)
     assert again.finish().tobytes() == weights.tobytes()
     assert numbers(again) == numbers(undisturbed)

@@ -109,6 +109,7 @@ def test_intercept_far_from_zero_is_found(participation):
     assert abs(model.intercept_[0]) > 100.0
 
 
+@pytest.mark.slow
 def test_algorithms_that_need_the_penalty_keep_it(imbalanced):
     """The paper's method has a penalised intercept, and refuses to go without."""
     X, y = imbalanced

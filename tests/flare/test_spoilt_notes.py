@@ -27,6 +27,7 @@ from hyfdca.flare.status import (
 from hyfdca.kits.kit import Kit, ServerKit
 from hyfdca.study.file import Client, Study, StudyFile
 from tests.support.spoiling import spoilt
+from tests.support.thoroughness import examples
 
 NAMES = ["north", "city"]
 Files = dict[str, tuple[Callable[[ServerKit], Any], Any]]
@@ -76,7 +77,7 @@ def test_damaged_notes_count_as_missing(
             assert str(path) in caplog.text
         else:
             assert isinstance(found, kind)
-    assert n_aside > 50
+    assert n_aside > examples(300) // 6
 
 
 def test_who_lacks_the_model_is_rebuilt(kit: ServerKit) -> None:

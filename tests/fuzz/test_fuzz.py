@@ -19,7 +19,10 @@ from tests.fuzz.messages import Walk, Whole, check_blame, try_whole
 from tests.fuzz.parties import Straight, prediction, training
 from tests.fuzz.snapshots import share_what_never_changes
 
-pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::RuntimeWarning"),
+    pytest.mark.xdist_group("fuzz"),  # one set of files for all of them
+]
 
 SEED = 20261118
 
@@ -43,6 +46,7 @@ def ignore(case):
     """Watch nothing."""
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("snapshots")
 @pytest.mark.parametrize("name", ["bundle", "bundle-tested", "hyfdca-safe"])
 def test_changed_messages_are_refused_in_our_own_words(name, tmp_path):
@@ -62,6 +66,7 @@ def test_changed_messages_are_refused_in_our_own_words(name, tmp_path):
     assert tally.outcomes["reply: refused"] > 0
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("snapshots")
 def test_changed_messages_of_predictions(corpus, tmp_path):
     """The same holds for predictions of split rows."""

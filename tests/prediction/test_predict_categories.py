@@ -30,6 +30,8 @@ from tests.prediction.predictions import predicted
 from tests.support.durable_runs import Consortium
 from tests.support.mixed_tables import MixedStudy, mixed_frame, pooled_features
 
+pytestmark = pytest.mark.usefixtures("no_figure")
+
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory):

@@ -109,6 +109,13 @@ def _decoded(payload, kind):
     return decode(unframe(payload, TOKEN)[1], kind)
 
 
+def _assert_whole(message, kind):
+    """Check that a message is of its kind, and of values that it may have."""
+    assert type(message) is kind
+    content = msgspec.msgpack.encode(message)
+    assert msgspec.msgpack.encode(decode(memoryview(content), kind)) == content
+
+
 def _kinds(kind):
     """Return a class of messages and all that are made of it, in this package."""
     found = {kind} if kind.__module__.startswith("hyfdca.") else set()
@@ -166,7 +173,7 @@ def test_forged_messages_are_refused_or_read(kind, data):
         message = decode(memoryview(bytes(body)), kind)
     except RemoteProtocolError:
         return
-    assert isinstance(message, kind)
+    _assert_whole(message, kind)
 
 
 @pytest.mark.sampled(3)
@@ -180,7 +187,7 @@ def test_garbage_is_refused_or_read(kind, garbage):
             message = read()
         except RemoteProtocolError:
             continue
-        assert isinstance(message, kind)
+        _assert_whole(message, kind)
 
 
 @pytest.mark.sampled(5)

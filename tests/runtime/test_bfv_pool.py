@@ -16,6 +16,8 @@ from hyfdca.crypto.schemes.bfv_blocks import COMPACT, FULL, BfvBlocks
 from hyfdca.maths.seeds import stream
 from hyfdca.runtime.bfv_pool import BfvWorkers, Workforce
 
+pytestmark = pytest.mark.slow
+
 N_BLOCKS = 20  # enough for several processes, and not a multiple of their chunks
 
 

@@ -28,6 +28,8 @@ from tests.support.mixed_tables import (
 )
 from tests.support.thoroughness import examples
 
+pytestmark = pytest.mark.usefixtures("no_figure")
+
 L2 = 0.05
 
 

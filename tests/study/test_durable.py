@@ -178,6 +178,7 @@ def spoil(store, name):
     store.write(name, content[:-1] + bytes([content[-1] ^ 1]))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("restarts", [(0, 1, 2), (2,), ()], ids=str)
 @pytest.mark.parametrize("name", ["bundle", "partial", "partial open"])
 def test_everybody_returns_to_the_round_that_nobody_has_lost(name, restarts, tmp_path):

@@ -36,6 +36,8 @@ from tests.support.labelled_files import (
     weight,
 )
 
+pytestmark = pytest.mark.usefixtures("no_figure")
+
 PLAIN = {"encryption": '"none"'}
 NOBODY = [3, 25, 44, 58]  # rows whose label nobody has
 

@@ -68,6 +68,7 @@ def test_a_killed_training_goes_on(settings, every_round, tmp_path):
     assert set(os.listdir(tmp_path / "out")) == FILES
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("n_writes", range(27))
 def test_a_kill_between_any_two_files_loses_nothing(

@@ -15,6 +15,8 @@ from hyfdca.study.file import load
 from hyfdca.study.local.study import prepare
 from hyfdca.study.outcome import train
 
+pytestmark = pytest.mark.usefixtures("no_figure")
+
 N_ROWS = 60
 
 

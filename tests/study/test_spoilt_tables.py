@@ -16,7 +16,6 @@ from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
-from hyfdca.study import figures
 from tests.study.spoilers import (
     FEATURES,
     ORGANISATIONS,
@@ -31,6 +30,8 @@ from tests.support.command_line import run_command
 from tests.support.consortia import assert_one_sentence
 from tests.support.thoroughness import examples
 
+pytestmark = pytest.mark.usefixtures("no_figure")
+
 L2 = 0.05
 STUDY = f"""\
 [study]
@@ -44,14 +45,6 @@ id_column = "id"
 label_column = "y"
 positive_label = "{POSITIVE}"
 """
-
-
-@pytest.fixture(scope="module", autouse=True)
-def no_drawing():
-    """Have studies write an empty figure: drawing takes longer than the study."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(figures, "draw_convergence", lambda _: b"")
-        yield
 
 
 def write_study(folder, files):
@@ -121,6 +114,7 @@ def test_every_way_to_spoil_a_table(tmp_path, name, organisation):
     assert (code == 2 and may_fail) or (code != 2 and may_pass)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(300), deadline=None)
 @given(
     st.dictionaries(

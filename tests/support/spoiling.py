@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from hyfdca.maths.seeds import stream
+from tests.support.thoroughness import examples
 
 _DEEP = 100_000  # brackets in each other, far beyond any limit of recursion
 _VALUES: tuple[Any, ...] = (
@@ -18,11 +19,14 @@ _VALUES: tuple[Any, ...] = (
 
 
 def spoilt(content: bytes, n_cases: int, *names: str) -> Iterator[bytes]:
-    """Yield spoilt copies of a file, the same for the same names."""
+    """Yield spoilt copies of a file, the same for the same names.
+
+    A fifth of the cases, or all with ``make thorough``.
+    """
     yield from _always(content)
     random = stream(0, "spoilt", *names)
     kinds = [_flipped, _cut, _pieced, _filled, _revalued]
-    for case in range(n_cases):
+    for case in range(examples(n_cases)):
         yield kinds[case % len(kinds)](content, random)
 
 

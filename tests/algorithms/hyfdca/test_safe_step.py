@@ -122,6 +122,7 @@ def test_factors_are_those_of_all_draws_enumerated(n_drawn, interaction):
     assert factors == pytest.approx(most)
 
 
+@pytest.mark.slow
 def test_the_start_of_the_probe_is_not_the_servers_choice():
     """A client knows the study's seed, and refuses any other start on its features."""
     _check_start(3, np.empty(0))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 SCRIPT = """
 import random, signal
 import numpy as np, scipy.sparse as sp
@@ -37,6 +39,7 @@ print("still there")
 """
 
 
+@pytest.mark.slow
 def test_interrupts_do_not_crash():
     """Compiled rounds are interrupted 150 times, each at another moment."""
     command = [sys.executable, "-c", SCRIPT]
