@@ -8,6 +8,7 @@ import msgspec
 
 from hyfdca.federation.messages import Arrangements, opening
 from hyfdca.protocol.messages import (
+    BY_PHASE,
     Bound,
     Finite,
     Message,
@@ -123,7 +124,7 @@ class CalibrationRequest(Message, frozen=True):
 class MeasureParts(Message, tag="measures", frozen=True):
     """A client's parts of several totals."""
 
-    vectors: Annotated[list[SealedTotals], Seen("evaluation parts")]
+    vectors: Annotated[list[SealedTotals], BY_PHASE]
 
 
 class Withheld(Message, tag="withheld", frozen=True):
