@@ -118,6 +118,10 @@ def test_garbage_in_a_sum_blames_nobody_in_particular(what, tmp_path):
     with pytest.raises(StudyError) as ended:
         consortium.train()
     sentence = str(ended.value)
+    if what == "tags of it" and "does not vouch" in sentence:
+        # By chance they are within range: opener and witness contradict each other.
+        assert "or a client sent a wrong part" in sentence
+        return
     assert sentence.startswith("One of the organisations 'north', 'city', 'coast' ")
     assert "the part of one of them is wrong" in sentence
 
