@@ -47,6 +47,7 @@ def test_a_forged_release_ends_the_study_with_names(tmp_path: Path) -> None:
         assert not list(made.kits.glob("*/out/model.json"))
 
 
+@pytest.mark.thorough
 def test_a_forged_model_is_refused_by_the_organisation(tmp_path: Path) -> None:
     """A coordinator edits the file before one organisation has it."""
     with site(tmp_path, small_study()) as made:
