@@ -80,7 +80,7 @@ MUTANTS: dict[str, Mutant] = {
         "tests/algorithms/bundle/test_planes.py",
     ),
     "a bound within reach of the intercept is taken for one beyond": _one(
-        "algorithms/bundle/server.py",
+        "algorithms/bundle/bounding.py",
         "np.where(reach >= self.limits, self.near_bounds, far)",
         "self.near_bounds",
         "tests/algorithms/bundle/test_free_intercept.py",
@@ -118,8 +118,8 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "any model is tested": _one(
         "study/tested_model.py",
-        "if model.classes != classes or not _is_released(model, part):",
-        "if model.classes != classes:",
+        "        check_model(content, own)\n",
+        "",
         "tests/study/test_lying_evaluations.py",
     ),
     "two clients may test two models": _one(
@@ -154,9 +154,9 @@ MUTANTS: dict[str, Mutant] = {
     ),
     # Privacy
     "owner groups keep their own numbers": _one(
-        "federation/vectors.py",
-        "return opaque_groups(owner_groups(axis), self._adders.group_secret, name)",
-        "return owner_groups(axis)",
+        "federation/owner_groups.py",
+        "return opaque_groups(self._plain, self.secret, self.name)",
+        "return self._plain",
         "tests/federation/test_vectors.py",
     ),
     "a pad is used twice": _one(
@@ -207,13 +207,13 @@ MUTANTS: dict[str, Mutant] = {
     # The protocol
     "a client answers phases in any order": _one(
         "protocol/sessions.py",
-        "if after is not None and self.last_phase not in after:",
+        "if not is_in_order(self.phases, phase, self.last_phase, self.profile):",
         "if False:",
         "tests/protocol",
     ),
     "a server sends phases in any order": _one(
         "protocol/sessions.py",
-        "if after is not None and last not in after:",
+        "if not is_in_order(self._phases, phase, last):",
         "if False:",
         "tests/protocol",
     ),
@@ -291,7 +291,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "a run that stalls is never noticed": _one(
         "training/stopping.py",
-        "return bool(measured) and measured[-1][0] - since >= self.rounds",
+        "return lowest.last_measured - lowest.round >= self.rounds",
         "return False",
         "tests/training",
         "tests/estimators/test_limits.py",
