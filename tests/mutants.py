@@ -93,9 +93,9 @@ MUTANTS: dict[str, Mutant] = {
     ),
     # Privacy
     "owner groups keep their own numbers": _one(
-        "federation/vectors.py",
-        "return opaque_groups(owner_groups(axis), self._adders.group_secret, name)",
-        "return owner_groups(axis)",
+        "federation/owner_groups.py",
+        "return opaque_groups(self._plain, self.secret, self.name)",
+        "return self._plain",
         "tests/federation/test_vectors.py",
     ),
     "a pad is used twice": _one(
@@ -146,13 +146,13 @@ MUTANTS: dict[str, Mutant] = {
     # The protocol
     "a client answers phases in any order": _one(
         "protocol/sessions.py",
-        "if after is not None and self.last_phase not in after:",
+        "if not entry.may_follow(self.last_phase, self.profile):",
         "if False:",
         "tests/protocol",
     ),
     "a server sends phases in any order": _one(
         "protocol/sessions.py",
-        "if after is not None and last not in after:",
+        "if not entry.may_follow(last):",
         "if False:",
         "tests/protocol",
     ),
@@ -230,7 +230,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "a run that stalls is never noticed": _one(
         "training/stopping.py",
-        "return bool(measured) and measured[-1][0] - since >= self.rounds",
+        "return lowest.last_measured - lowest.round >= self.rounds",
         "return False",
         "tests/training",
         "tests/estimators/test_limits.py",
