@@ -13,7 +13,7 @@ from hyfdca.data.tables import Table, stored_densely
 from hyfdca.maths.seeds import stream
 from hyfdca.protocol.sessions import ServerSession
 from hyfdca.study.file import Client, Study, StudyFile
-from hyfdca.study.local import local_clients, local_driver
+from hyfdca.study.local.study import local_clients, local_driver
 from hyfdca.study.plan import plan_of
 from hyfdca.study.server import StudyServer
 

@@ -20,9 +20,9 @@ from hyfdca.audit.values import VALUES
 from hyfdca.federation.evaluation import Evaluated
 from hyfdca.federation.messages import evaluation_phases
 from hyfdca.protocol.messages import BY_PHASE, Message, seen_fields
-from hyfdca.study.client import STAGES
+from hyfdca.study.client.client import STAGES
 from hyfdca.study.file import load
-from hyfdca.study.local import prepare
+from hyfdca.study.local.study import prepare
 from tests.model.models import make_model, random_cells
 from tests.prediction.split_cases import Split
 from tests.support.consortia import make_files

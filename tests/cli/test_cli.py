@@ -14,7 +14,7 @@ import pytest
 
 from hyfdca.demo.in_process import demo_files
 from hyfdca.study.file import load
-from hyfdca.study.local import pooled_objective, prepare
+from hyfdca.study.local.study import pooled_objective, prepare
 from tests.support.consortia import held, make_files
 from tests.support.labelled_files import add_column, blank
 

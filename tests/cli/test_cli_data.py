@@ -9,7 +9,7 @@ import json
 import pytest
 from rich.console import Console
 
-from hyfdca.cli.data_display import DataDisplay
+from hyfdca.cli.displays.data import DataDisplay
 from hyfdca.data import sources
 from tests.support.consortia import assert_one_sentence
 from tests.support.data_sets import NEWS20, serve_from, serving, write_sets

@@ -24,9 +24,9 @@ pytestmark = [
 # Rounds take some time, and each is saved; nothing else is changed.
 SCRIPT = """
 import sys, time
-from hyfdca.cli.display import RoundsDisplay
+from hyfdca.cli.displays.run import RoundsDisplay
 from hyfdca.cli.main import main
-from hyfdca.study import local_training
+from hyfdca.study.local import training as local_training
 
 local_training._SECONDS, local_training._SHARE = 0.0, 1e9
 pause, show = float(sys.argv[1]), RoundsDisplay.__call__

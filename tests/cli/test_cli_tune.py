@@ -9,7 +9,7 @@ import json
 import pytest
 from rich.console import Console
 
-from hyfdca.cli.tune_display import TuningDisplay
+from hyfdca.cli.displays.tune import TuningDisplay
 from hyfdca.reproduction import tune
 from tests.reproduction.small_problem import SETTING, small_covtype
 from tests.support.consortia import assert_one_sentence

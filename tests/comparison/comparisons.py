@@ -12,7 +12,7 @@ from hyfdca.comparison.compare import ComparisonSettings, StudyComparison, compa
 from hyfdca.comparison.contenders import contenders_of
 from hyfdca.comparison.table import long_table
 from hyfdca.study.file import load
-from hyfdca.study.local import read_tables
+from hyfdca.study.local.study import read_tables
 from tests.support.consortia import Files
 
 TIMES = {"seconds", "simulated_seconds"}

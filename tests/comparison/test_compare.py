@@ -23,7 +23,7 @@ from hyfdca.comparison.table import SCHEMA, as_csv, as_parquet, long_table
 from hyfdca.errors import StudyError
 from hyfdca.maths.objective import reference_optimum
 from hyfdca.study.file import load
-from hyfdca.study.local import pooled_objective, prepare
+from hyfdca.study.local.study import pooled_objective, prepare
 from hyfdca.study.outcome import train
 from hyfdca.training import central
 from tests.comparison.comparisons import TIMES, Watched, compared, rows_of, without

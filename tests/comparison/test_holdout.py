@@ -10,7 +10,7 @@ from sklearn.metrics import r2_score
 from hyfdca.comparison.holdout import Validation, set_aside, validation_of
 from hyfdca.errors import StudyError
 from hyfdca.study.file import load
-from hyfdca.study.local import pooled_objective, prepare_tables, read_tables
+from hyfdca.study.local.study import pooled_objective, prepare_tables, read_tables
 from tests.comparison.comparisons import TIMES, compared, rows_of, without
 from tests.support.consortia import (
     N_ROWS,

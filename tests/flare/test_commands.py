@@ -12,7 +12,7 @@ from hyfdca.cli import flare_commands
 from hyfdca.cli.flare_commands import join_study, serve_study
 from hyfdca.errors import StudyError
 from hyfdca.flare.lock import only_one
-from hyfdca.flare.prediction_inputs import KEPT
+from hyfdca.flare.predictions.inputs import KEPT
 from hyfdca.flare.status import is_over, note_over
 from hyfdca.kits import startup
 from hyfdca.kits.kit import Kit

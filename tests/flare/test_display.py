@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from hyfdca.cli.display import share_done
-from hyfdca.cli.study_display import StudyDisplay, seconds_left, status_table
+from hyfdca.cli.displays.run import share_done
+from hyfdca.cli.displays.study import StudyDisplay, seconds_left, status_table
 from hyfdca.flare.status import (
     Status,
     forget_status,

@@ -9,7 +9,7 @@ import pytest
 
 from hyfdca.errors import StudyError
 from hyfdca.flare import log as log_module
-from hyfdca.flare.log import begin_anew, written_down
+from hyfdca.flare.log import begin_again, written_down
 from hyfdca.kits.kit import Kit
 
 
@@ -75,9 +75,9 @@ def test_what_is_printed_is_bounded_while_it_is_printed(
     log = kit.log / "server.log"
     with log.open("ab", buffering=0) as process:
         process.write(b"0123456789")
-        assert not begin_anew(log)
+        assert not begin_again(log)
         process.write(b"more\n")
-        assert begin_anew(log)
+        assert begin_again(log)
         process.write(b"new\n")
     assert log.read_bytes() == b"new\n"
     assert (kit.log / "server.log.1").read_bytes() == b"0123456789more\n"

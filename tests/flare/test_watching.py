@@ -10,7 +10,7 @@ import pytest
 
 from hyfdca.flare.status import Status, read_status
 from hyfdca.flare.watching import ClientWatch, ServerWatch
-from hyfdca.study.client_records import News
+from hyfdca.study.client.records import News
 from hyfdca.study.file import load
 from hyfdca.study.plan import Plan, plan_of
 from tests.support.consortia import make_files

@@ -25,9 +25,9 @@ from hyfdca.kits.provisioning import provision
 from hyfdca.prediction.policy import PredictionLog
 from hyfdca.runtime.store import FolderStore
 from hyfdca.study.file import load
-from hyfdca.study.local import local_plan, read_tables
-from hyfdca.study.local_training import STATE, TimedCheckpoints, resumable_run
-from hyfdca.study.saved_run import SavedRun
+from hyfdca.study.local.saved_run import SavedRun
+from hyfdca.study.local.study import local_plan, read_tables
+from hyfdca.study.local.training import STATE, TimedCheckpoints, resumable_run
 from tests.fuzz.studies import NAMES, pooled, write_study
 
 STUDY = "bundle"

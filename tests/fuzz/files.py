@@ -28,10 +28,10 @@ from hyfdca.protocol import checkpoint
 from hyfdca.runtime.store import FolderStore
 from hyfdca.study.durable import ServerRound
 from hyfdca.study.file import load
-from hyfdca.study.local import local_plan, read_tables
-from hyfdca.study.local_training import STATE, resumable_run
+from hyfdca.study.local.saved_run import SavedRun
+from hyfdca.study.local.study import local_plan, read_tables
+from hyfdca.study.local.training import STATE, resumable_run
 from hyfdca.study.resume import ServerPreparation
-from hyfdca.study.saved_run import SavedRun
 from tests.fuzz.cases import Case, Tally, Watch, attempt
 from tests.fuzz.mutations import changed_bytes, changed_text, changed_tree
 

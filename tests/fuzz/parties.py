@@ -19,9 +19,9 @@ from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.sessions import Ask, Replies
 from hyfdca.runtime.driver import Driver, Handler
 from hyfdca.runtime.store import Archive, MemoryStore
-from hyfdca.study.client import StudyClient
+from hyfdca.study.client.client import StudyClient
 from hyfdca.study.file import load
-from hyfdca.study.local import local_plan, local_run, read_tables
+from hyfdca.study.local.study import local_plan, local_run, read_tables
 from hyfdca.study.outcome import train
 from hyfdca.study.presence import REFUSED, Presence
 from hyfdca.study.resume import ResumableStudy

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hyfdca.model import file as model_file
 from hyfdca.model.file import as_bytes, read_model_file
 from hyfdca.model.model import ModelError, read_model
-from hyfdca.study.local_training import train_file
+from hyfdca.study.local.training import train_file
 from tests.model.models import (
     FEATURES,
     all_by_hand,

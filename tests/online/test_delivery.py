@@ -9,7 +9,7 @@ import pytest
 from hyfdca.flare.status import note_over, without_model
 from hyfdca.kits.kit import Kit
 from hyfdca.study.file import load
-from hyfdca.study.local import prepare
+from hyfdca.study.local.study import prepare
 from hyfdca.study.outcome import train
 from tests.flare.flare_kits import site
 from tests.support.consortia import make_files

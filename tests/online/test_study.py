@@ -27,7 +27,7 @@ from hyfdca.kits.authority import read_authority
 from hyfdca.kits.writing import credentials_of, write_client_kit
 from hyfdca.model.file import as_bytes
 from hyfdca.study.file import load
-from hyfdca.study.local import prepare
+from hyfdca.study.local.study import prepare
 from hyfdca.study.outcome import Outcome, train
 from tests.flare.flare_kits import NAMES, Site, four_organisations, numbers, site
 from tests.flare.flare_parties import Command

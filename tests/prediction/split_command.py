@@ -7,7 +7,10 @@ from pathlib import Path
 
 from hyfdca.cli import main as cli
 from hyfdca.errors import StudyError
-from hyfdca.flare.predicting import run_prediction_holder, run_prediction_server
+from hyfdca.flare.predictions.serving import (
+    run_prediction_holder,
+    run_prediction_server,
+)
 
 
 def tell(sentence: str) -> None:

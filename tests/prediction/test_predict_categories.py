@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from hyfdca import HyFDCAClassifier
-from hyfdca.cli.predict_display import predict_here
+from hyfdca.cli.displays.predict import predict_here
 from hyfdca.errors import StudyError
 from hyfdca.model.model import read_model
 from hyfdca.prediction.complete_rows import PredictionFiles
@@ -25,7 +25,7 @@ from hyfdca.prediction.split_rows import (
 )
 from hyfdca.runtime.store import MemoryStore
 from hyfdca.study.file import load
-from hyfdca.study.local_training import train_file
+from hyfdca.study.local.training import train_file
 from tests.prediction.predictions import predicted
 from tests.support.durable_runs import Consortium
 from tests.support.mixed_tables import MixedStudy, mixed_frame, pooled_features

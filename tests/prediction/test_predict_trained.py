@@ -12,7 +12,7 @@ from sklearn.svm import LinearSVC
 
 from hyfdca.maths.losses import make_loss
 from hyfdca.maths.objective import Objective
-from hyfdca.study.local_training import train_file
+from hyfdca.study.local.training import train_file
 from tests.prediction.predictions import predicted
 from tests.support.consortia import (
     N_ROWS,

@@ -11,8 +11,9 @@ import pytest
 
 from hyfdca.crypto.keys.identity import Identity
 from hyfdca.errors import StudyError
-from hyfdca.flare import asking, predicting
 from hyfdca.flare.network import Failure, Network
+from hyfdca.flare.predictions import asking
+from hyfdca.flare.predictions import serving as predicting
 from hyfdca.kits.key_files import write_identity
 from hyfdca.model.file import as_bytes
 from hyfdca.prediction.policy import LOG_FILE

@@ -16,8 +16,8 @@ from hyfdca.model.file import as_bytes
 from hyfdca.protocol.sessions import ServerSession
 from hyfdca.runtime.inprocess import InProcess
 from hyfdca.study.file import load
-from hyfdca.study.local import local_clients, local_plan, prepare, read_tables
-from hyfdca.study.local_training import train_file
+from hyfdca.study.local.study import local_clients, local_plan, prepare, read_tables
+from hyfdca.study.local.training import train_file
 from hyfdca.study.outcome import train
 from hyfdca.study.server import StudyServer
 from tests.support.durable_runs import Consortium

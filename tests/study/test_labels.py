@@ -13,8 +13,8 @@ from sklearn.utils import compute_class_weight
 from hyfdca.crypto.schemes.registry import SCHEMES
 from hyfdca.errors import StudyError
 from hyfdca.study.file import load
-from hyfdca.study.local import pooled_objective, prepare
-from hyfdca.study.local_training import train_file
+from hyfdca.study.local.study import pooled_objective, prepare
+from hyfdca.study.local.training import train_file
 from hyfdca.study.outcome import train
 from tests.support.consortia import (
     N_ROWS,

@@ -8,8 +8,8 @@ import pytest
 
 from hyfdca.errors import StudyError
 from hyfdca.runtime.store import FolderStore
-from hyfdca.study import local_training
-from hyfdca.study.local_training import train_file
+from hyfdca.study.local import training as local_training
+from hyfdca.study.local.training import train_file
 from tests.study.test_durable import STUDIES
 from tests.support.consortia import assert_one_sentence, make_files
 from tests.support.durable_runs import write

@@ -15,7 +15,7 @@ import xxhash
 
 from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.runtime.store import Archive
-from hyfdca.study.release import forget_release
+from hyfdca.study.client.release import forget_release
 from tests.support.durable_runs import Consortium, undisturbed, write
 
 HEADER = struct.Struct("<8sQ")

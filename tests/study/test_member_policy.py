@@ -8,8 +8,8 @@ import pytest
 
 from hyfdca.errors import StudyError
 from hyfdca.prediction.policy import PredictionTerms, declined_sentence
-from hyfdca.study.client import StudyClient
-from hyfdca.study.member_policy import (
+from hyfdca.study.client.client import StudyClient
+from hyfdca.study.client.policy import (
     COMMENTED,
     POLICY,
     MemberPolicy,

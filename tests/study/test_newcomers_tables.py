@@ -12,7 +12,7 @@ from hyfdca.errors import StudyError
 from hyfdca.maths.seeds import stream
 from hyfdca.model.model import read_model
 from hyfdca.study.file import load
-from hyfdca.study.local import prepare
+from hyfdca.study.local.study import prepare
 from hyfdca.study.outcome import train
 
 pytestmark = pytest.mark.usefixtures("no_figure")

@@ -13,7 +13,7 @@ from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression
 
 from hyfdca.study.file import load
-from hyfdca.study.local import prepare
+from hyfdca.study.local.study import prepare
 from hyfdca.study.outcome import train
 from tests.support.mixed_tables import (
     CITY,

@@ -8,7 +8,7 @@ from hyfdca.errors import StudyError
 from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.sessions import ServerSession, frame
 from hyfdca.study import messages as m
-from hyfdca.study.client import STUDY_TOKEN
+from hyfdca.study.client.client import STUDY_TOKEN
 from tests.support.durable_runs import Consortium, undisturbed, write
 
 

@@ -9,7 +9,7 @@ from sklearn.linear_model import Ridge
 from hyfdca.errors import StudyError
 from hyfdca.maths.losses import LOSSES, make_loss
 from hyfdca.study.file import load
-from hyfdca.study.local import pooled_objective, prepare
+from hyfdca.study.local.study import pooled_objective, prepare
 from hyfdca.study.outcome import train
 from tests.support.consortia import N_ROWS, make_files, scores
 from tests.support.labelled_files import add_column

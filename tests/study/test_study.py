@@ -16,14 +16,14 @@ from sklearn.preprocessing import MaxAbsScaler, StandardScaler
 
 from hyfdca import HyFDCAClassifier
 from hyfdca.algorithms.hyfdca.hyfdca import Hyfdca
-from hyfdca.cli.display import RoundsDisplay
+from hyfdca.cli.displays.run import RoundsDisplay
 from hyfdca.errors import StudyError
 from hyfdca.maths.losses import make_loss
 from hyfdca.maths.objective import Objective
 from hyfdca.study.figures import Convergence, draw_convergence
 from hyfdca.study.file import load
-from hyfdca.study.local import prepare
-from hyfdca.study.local_training import train_file
+from hyfdca.study.local.study import prepare
+from hyfdca.study.local.training import train_file
 from hyfdca.study.outcome import train, write_files
 from tests.support.consortia import (
     NAMES,

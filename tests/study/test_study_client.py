@@ -11,7 +11,7 @@ from hyfdca.runtime.store import SealedStore
 from hyfdca.stages.keys.client import KeyAgreementError
 from hyfdca.stages.keys.messages import MadeKeys
 from hyfdca.study import messages as m
-from hyfdca.study.client import STUDY_TOKEN, StudyClient
+from hyfdca.study.client.client import STUDY_TOKEN, StudyClient
 from hyfdca.study.plan import PROTOCOL
 from tests.support.durable_runs import Consortium, write
 

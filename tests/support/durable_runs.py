@@ -9,10 +9,10 @@ from hyfdca.crypto.keys.identity import Identity
 from hyfdca.crypto.keys.roster import Roster, RosterEntry
 from hyfdca.runtime.faulty import Faults, FaultyNetwork
 from hyfdca.runtime.store import Archive, MemoryStore, SealedStore
-from hyfdca.study.client import StudyClient
+from hyfdca.study.client.client import StudyClient
 from hyfdca.study.file import load
 from hyfdca.study.identity import study_hash
-from hyfdca.study.local import prepare
+from hyfdca.study.local.study import prepare
 from hyfdca.study.plan import plan_of
 from hyfdca.study.presence import Presence
 from hyfdca.study.resume import ResumableStudy

@@ -31,7 +31,7 @@ from hyfdca.protocol.codec import pack_reals
 from hyfdca.protocol.sessions import Ask
 from hyfdca.runtime.driver import listening
 from hyfdca.study.file import StudyFile, load
-from hyfdca.study.local import prepare
+from hyfdca.study.local.study import prepare
 from hyfdca.study.outcome import Outcome, Watcher, check_folder, train
 
 

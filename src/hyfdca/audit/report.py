@@ -24,7 +24,7 @@ from hyfdca.holdings.exposure import Exposure, exposures
 from hyfdca.holdings.layout import Layout
 from hyfdca.study.exposure_notes import exposure_notes
 from hyfdca.study.file import StudyFile, load
-from hyfdca.study.local import LocalRun, local_plan, prepare
+from hyfdca.study.local.study import LocalRun, local_plan, prepare
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from hyfdca.audit.report import Audit
 from hyfdca.audit.scoring import AttackScore
 from hyfdca.audit.sightings import Sighting
 from hyfdca.audit.values import VALUES
-from hyfdca.cli.display import show_exposed
+from hyfdca.cli.displays.run import show_exposed
 
 _NOT_ATTACKED = (
     "None of the server's attacks fits this algorithm, so none was tried: "

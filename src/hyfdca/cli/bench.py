@@ -8,7 +8,7 @@ from rich.table import Table
 
 from hyfdca.bench.crypto import EXTRA, PAPER, Cost, CostComparison
 from hyfdca.bench.subjects import LIBRARIES, SCHEMES
-from hyfdca.cli.display import BarDisplay
+from hyfdca.cli.displays.run import BarDisplay
 
 
 class MeasuringDisplay(BarDisplay):

@@ -60,7 +60,7 @@ def compare(  # noqa: PLR0913, PLR0917  # one argument per option
     """
     from rich.console import Console
 
-    from hyfdca.cli.compare_display import ComparisonDisplay, show_comparison
+    from hyfdca.cli.displays.compare import ComparisonDisplay, show_comparison
     from hyfdca.comparison.compare import ComparisonSettings, compare_file
     from hyfdca.study import outcome
 

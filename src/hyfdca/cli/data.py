@@ -11,7 +11,7 @@ import typer
 from hyfdca.errors import StudyError
 
 if TYPE_CHECKING:
-    from hyfdca.cli.data_display import DataDisplay
+    from hyfdca.cli.displays.data import DataDisplay
     from hyfdca.data.sources import Entry
 
 _INCOMPLETE = 1
@@ -41,7 +41,7 @@ def data(
     """
     from rich.console import Console
 
-    from hyfdca.cli.data_display import DataDisplay, show_data
+    from hyfdca.cli.displays.data import DataDisplay, show_data
     from hyfdca.data.fetching import fetch_folder
     from hyfdca.data.sources import looked_in
 

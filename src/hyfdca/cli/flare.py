@@ -91,7 +91,7 @@ def demonstrate(folder: Path, console: Console) -> Summary:
     from hyfdca.kits.startup import require_nvflare
 
     require_nvflare()
-    from hyfdca.cli.study_display import StudyDisplay
+    from hyfdca.cli.displays.study import StudyDisplay
     from hyfdca.demo.between_processes import run_flare_demo
 
     return run_flare_demo(folder, lambda state: StudyDisplay(console, state))

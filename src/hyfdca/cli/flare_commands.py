@@ -7,24 +7,27 @@ from pathlib import Path
 import msgspec
 from rich.console import Console
 
-from hyfdca.cli.display import results_table
-from hyfdca.cli.study_display import StudyDisplay
+from hyfdca.cli.displays.run import results_table
+from hyfdca.cli.displays.study import StudyDisplay
 from hyfdca.errors import StudyError, reading
 from hyfdca.flare.client import run_client
 from hyfdca.flare.jobs import MODEL, RESULT
 from hyfdca.flare.lock import plain_errors
-from hyfdca.flare.predicting import run_prediction_holder, run_prediction_server
-from hyfdca.flare.prediction_inputs import KEPT
+from hyfdca.flare.predictions.inputs import KEPT
+from hyfdca.flare.predictions.serving import (
+    run_prediction_holder,
+    run_prediction_server,
+)
 from hyfdca.flare.status import forget_over, is_over, without_model
 from hyfdca.flare.supervisor import Terms, run_server
 from hyfdca.kits.kit import ClientKit, ServerKit, read_client_kit, read_server_kit
 from hyfdca.model.file import read_model_file
 from hyfdca.runtime.store import Archive, FolderStore
+from hyfdca.study.client.release import forget_release
 from hyfdca.study.ending import Ending, ending_of
 from hyfdca.study.identity import study_hash
+from hyfdca.study.local.saved_run import How
 from hyfdca.study.plan import plan_of
-from hyfdca.study.release import forget_release
-from hyfdca.study.saved_run import How
 
 
 def serve_study(folder: Path, console: Console, how: How) -> Ending:

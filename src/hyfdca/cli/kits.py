@@ -31,7 +31,7 @@ def enrol_here(
     """Make this organisation's keys, and the one file to send to the coordinator."""
     from rich.console import Console
 
-    from hyfdca.cli.kits_display import say
+    from hyfdca.cli.displays.kits import say
     from hyfdca.kits.enrolment import REQUEST_ENDING, enrol
 
     public = enrol(name, out).public
@@ -59,7 +59,7 @@ def provision_study(
     """Make the server's kit and a package for each organisation."""
     from rich.console import Console
 
-    from hyfdca.cli.kits_display import say, show_fingerprints
+    from hyfdca.cli.displays.kits import say, show_fingerprints
     from hyfdca.kits.all_local import provision_all
     from hyfdca.kits.package import PACKAGE_ENDING
     from hyfdca.kits.provisioning import SERVER, provision
@@ -99,7 +99,7 @@ def install_package(
     """Combine a package with this organisation's own keys."""
     from rich.console import Console
 
-    from hyfdca.cli.kits_display import say, show_fingerprints
+    from hyfdca.cli.displays.kits import say, show_fingerprints
     from hyfdca.kits.installing import install
 
     made = install(package, keys, out, fingerprint or ())
@@ -130,7 +130,7 @@ def renew_certificate(
     """
     from rich.console import Console
 
-    from hyfdca.cli.kits_display import say
+    from hyfdca.cli.displays.kits import say
     from hyfdca.kits import renewal
 
     console = Console()
@@ -166,7 +166,7 @@ def adopt_startup_kit(
     """Make a kit from a copy of an existing startup kit."""
     from rich.console import Console
 
-    from hyfdca.cli.kits_display import say, show_fingerprints
+    from hyfdca.cli.displays.kits import say, show_fingerprints
     from hyfdca.kits.existing import install_client, install_server
 
     if keys is not None and admin is None:
@@ -200,7 +200,7 @@ def check_data(
     """Compare tables, and a kit if there is one, with the study before going online."""
     from rich.console import Console
 
-    from hyfdca.cli.kits_display import show_checked
+    from hyfdca.cli.displays.kits import show_checked
     from hyfdca.kits.checking import check, check_without_kits
 
     console = Console()

@@ -83,7 +83,7 @@ def demo(
     """Train three hospitals on one machine and compare with pooling their data."""
     from rich.console import Console
 
-    from hyfdca.cli.display import RoundsDisplay, show
+    from hyfdca.cli.displays.run import RoundsDisplay, show
     from hyfdca.demo.in_process import run_demo
 
     console, folder = Console(), out or Path("demo-out")

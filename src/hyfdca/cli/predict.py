@@ -61,7 +61,7 @@ def predict(
     """
     from rich.console import Console
 
-    from hyfdca.cli.predict_display import predict_here, predict_with_others
+    from hyfdca.cli.displays.predict import predict_here, predict_with_others
     from hyfdca.prediction.complete_rows import PredictionFiles
 
     console = Console()

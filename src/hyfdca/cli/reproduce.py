@@ -19,7 +19,7 @@ from hyfdca.cli.simulation_options import (
 from hyfdca.errors import StudyError
 
 if TYPE_CHECKING:
-    from hyfdca.cli.reproduce_display import ReproductionDisplay
+    from hyfdca.cli.displays.reproduce import ReproductionDisplay
     from hyfdca.reproduction.clock import EncryptionCosts
     from hyfdca.reproduction.paper import DataSetName
     from hyfdca.reproduction.plan import Effort, Source
@@ -87,7 +87,7 @@ def reproduce(  # noqa: PLR0913, PLR0917  # one argument per option
     """
     from rich.console import Console
 
-    from hyfdca.cli.reproduce_display import ReproductionDisplay, show_study
+    from hyfdca.cli.displays.reproduce import ReproductionDisplay, show_study
     from hyfdca.reproduction.report.report import report_files
     from hyfdca.reproduction.reproduce import Options, check_data_sets
     from hyfdca.reproduction.reproduce import reproduce as run_study

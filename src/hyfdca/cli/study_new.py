@@ -34,7 +34,7 @@ def new_study(
 ) -> None:
     """Draft a study file from a look at tables, with the reason of every guess."""
     from hyfdca.files import write_new, write_whole
-    from hyfdca.study.draft import draft_study
+    from hyfdca.study.drafting.draft import draft_study
 
     if out.exists() and not force:
         raise _exists(out)

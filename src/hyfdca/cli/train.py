@@ -11,7 +11,7 @@ from hyfdca.cli.exit_codes import exit_code
 from hyfdca.errors import StudyError
 
 if TYPE_CHECKING:
-    from hyfdca.study.saved_run import How
+    from hyfdca.study.local.saved_run import How
 
 
 def train(
@@ -45,8 +45,8 @@ def train(
     from rich.console import Console
 
     from hyfdca.audit.recording import train_recorded
-    from hyfdca.cli.display import RoundsDisplay, show
-    from hyfdca.study.local_training import train_file
+    from hyfdca.cli.displays.run import RoundsDisplay, show
+    from hyfdca.study.local.training import train_file
 
     console, folder = Console(), out or Path(f"{study.stem}-out")
     recorded = record_client or ([] if record else None)

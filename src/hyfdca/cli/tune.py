@@ -65,7 +65,7 @@ def tune(  # noqa: PLR0913, PLR0917  # one argument per option
 
     from rich.console import Console
 
-    from hyfdca.cli.tune_display import TuningDisplay, show_tuned
+    from hyfdca.cli.displays.tune import TuningDisplay, show_tuned
     from hyfdca.reproduction.tune import Budget, tune_setting
     from hyfdca.runtime.machine import n_cores
     from hyfdca.study.outcome import check_folder

@@ -21,7 +21,7 @@ from hyfdca.data.tables import Table
 from hyfdca.errors import StudyError
 from hyfdca.federation.secrets import fresh_secrecy
 from hyfdca.study.file import StudyFile, load
-from hyfdca.study.local import local_plan, prepare_tables, read_tables
+from hyfdca.study.local.study import local_plan, prepare_tables, read_tables
 from hyfdca.study.outcome import as_json, check_folder, write_files
 from hyfdca.training.reports import RoundReport
 

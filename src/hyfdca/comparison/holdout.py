@@ -25,7 +25,7 @@ from hyfdca.holdings.ownership import cell_holders
 from hyfdca.maths.seeds import stream
 from hyfdca.model.scaling import TargetScaling
 from hyfdca.study.file import StudyFile
-from hyfdca.study.local import LocalRun
+from hyfdca.study.local.study import LocalRun
 
 
 @dataclass(frozen=True, repr=False)

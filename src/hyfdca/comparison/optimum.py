@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from hyfdca.maths.objective import relative_gap
-from hyfdca.study.local import LocalRun, pooled_objective
+from hyfdca.study.local.study import LocalRun, pooled_objective
 from hyfdca.training.central import central_optimum
 
 _GAP = 1e-9  # far below the tolerance of any study

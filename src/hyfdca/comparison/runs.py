@@ -17,7 +17,7 @@ from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.sessions import ClientsFailedError
 from hyfdca.runtime.driver import Traffic
 from hyfdca.runtime.stopwatch import ConversationCost, Stopwatch
-from hyfdca.study.local import LocalRun
+from hyfdca.study.local.study import LocalRun
 from hyfdca.training.in_process import train_in_process
 from hyfdca.training.reports import RoundReport
 from hyfdca.training.runner import Runner

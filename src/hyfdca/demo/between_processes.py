@@ -26,7 +26,7 @@ from hyfdca.kits.provisioning import SERVER
 from hyfdca.model.file import ModelFile
 from hyfdca.study.figures import Convergence, draw_convergence
 from hyfdca.study.file import load
-from hyfdca.study.local import LocalRun, prepare
+from hyfdca.study.local.study import LocalRun, prepare
 from hyfdca.study.outcome import (
     HISTORY,
     RESULT,

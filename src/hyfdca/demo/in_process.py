@@ -12,7 +12,7 @@ import numpy as np
 from hyfdca.arrays import IntArray
 from hyfdca.maths.seeds import stream
 from hyfdca.study.file import load
-from hyfdca.study.local import LocalRun, pooled_objective, prepare
+from hyfdca.study.local.study import LocalRun, pooled_objective, prepare
 from hyfdca.study.outcome import Outcome, Watcher, check_folder, train, write_files
 from hyfdca.training.central import central_optimum
 

@@ -51,18 +51,20 @@ def run_client(
         raise StudyError(f"{data} does not exist; give this organisation's table.")
     kit.make_folders()
     with only_one(kit), ended_in_order(), written_down(kit, tell) as tell_all:
-        told = JobEnvironment(kit.folder, data.resolve(), study, holder_number(kit))
+        environment = JobEnvironment(
+            kit.folder, data.resolve(), study, holder_number(kit)
+        )
         forget_note(kit)
         forget_status(kit.state)
         prepare()
-        _keep_running(kit, told, tell_all)
+        _keep_running(kit, environment, tell_all)
 
 
-def _keep_running(kit: ClientKit, told: JobEnvironment, tell: Tell) -> None:
-    visit = Connection(kit, kit.owner, tell, told.study == STUDY)
+def _keep_running(kit: ClientKit, environment: JobEnvironment, tell: Tell) -> None:
+    visit = Connection(kit, kit.owner, tell, environment.study == STUDY)
     expiry = ExpiryWatch(kit, tell)
     while visit.may_start():
-        parent = Parent(kit, told)
+        parent = Parent(kit, environment)
         try:
             if _stay(kit, parent, visit, expiry):
                 return

@@ -52,12 +52,12 @@ class StudyController(Controller):
         """Run the study; leave a note of how it ended."""
         keep_memory()
         prepare_process()
-        told, job = job_environment(), str(fl_ctx.get_job_id())
-        kit = Kit(told.kit)
+        environment, job = job_environment(), str(fl_ctx.get_job_id())
+        kit = Kit(environment.kit)
         collect_often()
         network = self._network(kit, abort_signal, fl_ctx.get_engine())
         try:
-            note = self._run(told, job, network, fl_ctx)
+            note = self._run(environment, job, network, fl_ctx)
         finally:
             network.close()
         if note is None:
@@ -67,11 +67,11 @@ class StudyController(Controller):
             self.system_panic(note.reason, fl_ctx)
 
     def _run(
-        self, told: JobEnvironment, job: str, network: Network, fl_ctx: Any
+        self, environment: JobEnvironment, job: str, network: Network, fl_ctx: Any
     ) -> Note | None:
         try:
-            self._meet(Kit(told.kit), network, fl_ctx)
-            told.module.serve(told.kit, network)
+            self._meet(Kit(environment.kit), network, fl_ctx)
+            environment.module.serve(environment.kit, network)
             network.finish(_FINISH_TIMEOUT)
         except PausedError as pause:
             return Note(job, "paused", str(pause))

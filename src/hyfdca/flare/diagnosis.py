@@ -73,8 +73,8 @@ def client_trouble(printed: str, owner: Owner) -> Trouble | None:
     """Return why a client is not registered yet, if its output says so."""
     for pattern, sentence, may_pass in _CLIENT:
         if re.search(pattern, printed):
-            told = sentence.format(address=owner.address, name=owner.name)
-            return Trouble(told, may_pass)
+            text = sentence.format(address=owner.address, name=owner.name)
+            return Trouble(text, may_pass)
     return None
 
 

@@ -58,8 +58,8 @@ class StudyExecutor(Executor):
     def _join(self, fl_ctx: Any) -> None:
         keep_memory()
         try:
-            told = job_environment()
-            self._handler = told.module.join(told.kit, told.data)
+            environment = job_environment()
+            self._handler = environment.module.join(environment.kit, environment.data)
             collect_often()
             self._note("joined")
         except StudyError as error:

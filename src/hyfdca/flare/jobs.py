@@ -10,7 +10,7 @@ from hyfdca.errors import StudyError
 from hyfdca.federation.secrets import workforce
 from hyfdca.flare.log import Tell
 from hyfdca.flare.network import Network, NetworkDriver
-from hyfdca.flare.prediction_inputs import KEPT, own_store
+from hyfdca.flare.predictions.inputs import KEPT, own_store
 from hyfdca.flare.status import (
     forget_over,
     is_over,
@@ -30,9 +30,9 @@ from hyfdca.model.file import ModelError, parse_model_file
 from hyfdca.protocol.codec import RefusedError, RemoteProtocolError
 from hyfdca.runtime.driver import Driver
 from hyfdca.runtime.store import Archive, FolderStore, StoreError
-from hyfdca.study.client import StudyClient
+from hyfdca.study.client.client import StudyClient
 from hyfdca.study.identity import make_roster, study_hash
-from hyfdca.study.local import Consortium, Run
+from hyfdca.study.local.study import Consortium, Run
 from hyfdca.study.outcome import Outcome, write_files
 from hyfdca.study.plan import Plan, plan_of
 from hyfdca.study.presence import Presence
@@ -126,16 +126,16 @@ def hand_over(kit: ServerKit, presence: Presence, network: Carrier, tell: Tell) 
     """Send the model to all members that lack it; wait for missing ones."""
     model, left = (kit.out / MODEL).read_bytes(), without_model(kit)
     ranks = {name: rank for rank, name in enumerate(kit.names)}
-    told: list[str] = []
+    last_left: list[str] = []
     while left:
         presence.call(set(presence.missing) & {ranks[name] for name in left})
         has_it = presence.finish(model, [ranks[name] for name in left])
         left = [name for name in left if ranks[name] not in has_it]
         note_over(kit, left)
-        if left and left != told:
+        if left and left != last_left:
             names = ", ".join(map(repr, left))
             tell(f"Waiting for {names} to receive the model {kit.out / MODEL}.")
-            told = left
+            last_left = left
         if left:
             network.wait(ranks[name] for name in left)
 

@@ -72,7 +72,7 @@ class _Told(logging.Handler):
         self._tell(record.getMessage())
 
 
-def begin_anew(log: Path) -> bool:
+def begin_again(log: Path) -> bool:
     """Empty a log that has become large, after a backup; return whether it was.
 
     It is emptied in place, because the processes that print to it have it open.

@@ -15,7 +15,7 @@ import psutil
 
 from hyfdca.errors import StudyError
 from hyfdca.flare.job_environment import JobEnvironment
-from hyfdca.flare.log import begin_anew
+from hyfdca.flare.log import begin_again
 from hyfdca.kits.kit import StudyKit
 from hyfdca.kits.policy import write_policy
 
@@ -35,7 +35,7 @@ class Parent:
     itself when we are gone (``guarded``), and its job processes with it.
     """
 
-    def __init__(self, kit: StudyKit, told: JobEnvironment) -> None:
+    def __init__(self, kit: StudyKit, environment: JobEnvironment) -> None:
         side, owner = kit.side, kit.owner
         self.log = kit.log / f"{side}.log"
         write_policy(kit.flare, side)
@@ -55,7 +55,7 @@ class Parent:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, **told.environment()},
+                env={**os.environ, **environment.environment()},
                 start_new_session=True,
             )
 
@@ -81,7 +81,7 @@ class Parent:
 
     def keep_log_small(self) -> None:
         """Empty the log, after a backup, if it has become large."""
-        if begin_anew(self.log):
+        if begin_again(self.log):
             self._log_start = self._log_read = 0
 
     def stop(self) -> None:

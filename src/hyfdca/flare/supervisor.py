@@ -79,13 +79,13 @@ def run_server(
     """
     kit = read_server_kit(folder)
     kit.make_folders()
-    with only_one(kit), ended_in_order(), written_down(kit, tell) as told:
+    with only_one(kit), ended_in_order(), written_down(kit, tell) as logged:
         require_free(_port(kit))
         require_valid(kit)
         forget_note(kit)
         forget_status(kit.state)
         prepare()
-        Supervisor(kit, terms or Terms(), told).run()
+        Supervisor(kit, terms or Terms(), logged).run()
 
 
 class ServerGoneError(Exception):

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from hyfdca.flare.status import Status, write_status
-from hyfdca.study.client_records import News
+from hyfdca.study.client.records import News
 from hyfdca.study.plan import Plan
 from hyfdca.study.presence import Presence
 

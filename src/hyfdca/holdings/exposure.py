@@ -21,7 +21,7 @@ class Exposure:
         Who else holds the rows.
     n_columns : int
         How many columns the others count in them. The margins are known to be linear
-        in so many unknown cells per row.
+        in this many unknown cells per row.
     """
 
     client: int

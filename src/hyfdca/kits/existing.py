@@ -21,9 +21,9 @@ from hyfdca.kits.names import check_names
 from hyfdca.kits.policy import write_policy
 from hyfdca.kits.provisioning import read_study
 from hyfdca.kits.startup import require_nvflare
+from hyfdca.study.client.policy import write_policy_of
 from hyfdca.study.file import parse
 from hyfdca.study.identity import study_fingerprint
-from hyfdca.study.member_policy import write_policy_of
 
 _MOST_BYTES = 1_000_000
 _REMEDY = "give an NVFlare startup kit, with the folders startup and local"

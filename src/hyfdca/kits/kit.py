@@ -15,9 +15,9 @@ from hyfdca.files import read_limited
 from hyfdca.kits import tls
 from hyfdca.kits.key_files import read_identity
 from hyfdca.kits.names import check_names
+from hyfdca.study.client.policy import MemberPolicy, read_policy_of
 from hyfdca.study.file import Client, StudyFile, parse
 from hyfdca.study.identity import public_identities
-from hyfdca.study.member_policy import MemberPolicy, read_policy_of
 
 STUDY, KEYS, FLARE, ADMIN = "study.toml", "keys", "flare", "admin"
 STATE, LOG, OUT = "state", "log", "out"

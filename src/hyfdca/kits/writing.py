@@ -14,8 +14,8 @@ from hyfdca.kits.authority import Authority
 from hyfdca.kits.key_files import write_identity
 from hyfdca.kits.policy import write_policy
 from hyfdca.kits.startup import ADMIN, LOCALHOST, Credentials, write_startup
+from hyfdca.study.client.policy import write_policy_of
 from hyfdca.study.file import Server
-from hyfdca.study.member_policy import write_policy_of
 
 
 def write_client_kit(

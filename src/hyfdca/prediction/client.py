@@ -50,7 +50,7 @@ from hyfdca.protocol.sessions import TOKEN_BYTES, ClientSession, Handlers
 from hyfdca.runtime.driver import one_thread
 from hyfdca.runtime.store import StoreError
 from hyfdca.stages.alignment.client import AlignmentClient
-from hyfdca.study.client import StudyClient
+from hyfdca.study.client.client import StudyClient
 
 STAGE = "prediction"
 

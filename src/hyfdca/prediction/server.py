@@ -24,7 +24,7 @@ from hyfdca.stages.alignment.checks import AlignmentError
 from hyfdca.stages.alignment.messages import AlignmentSettings
 from hyfdca.stages.alignment.server import AlignmentServer
 from hyfdca.study import messages as s
-from hyfdca.study.client import STUDY_TOKEN
+from hyfdca.study.client.client import STUDY_TOKEN
 from hyfdca.study.plan import PROTOCOL, Plan
 from hyfdca.study.server import StudyServer
 

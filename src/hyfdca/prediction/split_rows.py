@@ -30,7 +30,7 @@ from hyfdca.prediction.server import (
 )
 from hyfdca.runtime.inprocess import InProcess
 from hyfdca.runtime.store import Store, StoreError
-from hyfdca.study.client import StudyClient
+from hyfdca.study.client.client import StudyClient
 from hyfdca.study.file import Client, StudyFile
 from hyfdca.study.plan import Plan, alignment_settings
 from hyfdca.study.roles import roles_of

@@ -116,7 +116,7 @@ class EncryptionCosts:
     def seconds(self, run: Counted) -> FloatArray:
         """Return the time of encryption up to each measured round.
 
-        The server adds every number once, whoever sealed it.
+        The server adds every number once, no matter who sealed it.
         """
         sealed, opened, added = run.busiest_sealed, run.busiest_opened, run.sealed
         if self.is_published:

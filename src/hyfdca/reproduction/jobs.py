@@ -187,7 +187,7 @@ def run_jobs(
 def _ended(
     running: dict[Future[SimulatedRun], Job], at_most: int
 ) -> Iterator[tuple[Job, SimulatedRun]]:
-    """Return jobs that have ended, until no more than so many are left."""
+    """Return jobs that have ended, until at most ``at_most`` are left."""
     while len(running) > at_most:
         for done in wait(running, return_when=FIRST_COMPLETED).done:
             yield running.pop(done), done.result()

@@ -305,7 +305,7 @@ ROUND_SECONDS: dict[Setting, dict[Method, RoundSeconds | None]] = {
 }
 
 
-# Won by HyFDCA, of so many comparisons.
+# Comparisons that HyFDCA won, and their number.
 WON: dict[Clock, tuple[int, int]] = {"rounds": (36, 36), "seconds": (33, 36)}
 WON_IN_ALL = (69, 72)
 

@@ -37,7 +37,7 @@ from hyfdca.reproduction.views import Study
 from hyfdca.reproduction.waiting import BundleCurve, bundle_curve
 
 RUNS, KEPT = "runs", "kept"
-_TRIAL_POINTS = 25  # measured rounds of a trial, at the most
+_TRIAL_POINTS = 25  # measured rounds of a trial, at most
 K = TypeVar("K", bound=str)
 T = TypeVar("T")
 
@@ -46,7 +46,7 @@ class StudyWatcher(Protocol):
     """Receives the progress of a study."""
 
     def begin(self, what: str, n_all: int) -> None:
-        """Take note of a part of the study, of so many steps."""
+        """Take note of a part of the study, with its number of steps."""
         ...
 
     def step(self, what: str) -> None:

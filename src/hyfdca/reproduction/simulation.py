@@ -154,14 +154,14 @@ def simulate(
     limit: TimeLimit | None = None,
     watch: Callable[[int], None] = lambda _: None,
 ) -> SimulatedRun:
-    """Run for some rounds; measure the start, every so many rounds and the end.
+    """Run for some rounds; measure the start, the end, and at intervals between.
 
     Parameters
     ----------
     limit : TimeLimit, optional
         Its last round is the first that ends after the time.
     watch : callable
-        Is told the number of every measured round.
+        Receives the number of every measured round.
     """
     points: list[tuple[float, ...]] = []
     seconds = 0.0

@@ -42,7 +42,7 @@ class Budget:
     Parameters
     ----------
     n_trials, seconds : optional
-        Of each method: until there are so many trials, or the time is over.
+        Of each method: this many trials, or fewer if the time is over.
     n_rounds : int, optional
         Of a trial; by default the paper's.
     n_points : int

@@ -128,7 +128,7 @@ def view_of(study: Study, key: RunKey, encryption: EncryptionCosts) -> View | No
 
 
 def bundle_view(study: Study, setting: Setting, clock: Clock) -> View | None:
-    """Return the curve of the bundle method, as long as the others' are at the most."""
+    """Return the curve of the bundle method, cut at the end of the longest other."""
     found = study.bundles.get(setting)
     if found is None:
         return None

@@ -26,7 +26,7 @@ from hyfdca.model.file import (
 from hyfdca.runtime.driver import Traffic
 from hyfdca.study.ending import Ending
 from hyfdca.study.kind_notes import kind_notes
-from hyfdca.study.local import Consortium, Run
+from hyfdca.study.local.study import Consortium, Run
 from hyfdca.training.interrupts import interruptible
 from hyfdca.training.reports import RoundReport
 

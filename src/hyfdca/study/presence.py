@@ -17,7 +17,7 @@ from hyfdca.protocol.sessions import (
 from hyfdca.protocol.transcript import Account
 from hyfdca.runtime.driver import Driver, Traffic
 from hyfdca.study import messages as m
-from hyfdca.study.client import STUDY_TOKEN
+from hyfdca.study.client.client import STUDY_TOKEN
 from hyfdca.study.plan import PROTOCOL, Plan
 
 T = TypeVar("T")

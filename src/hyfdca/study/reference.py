@@ -1,7 +1,7 @@
 """The reference of study files, made from the structures that read them.
 
 ``docs/study-file.md`` is what ``reference()`` returns; a test compares the two. To
-write it anew: ``python -m hyfdca.study.reference > docs/study-file.md``.
+to write it again: ``python -m hyfdca.study.reference > docs/study-file.md``.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from hyfdca.maths.objective import Objective, reference_optimum, relative_gap
 from hyfdca.training.in_process import train_in_process
 from hyfdca.training.settings import TrainingSettings
 
-# Either needs few steps, or so many that the other is faster.
+# Either one needs few steps, or it needs many and the other is faster.
 _EPOCHS, _ROUNDS = 2000, 500
 _BUCKETS = 125
 

@@ -92,7 +92,7 @@ class HyfdcaServer:
             yield from self.secure_inner_product(participants, draw)
         else:
             yield from self.dual.send_weights(participants)
-        # Not in the paper: sums of many changes are sealed anew before they wear out.
+        # Not in the paper: sums of many changes are sealed again before they wear out.
         yield from self.dual.reseal_duals(participants)
         self._previous = set(participants)
         # Only where everything is sent again: a share that is updated gathers rounding.

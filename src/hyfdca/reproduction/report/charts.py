@@ -1,4 +1,4 @@
-"""What a chart shows, whoever draws it: panels in a grid, with lines or bars."""
+"""What a chart shows, for any way of drawing: panels in a grid, of lines or bars."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ def central_table(study: Study) -> Table:
             "validation accuracy",
         ),
         tuple(rows),
-        "The optimum is between D and P, whoever computes it. Where the paper's figure "
+        "The optimum is between D and P, for any solver. Where the paper's figure "
         "is below D it is that of another problem (other classes, another loss, "
         "another scaling), which it does not state.",
     )

@@ -203,7 +203,7 @@ def _inner_products(table, rule, present, state, touched):  # type: ignore[no-un
 
 @_compiled
 def _dual_changes(table, rule, present, state, touched):  # type: ignore[no-untyped-def]
-    """LocalDualMethod: return the change that whoever draws a sample makes."""
+    """LocalDualMethod: return the change that a draw of each sample makes."""
     changes = np.empty(touched.size)
     factor = rule.factor if rule.factor else float(touched.size)
     for j in range(touched.size):

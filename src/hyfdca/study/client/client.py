@@ -54,13 +54,14 @@ from hyfdca.stages.groups import GroupsClient
 from hyfdca.stages.keys import messages as key_messages
 from hyfdca.stages.keys.client import HeldKeys, KeyHolder
 from hyfdca.study import messages as m
-from hyfdca.study.client_checks import (
+from hyfdca.study.client.checks import (
     check_owner_groups,
     check_policy,
     check_same_study,
     chosen_algorithm,
 )
-from hyfdca.study.client_records import (
+from hyfdca.study.client.policy import MemberPolicy
+from hyfdca.study.client.records import (
     KEYS,
     PREPARATION,
     ClientPreparation,
@@ -69,10 +70,9 @@ from hyfdca.study.client_records import (
     Said,
     read_record,
 )
-from hyfdca.study.client_stages import Begin, ClientStages
-from hyfdca.study.member_policy import MemberPolicy
+from hyfdca.study.client.release import Releases
+from hyfdca.study.client.stages import Begin, ClientStages
 from hyfdca.study.plan import PROTOCOL, Plan
-from hyfdca.study.release import Releases
 
 T = TypeVar("T")
 

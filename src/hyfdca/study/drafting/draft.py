@@ -11,9 +11,9 @@ from pathlib import Path
 from hyfdca.data.glance import Glance, glance_at
 from hyfdca.data.tables import DATE_ORIGIN, KINDS, Kind, TableError, listed
 from hyfdca.errors import StudyError
-from hyfdca.study.draft_hints import id_hints, role_hints
+from hyfdca.study.drafting.guesses import Roles, guess_roles
+from hyfdca.study.drafting.hints import id_hints, role_hints
 from hyfdca.study.file import parse
-from hyfdca.study.guesses import Roles, guess_roles
 from hyfdca.study.kind_notes import kind_word
 
 _HEAD = """\

@@ -11,8 +11,8 @@ from hyfdca.errors import StudyError
 from hyfdca.federation.algorithm import Algorithm
 from hyfdca.protocol.codec import RefusedError, RemoteProtocolError
 from hyfdca.study import messages as m
+from hyfdca.study.client.policy import MemberPolicy
 from hyfdca.study.identity import hash_text
-from hyfdca.study.member_policy import MemberPolicy
 from hyfdca.study.plan import PROTOCOL, Plan
 from hyfdca.training.settings import TrainingSettings
 

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
-from hyfdca.cli.display import BarDisplay
+from hyfdca.cli.displays.run import BarDisplay
 from hyfdca.data.sources import Entry
 from hyfdca.training.progress_line import readable_size
 

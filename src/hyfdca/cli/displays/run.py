@@ -12,8 +12,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from hyfdca.cli.coverage_display import column_lists, coverage_map, few_shared
-from hyfdca.study.local import Consortium, Run
+from hyfdca.cli.displays.coverage import column_lists, coverage_map, few_shared
+from hyfdca.study.local.study import Consortium, Run
 from hyfdca.study.outcome import Summary
 from hyfdca.training.progress_line import readable_size
 from hyfdca.training.reports import RoundReport

@@ -18,7 +18,7 @@ from hyfdca.errors import StudyError
 from hyfdca.flare.client import run_client
 from hyfdca.flare.network import Network, NetworkDriver
 from hyfdca.flare.notes import read_note_file, write_note_file
-from hyfdca.flare.prediction_inputs import own_side, read_plan
+from hyfdca.flare.predictions.inputs import own_side, read_plan
 from hyfdca.flare.supervisor import Terms, run_server
 from hyfdca.kits.kit import Kit, read_client_kit, read_server_kit
 from hyfdca.prediction.client import PredictionClient
@@ -32,7 +32,7 @@ from hyfdca.runtime.store import StoreError
 
 Tell = Callable[[str], None]
 
-STUDY = "hyfdca.flare.predicting"
+STUDY = "hyfdca.flare.predictions.serving"
 
 _log = logging.getLogger(__name__)
 

@@ -33,7 +33,7 @@ from hyfdca.runtime.store import Store
 from hyfdca.stages.alignment.checks import AlignmentError
 from hyfdca.stages.alignment.server import Alignment
 from hyfdca.stages.levels.features import Levels
-from hyfdca.study.client import StudyClient
+from hyfdca.study.client.client import StudyClient
 from hyfdca.study.exposure_notes import exposure_notes
 from hyfdca.study.file import Study, StudyFile
 from hyfdca.study.identity import study_hash

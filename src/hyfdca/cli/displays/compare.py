@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from hyfdca.cli.display import BarDisplay, is_worth_a_line, share_done
+from hyfdca.cli.displays.run import BarDisplay, is_worth_a_line, share_done
 from hyfdca.comparison.compare import StudyComparison
 from hyfdca.comparison.contenders import Contender
 from hyfdca.comparison.runs import Curve

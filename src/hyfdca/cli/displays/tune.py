@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from hyfdca.cli.display import BarDisplay, is_worth_a_line
+from hyfdca.cli.displays.run import BarDisplay, is_worth_a_line
 from hyfdca.reproduction.paper import HYPERPARAMETERS, Method
 from hyfdca.reproduction.tune import SettingTuned
 from hyfdca.reproduction.tuning import Trial, Tuned

@@ -8,7 +8,7 @@ from itertools import combinations
 
 from hyfdca.data.glance import Glance
 from hyfdca.data.id_forms import ID_FORMS, IdForm
-from hyfdca.study.guesses import Roles, has_word
+from hyfdca.study.drafting.guesses import Roles, has_word
 
 _ROLES = {
     "weight_column": ("how often each row counts", ("weight", "weights")),

@@ -12,10 +12,11 @@ from hyfdca.protocol.codec import RefusedError, RemoteProtocolError
 from hyfdca.runtime.driver import Handler
 from hyfdca.runtime.inprocess import InProcess
 from hyfdca.runtime.store import StoreError
-from hyfdca.study.client import StudyClient
+from hyfdca.study.client.client import StudyClient
 from hyfdca.study.durable import RoundCheckpoints
 from hyfdca.study.file import StudyFile, load
-from hyfdca.study.local import (
+from hyfdca.study.local.saved_run import How, SavedRun
+from hyfdca.study.local.study import (
     LocalRun,
     local_clients,
     local_driver,
@@ -28,7 +29,6 @@ from hyfdca.study.outcome import Outcome, Watcher, check_folder, train
 from hyfdca.study.plan import Plan
 from hyfdca.study.presence import Presence
 from hyfdca.study.resume import ResumableStudy
-from hyfdca.study.saved_run import How, SavedRun
 from hyfdca.training.runner import Failure, Runner
 
 STATE = "state"  # folder of a run that can be resumed

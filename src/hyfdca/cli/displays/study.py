@@ -14,7 +14,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from hyfdca.cli.display import Display, is_worth_a_line, share_done
+from hyfdca.cli.displays.run import Display, is_worth_a_line, share_done
 from hyfdca.flare.status import Status, read_status
 from hyfdca.training.progress_line import readable_size
 

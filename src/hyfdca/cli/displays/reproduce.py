@@ -16,7 +16,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from hyfdca.cli.display import BarDisplay
+from hyfdca.cli.displays.run import BarDisplay
 from hyfdca.reproduction.report.verdict import count_table
 from hyfdca.reproduction.views import Study
 

@@ -22,9 +22,9 @@ from hyfdca.prediction.split_rows import (
     table_to_predict,
 )
 from hyfdca.runtime.store import FolderStore, SealedStore, Store
+from hyfdca.study.client.policy import read_policy_of
 from hyfdca.study.file import StudyFile, parse
 from hyfdca.study.identity import make_roster, study_hash
-from hyfdca.study.member_policy import read_policy_of
 from hyfdca.study.plan import Plan, plan_of
 
 KEPT = "kept"  # folder in a kit's state for what must not be lost

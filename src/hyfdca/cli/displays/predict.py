@@ -37,7 +37,7 @@ def predict_with_others(console: Console, kit: Path, data: Path, out: Path) -> N
 def _ask(console: Console, kit: Path, data: Path, out: Path) -> SplitPredictions:
     require_nvflare()
     # Imported here because its dependencies may not be installed.
-    from hyfdca.flare.asking import ask
+    from hyfdca.flare.predictions.asking import ask
 
     check_out(out, data)
     made = ask(kit, data, lambda said: console.print(said, markup=False))

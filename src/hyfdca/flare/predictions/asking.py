@@ -15,8 +15,8 @@ import numpy as np
 from hyfdca.errors import StudyError
 from hyfdca.flare.client import run_client
 from hyfdca.flare.lock import plain_errors
-from hyfdca.flare.predicting import Tell
-from hyfdca.flare.prediction_inputs import OwnSide, own_side
+from hyfdca.flare.predictions.inputs import OwnSide, own_side
+from hyfdca.flare.predictions.serving import Tell
 from hyfdca.kits.kit import read_client_kit
 from hyfdca.prediction.client import PredictionClient, SplitScores
 from hyfdca.prediction.split_rows import (
@@ -25,7 +25,7 @@ from hyfdca.prediction.split_rows import (
     predictions_of,
 )
 
-STUDY = "hyfdca.flare.asking"
+STUDY = "hyfdca.flare.predictions.asking"
 
 _SCORES = "scores"
 

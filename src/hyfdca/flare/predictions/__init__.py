@@ -1,0 +1,1 @@
+"""Predictions of split rows between machines."""

@@ -1,0 +1,1 @@
+"""An organisation's side of a study."""

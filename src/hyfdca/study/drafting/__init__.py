@@ -1,0 +1,1 @@
+"""A first study file from a look at the tables."""

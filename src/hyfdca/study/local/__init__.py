@@ -1,0 +1,1 @@
+"""A study in one process."""
