@@ -14,7 +14,7 @@ import pytest
 from hyfdca.cli.exit_codes import NOT_CONVERGED
 from hyfdca.model.file import as_bytes
 from hyfdca.study.file import load
-from hyfdca.study.local import prepare
+from hyfdca.study.local.study import prepare
 from hyfdca.study.outcome import Outcome, train
 from tests.flare.flare_kits import Site, numbers, site
 from tests.flare.flare_parties import Command
