@@ -19,8 +19,8 @@ unexport PYTHONDONTWRITEBYTECODE
 test: lint  ## Everything but what takes very long: linters, types, contracts, all tests
 	$(BIN)/pytest -q -n 3 --dist loadgroup --no-loadscope-reorder -m "not chaos"
 
-check: lint  ## Linters, types, import contracts and the fast tests
-	$(BIN)/pytest -q -n 2 --dist loadgroup -m "not slow and not chaos"
+check: lint  ## Linters, types, import contracts, the fast tests, of many cases a third
+	HYFDCA_TEST_PROFILE=quick $(BIN)/pytest -q -n 2 --dist loadgroup -m "not slow and not chaos"
 
 lint: $(READY)  ## Linters, types and import contracts
 	$(BIN)/ruff check .

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import NamedTuple
@@ -27,7 +26,8 @@ from hyfdca.study import figures
 from tests.kits import kit_makers
 from tests.maths.loss_cases import CASES, Case
 from tests.support import data_sets
-from tests.support.thoroughness import IS_THOROUGH, examples
+from tests.support.selection import selected
+from tests.support.thoroughness import examples
 
 # What these assert is told in full when it fails, as in a test file.
 pytest.register_assert_rewrite(
@@ -81,26 +81,11 @@ def _keep_together(items: list[pytest.Item]) -> None:
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> None:
-    """Order the tests, and leave out cases that only ``make thorough`` runs.
-
-    ``sampled(n)`` keeps one in n cases. Where n has no divisor in common with the
-    lengths of a test's axes, the cases that remain have every value of every axis.
-    """
+    """Order the tests, and leave out cases that only longer runs have."""
     items.sort(key=_turn)
     _keep_together(items)
-    if IS_THOROUGH:
-        return
-    met: Counter[str] = Counter()
-    kept, left_out = [], []
-    for item in items:
-        mark = item.get_closest_marker("sampled")
-        every = mark.args[0] if mark else 1
-        function = item.nodeid.partition("[")[0]
-        is_left_out = met[function] % every or item.get_closest_marker("thorough")
-        (left_out if is_left_out else kept).append(item)
-        met[function] += 1
+    items[:], left_out = selected(items)
     config.hook.pytest_deselected(items=left_out)
-    items[:] = kept
 
 
 def pytest_collection_finish() -> None:

@@ -8,7 +8,9 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-IS_THOROUGH = os.environ.get("HYFDCA_TEST_PROFILE") == "thorough"
+_PROFILE = os.environ.get("HYFDCA_TEST_PROFILE")
+IS_QUICK = _PROFILE == "quick"  # make check
+IS_THOROUGH = _PROFILE == "thorough"
 
 
 def sampled(cases: Iterable[T], every: int, start: int = 0) -> list[T]:
