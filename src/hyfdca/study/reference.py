@@ -29,7 +29,7 @@ l2 = 1e-3
 scale = "standard"
 id_column = "patient"
 label_column = "outcome"
-labels_visible_to_holders = true  # city has no labels
+labels_visible_to_holders = true
 
 [algorithm]
 name = "hyfdca"
