@@ -23,7 +23,7 @@ from hyfdca.algorithms.hyfdca.hyfdca import Hyfdca
 from hyfdca.bench.crypto import measure
 from hyfdca.bench.subjects import SCHEMES
 from hyfdca.crypto.schemes.registry import Encryption
-from hyfdca.federation.kinds import SampleKind, VectorKind
+from hyfdca.federation.sealing.kinds import SampleKind, VectorKind
 from hyfdca.holdings.block import split_blocks
 from hyfdca.holdings.layout import layout_of
 from hyfdca.holdings.participation import complete

@@ -45,7 +45,7 @@ MUTANTS: dict[str, Mutant] = {
     "both rounding margins of HyFDCA's certificate are left out": Mutant(
         (
             Change(
-                "federation/evaluation.py",
+                "federation/evaluation/measuring.py",
                 "error = party.sample_holders[counted, None] * step / 2",
                 "error = 0.0",
             ),
@@ -60,17 +60,17 @@ MUTANTS: dict[str, Mutant] = {
     "the norm in D of any method is not rounded up": Mutant(
         (
             Change(
-                "federation/evaluation.py",
+                "federation/evaluation/measuring.py",
                 "((sizes + error) ** 2)",
                 "(sizes**2)",
             ),
             Change(
-                "federation/evaluation.py",
+                "federation/evaluation/measuring.py",
                 "error = party.sample_holders[counted, None] * step / 2",
                 "error = 0.0",
             ),
         ),
-        ("tests/federation/test_evaluation.py",),
+        ("tests/federation/evaluation/test_evaluation.py",),
     ),
     "the bundle's bound forgets the rounding of slopes": _one(
         "algorithms/bundle/planes.py",

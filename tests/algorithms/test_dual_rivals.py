@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hyfdca.algorithms.feddcd import ConsensusDuals
-from hyfdca.federation.local_work import local_rows_key
+from hyfdca.federation.local.work import local_rows_key
 from hyfdca.holdings.participation import random_fraction
 from hyfdca.maths.draws import repeated_rows
 from tests.algorithms.rivals import L2, dense, excess, objective, optimum, rival

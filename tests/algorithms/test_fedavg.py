@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hyfdca.federation.local_work import local_rows_key
+from hyfdca.federation.local.work import local_rows_key
 from hyfdca.holdings.participation import cyclic
 from hyfdca.maths.draws import repeated_rows
 from tests.algorithms.rivals import (

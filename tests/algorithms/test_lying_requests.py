@@ -9,7 +9,7 @@ import pytest
 
 from hyfdca.algorithms import cocoa, d3ca, dscovr, fedbcd, feddcd, tdcd
 from hyfdca.algorithms.disco import messages as disco
-from hyfdca.federation.local_sgd import TrainRequest
+from hyfdca.federation.local.sgd import TrainRequest
 from hyfdca.protocol import checkpoint
 from hyfdca.protocol.codec import RemoteProtocolError, pack_reals
 from hyfdca.protocol.messages import GridSpec

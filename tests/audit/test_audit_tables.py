@@ -18,7 +18,7 @@ from hyfdca.algorithms.hyfdca.line_search import LineSearchClient
 from hyfdca.algorithms.registry import ALGORITHMS
 from hyfdca.audit.fields import TABLES, phases_named, value_of
 from hyfdca.audit.values import VALUES
-from hyfdca.federation.evaluation import Evaluated
+from hyfdca.federation.evaluation.measuring import Evaluated
 from hyfdca.federation.messages import evaluation_phases
 from hyfdca.federation.path import Path
 from hyfdca.protocol.messages import BY_PHASE, Message, seen_fields

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from hyfdca.crypto.schemes.arrangement import Arrangement
 from hyfdca.crypto.schemes.fixedpoint import GridOverflowError, grid_for
 from hyfdca.crypto.schemes.registry import SCHEMES
-from hyfdca.federation import sealing as sealing_module
 from hyfdca.federation.messages import Arrangements
-from hyfdca.federation.sealing import Sealing
+from hyfdca.federation.sealing import client_sealing as sealing_module
+from hyfdca.federation.sealing.client_sealing import Sealing
 from hyfdca.protocol.messages import GridSpec, TooLarge
 from tests.crypto.scheme_cases import (
     EVERYWHERE,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hyfdca.crypto.schemes.registry import Encryption
 from hyfdca.data.targets import TargetSettings
-from hyfdca.federation.kinds import VectorKind
+from hyfdca.federation.sealing.kinds import VectorKind
 from hyfdca.protocol.sessions import decode, unframe
 from hyfdca.stages.alignment.messages import PlacementNotice
 from hyfdca.stages.labels.messages import LabelsNotice, WeightsNotice

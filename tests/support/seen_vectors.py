@@ -14,7 +14,7 @@ from hyfdca.algorithms.hyfdca.messages import (
     ProbeRequest,
     ProbeSharesRequest,
 )
-from hyfdca.federation.kinds import VectorKind
+from hyfdca.federation.sealing.kinds import VectorKind
 from hyfdca.protocol import messages as m
 from tests.protocol.wires import Said
 from tests.support.small_runs import Run

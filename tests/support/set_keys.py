@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from hyfdca.crypto.keys.set_secrets import LocalSecrets
 from hyfdca.crypto.schemes.base import Sealer
 from hyfdca.crypto.schemes.registry import Encryption, Sealers
-from hyfdca.federation.kinds import VectorKind
-from hyfdca.federation.vector_keys import OwnerKeys
+from hyfdca.federation.sealing.kinds import VectorKind
+from hyfdca.federation.sealing.vector_keys import OwnerKeys
 
 SEED = bytes(range(32))
 MARGINS = VectorKind("samples", "margins")

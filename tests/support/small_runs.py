@@ -19,7 +19,7 @@ from hyfdca.crypto.schemes.registry import Encryption, public_parameters
 from hyfdca.federation.algorithm import Algorithm
 from hyfdca.federation.client import Party
 from hyfdca.federation.path import Path
-from hyfdca.federation.secrets import Secrecy
+from hyfdca.federation.sealing.secrets import Secrecy
 from hyfdca.federation.server import Federation
 from hyfdca.holdings.block import Block, split_blocks, with_folds, with_offsets
 from hyfdca.holdings.layout import Layout, layout_of

@@ -33,8 +33,8 @@ import numpy as np
 from hyfdca.arrays import FloatArray
 from hyfdca.federation.algorithm import Needs
 from hyfdca.federation.client import Party
-from hyfdca.federation.local_ascent import ascend
-from hyfdca.federation.local_work import (
+from hyfdca.federation.local.ascent import ascend
+from hyfdca.federation.local.work import (
     AtLeastOne,
     Fraction,
     LocalWork,

@@ -36,7 +36,7 @@ from hyfdca.arrays import FloatArray
 from hyfdca.crypto.schemes.fixedpoint import power_above
 from hyfdca.federation.algorithm import Algorithm, Needs
 from hyfdca.federation.client import Party
-from hyfdca.federation.local_work import Positive
+from hyfdca.federation.local.work import Positive
 from hyfdca.federation.messages import SET_UP, evaluation_phases
 from hyfdca.federation.primal import (
     PrimalClient,
@@ -44,7 +44,7 @@ from hyfdca.federation.primal import (
     TwoSumServer,
     before_round,
 )
-from hyfdca.federation.sealing import or_too_large
+from hyfdca.federation.sealing.client_sealing import or_too_large
 from hyfdca.federation.server import Federation
 from hyfdca.federation.sums import EVERYWHERE
 from hyfdca.maths.seeds import stream

@@ -3,7 +3,7 @@
 H. B. McMahan et al., "Communication-efficient learning of deep networks from
 decentralized data", AISTATS 2017, extended as the paper does: the weight of a feature
 is the mean over the active clients that hold it. The exchange is that of
-``federation/local_sgd.py``.
+``federation/local/sgd.py``.
 
 A client never sees the others' part of a margin, so where rows are split the limit is
 not the optimum: each column group is trained alone and the results are concatenated.
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hyfdca.federation.client import Party
-from hyfdca.federation.local_sgd import (
+from hyfdca.federation.local.sgd import (
     TRAIN,
     SgdClient,
     SgdServer,

@@ -24,8 +24,7 @@ from typing import Annotated, ClassVar, Literal
 from hyfdca.arrays import FloatArray
 from hyfdca.federation.algorithm import Needs
 from hyfdca.federation.client import Party
-from hyfdca.federation.local_work import NotNegative
-from hyfdca.federation.margin_descent import (
+from hyfdca.federation.local.margin_descent import (
     Batch,
     BatchMarginsRequest,
     LocalSteps,
@@ -33,10 +32,11 @@ from hyfdca.federation.margin_descent import (
     MarginDescent,
     draw_batch,
 )
+from hyfdca.federation.local.work import NotNegative
 from hyfdca.federation.margins import gather_margins
 from hyfdca.federation.messages import SET_UP, evaluation_phases, summing
 from hyfdca.federation.primal import TwoSumServer, before_round
-from hyfdca.federation.sealing import Rows
+from hyfdca.federation.sealing.client_sealing import Rows
 from hyfdca.federation.server import Federation
 from hyfdca.federation.sums import RunningSum
 from hyfdca.protocol.codec import RemoteProtocolError, pack_indices

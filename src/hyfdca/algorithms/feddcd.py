@@ -31,8 +31,8 @@ import numpy as np
 from hyfdca.arrays import FloatArray
 from hyfdca.federation.algorithm import Algorithm, Needs
 from hyfdca.federation.client import Party
-from hyfdca.federation.local_ascent import ascend
-from hyfdca.federation.local_work import AtLeastOne, Fraction, Positive
+from hyfdca.federation.local.ascent import ascend
+from hyfdca.federation.local.work import AtLeastOne, Fraction, Positive
 from hyfdca.federation.messages import SET_UP, evaluation_phases, summing
 from hyfdca.federation.primal import (
     PrimalClient,

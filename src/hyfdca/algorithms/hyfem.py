@@ -6,7 +6,7 @@ coordinates known, so that the server's step is exact. It is block coordinate de
 
     1/n Σ_k [ λ/2 ||w_k||² + 1/N_k Σ_i l_i(x_{k,i}·w_k) + μ/2 ||w_k - w_0||² ]
 
-The exchange is that of ``federation/local_sgd.py``; the model is w_0. The limit
+The exchange is that of ``federation/local/sgd.py``; the model is w_0. The limit
 is not the optimum for any μ: for large μ it is that of FedAvg, for small μ the mean of
 models trained alone.
 """
@@ -18,14 +18,14 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from hyfdca.federation.client import Party
-from hyfdca.federation.local_sgd import (
+from hyfdca.federation.local.sgd import (
     TRAIN,
     SgdClient,
     SgdServer,
     SgdSettings,
     TrainRequest,
 )
-from hyfdca.federation.local_work import NotNegative
+from hyfdca.federation.local.work import NotNegative
 from hyfdca.federation.server import Federation
 from hyfdca.maths.descent import step_sizes
 from hyfdca.protocol.messages import Message

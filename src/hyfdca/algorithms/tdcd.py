@@ -26,7 +26,7 @@ import numpy as np
 from hyfdca.arrays import FloatArray
 from hyfdca.federation.algorithm import Needs
 from hyfdca.federation.client import Party
-from hyfdca.federation.margin_descent import (
+from hyfdca.federation.local.margin_descent import (
     Batch,
     BatchMarginsRequest,
     LocalSteps,

@@ -25,10 +25,15 @@ from hyfdca.crypto.schemes.arrangement import Arrangement
 from hyfdca.crypto.schemes.registry import TOTALS_SCHEME
 from hyfdca.crypto.schemes.stream import StreamSealer
 from hyfdca.crypto.schemes.stream_sums import NONCE_BYTES, StreamAdder
-from hyfdca.federation.checksums import without_checksums
-from hyfdca.federation.kinds import FeatureKind, SampleKind, TotalsKind, VectorKind
 from hyfdca.federation.messages import Arrangements
-from hyfdca.federation.vector_keys import vector_key
+from hyfdca.federation.sealing.checksums import without_checksums
+from hyfdca.federation.sealing.kinds import (
+    FeatureKind,
+    SampleKind,
+    TotalsKind,
+    VectorKind,
+)
+from hyfdca.federation.sealing.vector_keys import vector_key
 from hyfdca.holdings.layout import Layout
 from hyfdca.stages.evaluation.messages import HeldOutArrangements, HeldOutParts
 from hyfdca.stages.groups import holder_sets

@@ -27,7 +27,7 @@ from hyfdca.audit.views import (
     view_path,
 )
 from hyfdca.errors import StudyError
-from hyfdca.federation.sealing import Sealing
+from hyfdca.federation.sealing.client_sealing import Sealing
 from hyfdca.protocol.codec import pack_reals
 from hyfdca.protocol.sessions import Ask
 from hyfdca.runtime.driver import listening

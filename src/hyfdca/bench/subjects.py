@@ -30,8 +30,8 @@ from hyfdca.crypto.schemes.registry import (
     new_keys,
     public_parameters,
 )
-from hyfdca.federation.kinds import VectorKind
-from hyfdca.federation.vector_keys import OwnerKeys
+from hyfdca.federation.sealing.kinds import VectorKind
+from hyfdca.federation.sealing.vector_keys import OwnerKeys
 
 GRID = grid_for(bound=1.0, n_summands=1000)
 _LONG = 4096  # length of vectors that have no blocks

@@ -20,7 +20,7 @@ from hyfdca.comparison.table import as_csv, as_parquet, long_table, point_number
 from hyfdca.data.filling import filled_by_others
 from hyfdca.data.tables import Table
 from hyfdca.errors import StudyError
-from hyfdca.federation.secrets import fresh_secrecy
+from hyfdca.federation.sealing.secrets import fresh_secrecy
 from hyfdca.study.file import Evaluation, StudyFile, load
 from hyfdca.study.local.study import local_plan, prepare_tables, read_tables
 from hyfdca.study.outcome import as_json, check_folder, write_files

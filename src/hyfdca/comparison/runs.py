@@ -10,7 +10,7 @@ from hyfdca.comparison.contenders import Contender
 from hyfdca.comparison.holdout import Validation
 from hyfdca.comparison.optimum import PooledOptimum
 from hyfdca.federation.algorithm import Algorithm
-from hyfdca.federation.secrets import Secrecy
+from hyfdca.federation.sealing.secrets import Secrecy
 from hyfdca.holdings.participation import Participation
 from hyfdca.maths.objective import Measurement
 from hyfdca.protocol.codec import RemoteProtocolError

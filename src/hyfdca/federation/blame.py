@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Set
 from contextlib import contextmanager
 
-from hyfdca.federation.sealing import UNOPENED
+from hyfdca.federation.sealing.client_sealing import UNOPENED
 from hyfdca.holdings.layout import Layout
 from hyfdca.protocol.sessions import BadReplyError, ClientsFailedError
 

@@ -14,9 +14,9 @@ from hyfdca.crypto.schemes.fixedpoint import (
 )
 from hyfdca.crypto.schemes.registry import Sealers
 from hyfdca.federation import messages as m
-from hyfdca.federation.opening import Opening
 from hyfdca.federation.problem import Problem
-from hyfdca.federation.sealing import MOST_GROUPS, Rows, Sealing
+from hyfdca.federation.sealing.client_sealing import MOST_GROUPS, Rows, Sealing
+from hyfdca.federation.sealing.opening import Opening
 from hyfdca.federation.sums import EVERYWHERE
 from hyfdca.holdings.axis import is_same_partition
 from hyfdca.holdings.block import Block

@@ -9,8 +9,8 @@ import numpy as np
 from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.crypto.schemes.fixedpoint import GridOverflowError
 from hyfdca.federation.client import Party
-from hyfdca.federation.kinds import VectorKind
-from hyfdca.federation.sealing import Rows
+from hyfdca.federation.sealing.client_sealing import Rows
+from hyfdca.federation.sealing.kinds import VectorKind
 from hyfdca.federation.server import Federation
 from hyfdca.federation.sums import CachedSum
 from hyfdca.protocol.codec import pack_indices

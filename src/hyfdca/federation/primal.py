@@ -17,7 +17,7 @@ import numpy as np
 
 from hyfdca.arrays import FloatArray
 from hyfdca.federation.client import Party
-from hyfdca.federation.evaluation import (
+from hyfdca.federation.evaluation.measuring import (
     Evaluated,
     EvaluatedState,
     Evaluation,

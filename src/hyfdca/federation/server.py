@@ -24,6 +24,7 @@ from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.crypto.schemes.registry import Adders
 from hyfdca.federation import messages as m
 from hyfdca.federation.blame import sums_of
+from hyfdca.federation.evaluation.release import agreed_weights
 from hyfdca.federation.grids import (
     DivergenceError,
     GridMaker,
@@ -34,7 +35,6 @@ from hyfdca.federation.grids import (
     check_bounds,
 )
 from hyfdca.federation.problem import Problem
-from hyfdca.federation.release import agreed_weights
 from hyfdca.federation.sums import (
     CachedSum,
     LatestSum,

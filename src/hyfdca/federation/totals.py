@@ -16,8 +16,8 @@ from hyfdca.crypto.schemes.plain import PlainAdder
 from hyfdca.crypto.schemes.registry import Adders
 from hyfdca.crypto.schemes.stream_sums import NONCE_BYTES, parse_sum
 from hyfdca.federation import messages as m
+from hyfdca.federation.sealing.vouching import N_TAGS, SEED_BYTES, combinations
 from hyfdca.federation.sums import sum_of
-from hyfdca.federation.vouching import N_TAGS, SEED_BYTES, combinations
 from hyfdca.protocol.codec import RemoteProtocolError, pack_indices, unpack_numbers
 from hyfdca.protocol.messages import Message, Sealed, SealedTotals, Sums
 from hyfdca.protocol.sessions import (

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from hyfdca.errors import StudyError
-from hyfdca.federation.secrets import workforce
+from hyfdca.federation.sealing.secrets import workforce
 from hyfdca.flare.log import Tell
 from hyfdca.flare.network import Network, NetworkDriver
 from hyfdca.flare.predictions.inputs import KEPT, own_store

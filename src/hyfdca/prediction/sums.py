@@ -28,7 +28,7 @@ from hyfdca.crypto.schemes.arrangement import opaque_groups
 from hyfdca.crypto.schemes.fixedpoint import Grid, grid_for
 from hyfdca.crypto.schemes.registry import Adders, Sealers
 from hyfdca.federation.messages import Arrangements
-from hyfdca.federation.sealing import Sealing
+from hyfdca.federation.sealing.client_sealing import Sealing
 from hyfdca.federation.sums import CachedSum, layout_for
 from hyfdca.holdings.axis import owner_groups
 from hyfdca.holdings.layout import Layout

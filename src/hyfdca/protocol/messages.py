@@ -127,7 +127,7 @@ class TotalsSpec(GridSpec, frozen=True):
     """The grid on which totals are wanted, and the rank of the client to open them.
 
     The witness vouches for what the opener will report. The seed says how; everybody
-    but the opener is sent it (``federation/vouching.py``).
+    but the opener is sent it (``federation/sealing/vouching.py``).
     """
 
     opener: Annotated[Rank, Seen("numbers")]

@@ -16,7 +16,7 @@ import numpy as np
 
 from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.data.expansion import NOWHERE
-from hyfdca.federation.confirmation import Confirming
+from hyfdca.federation.evaluation.confirmation import Confirming
 from hyfdca.model.categories import level_features
 from hyfdca.model.file import ModelError, ModelFile, parse_model_file
 from hyfdca.protocol.codec import RefusedError, RemoteProtocolError

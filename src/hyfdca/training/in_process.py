@@ -10,8 +10,8 @@ import scipy.sparse as sp
 
 from hyfdca.federation.algorithm import ClientHalf
 from hyfdca.federation.client import Party
-from hyfdca.federation.confirmation import Confirming
-from hyfdca.federation.secrets import Secrecy, fresh_secrecy
+from hyfdca.federation.evaluation.confirmation import Confirming
+from hyfdca.federation.sealing.secrets import Secrecy, fresh_secrecy
 from hyfdca.federation.server import Federation
 from hyfdca.holdings.block import Block
 from hyfdca.holdings.layout import Layout

@@ -17,7 +17,7 @@ from hyfdca.algorithms.registry import Choice
 from hyfdca.arrays import FloatArray
 from hyfdca.errors import StudyError
 from hyfdca.federation.algorithm import ServerHalf
-from hyfdca.federation.confirmation import confirm
+from hyfdca.federation.evaluation.confirmation import confirm
 from hyfdca.federation.grids import DivergenceError
 from hyfdca.federation.path import HasPath
 from hyfdca.federation.server import Federation

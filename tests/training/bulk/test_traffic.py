@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from hyfdca.algorithms.hyfdca.hyfdca import Hyfdca
-from hyfdca.federation.sealing import Sealing
+from hyfdca.federation.sealing.client_sealing import Sealing
 from hyfdca.holdings.participation import bernoulli, cyclic
 from hyfdca.holdings.partition import grid
 from hyfdca.maths.losses import make_loss

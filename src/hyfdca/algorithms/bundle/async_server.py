@@ -43,7 +43,7 @@ from hyfdca.algorithms.bundle.server import BundleServer, BundleServerState
 from hyfdca.algorithms.bundle.settings import VISIT_PLACES, BundleSettings
 from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.federation.grids import GridState, VectorGrid
-from hyfdca.federation.sealing import read_sum
+from hyfdca.federation.sealing.client_sealing import read_sum
 from hyfdca.federation.server import Federation
 from hyfdca.holdings.axis import Axis
 from hyfdca.protocol.codec import pack_indices, pack_reals

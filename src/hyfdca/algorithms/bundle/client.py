@@ -21,9 +21,9 @@ from hyfdca.arrays import FloatArray
 from hyfdca.crypto.schemes.arrangement import Arrangement
 from hyfdca.crypto.schemes.fixedpoint import GridOverflowError
 from hyfdca.federation.client import Party, check_few
-from hyfdca.federation.evaluation import grid_step
+from hyfdca.federation.evaluation.measuring import grid_step
 from hyfdca.federation.messages import Opened, OpenRequest, Released, Vouched
-from hyfdca.federation.sealing import above
+from hyfdca.federation.sealing.client_sealing import above
 from hyfdca.federation.sums import EVERYWHERE
 from hyfdca.maths.loss_kernels import sums_along, touching_duals
 from hyfdca.protocol.codec import (

@@ -22,7 +22,7 @@ from hyfdca.algorithms.bundle.buckets import Buckets
 from hyfdca.algorithms.bundle.planes import CuttingModel, GramUpdate, by_plane
 from hyfdca.arrays import FloatArray
 from hyfdca.federation.grids import MARGIN_HEADROOM, GridState, VectorGrid
-from hyfdca.federation.sealing import read_sum
+from hyfdca.federation.sealing.client_sealing import read_sum
 from hyfdca.federation.server import Federation
 from hyfdca.federation.sums import RunningSum, VectorLayout
 from hyfdca.federation.totals import Total

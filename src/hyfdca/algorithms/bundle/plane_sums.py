@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hyfdca.arrays import FloatArray
-from hyfdca.federation.sealing import Rows, above
+from hyfdca.federation.sealing.client_sealing import Rows, above
 from hyfdca.maths.kernels import add_bucket_combinations
 from hyfdca.maths.loss_kernels import add_conjugates, add_weighted_duals
 from hyfdca.protocol.messages import GridSpec, Sealed, SealedTotals, TotalsSpec

@@ -21,7 +21,7 @@ from hyfdca.algorithms.bundle.settings import BundleSettings
 from hyfdca.arrays import FloatArray
 from hyfdca.federation.algorithm import ClientHalf, ServerHalf
 from hyfdca.federation.client import Party
-from hyfdca.federation.local_work import AtLeastOne, Positive
+from hyfdca.federation.local.work import AtLeastOne, Positive
 from hyfdca.federation.server import Federation
 from hyfdca.protocol.phases import Phases
 from hyfdca.protocol.sessions import Conversation

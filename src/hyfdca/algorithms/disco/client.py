@@ -24,7 +24,7 @@ from hyfdca.federation.primal import (
     PrimalClientState,
     RoundStart,
 )
-from hyfdca.federation.sealing import or_too_large
+from hyfdca.federation.sealing.client_sealing import or_too_large
 from hyfdca.federation.sums import EVERYWHERE
 from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.messages import (

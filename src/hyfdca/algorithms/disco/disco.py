@@ -46,7 +46,7 @@ from hyfdca.arrays import FloatArray
 from hyfdca.federation.algorithm import Algorithm, Needs
 from hyfdca.federation.client import Party
 from hyfdca.federation.grids import GridState, VectorGrid
-from hyfdca.federation.local_work import AtLeastOne, Fraction
+from hyfdca.federation.local.work import AtLeastOne, Fraction
 from hyfdca.federation.messages import (
     SET_UP,
     GridRequest,

@@ -10,8 +10,8 @@ import numpy as np
 
 from hyfdca.algorithms.hyfdca.settings import HyfdcaSettings
 from hyfdca.arrays import IntArray
-from hyfdca.federation import local_work
 from hyfdca.federation.client import Party, check_few
+from hyfdca.federation.local import work as local_work
 from hyfdca.holdings.layout import Layout
 from hyfdca.maths.draws import distinct_rows, round_key
 from hyfdca.protocol.codec import RemoteProtocolError

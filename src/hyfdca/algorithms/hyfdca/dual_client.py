@@ -10,11 +10,11 @@ from hyfdca.algorithms.hyfdca import messages as m
 from hyfdca.algorithms.hyfdca.shown_shares import ShownShares, ShownState
 from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.federation.client import Party
-from hyfdca.federation.evaluation import grid_step, loss_totals
-from hyfdca.federation.kinds import FeatureKind
+from hyfdca.federation.evaluation.measuring import grid_step, loss_totals
 from hyfdca.federation.margins import SentMargins
 from hyfdca.federation.messages import Released, ReleaseRequest
-from hyfdca.federation.sealing import Rows
+from hyfdca.federation.sealing.client_sealing import Rows
+from hyfdca.federation.sealing.kinds import FeatureKind
 from hyfdca.federation.sums import EVERYWHERE
 from hyfdca.protocol.codec import RemoteProtocolError, pack_reals
 from hyfdca.protocol.messages import GridSpec, Message, Part, Sums

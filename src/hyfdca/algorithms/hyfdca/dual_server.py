@@ -23,10 +23,10 @@ import numpy as np
 
 from hyfdca.algorithms.hyfdca import messages as m
 from hyfdca.arrays import FloatArray, IntArray
-from hyfdca.federation.evaluation import counted_positions, measured
+from hyfdca.federation.evaluation.measuring import counted_positions, measured
 from hyfdca.federation.margins import gather_margins
 from hyfdca.federation.messages import ReleaseRequest
-from hyfdca.federation.sealing import read_sum
+from hyfdca.federation.sealing.client_sealing import read_sum
 from hyfdca.federation.server import Federation, FederationState
 from hyfdca.federation.sums import CachedSum, CachedSumState, RunningSumState
 from hyfdca.maths.objective import Measurement

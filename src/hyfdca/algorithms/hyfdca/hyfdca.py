@@ -43,7 +43,7 @@ from hyfdca.algorithms.hyfdca.settings import HyfdcaSettings
 from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.federation.algorithm import ClientHalf, ServerHalf
 from hyfdca.federation.client import Party
-from hyfdca.federation.sealing import Rows
+from hyfdca.federation.sealing.client_sealing import Rows
 from hyfdca.federation.server import Federation
 from hyfdca.maths.objective import Measurement
 from hyfdca.protocol.codec import pack_indices, pack_reals, unpack_counts, unpack_reals

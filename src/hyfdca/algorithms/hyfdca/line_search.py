@@ -31,7 +31,7 @@ from hyfdca.algorithms.hyfdca.settings import HyfdcaSettings
 from hyfdca.arrays import BoolArray, FloatArray, IntArray
 from hyfdca.crypto.schemes.fixedpoint import GridOverflowError
 from hyfdca.federation.client import Party
-from hyfdca.federation.sealing import Rows
+from hyfdca.federation.sealing.client_sealing import Rows
 from hyfdca.federation.server import Federation
 from hyfdca.federation.sums import EVERYWHERE, CachedSum
 from hyfdca.maths.objective import Measurement

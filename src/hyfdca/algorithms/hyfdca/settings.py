@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from hyfdca.federation.algorithm import Algorithm
-from hyfdca.federation.local_work import AtLeastOne, Fraction, Positive
+from hyfdca.federation.local.work import AtLeastOne, Fraction, Positive
 from hyfdca.federation.server import Federation
 
 Variant = Literal["practical", "theory"]

@@ -12,8 +12,8 @@ from hyfdca.arrays import FloatArray
 from hyfdca.crypto.schemes.fixedpoint import power_above
 from hyfdca.crypto.schemes.registry import Sealers
 from hyfdca.federation.messages import Arrangements, Opened, OpenRequest, Vouched
-from hyfdca.federation.opening import Opening
-from hyfdca.federation.sealing import Sealing
+from hyfdca.federation.sealing.client_sealing import Sealing
+from hyfdca.federation.sealing.opening import Opening
 from hyfdca.model.model import Model
 from hyfdca.protocol.codec import (
     RefusedError,

@@ -27,7 +27,7 @@ from hyfdca.crypto.schemes.arrangement import opaque_groups
 from hyfdca.crypto.schemes.fixedpoint import grid_for
 from hyfdca.crypto.schemes.registry import Adders, Sealers
 from hyfdca.federation.messages import Arrangements
-from hyfdca.federation.sealing import Sealing
+from hyfdca.federation.sealing.client_sealing import Sealing
 from hyfdca.federation.sums import CachedSum, check_grid, layout_for
 from hyfdca.holdings.axis import Axis, owner_groups, renumbered
 from hyfdca.protocol.codec import RemoteProtocolError, pack_indices, unpack_places

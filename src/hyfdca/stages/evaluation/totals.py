@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from hyfdca.arrays import FloatArray
 from hyfdca.crypto.schemes.fixedpoint import GridOverflowError, grid_for
 from hyfdca.crypto.schemes.registry import Adders
-from hyfdca.federation.sealing import Sealing
+from hyfdca.federation.sealing.client_sealing import Sealing
 from hyfdca.federation.sums import check_grid, sum_of
 from hyfdca.federation.totals import open_checked, openers_among, total_of
 from hyfdca.protocol.codec import RemoteProtocolError

@@ -11,9 +11,9 @@ from hyfdca.crypto.schemes.fixedpoint import GridOverflowError, power_above
 from hyfdca.crypto.schemes.registry import Sealers
 from hyfdca.data.labels import n_outputs
 from hyfdca.data.targets import SampleLosses, Targets, TargetSettings, class_weights
-from hyfdca.federation.kinds import SampleKind, TotalsKind
 from hyfdca.federation.messages import GridRequest
-from hyfdca.federation.sealing import Sealing
+from hyfdca.federation.sealing.client_sealing import Sealing
+from hyfdca.federation.sealing.kinds import SampleKind, TotalsKind
 from hyfdca.model.scaling import TargetScaling, target_scaling
 from hyfdca.protocol.codec import RemoteProtocolError, unpack_indices
 from hyfdca.protocol.messages import Message, Part, Sealed

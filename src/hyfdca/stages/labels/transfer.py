@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from hyfdca.arrays import FloatArray, IntArray
-from hyfdca.federation.kinds import SampleKind
-from hyfdca.federation.sealing import Sealing
+from hyfdca.federation.sealing.client_sealing import Sealing
+from hyfdca.federation.sealing.kinds import SampleKind
 from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.messages import GridSpec, Part, Sums
 

@@ -15,7 +15,7 @@ from hyfdca.crypto.schemes.registry import Sealers
 from hyfdca.data.expansion import Expansion
 from hyfdca.data.tables import bare_name
 from hyfdca.federation.messages import Arrangements, GridRequest
-from hyfdca.federation.sealing import Sealing
+from hyfdca.federation.sealing.client_sealing import Sealing
 from hyfdca.protocol.codec import (
     RemoteProtocolError,
     pack_indices,

@@ -9,7 +9,7 @@ import numpy as np
 from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.crypto.schemes.fixedpoint import GridOverflowError
 from hyfdca.crypto.schemes.registry import Sealers
-from hyfdca.federation.sealing import Sealing
+from hyfdca.federation.sealing.client_sealing import Sealing
 from hyfdca.holdings.ownership import Cells, n_stored
 from hyfdca.model.scaling import Missing, Scale, Scaling
 from hyfdca.protocol.codec import (

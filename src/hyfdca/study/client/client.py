@@ -39,8 +39,8 @@ from hyfdca.data.tables import Table
 from hyfdca.errors import reading
 from hyfdca.federation.algorithm import ClientHalf
 from hyfdca.federation.client import Party
-from hyfdca.federation.confirmation import Confirming
-from hyfdca.federation.secrets import ClientSecrecy, make_keys
+from hyfdca.federation.evaluation.confirmation import Confirming
+from hyfdca.federation.sealing.secrets import ClientSecrecy, make_keys
 from hyfdca.holdings.block import Block
 from hyfdca.model.model import Model
 from hyfdca.protocol import checkpoint

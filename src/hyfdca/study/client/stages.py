@@ -17,7 +17,7 @@ from hyfdca.data.expansion import Expansion, expansion_of_numbers
 from hyfdca.data.held_out import SplitTable, split_table
 from hyfdca.data.tables import Table
 from hyfdca.federation.client import check_few
-from hyfdca.federation.secrets import ClientSecrecy
+from hyfdca.federation.sealing.secrets import ClientSecrecy
 from hyfdca.holdings.block import Block
 from hyfdca.holdings.ownership import Cells, owned_cells
 from hyfdca.model.scaling import Scaling, TargetScaling

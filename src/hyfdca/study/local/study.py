@@ -20,7 +20,7 @@ from hyfdca.data.labels import chosen_classes, r_squared
 from hyfdca.data.tables import Table
 from hyfdca.errors import StudyError
 from hyfdca.federation.path import HasPath, PathRow
-from hyfdca.federation.secrets import workforce
+from hyfdca.federation.sealing.secrets import workforce
 from hyfdca.holdings.block import Block, pooled_cells
 from hyfdca.holdings.coverage import Coverage, coverage_of
 from hyfdca.holdings.partition import Holding, Partition

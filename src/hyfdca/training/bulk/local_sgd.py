@@ -10,7 +10,7 @@ from numba import njit
 from hyfdca.algorithms.fedavg import FedAvg
 from hyfdca.algorithms.hyfem import HyFem
 from hyfdca.arrays import FloatArray
-from hyfdca.federation.local_work import local_rows_key, local_steps
+from hyfdca.federation.local.work import local_rows_key, local_steps
 from hyfdca.holdings.participation import Participation
 from hyfdca.maths.compiling import CACHE
 from hyfdca.maths.descent import step_sizes

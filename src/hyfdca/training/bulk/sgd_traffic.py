@@ -1,6 +1,6 @@
 """The messages of the simulated rounds of FedAvg and HyFEM, by formula.
 
-Who gets which message follows the server, ``federation/local_sgd.py``. Sealed and
+Who gets which message follows the server, ``federation/local/sgd.py``. Sealed and
 opened are the weights, as in the sealed profile; in the paper these two methods encrypt
 nothing.
 """
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hyfdca.arrays import IntArray
-from hyfdca.federation.local_sgd import TrainRequest
+from hyfdca.federation.local.sgd import TrainRequest
 from hyfdca.runtime.driver import Traffic
 from hyfdca.training.bulk.counts import OPENED, SEALED
 from hyfdca.training.bulk.message_sizes import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from hyfdca.federation import messages as m
-from hyfdca.federation.sealing import Sealing
-from hyfdca.federation.witness import Witness
+from hyfdca.federation.sealing.client_sealing import Sealing
+from hyfdca.federation.sealing.witness import Witness
 from hyfdca.protocol.codec import RemoteProtocolError, pack_numbers
 
 _MOST_TOTALS = 100_000_000  # numbers

@@ -7,7 +7,7 @@ import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from hyfdca.federation.messages import OpenRequest
-from hyfdca.federation.vouching import N_TAGS, combinations
+from hyfdca.federation.sealing.vouching import N_TAGS, combinations
 from hyfdca.protocol.codec import RemoteProtocolError
 from tests.support.small_runs import run_round, set_up
 from tests.support.wrong_requests import make_run

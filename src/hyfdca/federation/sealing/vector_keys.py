@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from hyfdca.crypto.keys.set_secrets import Members, SetSecrets, derived
-from hyfdca.federation.kinds import VectorKind
+from hyfdca.federation.sealing.kinds import VectorKind
 
 _RANK = struct.Struct("<I")
 

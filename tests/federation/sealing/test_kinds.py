@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from hyfdca.arrays import FloatArray
 from hyfdca.crypto.schemes.arrangement import Arrangement
 from hyfdca.crypto.schemes.registry import Adders, Encryption, public_parameters
-from hyfdca.federation.kinds import Axis as Axes
-from hyfdca.federation.kinds import VectorKind
 from hyfdca.federation.messages import Arrangements
 from hyfdca.federation.owner_groups import OwnerGroups
-from hyfdca.federation.sealing import Sealing, open_sum
+from hyfdca.federation.sealing.client_sealing import Sealing, open_sum
+from hyfdca.federation.sealing.kinds import Axis as Axes
+from hyfdca.federation.sealing.kinds import VectorKind
 from hyfdca.federation.sums import RunningSum, layout_for, sum_of
 from hyfdca.holdings.axis import Axis
 from hyfdca.protocol.codec import RemoteProtocolError

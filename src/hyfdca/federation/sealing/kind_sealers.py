@@ -11,10 +11,10 @@ from hyfdca.crypto.schemes.base import Sealer
 from hyfdca.crypto.schemes.plain import PlainSealer
 from hyfdca.crypto.schemes.registry import Sealers
 from hyfdca.crypto.schemes.stream import StreamSealer
-from hyfdca.federation.checksums import CheckedSealer
-from hyfdca.federation.kinds import Axis, VectorKind
 from hyfdca.federation.messages import Arrangements
-from hyfdca.federation.vector_keys import OwnerKeys, SenderKeys, sender_name
+from hyfdca.federation.sealing.checksums import CheckedSealer
+from hyfdca.federation.sealing.kinds import Axis, VectorKind
+from hyfdca.federation.sealing.vector_keys import OwnerKeys, SenderKeys, sender_name
 
 _TOTALS: tuple[Axis, ...] = ("totals", "buckets")
 

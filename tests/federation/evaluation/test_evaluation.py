@@ -8,7 +8,7 @@ import pytest
 from hyfdca.algorithms.fedavg import FedAvg
 from hyfdca.algorithms.registry import ALGORITHMS
 from hyfdca.crypto.schemes.fixedpoint import Grid
-from hyfdca.federation import evaluation
+from hyfdca.federation.evaluation import measuring
 from hyfdca.federation.grids import GridMaker
 from tests.contract.cases import Case, objective
 from tests.support.small_runs import coarse_grids
@@ -31,13 +31,13 @@ def gradient():
 def touching(monkeypatch):
     """Return the duals that clients form when they are measured, by party."""
     formed = {}
-    totals = evaluation.loss_totals
+    totals = measuring.loss_totals
 
     def noting(party, margins, step, duals):
         formed[party.rank] = duals
         return totals(party, margins, step, duals)
 
-    monkeypatch.setattr(evaluation, "loss_totals", noting)
+    monkeypatch.setattr(measuring, "loss_totals", noting)
     return formed
 
 

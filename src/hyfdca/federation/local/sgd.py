@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from hyfdca.arrays import FloatArray
 from hyfdca.federation.client import Party
-from hyfdca.federation.local_work import (
+from hyfdca.federation.local.work import (
     AtLeastOne,
     DecreasingRate,
     LocalWork,
@@ -28,7 +28,7 @@ from hyfdca.federation.local_work import (
     local_steps,
 )
 from hyfdca.federation.primal import PrimalClient, PrimalServer, primal_phases
-from hyfdca.federation.sealing import Rows
+from hyfdca.federation.sealing.client_sealing import Rows
 from hyfdca.federation.sums import EVERYWHERE
 from hyfdca.maths.descent import StepSizes
 from hyfdca.maths.kernels import descent_steps

@@ -21,9 +21,9 @@ import numpy as np
 from hyfdca.arrays import FloatArray
 from hyfdca.federation import messages as m
 from hyfdca.federation.client import Party
-from hyfdca.federation.evaluation import counted_positions, grid_step
+from hyfdca.federation.evaluation.measuring import counted_positions, grid_step
+from hyfdca.federation.evaluation.release import sole_holders
 from hyfdca.federation.grids import VectorGrid
-from hyfdca.federation.release import sole_holders
 from hyfdca.federation.server import Federation
 from hyfdca.federation.sums import EVERYWHERE
 from hyfdca.protocol.codec import RefusedError, pack_reals, unpack_reals

@@ -21,19 +21,19 @@ from hyfdca.crypto.schemes.fixedpoint import (
 from hyfdca.crypto.schemes.plain import PlainAdder
 from hyfdca.crypto.schemes.registry import Sealers
 from hyfdca.crypto.schemes.stream_sums import NONCE_BYTES
-from hyfdca.federation.checksums import CheckedSealer
-from hyfdca.federation.kind_sealers import KindSealers
-from hyfdca.federation.kinds import (
+from hyfdca.federation.messages import Arrangements
+from hyfdca.federation.problem import SLACK
+from hyfdca.federation.sealing.checksums import CheckedSealer
+from hyfdca.federation.sealing.kind_sealers import KindSealers
+from hyfdca.federation.sealing.kinds import (
     Axis,
     FeatureKind,
     SampleKind,
     TotalsKind,
     VectorKind,
 )
-from hyfdca.federation.messages import Arrangements
-from hyfdca.federation.problem import SLACK
+from hyfdca.federation.sealing.vouching import combinations
 from hyfdca.federation.sums import EVERYWHERE
-from hyfdca.federation.vouching import combinations
 from hyfdca.protocol.codec import (
     RemoteProtocolError,
     unpack_indices,

@@ -18,11 +18,11 @@ from hyfdca.arrays import IntArray
 from hyfdca.crypto.schemes.arrangement import Arrangement
 from hyfdca.crypto.schemes.stream_sums import IDENTITY_BYTES, NONCE_BYTES
 from hyfdca.federation import messages as m
-from hyfdca.federation.checksums import CheckedSealer
-from hyfdca.federation.kinds import VectorKind
-from hyfdca.federation.sealing import TAGS, UNOPENED, Sealing
-from hyfdca.federation.vector_keys import sender_name
-from hyfdca.federation.vouching import N_TAGS, SEED_BYTES, combinations
+from hyfdca.federation.sealing.checksums import CheckedSealer
+from hyfdca.federation.sealing.client_sealing import TAGS, UNOPENED, Sealing
+from hyfdca.federation.sealing.kinds import VectorKind
+from hyfdca.federation.sealing.vector_keys import sender_name
+from hyfdca.federation.sealing.vouching import N_TAGS, SEED_BYTES, combinations
 from hyfdca.protocol.codec import RemoteProtocolError, pack_numbers, unpack_indices
 from hyfdca.protocol.messages import Sums
 

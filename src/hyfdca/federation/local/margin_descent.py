@@ -14,10 +14,10 @@ import numpy as np
 
 from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.federation.client import Party
-from hyfdca.federation.local_work import AtLeastOne, DecreasingRate
+from hyfdca.federation.local.work import AtLeastOne, DecreasingRate
 from hyfdca.federation.margins import SentMargins
 from hyfdca.federation.primal import PrimalClient, PrimalClientState
-from hyfdca.federation.sealing import Rows
+from hyfdca.federation.sealing.client_sealing import Rows
 from hyfdca.holdings.layout import Layout
 from hyfdca.maths.seeds import stream
 from hyfdca.protocol.messages import Message, OnGrid, Positions, Seen, Sums

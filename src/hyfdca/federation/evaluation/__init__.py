@@ -1,0 +1,1 @@
+"""Measures any method, and confirms and releases its model."""

@@ -1,0 +1,1 @@
+"""Work of one client between two messages, which several algorithms share."""

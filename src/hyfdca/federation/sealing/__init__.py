@@ -1,0 +1,1 @@
+"""What clients seal, for whom, and how what is opened is checked."""
