@@ -9,11 +9,10 @@ itself.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from hyfdca.arrays import IntArray
-from hyfdca.maths.compiling import CACHE
+from hyfdca.maths.compiling import jit
 from hyfdca.maths.seeds import stream
 
 # Numba makes a float of a signed and an unsigned number, so all are unsigned.
@@ -21,7 +20,7 @@ _STEP = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1, _MIX_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _ONE, _S27, _S30, _S31, _S32 = (np.uint64(n) for n in (1, 27, 30, 31, 32))
 
-_compiled = njit(cache=CACHE, nogil=True)
+_compiled = jit(nogil=True)
 
 
 def round_key(seed: int, name: str, round_number: int) -> np.uint64:

@@ -10,15 +10,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import njit
 from numpy.typing import NDArray
 
-from hyfdca.maths.compiling import CACHE
+from hyfdca.maths.compiling import jit
 from hyfdca.maths.losses import dual_step, loss_derivative
 
 _LEAST_SCALE = 1e-100  # of weights kept as a multiple, below which they are rescaled
 
-_compiled = njit(cache=CACHE, nogil=True, error_model="numpy")
+_compiled = jit(nogil=True, error_model="numpy")
 
 
 def unsigned(indices: NDArray[Any]) -> NDArray[Any]:

@@ -10,14 +10,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from hyfdca.arrays import FloatArray
-from hyfdca.maths.compiling import CACHE
+from hyfdca.maths.compiling import jit
 from hyfdca.maths.losses import Loss, best_dual, loss_conjugate, sigmoid, softplus
 
-_compiled = njit(cache=CACHE, nogil=True, error_model="numpy")
+_compiled = jit(nogil=True, error_model="numpy")
 
 
 def touching_duals(

@@ -21,10 +21,9 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from hyfdca.arrays import FloatArray
-from hyfdca.maths.compiling import CACHE
+from hyfdca.maths.compiling import jit
 
 _NEWTON_STEPS = 100  # 8 are enough over curvatures 1e-3 to 1e3; this is a backstop
 
@@ -40,24 +39,24 @@ class Shape(NamedTuple):
     high: float
 
 
-@njit(cache=CACHE, inline="always")
+@jit(inline="always")
 def _soft_threshold(value: float, threshold: float) -> float:
     # Without branches: the sign of a residual is what a processor cannot predict.
     return math.copysign(max(abs(value) - threshold, 0.0), value)
 
 
-@njit(cache=CACHE, inline="always")
+@jit(inline="always")
 def best_dual(
     pull: float, stiffness: float, insensitivity: float, low: float, high: float
 ) -> float:
     """Maximise ``a pull - e|a| - stiffness a^2 / 2`` over the domain."""
-    rest = _soft_threshold(pull, insensitivity)
+    rest: float = _soft_threshold(pull, insensitivity)
     if stiffness == 0.0:
         return (high if rest > 0.0 else 0.0) + (low if rest < 0.0 else 0.0)
     return min(max(rest / stiffness, low), high)
 
 
-@njit(cache=CACHE, inline="always")
+@jit(inline="always")
 def sigmoid(x: float) -> float:
     """Return 1 / (1 + exp(-x)) without overflow and without cancellation."""
     if x >= 0.0:
@@ -65,13 +64,13 @@ def sigmoid(x: float) -> float:
     return math.exp(x) / (1.0 + math.exp(x))
 
 
-@njit(cache=CACHE, inline="always")
+@jit(inline="always")
 def softplus(x: float) -> float:
     """Return log(1 + exp(x)) without overflow."""
     return math.log1p(math.exp(-abs(x))) + max(x, 0.0)
 
 
-@njit(cache=CACHE, inline="always")
+@jit(inline="always")
 def _logistic_dual(dual: float, margin: float, curvature: float) -> float:
     """Return the new dual in [0, 1]: sigma(x) at the root of x + m + q (sigma(x) - b).
 
@@ -88,10 +87,11 @@ def _logistic_dual(dual: float, margin: float, curvature: float) -> float:
         if abs(value) <= accuracy:
             break
         x = min(max(x - value / (1 + curvature * sigma * (1 - sigma)), low), high)
-    return sigmoid(x)
+    dual_of_x: float = sigmoid(x)
+    return dual_of_x
 
 
-@njit(cache=CACHE, inline="always")
+@jit(inline="always")
 def _value(margin, label, is_logistic, signed, s, e, low, high):  # type: ignore[no-untyped-def]
     sign = label if signed else 1.0
     if is_logistic:
@@ -101,7 +101,7 @@ def _value(margin, label, is_logistic, signed, s, e, low, high):  # type: ignore
     return a * pull - e * abs(a) - 0.5 * s * a * a
 
 
-@njit(cache=CACHE, inline="always")
+@jit(inline="always")
 def loss_derivative(margin, label, is_logistic, signed, s, e, low, high):  # type: ignore[no-untyped-def]
     """Return l'(z) of one sample, for kernels."""
     sign = label if signed else 1.0
@@ -111,7 +111,7 @@ def loss_derivative(margin, label, is_logistic, signed, s, e, low, high):  # typ
     return -sign * best_dual(pull, s, e, low, high)
 
 
-@njit(cache=CACHE, inline="always")
+@jit(inline="always")
 def loss_conjugate(dual, label, is_logistic, signed, s, e, low, high):  # type: ignore[no-untyped-def]
     """Return l*(-a) of one sample, for kernels."""
     b = label * dual if signed else dual
@@ -124,7 +124,7 @@ def loss_conjugate(dual, label, is_logistic, signed, s, e, low, high):  # type: 
     return -target * b + e * abs(b) + 0.5 * s * b * b
 
 
-@njit(cache=CACHE, inline="always")
+@jit(inline="always")
 def _quadratic_step(dual, margin, label, curvature, signed, s, e, low, high):  # type: ignore[no-untyped-def]
     sign = label if signed else 1.0
     b = sign * dual
@@ -136,7 +136,7 @@ def _quadratic_step(dual, margin, label, curvature, signed, s, e, low, high):  #
     return sign * change
 
 
-@njit(cache=CACHE, nogil=True)
+@jit(nogil=True)
 def dual_step(  # type: ignore[no-untyped-def]
     dual, margin, label, curvature, is_logistic, signed, s, e, low, high
 ):
@@ -152,14 +152,14 @@ def dual_step(  # type: ignore[no-untyped-def]
 # at import.
 
 
-@njit(cache=CACHE, nogil=True)
+@jit(nogil=True)
 def _values(margins, labels, constants, out):  # type: ignore[no-untyped-def]
     is_logistic, signed, s, e, low, high = constants
     for i in range(out.size):
         out[i] = _value(margins[i], labels[i], is_logistic, signed, s, e, low, high)
 
 
-@njit(cache=CACHE, nogil=True)
+@jit(nogil=True)
 def _derivatives(margins, labels, constants, out):  # type: ignore[no-untyped-def]
     is_logistic, signed, s, e, low, high = constants
     for i in range(out.size):
@@ -168,7 +168,7 @@ def _derivatives(margins, labels, constants, out):  # type: ignore[no-untyped-de
         )
 
 
-@njit(cache=CACHE, nogil=True)
+@jit(nogil=True)
 def _conjugates(duals, labels, constants, out):  # type: ignore[no-untyped-def]
     is_logistic, signed, s, e, low, high = constants
     for i in range(out.size):
@@ -177,7 +177,7 @@ def _conjugates(duals, labels, constants, out):  # type: ignore[no-untyped-def]
         )
 
 
-@njit(cache=CACHE, nogil=True)
+@jit(nogil=True)
 def _dual_steps(duals, margins, labels, curvatures, constants, out):  # type: ignore[no-untyped-def]
     """Set ``out`` to the steps; constants are hoisted out of the loop."""
     if constants[0]:
@@ -193,7 +193,7 @@ def _dual_steps(duals, margins, labels, curvatures, constants, out):  # type: ig
         )
 
 
-@njit(cache=CACHE, nogil=True)
+@jit(nogil=True)
 def _second_derivatives(margins, labels, constants, out):  # type: ignore[no-untyped-def]
     is_logistic, signed, s, e, low, high = constants
     for i in range(out.size):

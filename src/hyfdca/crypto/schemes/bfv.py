@@ -13,12 +13,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from hyfdca.arrays import ByteArray, IntArray
 from hyfdca.crypto.schemes.bfv_blocks import BfvBlocks, BfvParameters, cut
-from hyfdca.maths.compiling import CACHE
+from hyfdca.maths.compiling import jit
 
 
 class BlockWork(Protocol):
@@ -150,7 +149,7 @@ class BfvAddition:
         _add_residues(total, where, ciphertexts, self._primes)
 
 
-@njit(cache=CACHE, nogil=True)
+@jit(nogil=True)
 def _load_residues(words, last, n_bytes, primes, residues):  # type: ignore[no-untyped-def]
     """Fill ``residues`` from words that overlap; return whether all are in range."""
     mask = ~np.uint64(0) >> np.uint64(64 - 8 * n_bytes)
@@ -169,7 +168,7 @@ def _load_residues(words, last, n_bytes, primes, residues):  # type: ignore[no-u
     return fits
 
 
-@njit(cache=CACHE, nogil=True)
+@jit(nogil=True)
 def _add_residues(total, where, ciphertexts, primes):  # type: ignore[no-untyped-def]
     """Add rows to rows of ``total``, which it changes."""
     degree = total.shape[1] // (2 * primes.size)

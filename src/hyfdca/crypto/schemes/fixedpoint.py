@@ -12,10 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-from numba import njit
 
 from hyfdca.arrays import FloatArray, IntArray
-from hyfdca.maths.compiling import CACHE
+from hyfdca.maths.compiling import jit
 
 SUM_BITS = 58  # a sum stays below 2^58: inside int64 and inside a 60-bit plaintext
 EXACT_BITS = 52  # whole numbers up to 2^52 are exact as floats, and so are their sums
@@ -27,7 +26,7 @@ class GridOverflowError(ValueError):
     """A value does not fit the grid; ask for a coarser one."""
 
 
-@njit(cache=CACHE, nogil=True)
+@jit(nogil=True)
 def _to_nearest(values, scale, limit, out):  # type: ignore[no-untyped-def]
     fits = True
     for i in range(out.size):
@@ -37,7 +36,7 @@ def _to_nearest(values, scale, limit, out):  # type: ignore[no-untyped-def]
     return fits
 
 
-@njit(cache=CACHE, nogil=True)
+@jit(nogil=True)
 def _to_zero(values, scale, limit, out):  # type: ignore[no-untyped-def]
     fits = True
     for i in range(out.size):
@@ -47,7 +46,7 @@ def _to_zero(values, scale, limit, out):  # type: ignore[no-untyped-def]
     return fits
 
 
-@njit(cache=CACHE, nogil=True)
+@jit(nogil=True)
 def _upwards(values, scale, limit, out):  # type: ignore[no-untyped-def]
     fits = True
     for i in range(out.size):
@@ -57,7 +56,7 @@ def _upwards(values, scale, limit, out):  # type: ignore[no-untyped-def]
     return fits
 
 
-@njit(cache=CACHE, nogil=True)
+@jit(nogil=True)
 def _to_reals(numbers, step, out):  # type: ignore[no-untyped-def]
     for i in range(out.size):
         out[i] = numbers[i] * step

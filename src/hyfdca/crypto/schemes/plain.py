@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from hyfdca.arrays import IntArray
 from hyfdca.crypto.schemes.arrangement import Arrangement
 from hyfdca.crypto.schemes.base import UNLIMITED
-from hyfdca.maths.compiling import CACHE
+from hyfdca.maths.compiling import jit
 
 _WIRE = np.dtype("<i8")
 
@@ -82,7 +81,7 @@ class PlainAdder:
         return _bytes(vector)
 
 
-@njit(cache=CACHE, nogil=True)
+@jit(nogil=True)
 def _add_at(total, where, vector):  # type: ignore[no-untyped-def]
     """Add rows at distinct places, five times as fast as indexed assignment."""
     for j in range(where.size):

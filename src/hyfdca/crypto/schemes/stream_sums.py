@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from hyfdca.arrays import IntArray
 from hyfdca.crypto.schemes.base import raw_bytes
-from hyfdca.maths.compiling import CACHE
+from hyfdca.maths.compiling import jit
 
 IDENTITY_BYTES = 16
 NONCE_BYTES = 24
@@ -138,7 +137,7 @@ def _renumbered(ids: IdArray) -> tuple[IntArray, IdArray]:
     return used.astype(np.int64), places.astype(np.uint32)
 
 
-@njit(cache=CACHE, nogil=True)
+@jit(nogil=True)
 def _n_used(ids, places):  # type: ignore[no-untyped-def]
     most = 0
     for p in places:
@@ -149,7 +148,7 @@ def _n_used(ids, places):  # type: ignore[no-untyped-def]
     return most
 
 
-@njit(cache=CACHE, nogil=True)
+@jit(nogil=True)
 def _add_words(words, ids, places, more, more_ids, first):  # type: ignore[no-untyped-def]
     """Add rows to rows of ``words``, and their ids after those in ``ids``."""
     for j in range(places.size):
@@ -165,7 +164,7 @@ def _add_words(words, ids, places, more, more_ids, first):  # type: ignore[no-un
                 n += 1
 
 
-@njit(cache=CACHE, nogil=True)
+@jit(nogil=True)
 def _starts_of_runs(ids, is_start):  # type: ignore[no-untyped-def]
     for i in range(1, ids.shape[0]):
         for c in range(ids.shape[1]):

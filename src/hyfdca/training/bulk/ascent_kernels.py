@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
-from hyfdca.maths.compiling import CACHE
+from hyfdca.maths.compiling import jit
 from hyfdca.maths.draws import draw_distinct
 from hyfdca.maths.losses import dual_step
 from hyfdca.training.bulk.counts import WORK
@@ -15,7 +14,7 @@ from hyfdca.training.bulk.counts import WORK
 NOT_MISSED, LAST = -2, -1  # in the lists of rows that absent clients missed
 _DUAL_GRID = 2.0**50
 
-_compiled = njit(cache=CACHE, nogil=True, error_model="numpy")
+_compiled = jit(nogil=True, error_model="numpy")
 
 
 class Table(NamedTuple):

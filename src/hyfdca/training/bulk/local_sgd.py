@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from hyfdca.algorithms.fedavg import FedAvg
 from hyfdca.algorithms.hyfem import HyFem
 from hyfdca.arrays import FloatArray
 from hyfdca.federation.local.work import local_rows_key, local_steps
 from hyfdca.holdings.participation import Participation
-from hyfdca.maths.compiling import CACHE
+from hyfdca.maths.compiling import jit
 from hyfdca.maths.descent import step_sizes
 from hyfdca.maths.draws import draw_repeated
 from hyfdca.maths.kernels import descent_steps
@@ -22,7 +21,7 @@ from hyfdca.training.bulk.counts import N_COUNTS, WORK, RoundCounts
 from hyfdca.training.bulk.sgd_traffic import SgdTraffic
 from hyfdca.training.bulk.stacked import StackedBlocks
 
-_compiled = njit(cache=CACHE, nogil=True, error_model="numpy")
+_compiled = jit(nogil=True, error_model="numpy")
 
 
 class _Table(NamedTuple):

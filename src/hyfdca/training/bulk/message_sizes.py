@@ -16,10 +16,8 @@ is compiled: some rounds take no more than 0.1 ms.
 
 from __future__ import annotations
 
-from numba import njit
-
 from hyfdca.arrays import IntArray
-from hyfdca.maths.compiling import CACHE
+from hyfdca.maths.compiling import jit
 from hyfdca.protocol.messages import GridSpec, Message, Part, Sealed
 from hyfdca.protocol.sessions import TOKEN_BYTES, frame
 from hyfdca.runtime.driver import Traffic
@@ -32,7 +30,7 @@ GRID = GridSpec(0, 1)
 
 _HALF_TRIPS, _DOWN, _UP = range(3)  # of a cost
 
-compiled = njit(cache=CACHE, nogil=True, error_model="numpy")
+compiled = jit(nogil=True, error_model="numpy")
 
 
 # Sizes, of numbers and of arrays
