@@ -17,7 +17,6 @@ import pytest
 from hyfdca.algorithms.fedavg import FedAvg
 from hyfdca.algorithms.registry import ALGORITHMS
 from hyfdca.comparison import compare as comparing
-from hyfdca.comparison import optimum as optima
 from hyfdca.comparison.figure import draw_comparison
 from hyfdca.comparison.table import SCHEMA, as_csv, as_parquet, long_table
 from hyfdca.errors import StudyError
@@ -143,10 +142,10 @@ def test_relative_loss(tmp_path):
 def test_another_way_to_the_optimum(tmp_path, monkeypatch):
     """Where coordinate ascent is too slow, the bundle method finds the optimum."""
     path = plain_files(penalise_intercept="true").write(tmp_path)
-    run = prepare(load(path), tmp_path)
-    usual = optima.pooled_optimum(run)
+    problem = pooled_objective(prepare(load(path), tmp_path))
+    usual = central.central_optimum(problem, 1e-9)
     monkeypatch.setattr(central, "_EPOCHS", 2)
-    other = optima.pooled_optimum(run)
+    other = central.central_optimum(problem, 1e-9)
     assert (usual.method, other.method) == ("dual coordinate ascent", "bundle method")
     assert other.dual <= usual.primal
     assert usual.dual <= other.primal

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +13,6 @@ import msgspec
 from hyfdca import __version__
 from hyfdca.comparison.contenders import Contender, contenders_of
 from hyfdca.comparison.holdout import set_aside, validation_of
-from hyfdca.comparison.optimum import PooledOptimum, pooled_optimum
 from hyfdca.comparison.runs import Arena, Curve
 from hyfdca.comparison.table import as_csv, as_parquet, long_table, point_numbers
 from hyfdca.data.filling import filled_by_others
@@ -22,13 +20,20 @@ from hyfdca.data.tables import Table
 from hyfdca.errors import StudyError
 from hyfdca.federation.sealing.secrets import fresh_secrecy
 from hyfdca.study.file import Evaluation, StudyFile, load
-from hyfdca.study.local.study import local_plan, prepare_tables, read_tables
+from hyfdca.study.local.study import (
+    local_plan,
+    pooled_objective,
+    prepare_tables,
+    read_tables,
+)
 from hyfdca.study.outcome import as_json, check_folder, write_files
+from hyfdca.training.central import CentralOptimum, central_optimum
 from hyfdca.training.reports import RoundReport
 
 TABLE, SUMMARY, FIGURE = "comparison.parquet", "comparison.json", "comparison.png"
 TABLE_AS_TEXT = "comparison.csv"
 _USUAL_HOLDOUT = 0.2
+_GAP = 1e-9  # of the pooled optimum, far below the tolerance of any study
 
 
 class ComparisonWatcher(Protocol):
@@ -105,7 +110,7 @@ class StudyComparison:
 
     file: StudyFile
     settings: ComparisonSettings
-    optimum: PooledOptimum
+    optimum: CentralOptimum
     metric: str | None
     n_rows: int
     n_held_out: int
@@ -122,8 +127,8 @@ class StudyComparison:
             "held_out_rows": self.n_held_out,
             "validation_metric": self.metric,
             "optimum": {
-                **dataclasses.asdict(self.optimum),
-                "relative_gap": self.optimum.relative_gap,
+                name: getattr(self.optimum, name)
+                for name in ("primal", "dual", "method", "relative_gap")
             },
             "algorithms": [_outcome(curve) for curve in self.curves],
         }
@@ -217,7 +222,7 @@ def compare(
     watch.prepare("aligning and scaling the tables")
     run = prepare_tables(_common_part(file), split.training)
     watch.prepare("solving the pooled problem")
-    optimum = pooled_optimum(run)
+    optimum = central_optimum(pooled_objective(run), _GAP)
     validation = validation_of(run, split.held_out)
     plan = local_plan(_common_part(file))
     secrecy = fresh_secrecy(plan.encryption, len(tables))

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 from hyfdca.comparison.contenders import Contender
 from hyfdca.comparison.holdout import Validation
-from hyfdca.comparison.optimum import PooledOptimum
 from hyfdca.federation.algorithm import Algorithm
 from hyfdca.federation.sealing.secrets import Secrecy
 from hyfdca.holdings.participation import Participation
@@ -18,6 +17,7 @@ from hyfdca.protocol.sessions import ClientsFailedError
 from hyfdca.runtime.driver import Traffic
 from hyfdca.runtime.stopwatch import ConversationCost, Stopwatch
 from hyfdca.study.local.study import LocalRun
+from hyfdca.training.central import CentralOptimum
 from hyfdca.training.in_process import train_in_process
 from hyfdca.training.reports import RoundReport
 from hyfdca.training.runner import Runner
@@ -116,7 +116,7 @@ class Arena:
     run: LocalRun
     participation: Participation
     secrecy: Secrecy
-    optimum: PooledOptimum
+    optimum: CentralOptimum
     validation: Validation | None
     latency: float
 

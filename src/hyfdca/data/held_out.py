@@ -102,7 +102,7 @@ def held_out_column(file: str, name: str, values: object) -> BoolArray:
 
 
 def _own_levels(table: Table) -> Table:
-    """Return a table without levels that none of its rows has, numbered anew from 1."""
+    """Return a table without levels that no row has; the others count from 1."""
     if not table.levels:
         return table
     cells, levels = table.cells.copy(), dict(table.levels)

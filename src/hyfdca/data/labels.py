@@ -64,7 +64,7 @@ def n_outputs(classes: Sequence[str]) -> int:
 def class_numbers(
     labels: Sequence[str], classes: Sequence[str], positive: str | None
 ) -> IntArray:
-    """Return the place of each label among the classes; -1 if it is none of them.
+    """Return the place of each label among the classes; -1 if it is not a class.
 
     With a positive label, the second class, all other labels are the first.
     """

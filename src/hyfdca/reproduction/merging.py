@@ -1,9 +1,9 @@
 """Fewer clients with the same history: those of a bucket are merged into one.
 
 The bundle method sees samples only by bucket: a plane is a sum over a bucket's samples,
-whoever holds them. Beyond ``max_buckets`` it puts neighbouring groups of samples into
-one bucket. Clients of a bucket that hold the same features can then be merged, and P
-and D of every step stay the same but for rounding: every client rounds its part of P
+no matter who holds them. Beyond ``max_buckets`` it puts neighbouring groups of samples
+into one bucket. Clients of a bucket that hold the same features can then be merged, and
+P and D of every step stay the same but for rounding: every client rounds its part of P
 up, which with 20,000 clients adds 4e-8.
 """
 

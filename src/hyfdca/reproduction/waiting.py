@@ -47,7 +47,7 @@ class BundleCurve:
         On the validation rows.
     client_seconds : array
         Computation up to the step. Every trip of an exchange takes as long as the
-        exchange's slowest client, whoever was present. Where clients were merged it
+        exchange's slowest client, present or not. Where clients were merged, it
         is the time of a merged one. Both make it an upper bound.
     server_seconds : array
         CPU time of the server up to the step.

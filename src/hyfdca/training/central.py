@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -42,6 +43,14 @@ class CentralOptimum:
     def relative_gap(self) -> float:
         """(P - D) / P."""
         return relative_gap(self.primal, self.dual)
+
+    def relative_loss(self, primal: float) -> float:
+        """Return (P(w) - P*) / P*, with the lower bound as P*.
+
+        So it is never negative, and too large by ``relative_gap`` at most. NaN where
+        the optimum is zero.
+        """
+        return (primal - self.dual) / self.dual if self.dual > 0.0 else math.nan
 
 
 Solver = Callable[[Objective, float], CentralOptimum]

@@ -161,7 +161,7 @@ def solve_plane_qp(
     start : array (n_planes,), optional
         The weights of the last solve, zero for new planes: saves time alone.
     most_planes : int, optional
-        Beyond so many planes few are taken at a time, whatever the dimensions.
+        With more planes than this, a few are taken at a time, whatever the dimensions.
 
     Returns
     -------

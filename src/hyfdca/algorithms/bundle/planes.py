@@ -168,11 +168,11 @@ class CuttingModel:
     slopes : Slopes or None
         In the open profile; without them holders sum the Gram entries.
     max_planes : int
-        Planes kept per bucket; beyond it the lightest are forgotten.
+        Planes kept per bucket; of more, the lightest are dropped.
     first_reach : float or None
         How far from zero a free intercept may be at first; None if there is none.
     most_planes : int, optional
-        Beyond so many a programme is solved over few at a time.
+        With more planes than this, a programme is solved over a few at a time.
     """
 
     n_buckets: int

@@ -155,7 +155,7 @@ class BundleServer(Bounding):
         return self.buckets_up_to(self.settings.max_buckets)
 
     def buckets_up_to(self, max_buckets: int) -> Buckets:
-        """Return buckets as the profile says, at most so many."""
+        """Return at most ``max_buckets`` buckets, as the profile allows."""
         layout, settings = self.federation.layout, self.settings
         if self.federation.problem.profile == "sealed":
             groups = sealed_groups(layout, settings.min_contributors)

@@ -1,8 +1,8 @@
 """Keys of sealed vectors: one per kind and owner group, or per sender and opener.
 
 Every key is derived from the secret of a set of clients (``crypto/keys/set_secrets``)
-and from what the vector is: whoever is not in the set, or opens the vector as another
-kind, gets noise.
+and from what the vector is. Clients outside the set get noise, and so does anyone who
+opens the vector as another kind.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class OwnerKeys:
     by_group = True
 
     def of(self, group: int, sealer: bytes = b"") -> bytes:
-        """Return the key of a group, whoever seals."""
+        """Return the key of a group, the same for all senders."""
         del sealer
         if group not in self.owners:
             raise ValueError("the holders of a group are not known")

@@ -36,7 +36,7 @@ def time_bars(study: Study) -> Chart:
             Panel(
                 setting_title(setting),
                 "",
-                "seconds a round",
+                "seconds per round",
                 bars=tuple(_bars(study, setting)),
                 is_log_y=True,
             )
@@ -65,7 +65,7 @@ def time_table(study: Study, name: DataSetName) -> Table:
     columns += ["paper", "FedAvg computation", "paper", "HyFEM computation", "paper"]
     settings = [own for own in study.plan.settings if own.data_set == name]
     return Table(
-        f"Computational and encryption times for {TITLES[name]} (seconds a round)",
+        f"Computational and encryption times for {TITLES[name]} (seconds per round)",
         tuple(columns),
         tuple(_time_row(study, setting) for setting in settings),
         "Published Paillier is the paper's time per operation, times the operations "
