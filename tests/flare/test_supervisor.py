@@ -7,9 +7,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from nvflare.fuel.flare_api import api_spec, flare_api
 
-from hyfdca.errors import PassingError
+from hyfdca.errors import PassingError, StudyError
 from hyfdca.flare import supervisor
+from hyfdca.flare.admin import NoAnswerError, admin_session
 from hyfdca.flare.status import Note, rejoin_file, write_note
 from hyfdca.flare.supervisor import ServerGoneError, Supervisor, Terms, Watch
 from hyfdca.kits.kit import Kit
@@ -74,6 +76,51 @@ def test_a_server_that_dies_while_it_starts_is_started_again(
         with pytest.raises(PassingError, match="It does not start"):
             run()
         assert n_starts == [6]
+
+
+def test_a_server_that_does_not_answer_is_started_again(kit, monkeypatch):
+    """Its administrator is not refused; the server, or the way to it, is stuck."""
+    sessions: list[Any] = []
+    stopped: list[Any] = []
+
+    def session(*_):
+        sessions.append(1)
+        if len(sessions) == 1:
+            raise NoAnswerError("no reply")
+        return nullcontext()
+
+    monkeypatch.setattr(
+        supervisor,
+        "start_server",
+        lambda *_: SimpleNamespace(stop=lambda: stopped.append(1)),
+    )
+    monkeypatch.setattr(supervisor, "admin_session", session)
+    monkeypatch.setattr(Supervisor, "_with_job", lambda *_: True)
+    monkeypatch.setattr(supervisor.time, "sleep", lambda _: None)
+    told: list[str] = []
+    Supervisor(kit, Terms(), told.append).run()
+    assert len(sessions) == len(stopped) == 2
+    assert "does not answer its administrator (no reply)" in told[0]
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (TimeoutError("no reply"), NoAnswerError),
+        (api_spec.AuthenticationError("who are you?"), StudyError),
+        (api_spec.AuthorizationError("you may not"), StudyError),
+    ],
+)
+def test_refused_or_not_answered(kit, monkeypatch, error, expected):
+    """Only a server that refuses its administrator ends the command for good."""
+
+    def connect(*_, **__):
+        raise error
+
+    monkeypatch.setattr(flare_api, "new_secure_session", connect)
+    kit.admin_name, kit.admin = "admin", kit.folder
+    with pytest.raises(expected, match=str(error)[-8:]), admin_session(kit, 0.0):
+        pass
 
 
 @pytest.mark.parametrize(

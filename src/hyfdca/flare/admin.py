@@ -18,6 +18,10 @@ from hyfdca.kits.kit import ServerKit
 _COMMAND_TIMEOUT = 10.0  # seconds
 
 
+class NoAnswerError(Exception):
+    """The server neither admits nor refuses its administrator."""
+
+
 class Admin:
     """A session with the server; see ``admin_session``."""
 
@@ -73,6 +77,8 @@ def admin_session(kit: ServerKit, timeout: float) -> Iterator[Admin]:
     ------
     StudyError
         If the server refuses us.
+    NoAnswerError
+        If it does not answer in time.
     """
     session = _connected(kit, timeout)
     try:
@@ -84,8 +90,10 @@ def admin_session(kit: ServerKit, timeout: float) -> Iterator[Admin]:
 
 
 def _connected(kit: ServerKit, timeout: float) -> Any:
+    from nvflare.fuel.flare_api import api_spec  # noqa: PLC0415
     from nvflare.fuel.flare_api.flare_api import new_secure_session  # noqa: PLC0415
 
+    refusals = api_spec.AuthenticationError, api_spec.AuthorizationError
     deadline = time.monotonic() + timeout
     while True:
         try:
@@ -95,12 +103,17 @@ def _connected(kit: ServerKit, timeout: float) -> Any:
                     str(kit.admin),
                     timeout=_COMMAND_TIMEOUT,
                     command_timeout=_COMMAND_TIMEOUT,
+                    # A connection whose replies are lost stays so: make a new one.
+                    auto_login_max_tries=1,
                 )
         except Exception as error:
             if time.monotonic() > deadline:
-                raise StudyError(
-                    f"The server refuses its own administrator ({error}); see its log."
-                ) from None
+                if isinstance(error, refusals):
+                    raise StudyError(
+                        "The server refuses its own administrator "
+                        f"({error}); see its log."
+                    ) from None
+                raise NoAnswerError(str(error)) from None
             time.sleep(0.5)
 
 

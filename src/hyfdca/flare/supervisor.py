@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from hyfdca.errors import PassingError, StudyError
-from hyfdca.flare.admin import Admin, admin_session
+from hyfdca.flare.admin import Admin, NoAnswerError, admin_session
 from hyfdca.flare.decisions import (
     Attempts,
     how_it_ended,
@@ -121,6 +121,8 @@ class Supervisor:
             note = read_note(self._kit)  # of this run: earlier notes are forgotten
             is_over = note is not None and note.state == "finished"
             return None if is_over else "The server's process ended."
+        except NoAnswerError as error:
+            return f"The server does not answer its administrator ({error})."
         finally:
             parent.stop()
 
