@@ -309,9 +309,9 @@ def _between_processes(kills: bool) -> Any:
                     time.sleep(0.05)
                 server.kill()
                 server = made.server("--resume")
-            assert server.ends(300) == 0, server.said
+            assert server.ends(300) in _MODEL_WRITTEN, server.said
             for client in clients.values():
-                assert client.ends(60) == 0, client.said
+                assert client.ends(60) in _MODEL_WRITTEN, client.said
             return _written(made.kit("server") / "out")
 
     return run
