@@ -30,10 +30,11 @@ from hyfdca.protocol.codec import (
 from hyfdca.protocol.messages import Message, Profile
 from hyfdca.protocol.phases import (
     START,
+    Phase,
     Phases,
+    Rule,
     differ_in_grids_only,
-    foreign_part,
-    is_in_order,
+    rules_of,
 )
 
 _HEADER = struct.Struct("<8sQ")  # study token, number of the request
@@ -122,7 +123,7 @@ class ClientSession:
         What this client does in each phase; a subset of the phases.
     after : int
         Requests up to this number belong to an earlier session and are refused.
-    listener : callable
+    listener : callable, optional
         Hears every request that is in order, before it is answered.
     profile : {"open", "sealed"}, optional
         Of the client's own study file; None for stages that are the same in both.
@@ -134,14 +135,19 @@ class ClientSession:
         phases: Phases,
         handlers: Handlers,
         after: int = 0,
-        listener: Listener = lambda *_: None,
+        listener: Listener | None = None,
         profile: Profile | None = None,
     ) -> None:
-        self._token, self.phases, self.handlers = token, phases, handlers
-        self._listener, self.profile = listener, profile
+        self._token, self._listener = token, listener
+        self.take(phases, handlers, profile)
         self.last_number, self.last_phase = after, START
         self._last_reply: bytearray = bytearray()
         self._last_request: Message | None = None  # of a phase that is single
+
+    def take(self, phases: Phases, handlers: Handlers, profile: Profile | None) -> None:
+        """Answer these phases from now on."""
+        self.phases, self.handlers, self.profile = phases, handlers, profile
+        self._rules = rules_of(phases, profile)
 
     def resume(self, number: int, phase: str) -> None:
         """Continue after a phase that was answered before a restart."""
@@ -162,15 +168,16 @@ class ClientSession:
             return self._last_reply
         if number <= self.last_number:
             raise RemoteProtocolError(f"request {number} was answered long ago")
-        if phase not in self.phases or phase not in self.handlers:
-            raise RemoteProtocolError(f"there is no phase {phase!r}")
-        entry = self.phases[phase]
-        if not is_in_order(self.phases, phase, self.last_phase, self.profile):
-            before = f"after {self.last_phase!r}" if self.last_phase else "first"
-            raise RemoteProtocolError(f"phase {phase!r} is out of order: came {before}")
-        request = decode(body, entry.request)
-        self._check_asked(phase, request)
-        self._listener(number, phase, request)
+        rule = self._rules.get(phase) if phase in self.handlers else None
+        after = None if rule is None else rule.after
+        if rule is None or (after is not None and self.last_phase not in after):
+            raise self._out_of_place(phase)
+        request = decode(body, rule.phase.request)
+        is_again = rule.phase.is_single and phase == self.last_phase
+        if is_again or rule.is_foreign or rule.foreign_fields:
+            self._check_asked(phase, rule, request)
+        if self._listener is not None:
+            self._listener(number, phase, request)
         try:
             reply = self.handlers[phase](request) or Message()
         except StudyError:
@@ -182,18 +189,24 @@ class ClientSession:
             ) from error
         self._last_reply = frame(self._token, number, reply)
         self.last_number, self.last_phase = number, phase
-        self._last_request = request if entry.is_single else None
+        self._last_request = request if rule.phase.is_single else None
         return self._last_reply
 
-    def _check_asked(self, phase: str, request: Message) -> None:
+    def _out_of_place(self, phase: str) -> RemoteProtocolError:
+        """Return why a phase cannot come now."""
+        if phase not in self._rules or phase not in self.handlers:
+            return RemoteProtocolError(f"there is no phase {phase!r}")
+        before = f"after {self.last_phase!r}" if self.last_phase else "first"
+        return RemoteProtocolError(f"phase {phase!r} is out of order: came {before}")
+
+    def _check_asked(self, phase: str, rule: Rule, request: Message) -> None:
         """Refuse what no server of this profile asks, whatever the order says."""
-        entry, last = self.phases[phase], self._last_request
-        foreign = self.profile and foreign_part(entry, request, self.profile)
-        if foreign:
+        if foreign := rule.foreign_part(request):
             raise RemoteProtocolError(
                 f"phase {phase!r} is refused: {foreign} does not belong to the "
                 f"{self.profile} profile, which the study has"
             )
+        last = self._last_request
         if phase != self.last_phase or last is None:
             return
         if not differ_in_grids_only(last, request):
@@ -292,19 +305,28 @@ class BadReplyError(RemoteProtocolError):
         )
 
 
-@contextmanager
-def reply_of(*clients: int) -> Iterator[None]:
-    """Blame these clients for what goes wrong while their replies are read here.
+# What goes wrong while a server reads a reply whose content is hostile
+INVALID = (RemoteProtocolError, ValueError, ArithmeticError)
 
-    Everything that a server reads of a reply after decoding it belongs in such a block:
+
+def blaming(error: Exception, *clients: int) -> BadReplyError:
+    """Return the error that blames these clients for what was found in their replies.
+
+    Everything that a server reads of a reply after decoding it may raise ``INVALID``:
     an error without a sender would end a study, and nobody would know why.
     """
+    if isinstance(error, BadReplyError):
+        return BadReplyError(error.phase, clients, error.reason)
+    return BadReplyError("", clients, str(error))
+
+
+@contextmanager
+def reply_of(*clients: int) -> Iterator[None]:
+    """Blame these clients for what goes wrong while their replies are read here."""
     try:
         yield
-    except BadReplyError as error:
-        raise BadReplyError(error.phase, clients, error.reason) from None
-    except (RemoteProtocolError, ValueError, ArithmeticError) as error:
-        raise BadReplyError("", clients, str(error)) from None
+    except INVALID as error:
+        raise blaming(error, *clients) from None
 
 
 @dataclass(frozen=True)
@@ -338,18 +360,18 @@ class ServerSession:
 
     def enter(self, phases: Phases) -> None:
         """Begin a stage, which has phases of its own."""
-        self._phases = phases
+        self._rules = rules_of(phases)
         self._last: dict[int, str] = {}
 
     @contextmanager
     def visiting(self, phases: Phases) -> Iterator[None]:
         """Hold another stage for a while, after which the present one continues."""
-        before = self._phases, self._last
+        before = self._rules, self._last
         self.enter(phases)
         try:
             yield
         finally:
-            self._phases, self._last = before
+            self._rules, self._last = before
 
     def state(self) -> SessionState:
         """Return what a checkpoint keeps."""
@@ -399,8 +421,8 @@ class ServerSession:
         waiting = dict(notices)
         while waiting:
             if now := self._now(waiting):
-                _, ask = self._framed(phase, now)
-                replies = yield Ask(phase, ask, False, self._phases[phase].is_extra)
+                entry, _, ask = self._framed(phase, now)
+                replies = yield Ask(phase, ask, False, entry.is_extra)
                 if replies.failed:
                     raise ClientsFailedError(phase, replies.failed)
                 self._note(phase, now, replies)
@@ -420,8 +442,7 @@ class ServerSession:
         A request whose reply was damaged on its way is sent again: the client answers
         the same request with the same bytes.
         """
-        number, framed = self._framed(phase, requests)
-        entry = self._phases[phase]
+        entry, number, framed = self._framed(phase, requests)
         decoded: dict[int, Message] = {}
         failed: dict[int, str] = {}
         bad: dict[int, str] = {}
@@ -446,19 +467,21 @@ class ServerSession:
 
     def _framed(
         self, phase: str, requests: Mapping[int, Message]
-    ) -> tuple[int, dict[int, bytearray]]:
+    ) -> tuple[Phase, int, dict[int, bytearray]]:
         """Number and frame requests that may be sent now."""
-        if phase not in self._phases:
+        rule = self._rules.get(phase)
+        if rule is None:
             raise LocalProtocolError(f"there is no phase {phase!r} in this stage")
         for client in requests:
             last = self._last.get(client, START)
-            if not is_in_order(self._phases, phase, last):
+            if rule.after is not None and last not in rule.after:
                 raise LocalProtocolError(
                     f"phase {phase!r} may not follow {last!r} at client {client}"
                 )
         self.number += 1
         number, token = self.number, self._token
-        return number, {c: frame(token, number, requests[c]) for c in sorted(requests)}
+        framed = {c: frame(token, number, requests[c]) for c in sorted(requests)}
+        return rule.phase, number, framed
 
     def _note(self, phase: str, asked: Mapping[int, object], replies: Replies) -> None:
         """Note who was asked; a driver that loses answers is a bug here."""
