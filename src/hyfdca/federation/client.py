@@ -83,7 +83,8 @@ class Party:
         self.rank, self.is_complete, self.seed = rank, is_complete, seed
         self.n_clients, self.least_rows = n_clients, least_rows
         self.sealing = Sealing(problem.profile, sealers, X.shape, problem.n_outputs)
-        self._opening = Opening(self.sealing, rank)
+        # Opens grand totals and reports them, or vouches for the client that does
+        self.open_totals = Opening(self.sealing, rank).answer
         self.n_held, self.n_features = X.shape
         # The block as kernels take it
         self.csr: tuple[Any, Any, Any] = (
@@ -168,12 +169,6 @@ class Party:
         norms = np.broadcast_to(squared_norms, shape)
         self.curvatures = self.weighted(norms) / self.problem.l2_scale
 
-    # Totals
-
-    def open_totals(self, request: m.OpenRequest) -> m.Opened | m.Vouched:
-        """Open grand totals and report them, or vouch for the client that does."""
-        return self._opening.answer(request)
-
     # Margins
 
     def margins(
@@ -186,7 +181,7 @@ class Party:
         """
         width = n_points * self.problem.n_outputs
         opened = self.sealing.opened_samples("margins", sums, rows, width)
-        return self.with_offsets(opened, rows)
+        return opened if self.block.offsets is None else self.with_offsets(opened, rows)
 
     def with_offsets(self, margins: FloatArray, rows: Rows = EVERYWHERE) -> FloatArray:
         """Return x_i·w + o_i of some rows."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 from hyfdca.crypto.keys.set_secrets import SetSecrets
@@ -59,12 +60,12 @@ class Encryption:
     paillier_bits: PaillierBits = 3072
     n_clients: int | None = None
 
-    @property
+    @cached_property
     def sum_bits(self) -> int:
         """Bits that every sum stays below."""
         return SUM_BITS[self.precision]
 
-    @property
+    @cached_property
     def totals(self) -> str:
         """The scheme of totals."""
         return "none" if self.scheme == "none" else TOTALS_SCHEME
