@@ -231,9 +231,9 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "a new part of a sum leaves the old total": _one(
         "federation/sums.py",
-        '''(at some positions; none: all)."""
+        '''Replace the parts of some clients."""
         self._totals, self._taken = None, {}''',
-        '''(at some positions; none: all)."""''',
+        '''Replace the parts of some clients."""''',
         "tests/federation/test_sums.py",
         "tests/algorithms/hyfdca/test_hyfdca.py",
     ),

@@ -23,7 +23,7 @@ from msgspec.structs import astuple
 from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.crypto.schemes.registry import Adders
 from hyfdca.federation import messages as m
-from hyfdca.federation.blame import sums_of
+from hyfdca.federation.blame import blamed
 from hyfdca.federation.evaluation.release import agreed_weights
 from hyfdca.federation.grids import (
     DivergenceError,
@@ -36,17 +36,18 @@ from hyfdca.federation.grids import (
 )
 from hyfdca.federation.problem import Problem
 from hyfdca.federation.sums import (
+    OTHER_GRID,
     CachedSum,
     LatestSum,
     RunningSum,
-    check_grid,
-    sum_of,
 )
 from hyfdca.federation.totals import (
     Openers,
     Total,
-    open_checked,
+    opened_totals,
     openers_among,
+    requests_to_open,
+    summed,
     total_of,
 )
 from hyfdca.federation.vectors import SealedVectors
@@ -62,6 +63,7 @@ from hyfdca.protocol.messages import (
 )
 from hyfdca.protocol.sessions import (
     BadReplyError,
+    ClientsFailedError,
     Conversation,
     ServerSession,
     SessionState,
@@ -221,8 +223,9 @@ class Federation:
     def totals_spec(self, grid: VectorGrid, client: int) -> TotalsSpec:
         """Return a grid for a client's totals, and who is to open them."""
         openers = self._next_openers()
+        bits = (grid.fraction_bits, grid.grid.limit_bits)
         seed = b"" if client == openers.opener else openers.seed
-        return grid.totals_spec(openers.opener, openers.witness, seed)
+        return TotalsSpec(*bits, openers.opener, openers.witness, seed)
 
     def _next_openers(self) -> Openers:
         """Return who opens totals: those present when they were first asked for.
@@ -238,8 +241,7 @@ class Federation:
         self, parts: Mapping[int, SealedTotals], shape: tuple[int, int]
     ) -> Total:
         """Add up totals, by client, that each has in full."""
-        sums = sum_of(parts, math.prod(shape), self._adders)
-        return total_of(parts, sums, shape, self._next_openers(), self._adders)
+        return summed(parts, shape, self._next_openers(), self._adders)
 
     def sum_by_bucket(
         self,
@@ -260,15 +262,15 @@ class Federation:
 
         A witness that is absent is not waited for.
         """
-        openers = self._next_openers()
+        openers, session = self._next_openers(), self.session
         self._openers = None  # others may be sealed to somebody else
-        senders = {client for total in totals for client in total.senders}
-        with sums_of(self.layout, senders):
-            return (
-                yield from open_checked(
-                    self.session, self._adders, openers, totals, phase
-                )
-            )
+        requests = requests_to_open(totals, openers, session.present)
+        try:
+            replies = yield from session.ask(phase, requests, Message)
+        except ClientsFailedError as error:
+            senders = {client for total in totals for client in total.senders}
+            raise blamed(error, self.layout, senders) from None
+        return opened_totals(replies, totals, openers, self._adders.encryption)
 
     # Asking on a grid
 
@@ -292,12 +294,13 @@ class Federation:
             requests = {client: request(client) for client in asked}
             # While this waits for absent clients, others may get coarser grids.
             wanted = [grid.fraction_bits for grid in grids]
-            with sums_of(self.layout):
+            try:
                 replies = yield from self.session.ask(phase, requests, Message)
+            except ClientsFailedError as error:
+                raise blamed(error, self.layout) from None
             fitting = {c: r for c, r in replies.items() if isinstance(r, kind)}
             if len(fitting) == len(replies):
-                for client, reply in fitting.items():
-                    _check_grids(client, reply, wanted)
+                _check_grids(fitting, wanted)
                 return fitting
             for client, answer in replies.items():
                 if client not in fitting and not isinstance(answer, TooLarge):
@@ -320,8 +323,7 @@ class Federation:
     ) -> Conversation[CachedSum]:
         """Ask all clients for parts of a sum; return the sum."""
         parts = yield from self.gather(phase, self.everyone, grids, request, Part)
-        for client, part in parts.items():
-            total.put(client, part.vector)
+        total.update({client: part.vector for client, part in parts.items()})
         return total
 
     # The end
@@ -345,11 +347,11 @@ class Federation:
         return agreed_weights(features, released)
 
 
-def _check_grids(client: int, reply: Message, wanted: Sequence[int]) -> None:
+def _check_grids(replies: Mapping[int, Message], wanted: Sequence[int]) -> None:
     """Refuse a reply whose vectors are not on the grids asked for, in order."""
-    vectors = [getattr(reply, name) for name in reply.__struct_fields__]
-    for vector, fraction_bits in zip(vectors, wanted, strict=False):
-        several = vector if isinstance(vector, list) else [vector]
-        for part in several:
-            if part is not None:
-                check_grid(client, part, fraction_bits)
+    for client, reply in replies.items():
+        for vector, fraction_bits in zip(astuple(reply), wanted, strict=False):
+            several = vector if isinstance(vector, list) else [vector]
+            for part in several:
+                if part is not None and part.fraction_bits != fraction_bits:
+                    raise BadReplyError("", client, OTHER_GRID)

@@ -13,7 +13,7 @@ In the open profile the server reads slopes and offsets itself.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -22,7 +22,6 @@ from hyfdca.algorithms.bundle.buckets import Buckets
 from hyfdca.algorithms.bundle.planes import CuttingModel, GramUpdate, by_plane
 from hyfdca.arrays import FloatArray
 from hyfdca.federation.grids import MARGIN_HEADROOM, GridState, VectorGrid
-from hyfdca.federation.sealing.client_sealing import read_sum
 from hyfdca.federation.server import Federation
 from hyfdca.federation.sums import RunningSum, VectorLayout
 from hyfdca.federation.totals import Total
@@ -31,7 +30,6 @@ from hyfdca.protocol.messages import (
     Parts,
     Sealed,
     SealedTotals,
-    Sums,
     TotalsPart,
     TotalsSpec,
 )
@@ -91,36 +89,46 @@ class PlaneCollection:
     places: tuple[float, ...]
     candidates: tuple[b.Candidate, ...] = ()
     n_points: int = 1
+    _layouts: dict[int, tuple[VectorLayout, VectorLayout]] = field(
+        default_factory=dict, init=False
+    )
 
     @property
     def n_planes(self) -> int:
         """Planes per bucket and collection."""
         return self.n_points * (len(self.places) + len(self.candidates))
 
-    def _layouts(self) -> tuple[VectorLayout, VectorLayout]:
+    @property
+    def _width(self) -> int:
+        """Numbers of new planes per bucket and feature."""
+        return self.n_planes * self.federation.problem.n_outputs
+
+    def _layouts_of(self, width: int) -> tuple[VectorLayout, VectorLayout]:
         """Return how offsets by bucket and slopes by feature are stored."""
-        vectors, buckets = self.federation.vectors, self.buckets
-        width = self.n_planes * self.federation.problem.n_outputs
-        of_offsets = offsets_width(self.federation, width)
-        return (
-            vectors.by_bucket(buckets.of_client, buckets.n_buckets, of_offsets),
-            vectors.by_feature(width),
-        )
+        if width not in self._layouts:
+            vectors, buckets = self.federation.vectors, self.buckets
+            of_offsets = offsets_width(self.federation, width)
+            self._layouts[width] = (
+                vectors.by_bucket(buckets.of_client, buckets.n_buckets, of_offsets),
+                vectors.by_feature(width),
+            )
+        return self._layouts[width]
 
     def collect(self, move: b.Move) -> Conversation[None]:
         """Have every holder form the same new duals; learn what planes they give."""
         federation = self.federation
-        slopes, sums, parts = yield from self._slopes_and_offsets(move)
+        slopes, offsets, parts = yield from self._slopes_and_offsets(move)
         buckets = np.repeat(np.arange(self.buckets.n_buckets), self.n_planes)
-        width = self.n_planes * federation.problem.n_outputs
+        width = self._width
         shape = (self.buckets.n_buckets, offsets_width(federation, width))
         if federation.problem.profile == "open":
-            totals = read_sum(sums, shape)
+            totals = offsets.read()
             update = self._read_slopes(slopes)
         else:
-            of_client = self.buckets.of_client
-            offsets = federation.sum_by_bucket(parts, sums, shape, of_client)
-            totals, update = yield from self._gather_gram(slopes, offsets)
+            total = federation.sum_by_bucket(
+                parts, offsets.take_all(), shape, self.buckets.of_client
+            )
+            totals, update = yield from self._gather_gram(slopes, total)
         halves = np.split(totals, range(width, shape[1], width), axis=1)
         conjugates, *balances = (
             half.reshape(len(buckets), federation.problem.n_outputs) for half in halves
@@ -135,7 +143,7 @@ class PlaneCollection:
 
     def _slopes_and_offsets(
         self, move: b.Move
-    ) -> Conversation[tuple[list[RunningSum], Sums, dict[int, SealedTotals]]]:
+    ) -> Conversation[tuple[list[RunningSum], RunningSum, dict[int, SealedTotals]]]:
         """Return sums of slopes and of offsets, and the parts of the latter."""
         federation, grids = self.federation, self.federation.grids
         forwards = bool(federation.unlabelled)
@@ -159,17 +167,16 @@ class PlaneCollection:
             ),
             b.Planes,
         )
-        by_bucket, by_feature = self._layouts()
-        offsets = RunningSum(by_bucket)
+        of_offsets, by_feature = self._layouts_of(self._width)
         slopes = [RunningSum(by_feature) for _ in range(self.buckets.n_buckets)]
-        for client, reply in replies.items():
-            offsets.add(client, reply.offsets, None)
-            self._add_slopes(slopes, client, reply.slopes)
+        parts = {client: reply.offsets for client, reply in replies.items()}
+        self._add_slopes(slopes, {c: reply.slopes for c, reply in replies.items()})
+        offsets = RunningSum(of_offsets)
+        offsets.add_all(parts)
         self.model.note_step(self.federation.grids.shares.fraction_bits)
         if forwards:
             yield from self._forward(replies, slopes)
-        parts = {client: reply.offsets for client, reply in replies.items()}
-        return slopes, offsets.take_all(), parts
+        return slopes, offsets, parts
 
     def _mixtures(self) -> Callable[[int], b.Mixture | None]:
         """Return what says the present duals to a client, if candidates need them."""
@@ -193,23 +200,27 @@ class PlaneCollection:
         )
 
     def _add_slopes(
-        self, slopes: list[RunningSum], client: int, parts: list[Sealed]
+        self, slopes: list[RunningSum], parts: dict[int, list[Sealed]]
     ) -> None:
-        buckets = self.buckets.of_client[client].tolist()
-        if len(parts) != len(buckets):
-            raise BadReplyError("", client, "it has slopes of other buckets")
-        for bucket, part in zip(buckets, parts, strict=True):
-            slopes[bucket].add(client, part, None)
+        """Add each client's slopes to those of its buckets."""
+        by_bucket: list[dict[int, Sealed]] = [{} for _ in slopes]
+        for client, own in parts.items():
+            buckets = self.buckets.of_client[client].tolist()
+            if len(own) != len(buckets):
+                raise BadReplyError("", client, "it has slopes of other buckets")
+            for bucket, part in zip(buckets, own, strict=True):
+                by_bucket[bucket][client] = part
+        for total, of_clients in zip(slopes, by_bucket, strict=True):
+            total.add_all(of_clients)
 
     def _forward(
         self, replies: dict[int, b.Planes], slopes: list[RunningSum]
     ) -> Conversation[None]:
         """Pass the designated holders' duals on to the holders without labels."""
         federation, grid = self.federation, self.federation.grids.shares
-        width = self.n_planes * federation.problem.n_outputs
+        width = self._width
         forwarded = federation.running_sample_sum(width)
-        for client, reply in replies.items():
-            forwarded.add(client, forwarded_duals(client, reply, 1)[0], None)
+        forwarded.add_all({c: forwarded_duals(c, r, 1)[0] for c, r in replies.items()})
         parts = yield from federation.gather(
             "forward planes",
             federation.unlabelled,
@@ -219,15 +230,13 @@ class PlaneCollection:
             ),
             Parts,
         )
-        for client, part in parts.items():
-            self._add_slopes(slopes, client, part.vectors)
+        self._add_slopes(slopes, {c: part.vectors for c, part in parts.items()})
         self.model.note_step(grid.fraction_bits)
 
     def _read_slopes(self, slopes: list[RunningSum]) -> GramUpdate | None:
         """Keep what the open profile shows; return the Gram entries if wanted."""
         n_outputs = self.federation.problem.n_outputs
-        shape = (self.federation.layout.features.n_items, self.n_planes * n_outputs)
-        new = [by_plane(read_sum(s.take_all(), shape), n_outputs) for s in slopes]
+        new = [by_plane(own.read(), n_outputs) for own in slopes]
         return self.model.remember(np.concatenate(new))
 
     def _gather_gram(
@@ -240,13 +249,17 @@ class PlaneCollection:
         """
         federation, model, grid = self.federation, self.model, self.grids.gram
         n_clients = federation.grid_maker.n_clients
-        n_new = self.buckets.n_buckets * self.n_planes
-        n_outputs = federation.problem.n_outputs
+        n_planes, n_outputs = self.n_planes, federation.problem.n_outputs
+        n_new = self.buckets.n_buckets * n_planes
         longest = _ROOM * model.longest_new
         if longest:
             grid.use(federation.grid_maker.finest(longest, n_clients))
         lengths = np.append(model.lengths, np.full(n_new, longest or 1.0))
         kept, units = pack_indices(model.sloped), pack_reals(lengths)
+        shown = {
+            client: [slope.take(client, None) for slope in slopes]
+            for client in federation.everyone
+        }
         parts = yield from federation.gather(
             "gram",
             federation.everyone,
@@ -254,8 +267,8 @@ class PlaneCollection:
             lambda client: b.GramRequest(
                 kept,
                 model.next_number,
-                [slope.take(client, None) for slope in slopes],
-                self.n_planes,
+                shown[client],
+                n_planes,
                 units,
                 federation.totals_spec(grid, client),
             ),
@@ -274,7 +287,7 @@ class PlaneCollection:
 def offsets_spec(federation: Federation, grid: VectorGrid, client: int) -> TotalsSpec:
     """Return the grid of offsets; in the open profile no client opens them."""
     if federation.problem.profile == "open":
-        return grid.totals_spec(opener=0)
+        return TotalsSpec(grid.fraction_bits, grid.grid.limit_bits, opener=0)
     return federation.totals_spec(grid, client)
 
 
