@@ -12,8 +12,8 @@ from hyfdca.federation.sums import (
     LatestSum,
     RunningSum,
     layout_for,
-    sum_of,
 )
+from hyfdca.federation.totals import sum_of
 from hyfdca.holdings.axis import Axis
 from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.messages import Sealed

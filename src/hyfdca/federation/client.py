@@ -45,6 +45,11 @@ def check_few(least: int, n_rows: int, what: str) -> None:
         )
 
 
+def grid_step(sums: Sums) -> float:
+    """Return the width of the coarsest grid in a sum."""
+    return max((2.0**-vector.fraction_bits for vector in sums), default=0.0)
+
+
 class Party:
     """What the client half of an algorithm is made of: all it knows and may do.
 

@@ -6,7 +6,7 @@ made coarser still counts with its old part. It then travels as one vector per g
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -18,7 +18,6 @@ from hyfdca.crypto.schemes.arrangement import Arrangement, BlockMap
 from hyfdca.crypto.schemes.base import UNLIMITED, Adder
 from hyfdca.crypto.schemes.blocks import Blocks
 from hyfdca.crypto.schemes.fixedpoint import decode
-from hyfdca.crypto.schemes.registry import Adders
 from hyfdca.crypto.schemes.stream_sums import Padded
 from hyfdca.holdings.axis import Axis
 from hyfdca.protocol.messages import Sealed, Sums
@@ -27,7 +26,6 @@ from hyfdca.protocol.sessions import BadReplyError
 EVERYWHERE = slice(None)
 OTHER_GRID = "it answers on another grid"
 UNREADABLE = (ValueError, ArithmeticError)  # raised where a sealed vector does not load
-_ONE_ROW = slice(0, 1)
 
 
 # A sealed vector as the server stores it, in the form of its scheme.
@@ -168,6 +166,19 @@ class RunningSum:
             for bits, total in self._totals.items()
         ]
 
+    def take_each(self, clients: Iterable[int]) -> dict[int, Sums]:
+        """Return the sum at all that each client has; the same items are taken once."""
+        adder, taken, sums = self._adder, {}, {}
+        for client in clients:
+            where = self._axis.places[client]
+            if id(where) not in taken:
+                taken[id(where)] = [
+                    Sealed(bits, adder.dump(adder.take(total, where)))
+                    for bits, total in self._totals.items()
+                ]
+            sums[client] = taken[id(where)]
+        return sums
+
     def take_all(self) -> Sums:
         """Return the sum over the whole axis, for those who may see it."""
         return [Sealed(b, self._adder.dump(t)) for b, t in self._totals.items()]
@@ -245,6 +256,10 @@ class CachedSum:
             self._parts[client] = (bits, held)
             self._borrowed.discard(client)
         self._adder.put(held, units, vector)
+
+    def take_each(self, clients: Iterable[int]) -> dict[int, Sums]:
+        """Return the sum at all that each client has."""
+        return {client: self.take(client) for client in clients}
 
     def _own_copy(self, client: int, held: Any) -> Any:
         """Return a part that may be changed, which a received message may not."""
@@ -375,21 +390,6 @@ class LatestSum:
                 for bits, total in self._totals.items()
             ]
         return self._taken[id(where)]
-
-
-def sum_of(parts: Mapping[int, Sealed], count: int, adders: Adders) -> Sums:
-    """Add up vectors of ``count`` numbers, by client, that each has in full: totals."""
-    if len({part.fraction_bits for part in parts.values()}) != 1:
-        raise BadReplyError("", parts, "parts of one sum stand on different grids")
-    width, adder = adders.totals(count)
-    total = adder.zeros((1, width))
-    for client, part in parts.items():
-        try:
-            vector = adder.load(part.payload, (1, width))
-        except UNREADABLE as error:
-            raise unreadable(client, error) from None
-        adder.add(total, _ONE_ROW, vector)
-    return [Sealed(part.fraction_bits, adder.dump(total))]
 
 
 def unreadable(client: int, error: Exception) -> BadReplyError:

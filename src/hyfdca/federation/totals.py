@@ -17,12 +17,13 @@ from hyfdca.crypto.schemes.registry import Adders, Encryption
 from hyfdca.crypto.schemes.stream_sums import NONCE_BYTES, parse_sum
 from hyfdca.federation import messages as m
 from hyfdca.federation.sealing.vouching import N_TAGS, SEED_BYTES, combinations
-from hyfdca.federation.sums import sum_of
+from hyfdca.federation.sums import UNREADABLE, unreadable
 from hyfdca.protocol.codec import RemoteProtocolError, pack_indices, unpack_numbers
 from hyfdca.protocol.messages import Message, Sealed, SealedTotals, Sums
 from hyfdca.protocol.sessions import INVALID, BadReplyError, blaming
 
 T = TypeVar("T")
+_ONE_ROW = slice(0, 1)
 
 
 @dataclass(frozen=True)
@@ -152,6 +153,21 @@ def _tags_of(parts: Mapping[int, SealedTotals], adders: Adders) -> Sums:
             raise BadReplyError("", client, "its totals have no tags")
     tags = {c: Sealed(0, p.tags) for c, p in parts.items() if p.tags is not None}
     return sum_of(tags, N_TAGS, adders) if tags else []
+
+
+def sum_of(parts: Mapping[int, Sealed], count: int, adders: Adders) -> Sums:
+    """Add up vectors of ``count`` numbers, by client, that each has in full: totals."""
+    if len({part.fraction_bits for part in parts.values()}) != 1:
+        raise BadReplyError("", parts, "parts of one sum stand on different grids")
+    width, adder = count + adders.n_checks, adders.totals_adder
+    total = adder.zeros((1, width))
+    for client, part in parts.items():
+        try:
+            vector = adder.load(part.payload, (1, width))
+        except UNREADABLE as error:
+            raise unreadable(client, error) from None
+        adder.add(total, _ONE_ROW, vector)
+    return [Sealed(part.fraction_bits, adder.dump(total))]
 
 
 def summed(

@@ -99,13 +99,6 @@ class Rule:
     is_foreign: bool = False
     foreign_fields: tuple[str, ...] = ()
 
-    def foreign_part(self, request: Message) -> str | None:
-        """Return what of a request the profile does not have: all, a field, None."""
-        if self.is_foreign:
-            return "it"
-        given = (n for n in self.foreign_fields if getattr(request, n) is not None)
-        return next((f"its field {name!r}" for name in given), None)
-
 
 def rules_of(phases: Phases, profile: Profile | None = None) -> dict[str, Rule]:
     """Return what is checked of each phase of a table, for a client of a profile.

@@ -201,7 +201,12 @@ class ClientSession:
 
     def _check_asked(self, phase: str, rule: Rule, request: Message) -> None:
         """Refuse what no server of this profile asks, whatever the order says."""
-        if foreign := rule.foreign_part(request):
+        foreign = "it" if rule.is_foreign else ""
+        for name in () if foreign else rule.foreign_fields:
+            if getattr(request, name) is not None:
+                foreign = f"its field {name!r}"
+                break
+        if foreign:
             raise RemoteProtocolError(
                 f"phase {phase!r} is refused: {foreign} does not belong to the "
                 f"{self.profile} profile, which the study has"
@@ -381,15 +386,6 @@ class ServerSession:
         """Take a state, but no lower number: clients may have answered higher ones."""
         self.number = max(self.number, state.number)
         self._last, self.present = dict(state.last), None
-
-    @contextmanager
-    def among(self, clients: Iterable[int]) -> Iterator[None]:
-        """Ask only these clients for a while."""
-        self.present = frozenset(clients)
-        try:
-            yield
-        finally:
-            self.present = None
 
     def ask(
         self, phase: str, requests: Mapping[int, Message], kind: type[T]

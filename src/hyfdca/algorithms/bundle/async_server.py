@@ -140,18 +140,24 @@ class AsyncBundleServer(BundleServer):
         """Collect what present clients can give; move the point; continue measuring."""
         self.round_number += 1
         self._give_points()
-        with self.federation.session.among(participants):
+        session = self.federation.session
+        session.present = frozenset(participants)
+        try:
             n_new = yield from self._collect_slopes(participants)
             yield from self._collect_margins(participants)
             n_new += yield from self._collect_slopes(participants)
             if n_new:
                 self._move_point(min(n_new / len(self.states), 1.0))
             yield from self.continue_step()
+        finally:
+            session.present = None
 
     def step(self) -> Conversation[None]:
         """Measure P along the way to the point, and go where it is lowest."""
         self._tried = self.point  # which moves on while measuring waits for clients
-        self.record_step((yield from self.search(self.point[: self._n_features])))
+        weights = self.point[: self._n_features]
+        point = self._trial_point(weights, self.squared_norms(weights))
+        self.record_step((yield from self.search(point)))
         self._tried = None
 
     def start_at(self, weights: FloatArray) -> None:
@@ -186,7 +192,7 @@ class AsyncBundleServer(BundleServer):
         self.model.solve(self.tolerances(), share)
         target = self.weights()
         assert target is not None  # noqa: S101  # the open profile shows it
-        self.note_bound(target)
+        self.note_bound(self.squared_norms(target))
         if self.federation.problem.free_intercept:
             target = np.vstack([target, self.model.intercepts])
         self.point = self.point + _SHARE_OF_WAY * share * (target - self.point)

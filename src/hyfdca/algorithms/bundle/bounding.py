@@ -126,9 +126,15 @@ class Bounding(ABC):
         contributors = self.buckets.contributors(self.federation.layout)
         return float(np.linalg.norm(contributors))
 
-    def note_bound(self, weights: FloatArray | None) -> None:
-        """Raise the lower bounds to those of the plane weights, if these are higher."""
-        found = self.model.bound(self.squared_norms(weights), self._norm_error())
+    def note_bound(self, squared_norms: FloatArray) -> None:
+        """Raise the lower bounds to those of the plane weights, if these are higher.
+
+        Parameters
+        ----------
+        squared_norms : array
+            λ ||w||² of each output.
+        """
+        found = self.model.bound(squared_norms, self._norm_error())
         if not self.federation.problem.free_intercept:
             self.bounds = np.maximum(self.bounds, found)
             return

@@ -116,11 +116,10 @@ class PlaneCollection:
 
     def collect(self, move: b.Move) -> Conversation[None]:
         """Have every holder form the same new duals; learn what planes they give."""
-        federation = self.federation
-        slopes, offsets, parts = yield from self._slopes_and_offsets(move)
+        federation, width = self.federation, self._width
         buckets = np.repeat(np.arange(self.buckets.n_buckets), self.n_planes)
-        width = self._width
         shape = (self.buckets.n_buckets, offsets_width(federation, width))
+        slopes, offsets, parts = yield from self._slopes_and_offsets(move)
         if federation.problem.profile == "open":
             totals = offsets.read()
             update = self._read_slopes(slopes)
@@ -168,9 +167,11 @@ class PlaneCollection:
             b.Planes,
         )
         of_offsets, by_feature = self._layouts_of(self._width)
-        slopes = [RunningSum(by_feature) for _ in range(self.buckets.n_buckets)]
         parts = {client: reply.offsets for client, reply in replies.items()}
-        self._add_slopes(slopes, {c: reply.slopes for c, reply in replies.items()})
+        by_bucket = self._by_bucket({c: reply.slopes for c, reply in replies.items()})
+        slopes = [RunningSum(by_feature) for _ in by_bucket]
+        for total, own in zip(slopes, by_bucket, strict=True):
+            total.add_all(own)
         offsets = RunningSum(of_offsets)
         offsets.add_all(parts)
         self.model.note_step(self.federation.grids.shares.fraction_bits)
@@ -199,19 +200,16 @@ class PlaneCollection:
             pack_reals(by_bucket[:, self.buckets.of_client[client]]),
         )
 
-    def _add_slopes(
-        self, slopes: list[RunningSum], parts: dict[int, list[Sealed]]
-    ) -> None:
-        """Add each client's slopes to those of its buckets."""
-        by_bucket: list[dict[int, Sealed]] = [{} for _ in slopes]
+    def _by_bucket(self, parts: dict[int, list[Sealed]]) -> list[dict[int, Sealed]]:
+        """Return each client's slopes, which are of its buckets, by bucket."""
+        by_bucket: list[dict[int, Sealed]] = [{} for _ in range(self.buckets.n_buckets)]
         for client, own in parts.items():
             buckets = self.buckets.of_client[client].tolist()
             if len(own) != len(buckets):
                 raise BadReplyError("", client, "it has slopes of other buckets")
             for bucket, part in zip(buckets, own, strict=True):
                 by_bucket[bucket][client] = part
-        for total, of_clients in zip(slopes, by_bucket, strict=True):
-            total.add_all(of_clients)
+        return by_bucket
 
     def _forward(
         self, replies: dict[int, b.Planes], slopes: list[RunningSum]
@@ -230,7 +228,9 @@ class PlaneCollection:
             ),
             Parts,
         )
-        self._add_slopes(slopes, {c: part.vectors for c, part in parts.items()})
+        by_bucket = self._by_bucket({c: part.vectors for c, part in parts.items()})
+        for total, own in zip(slopes, by_bucket, strict=True):
+            total.add_all(own)
         self.model.note_step(grid.fraction_bits)
 
     def _read_slopes(self, slopes: list[RunningSum]) -> GramUpdate | None:
@@ -256,10 +256,7 @@ class PlaneCollection:
             grid.use(federation.grid_maker.finest(longest, n_clients))
         lengths = np.append(model.lengths, np.full(n_new, longest or 1.0))
         kept, units = pack_indices(model.sloped), pack_reals(lengths)
-        shown = {
-            client: [slope.take(client, None) for slope in slopes]
-            for client in federation.everyone
-        }
+        shown = [slope.take_each(federation.everyone) for slope in slopes]
         parts = yield from federation.gather(
             "gram",
             federation.everyone,
@@ -267,7 +264,7 @@ class PlaneCollection:
             lambda client: b.GramRequest(
                 kept,
                 model.next_number,
-                shown[client],
+                [of_clients[client] for of_clients in shown],
                 n_planes,
                 units,
                 federation.totals_spec(grid, client),

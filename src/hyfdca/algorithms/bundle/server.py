@@ -239,8 +239,12 @@ class BundleServer(Bounding):
         Each exchange of a step waits until every client was present once.
         """
         self.round_number += 1
-        with self.federation.session.among(participants):
+        session = self.federation.session
+        session.present = frozenset(participants)
+        try:
             yield from self.continue_step()
+        finally:
+            session.present = None
 
     def continue_step(self) -> Conversation[None]:
         """Continue a step as far as the clients present allow."""
@@ -257,30 +261,28 @@ class BundleServer(Bounding):
         yield from self.planes.collect(self._move)
         self.apply_step((yield from self.search(self.choose_point())))
 
-    def search(self, weights: FloatArray | None) -> Conversation[FloatArray]:
+    def search(self, point: TrialPoint) -> Conversation[FloatArray]:
         """Measure P on the way to a point; return the steps where it is lowest."""
-        margins = yield from self.try_point(self._trial_point(weights))
+        margins = yield from self.try_point(point)
         primals = yield from self._primals_along(margins, TRIAL_STEPS)
         self.primals = primals.min(axis=0)
         best: FloatArray = TRIAL_STEPS[primals.argmin(axis=0)]
         return best
 
-    def choose_point(self) -> FloatArray | None:
-        """Find the plane weights of the trial point, and the bound they give.
-
-        Returns the point's weights, where the server may see them.
-        """
+    def choose_point(self) -> TrialPoint:
+        """Find the plane weights of the trial point, and the bound they give."""
         self.set_reach()
         self.model.solve(self.tolerances())
         weights = self.weights()
-        self.note_bound(weights)
+        squares = self.squared_norms(weights)
+        self.note_bound(squares)
         if self._start is None:
-            return weights
+            return self._trial_point(weights, squares)
         start, self._start = self._start, None
-        n_features = self.federation.layout.features.n_items
         if self.federation.problem.free_intercept:
             self.model.intercepts = start[-1]
-        return start[:n_features]
+        weights = start[: self.federation.layout.features.n_items]
+        return self._trial_point(weights, self.squared_norms(weights))
 
     def apply_step(self, steps: FloatArray) -> None:
         """Go that far to the trial point, as clients will with the next request."""
@@ -315,12 +317,14 @@ class BundleServer(Bounding):
 
     # A new point
 
-    def _trial_point(self, weights: FloatArray | None) -> TrialPoint:
+    def _trial_point(
+        self, weights: FloatArray | None, squared_norms: FloatArray
+    ) -> TrialPoint:
         return TrialPoint(
             weights,
             self.model.weights[self.buckets.n_buckets :],
             self.trial_intercepts,
-            self.squared_norms(weights),
+            squared_norms,
         )
 
     def try_point(self, point: TrialPoint) -> Conversation[dict[int, Sums]]:
@@ -328,26 +332,28 @@ class BundleServer(Bounding):
         federation = self.federation
         grid = federation.grids.margins
         federation.fit_margins(grid, point.squared_norms)
-        features = federation.layout.features
-        weights, sloped = point.weights, pack_reals(point.plane_weights)
-
+        packed, sloped = self._packed(point)
         is_free = federation.problem.free_intercept
         intercepts = tuple(point.intercepts.tolist()) if is_free else ()
-
-        def request(client: int) -> b.TrialRequest:
-            if weights is None:
-                return b.TrialRequest(self._move, None, sloped, grid.spec, intercepts)
-            own = pack_reals(weights[features.items[client]])
-            return b.TrialRequest(self._move, own, None, grid.spec, intercepts)
-
         margins = yield from federation.gather_sum(
-            "trial", [grid], request, federation.sample_sum(len(point.intercepts))
+            "trial",
+            [grid],
+            lambda client: b.TrialRequest(
+                self._move, packed.get(client), sloped, grid.spec, intercepts
+            ),
+            federation.sample_sum(len(point.intercepts)),
         )
-        labelled = federation.layout.labelled
-        return {
-            client: margins.take(client) if labelled[client] else []
-            for client in federation.everyone
-        }
+        return {**self.nowhere, **margins.take_each(federation.labelled)}
+
+    def _packed(
+        self, point: TrialPoint
+    ) -> tuple[dict[int, memoryview], memoryview | None]:
+        """Return the weights of each client's features, or those of the planes."""
+        weights, features = point.weights, self.federation.layout.features
+        if weights is None:
+            return {}, pack_reals(point.plane_weights)
+        everyone = self.federation.everyone
+        return {c: pack_reals(weights[features.items[c]]) for c in everyone}, None
 
     def weights(self) -> FloatArray | None:
         """Return w of the plane weights, where the server may see it."""

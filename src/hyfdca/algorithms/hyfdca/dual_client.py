@@ -9,8 +9,8 @@ import numpy as np
 from hyfdca.algorithms.hyfdca import messages as m
 from hyfdca.algorithms.hyfdca.shown_shares import ShownShares, ShownState
 from hyfdca.arrays import FloatArray, IntArray
-from hyfdca.federation.client import Party
-from hyfdca.federation.evaluation.measuring import grid_step, loss_totals
+from hyfdca.federation.client import Party, grid_step
+from hyfdca.federation.evaluation.measuring import loss_totals
 from hyfdca.federation.margins import SentMargins
 from hyfdca.federation.messages import Released, ReleaseRequest
 from hyfdca.federation.sealing.client_sealing import Rows

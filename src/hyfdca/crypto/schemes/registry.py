@@ -284,13 +284,19 @@ class Adders:
             self._made[name] = SCHEMES[name].adder(public, self.encryption)
         return self._made[name]
 
-    def totals(self, width: int) -> tuple[int, Adder]:
-        """Return the numbers per row of totals, and what adds them.
+    @cached_property
+    def totals_adder(self) -> Adder:
+        """What adds totals."""
+        return self.named(self.encryption.totals)
 
-        Totals that are sealed have one number more, a checksum.
-        """
-        name = self.encryption.totals
-        return (width if name == "none" else width + 1), self.named(name)
+    @cached_property
+    def n_checks(self) -> int:
+        """Numbers more in a row of totals: sealed ones have a checksum."""
+        return 0 if self.encryption.totals == "none" else 1
+
+    def totals(self, width: int) -> tuple[int, Adder]:
+        """Return the numbers per row of totals, and what adds them."""
+        return width + self.n_checks, self.totals_adder
 
     def pick(self, use: Use) -> str:
         """Return the scheme for a kind of vector: packed, unless blocks are wasted."""

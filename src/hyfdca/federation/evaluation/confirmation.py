@@ -20,8 +20,8 @@ import numpy as np
 
 from hyfdca.arrays import FloatArray
 from hyfdca.federation import messages as m
-from hyfdca.federation.client import Party
-from hyfdca.federation.evaluation.measuring import counted_positions, grid_step
+from hyfdca.federation.client import Party, grid_step
+from hyfdca.federation.evaluation.measuring import counted_positions
 from hyfdca.federation.evaluation.release import sole_holders
 from hyfdca.federation.grids import VectorGrid
 from hyfdca.federation.server import Federation

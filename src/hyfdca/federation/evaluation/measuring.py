@@ -32,7 +32,7 @@ import numpy as np
 from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.crypto.schemes.fixedpoint import GridOverflowError
 from hyfdca.federation import messages as m
-from hyfdca.federation.client import Party
+from hyfdca.federation.client import Party, grid_step
 from hyfdca.federation.grids import Grids
 from hyfdca.federation.problem import SLACK
 from hyfdca.federation.server import Federation
@@ -330,8 +330,3 @@ def loss_totals(
     both = [np.maximum(above, below), conjugates]
     sums_of = [party.weighted(values, counted).sum(axis=0) for values in both]
     return np.stack(sums_of) / party.problem.n_samples
-
-
-def grid_step(sums: Sums) -> float:
-    """Return the width of the coarsest grid in a sum."""
-    return max((2.0**-vector.fraction_bits for vector in sums), default=0.0)

@@ -36,5 +36,5 @@ class Opening:
         opened = self._sealing.opened_numbers(
             request.totals, request.shapes, request.witness
         )
-        flat = [numbers.ravel() for numbers in opened]
+        flat = map(np.ravel, opened)
         return m.Opened(pack_numbers(np.concatenate([*flat, _NOTHING])))

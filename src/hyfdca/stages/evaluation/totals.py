@@ -95,8 +95,8 @@ class TotalsServer:
             for client, vector in vectors.items():
                 check_grid(client, vector, grid.fraction_bits)
             totals.append(summed(vectors, (1, width), openers, adders))
-        requests = requests_to_open(totals, openers, session.present)
-        answers = yield from session.ask(_OPEN, requests, Message)
+        opening = requests_to_open(totals, openers, session.present)
+        answers = yield from session.ask(_OPEN, opening, Message)
         opened = opened_totals(answers, totals, openers, adders.encryption)
         return [own.ravel() for own in opened]
 

@@ -42,7 +42,8 @@ from hyfdca.crypto.schemes.registry import Adders, Use
 from hyfdca.data.targets import TargetSettings
 from hyfdca.federation.messages import Arrangements, GridRequest
 from hyfdca.federation.owner_groups import OwnerGroups, by_sample
-from hyfdca.federation.sums import RunningSum, check_grid, layout_for, sum_of
+from hyfdca.federation.sums import RunningSum, check_grid, layout_for
+from hyfdca.federation.totals import sum_of
 from hyfdca.model.scaling import TargetScaling
 from hyfdca.protocol.codec import pack_indices
 from hyfdca.protocol.messages import GridSpec, Message, Part, Sums
