@@ -6,7 +6,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hyfdca.arrays import BoolArray, FloatArray
 from hyfdca.crypto.schemes.fixedpoint import (
@@ -97,7 +96,8 @@ class Party:
             unsigned(X.indices),
             X.data,
         )
-        self._every_row = np.arange(self.n_held, dtype=np.uint32)
+        # All rows as kernels take them, of which some are ``every_row[rows]``
+        self.every_row = np.arange(self.n_held, dtype=np.uint32)
         # Known after set-up
         self.squared_norms = np.zeros((self.n_held, 1))
         self.curvatures = np.zeros((self.n_held, problem.n_outputs))
@@ -150,7 +150,7 @@ class Party:
         counts = self.weighted(np.ones((self.n_held, self.problem.n_outputs)))
         indptr, indices, data = self.csr
         add_row_combination(
-            indptr, indices, np.abs(data), self._every_row, counts, columns
+            indptr, indices, np.abs(data), self.every_row, counts, columns
         )
         return m.Bounds(
             row_norm=power_above(float(self.partial_norms.max(initial=0.0))),
@@ -230,22 +230,20 @@ class Party:
         out = np.empty(
             (self.n_held if isinstance(rows, slice) else len(rows), weights.shape[1])
         )
-        row_products(*self.csr, self.numbers(rows), weights, out)
+        row_products(*self.csr, self.every_row[rows], weights, out)
         return out
 
     def combine(self, rows: Rows, coefficients: FloatArray) -> FloatArray:
         """Return Σ_j coefficients_j x_{rows_j}."""
         out = np.zeros((self.n_features, coefficients.shape[1]))
-        add_row_combination(*self.csr, self.numbers(rows), coefficients, out)
+        add_row_combination(*self.csr, self.every_row[rows], coefficients, out)
         return out
 
     def combine_squares(self, coefficients: FloatArray) -> FloatArray:
         """Return Σ_i coefficients_i x_{k,i}², by feature, over all rows."""
         out = np.zeros((self.n_features, coefficients.shape[1]))
         indptr, indices, data = self.csr
-        add_row_combination(
-            indptr, indices, data**2, self._every_row, coefficients, out
-        )
+        add_row_combination(indptr, indices, data**2, self.every_row, coefficients, out)
         return out
 
     def weighted(
@@ -256,12 +254,6 @@ class Party:
         if weights is None:
             return values
         return values * weights[rows]
-
-    def numbers(self, rows: Rows) -> NDArray[np.uint32]:
-        """Return rows as kernels take them."""
-        if isinstance(rows, slice):
-            return self._every_row[rows]
-        return rows.astype(np.uint32)
 
     @cached_property
     def partial_norms(self) -> FloatArray:

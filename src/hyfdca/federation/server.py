@@ -59,6 +59,7 @@ from hyfdca.protocol.messages import (
     SealedTotals,
     Sums,
     TooLarge,
+    TotalsPart,
     TotalsSpec,
 )
 from hyfdca.protocol.sessions import (
@@ -222,10 +223,18 @@ class Federation:
 
     def totals_spec(self, grid: VectorGrid, client: int) -> TotalsSpec:
         """Return a grid for a client's totals, and who is to open them."""
+        return self._totals_specs(grid, [client])[client]
+
+    def _totals_specs(
+        self, grid: VectorGrid, clients: Iterable[int]
+    ) -> dict[int, TotalsSpec]:
         openers = self._next_openers()
-        bits = (grid.fraction_bits, grid.grid.limit_bits)
-        seed = b"" if client == openers.opener else openers.seed
-        return TotalsSpec(*bits, openers.opener, openers.witness, seed)
+        spec = (grid.fraction_bits, grid.grid.limit_bits)
+        known = (*spec, openers.opener, openers.witness)
+        specs = dict.fromkeys(clients, TotalsSpec(*known, openers.seed))
+        if openers.opener in specs:
+            specs[openers.opener] = TotalsSpec(*known)
+        return specs
 
     def _next_openers(self) -> Openers:
         """Return who opens totals: those present when they were first asked for.
@@ -290,8 +299,18 @@ class Federation:
             Those that the requests and so the replies use, in the replies' order.
         """
         asked = list(clients)
+        requests = lambda: {client: request(client) for client in asked}  # noqa: E731
+        return self._gather(phase, requests, grids, kind)
+
+    def _gather(
+        self,
+        phase: str,
+        make: Callable[[], Mapping[int, Message]],
+        grids: Sequence[VectorGrid],
+        kind: type[Reply],
+    ) -> Conversation[dict[int, Reply]]:
         while True:
-            requests = {client: request(client) for client in asked}
+            requests = make()
             # While this waits for absent clients, others may get coarser grids.
             wanted = [grid.fraction_bits for grid in grids]
             try:
@@ -313,6 +332,28 @@ class Federation:
             except DivergenceError as error:
                 error.clients = tuple(c for c in replies if c not in fitting)
                 raise
+
+    def gather_total(
+        self,
+        phase: str,
+        grid: VectorGrid,
+        request: Callable[[int, TotalsSpec], Message],
+        shape: tuple[int, int],
+        clients: Sequence[int] | None = None,
+    ) -> Conversation[Total]:
+        """Ask all clients (or some) for totals of a shape; return their sum.
+
+        The request is given the grid as it travels to the client.
+        """
+        asked = self.everyone if clients is None else clients
+
+        def requests() -> dict[int, Message]:
+            specs = self._totals_specs(grid, asked)
+            return {client: request(client, specs[client]) for client in asked}
+
+        parts = yield from self._gather(phase, requests, [grid], TotalsPart)
+        sealed = {client: part.vector for client, part in parts.items()}
+        return summed(sealed, shape, self._next_openers(), self._adders)
 
     def gather_sum(
         self,

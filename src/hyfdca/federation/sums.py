@@ -168,16 +168,7 @@ class RunningSum:
 
     def take_each(self, clients: Iterable[int]) -> dict[int, Sums]:
         """Return the sum at all that each client has; the same items are taken once."""
-        adder, taken, sums = self._adder, {}, {}
-        for client in clients:
-            where = self._axis.places[client]
-            if id(where) not in taken:
-                taken[id(where)] = [
-                    Sealed(bits, adder.dump(adder.take(total, where)))
-                    for bits, total in self._totals.items()
-                ]
-            sums[client] = taken[id(where)]
-        return sums
+        return _taken(self._axis, self._adder, self._totals, clients, {})
 
     def take_all(self) -> Sums:
         """Return the sum over the whole axis, for those who may see it."""
@@ -257,10 +248,6 @@ class CachedSum:
             self._borrowed.discard(client)
         self._adder.put(held, units, vector)
 
-    def take_each(self, clients: Iterable[int]) -> dict[int, Sums]:
-        """Return the sum at all that each client has."""
-        return {client: self.take(client) for client in clients}
-
     def _own_copy(self, client: int, held: Any) -> Any:
         """Return a part that may be changed, which a received message may not."""
         copy = self._adder.zeros((len(self._axis.items[client]), self._layout.width))
@@ -277,14 +264,11 @@ class CachedSum:
             units = self._layout.units(client, positions)
             some = self._some(self._axis.items[client][units])
             return [Sealed(b, self._adder.dump(t)) for b, t in some.items()]
-        where = self._axis.places[client]
-        if id(where) not in self._taken:
-            adder = self._adder
-            self._taken[id(where)] = [
-                Sealed(bits, adder.dump(adder.take(total, where)))
-                for bits, total in self._all().items()
-            ]
-        return self._taken[id(where)]
+        return self.take_each([client])[client]
+
+    def take_each(self, clients: Iterable[int]) -> dict[int, Sums]:
+        """Return the sum at all that each client has; the same items are taken once."""
+        return _taken(self._axis, self._adder, self._all(), clients, self._taken)
 
     def take_all(self) -> Sums:
         """Return the sum over the whole axis, for those who may see it."""
@@ -383,13 +367,28 @@ class LatestSum:
 
     def take(self, client: int) -> Sums:
         """Return the sum at a client's units, and at no others."""
-        where = self._axis.places[client]
-        if id(where) not in self._taken:
-            self._taken[id(where)] = [
-                Sealed(bits, self._adder.dump(self._adder.take(total, where)))
-                for bits, total in self._totals.items()
+        own = _taken(self._axis, self._adder, self._totals, [client], self._taken)
+        return own[client]
+
+
+def _taken(
+    axis: Axis,
+    adder: Adder,
+    totals: Mapping[int, Any],
+    clients: Iterable[int],
+    known: dict[int, Sums],
+) -> dict[int, Sums]:
+    """Return the sum at all that each client has; adds to what is known by place."""
+    sums = {}
+    for client in clients:
+        where = axis.places[client]
+        if id(where) not in known:
+            known[id(where)] = [
+                Sealed(bits, adder.dump(adder.take(total, where)))
+                for bits, total in totals.items()
             ]
-        return self._taken[id(where)]
+        sums[client] = known[id(where)]
+    return sums
 
 
 def unreadable(client: int, error: Exception) -> BadReplyError:

@@ -274,11 +274,10 @@ class BundleClient:
             raise RemoteProtocolError("a unit of Gram entries is not positive")
         if is_new:
             width = request.n_planes * problem.n_outputs
-            opened = self._sealing.opened_features
-            new = [
-                by_plane(opened("slopes", s, width), problem.n_outputs)
-                for s in request.slopes
-            ]
+            new = []
+            for sums in request.slopes:
+                opened = self._sealing.opened_features("slopes", sums, width)
+                new.append(by_plane(opened, problem.n_outputs))
             self._slopes.keep(kept)
             self._slopes.append(request.first, np.concatenate(new))
             self._plane_numbers = numbers
@@ -370,8 +369,9 @@ class BundleClient:
         problem, start, end = self.party.problem, self.best_margins, self.margins
         if not self.party.block.counts_sample.any():
             return np.zeros((len(steps), problem.n_outputs))
+        errors = self._margin_errors()
         sums = sums_along(problem.loss, start, end, labels, self.counted, steps)
-        above = problem.loss.above(sums, self._margin_errors(), self.counted)
+        above = problem.loss.above(sums, errors, self.counted)
         return above / problem.n_samples
 
     def _margin_errors(self) -> FloatArray:

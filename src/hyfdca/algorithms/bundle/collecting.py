@@ -30,7 +30,6 @@ from hyfdca.protocol.messages import (
     Parts,
     Sealed,
     SealedTotals,
-    TotalsPart,
     TotalsSpec,
 )
 from hyfdca.protocol.sessions import BadReplyError, Conversation
@@ -257,24 +256,21 @@ class PlaneCollection:
         lengths = np.append(model.lengths, np.full(n_new, longest or 1.0))
         kept, units = pack_indices(model.sloped), pack_reals(lengths)
         shown = [slope.take_each(federation.everyone) for slope in slopes]
-        parts = yield from federation.gather(
+        total = yield from federation.gather_total(
             "gram",
-            federation.everyone,
-            [grid],
-            lambda client: b.GramRequest(
+            grid,
+            lambda client, spec: b.GramRequest(
                 kept,
                 model.next_number,
                 [of_clients[client] for of_clients in shown],
                 n_planes,
                 units,
-                federation.totals_spec(grid, client),
+                spec,
             ),
-            TotalsPart,
+            (n_new * len(lengths), n_outputs),
         )
-        entries = (n_new * len(lengths), n_outputs)
-        sealed = {client: part.vector for client, part in parts.items()}
         conjugates, scaled = yield from federation.open_totals(
-            [offsets, federation.sum_of(sealed, entries)], "open planes"
+            [offsets, total], "open planes"
         )
         gram = scaled.reshape(n_new, -1, n_outputs) * lengths[:, None]
         error = n_clients * grid.step / 2

@@ -48,7 +48,7 @@ from hyfdca.arrays import FloatArray
 from hyfdca.federation.server import Federation, FederationState
 from hyfdca.maths.objective import Measurement
 from hyfdca.protocol.codec import pack_indices, pack_reals
-from hyfdca.protocol.messages import Sums, TotalsPart
+from hyfdca.protocol.messages import Sums
 from hyfdca.protocol.sessions import PAUSE, Conversation
 
 _FACTOR_PLANES = 16  # planes per bucket from which on slopes beat their Gram matrix
@@ -374,16 +374,11 @@ class BundleServer(Bounding):
     ) -> Conversation[FloatArray]:
         """Return what clients measure at some steps to the trial point."""
         federation, grid = self.federation, self.federation.grids.totals
-        parts = yield from federation.gather(
+        total = yield from federation.gather_total(
             "search",
-            federation.everyone,
-            [grid],
-            lambda client: b.SearchRequest(
-                margins[client], steps.tolist(), federation.totals_spec(grid, client)
-            ),
-            TotalsPart,
+            grid,
+            lambda client, spec: b.SearchRequest(margins[client], steps.tolist(), spec),
+            shape,
         )
-        sealed = {client: part.vector for client, part in parts.items()}
-        total = federation.sum_of(sealed, shape)
         [found] = yield from federation.open_totals([total], "open search")
         return found

@@ -42,7 +42,6 @@ from hyfdca.protocol.messages import (
     Part,
     SealedTotals,
     TooLarge,
-    TotalsPart,
 )
 from hyfdca.protocol.sessions import BadReplyError, Conversation, Handlers
 
@@ -209,17 +208,12 @@ class LineSearchServer:
             [totals] = yield from federation.open_totals([total], "open step")
         else:
             grid = federation.grids.totals
-            parts = yield from federation.gather(
+            sealed_products = yield from federation.gather_total(
                 "products",
-                federation.everyone,
-                [grid],
-                lambda client: m.ProductsRequest(
-                    image.take(client), federation.totals_spec(grid, client)
-                ),
-                TotalsPart,
+                grid,
+                lambda client, spec: m.ProductsRequest(image.take(client), spec),
+                (2, shape[1]),
             )
-            sealed = {client: part.vector for client, part in parts.items()}
-            sealed_products = federation.sum_of(sealed, (2, shape[1]))
             totals, products = yield from federation.open_totals(
                 [total, sealed_products], "open step"
             )

@@ -378,15 +378,28 @@ class Sealing:
         """Return the numbers of several totals, on each grid that they stand on."""
         sealer = self.sealer(VectorKind("totals", "totals"), None, witness)
         sum_bits = self._by_kind.sealers.encryption.sum_bits
-        found: list[IntArray] = []
         for sums, shape in zip(totals, shapes, strict=True):
             _check_totals(sums, shape)
-            rows = _rows_apart(shape[0])
-            opened = open_numbers(sums, shape[1], sealer, rows, sum_bits)
-            if self.listener and sums:
-                self.listener("opened", "totals", _added(sums, opened))
-            found += opened
-        return found
+        vectors = [
+            (vector.payload, width, _rows_apart(n_rows))
+            for sums, (n_rows, width) in zip(totals, shapes, strict=True)
+            for vector in sums
+        ]
+        limit, opened = 1 << sum_bits, []
+        try:
+            for vector in vectors:
+                numbers = sealer.open(*vector)
+                if numbers.max(initial=0) > limit or numbers.min(initial=0) < -limit:
+                    raise ValueError(_BEYOND)
+                opened.append(numbers)
+        except ValueError as error:
+            raise RemoteProtocolError(f"{UNOPENED}: {error}") from None
+        if self.listener:
+            left = iter(opened)
+            for sums in filter(None, totals):
+                own = [decode(next(left), vector.fraction_bits) for vector in sums]
+                self.listener("opened", "totals", reduce(np.add, own))
+        return opened
 
     # Listening in
 
@@ -484,28 +497,6 @@ def open_sum(
     except ValueError as error:
         raise RemoteProtocolError(f"{UNOPENED}: {error}") from None
     return reduce(np.add, parts)
-
-
-def open_numbers(
-    sums: Sums, width: int, sealer: Sealer, arrangement: Arrangement, sum_bits: int
-) -> list[IntArray]:
-    """Return the whole numbers of a sum over holders, on each of its grids."""
-    limit, opened = 1 << sum_bits, []
-    try:
-        for vector in sums:
-            numbers = sealer.open(vector.payload, width, arrangement)
-            if numbers.max(initial=0) > limit or numbers.min(initial=0) < -limit:
-                raise ValueError(_BEYOND)
-            opened.append(numbers)
-    except ValueError as error:
-        raise RemoteProtocolError(f"{UNOPENED}: {error}") from None
-    return opened
-
-
-def _added(sums: Sums, numbers: list[IntArray]) -> FloatArray:
-    """Return the reals that whole numbers on several grids add up to."""
-    each = zip(sums, numbers, strict=True)
-    return reduce(np.add, [decode(own, vector.fraction_bits) for vector, own in each])
 
 
 def or_too_large(make: Callable[[], Message]) -> Message:
