@@ -147,23 +147,26 @@ class Federation:
 
     def sample_sum(self, width: int | None = None) -> CachedSum:
         """Return an empty sum by sample."""
-        return CachedSum(self.vectors.by_sample(width or self.problem.n_outputs))
+        width = width or self.problem.n_outputs
+        return CachedSum(self.vectors.layouts["samples", width])
 
     def feature_sum(self, width: int | None = None) -> CachedSum:
         """Return an empty sum by feature, readable as the profile says."""
-        return CachedSum(self.vectors.by_feature(width or self.problem.n_outputs))
+        width = width or self.problem.n_outputs
+        return CachedSum(self.vectors.layouts["features", width])
 
     def latest_feature_sum(self) -> LatestSum:
         """Return an empty sum by feature over those who took part last."""
-        return LatestSum(self.vectors.by_feature(self.problem.n_outputs))
+        return LatestSum(self.vectors.layouts["features", self.problem.n_outputs])
 
     def latest_sample_sum(self) -> LatestSum:
         """Return an empty sum by sample over those who took part last."""
-        return LatestSum(self.vectors.by_sample(self.problem.n_outputs))
+        return LatestSum(self.vectors.layouts["samples", self.problem.n_outputs])
 
     def running_sample_sum(self, width: int | None = None) -> RunningSum:
         """Return an empty sum by sample that only grows."""
-        return RunningSum(self.vectors.by_sample(width or self.problem.n_outputs))
+        width = width or self.problem.n_outputs
+        return RunningSum(self.vectors.layouts["samples", width])
 
     # Set-up
 
@@ -221,20 +224,15 @@ class Federation:
 
     # Totals
 
-    def totals_spec(self, grid: VectorGrid, client: int) -> TotalsSpec:
-        """Return a grid for a client's totals, and who is to open them."""
-        return self._totals_specs(grid, [client])[client]
-
     def _totals_specs(
         self, grid: VectorGrid, clients: Iterable[int]
-    ) -> dict[int, TotalsSpec]:
+    ) -> dict[int, tuple[TotalsSpec]]:
+        """Return a grid for each client's totals, and who is to open them."""
         openers = self._next_openers()
         spec = (grid.fraction_bits, grid.grid.limit_bits)
         known = (*spec, openers.opener, openers.witness)
-        specs = dict.fromkeys(clients, TotalsSpec(*known, openers.seed))
-        if openers.opener in specs:
-            specs[openers.opener] = TotalsSpec(*known)
-        return specs
+        specs = dict.fromkeys(clients, (TotalsSpec(*known, openers.seed),))
+        return {**specs, openers.opener: (TotalsSpec(*known),)}
 
     def _next_openers(self) -> Openers:
         """Return who opens totals: those present when they were first asked for.
@@ -288,8 +286,9 @@ class Federation:
         phase: str,
         clients: Iterable[int],
         grids: Sequence[VectorGrid],
-        request: Callable[[int], Message],
+        request: Callable[..., Message],
         kind: type[Reply],
+        totals: VectorGrid | None = None,
     ) -> Conversation[dict[int, Reply]]:
         """Ask for parts of sums, again on coarser grids while some part does not fit.
 
@@ -297,20 +296,15 @@ class Federation:
         ----------
         grids : sequence of VectorGrid
             Those that the requests and so the replies use, in the replies' order.
+        request : callable
+            Of a client, and of the grid of its totals if it is asked for any.
+        totals : VectorGrid, optional
+            Of the totals that somebody is to open.
         """
         asked = list(clients)
-        requests = lambda: {client: request(client) for client in asked}  # noqa: E731
-        return self._gather(phase, requests, grids, kind)
-
-    def _gather(
-        self,
-        phase: str,
-        make: Callable[[], Mapping[int, Message]],
-        grids: Sequence[VectorGrid],
-        kind: type[Reply],
-    ) -> Conversation[dict[int, Reply]]:
         while True:
-            requests = make()
+            specs = {} if totals is None else self._totals_specs(totals, asked)
+            requests = {c: request(c, *specs.get(c, ())) for c in asked}
             # While this waits for absent clients, others may get coarser grids.
             wanted = [grid.fraction_bits for grid in grids]
             try:
@@ -341,17 +335,9 @@ class Federation:
         shape: tuple[int, int],
         clients: Sequence[int] | None = None,
     ) -> Conversation[Total]:
-        """Ask all clients (or some) for totals of a shape; return their sum.
-
-        The request is given the grid as it travels to the client.
-        """
+        """Ask all clients (or some) for totals of a shape; return their sum."""
         asked = self.everyone if clients is None else clients
-
-        def requests() -> dict[int, Message]:
-            specs = self._totals_specs(grid, asked)
-            return {client: request(client, specs[client]) for client in asked}
-
-        parts = yield from self._gather(phase, requests, [grid], TotalsPart)
+        parts = yield from self.gather(phase, asked, [grid], request, TotalsPart, grid)
         sealed = {client: part.vector for client, part in parts.items()}
         return summed(sealed, shape, self._next_openers(), self._adders)
 

@@ -35,8 +35,8 @@ from hyfdca.algorithms.bundle.bucket_states import (
 )
 from hyfdca.algorithms.bundle.collecting import (
     forwarded_duals,
-    offsets_spec,
     offsets_width,
+    unopened,
 )
 from hyfdca.algorithms.bundle.planes import by_plane
 from hyfdca.algorithms.bundle.server import BundleServer, BundleServerState
@@ -131,7 +131,7 @@ class AsyncBundleServer(BundleServer):
         width = len(VISIT_PLACES) * n_outputs
         return BucketLayouts(
             vectors.of_some_samples(samples, axis, n_outputs),
-            vectors.by_feature(width),
+            vectors.layouts["features", width],
             vectors.of_some_samples(samples, axis, width) if forwards else None,
             offsets_width(self.federation, width),
         )
@@ -362,7 +362,7 @@ class AsyncBundleServer(BundleServer):
             margins,
             list(VISIT_PLACES),
             federation.grids.shares.spec,
-            offsets_spec(self.federation, self.grids.offsets, client),
+            unopened(self.grids.offsets),
             federation.grids.duals.spec,
             bool(federation.unlabelled),
             pack_reals(np.array(intercepts))

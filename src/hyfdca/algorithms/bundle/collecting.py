@@ -109,7 +109,7 @@ class PlaneCollection:
             of_offsets = offsets_width(self.federation, width)
             self._layouts[width] = (
                 vectors.by_bucket(buckets.of_client, buckets.n_buckets, of_offsets),
-                vectors.by_feature(width),
+                vectors.layouts["features", width],
             )
         return self._layouts[width]
 
@@ -132,6 +132,8 @@ class PlaneCollection:
             half.reshape(len(buckets), federation.problem.n_outputs) for half in halves
         )
         self.note_rounding()
+        # Of the coarsest slopes: grids never get finer
+        self.model.note_step(federation.grids.shares.fraction_bits)
         self.model.add(buckets, -conjugates, update, *balances)
 
     def note_rounding(self) -> None:
@@ -152,18 +154,19 @@ class PlaneCollection:
             "planes",
             federation.labelled,
             [grids.shares, self.grids.offsets, grids.duals],
-            lambda client: b.PlanesRequest(
+            lambda client, spec=None: b.PlanesRequest(
                 number,
                 move,
                 list(self.places),
                 list(self.candidates),
                 mixture(client),
                 grids.shares.spec,
-                offsets_spec(federation, self.grids.offsets, client),
+                spec or unopened(self.grids.offsets),
                 grids.duals.spec,
                 forwards,
             ),
             b.Planes,
+            None if federation.problem.profile == "open" else self.grids.offsets,
         )
         of_offsets, by_feature = self._layouts_of(self._width)
         parts = {client: reply.offsets for client, reply in replies.items()}
@@ -173,7 +176,6 @@ class PlaneCollection:
             total.add_all(own)
         offsets = RunningSum(of_offsets)
         offsets.add_all(parts)
-        self.model.note_step(self.federation.grids.shares.fraction_bits)
         if forwards:
             yield from self._forward(replies, slopes)
         return slopes, offsets, parts
@@ -230,7 +232,6 @@ class PlaneCollection:
         by_bucket = self._by_bucket({c: part.vectors for c, part in parts.items()})
         for total, own in zip(slopes, by_bucket, strict=True):
             total.add_all(own)
-        self.model.note_step(grid.fraction_bits)
 
     def _read_slopes(self, slopes: list[RunningSum]) -> GramUpdate | None:
         """Keep what the open profile shows; return the Gram entries if wanted."""
@@ -277,11 +278,9 @@ class PlaneCollection:
         return conjugates, GramUpdate(gram, error, longest or 1.0)
 
 
-def offsets_spec(federation: Federation, grid: VectorGrid, client: int) -> TotalsSpec:
-    """Return the grid of offsets; in the open profile no client opens them."""
-    if federation.problem.profile == "open":
-        return TotalsSpec(grid.fraction_bits, grid.grid.limit_bits, opener=0)
-    return federation.totals_spec(grid, client)
+def unopened(grid: VectorGrid) -> TotalsSpec:
+    """Return the grid of totals that the server reads itself, in the open profile."""
+    return TotalsSpec(grid.fraction_bits, grid.grid.limit_bits, opener=0)
 
 
 def offsets_width(federation: Federation, width: int) -> int:

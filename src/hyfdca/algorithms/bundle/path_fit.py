@@ -154,7 +154,7 @@ class Fit(Bounding):
         if left_out is not None:
             found = left_out.reshape(-1, n_outputs)[lowest, outputs]
             self.validations = np.where(is_better, found, self.validations)
-        if self._reach is not None:
+        if self._reach is not None and self.federation.problem.free_intercept:
             self.raise_bounds()
 
     def _warm(self, model: CuttingModel) -> FloatArray:

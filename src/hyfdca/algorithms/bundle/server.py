@@ -295,7 +295,8 @@ class BundleServer(Bounding):
         self.intercepts = self.intercepts + steps * (
             self.trial_intercepts - self.intercepts
         )
-        self.raise_bounds()
+        if self.federation.problem.free_intercept:
+            self.raise_bounds()
         self._move = b.Move(self._n_measured, steps.tolist())
 
     def measure(self) -> Conversation[Measurement]:
@@ -329,10 +330,9 @@ class BundleServer(Bounding):
 
     def try_point(self, point: TrialPoint) -> Conversation[dict[int, Sums]]:
         """Send the trial point; return the sums of margins there."""
-        federation = self.federation
+        federation, (packed, sloped) = self.federation, self._packed(point)
         grid = federation.grids.margins
         federation.fit_margins(grid, point.squared_norms)
-        packed, sloped = self._packed(point)
         is_free = federation.problem.free_intercept
         intercepts = tuple(point.intercepts.tolist()) if is_free else ()
         margins = yield from federation.gather_sum(
@@ -354,13 +354,6 @@ class BundleServer(Bounding):
             return {}, pack_reals(point.plane_weights)
         everyone = self.federation.everyone
         return {c: pack_reals(weights[features.items[c]]) for c in everyone}, None
-
-    def weights(self) -> FloatArray | None:
-        """Return w of the plane weights, where the server may see it."""
-        if self.model.slopes is None:
-            return None
-        sloped = self.model.weights[self.buckets.n_buckets :]
-        return self.model.slopes.combine(sloped) / self.federation.problem.l2_scale
 
     def _primals_along(
         self, margins: dict[int, Sums], steps: FloatArray

@@ -151,16 +151,17 @@ class LineSearchServer:
             "direction",
             federation.labelled,
             [grids.shares, grids.totals, grids.duals],
-            lambda client: m.DirectionRequest(
+            lambda client, spec: m.DirectionRequest(
                 drawn=pack_indices(drawn.get(client)),
                 margins=self.dual.margins.take(client, drawn.get(client)),
                 trial_steps=TRIAL_STEPS.tolist(),
                 grid=grids.shares.spec,
-                totals_grid=federation.totals_spec(grids.totals, client),
+                totals_grid=spec,
                 duals_grid=grids.duals.spec,
                 forwards=bool(federation.unlabelled),
             ),
             m.Image,
+            grids.totals,
         )
         image = federation.feature_sum()
         for client, reply in replies.items():

@@ -138,12 +138,11 @@ class _Probe:
             "probe shares",
             federation.everyone,
             [self._shares, self._totals],
-            lambda client: m.ProbeSharesRequest(
-                margins.take(client),
-                self._shares.spec,
-                federation.totals_spec(self._totals, client),
+            lambda client, spec: m.ProbeSharesRequest(
+                margins.take(client), self._shares.spec, spec
             ),
             m.Image,
+            self._totals,
         )
         shares = federation.feature_sum(1)
         for client, reply in replies.items():

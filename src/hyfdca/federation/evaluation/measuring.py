@@ -137,14 +137,15 @@ class Evaluation:
             "touch",
             federation.labelled,
             [grids.shares, grids.totals, grids.duals],
-            lambda client: m.TouchRequest(
+            lambda client, spec: m.TouchRequest(
                 margins.take(client),
                 grids.shares.spec,
-                federation.totals_spec(grids.totals, client),
+                spec,
                 grids.duals.spec,
                 forwards,
             ),
             m.Touched,
+            grids.totals,
         )
         touching = federation.feature_sum()
         for client, reply in replies.items():
@@ -180,10 +181,9 @@ class Evaluation:
             "evaluate norms",
             federation.everyone,
             [grid],
-            lambda client: m.NormsRequest(
-                touching.take(client), number, federation.totals_spec(grid, client)
-            ),
+            lambda client, spec: m.NormsRequest(touching.take(client), number, spec),
             TotalsPart,
+            grid,
         )
         return {client: part.vector for client, part in parts.items()}
 
