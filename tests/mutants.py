@@ -206,25 +206,25 @@ MUTANTS: dict[str, Mutant] = {
     ),
     # The protocol
     "a client answers phases in any order": _one(
-        "protocol/sessions.py",
+        "protocol/client_session.py",
         "if rule is None or (after is not None and self.last_phase not in after):",
         "if rule is None:",
         "tests/protocol",
     ),
     "a server sends phases in any order": _one(
-        "protocol/sessions.py",
+        "protocol/server_session.py",
         "if rule.after is not None and last not in rule.after:",
         "if False:",
         "tests/protocol",
     ),
     "a repeated request is answered again": _one(
-        "protocol/sessions.py",
+        "protocol/client_session.py",
         "if is_retry and self._last_reply:",
         "if False:",
         "tests/protocol/test_sessions.py",
     ),
     "damaged messages are taken as they are": _one(
-        "protocol/sessions.py",
+        "protocol/client_session.py",
         "if payload[_HEADER.size : _START] != _digest(payload):",
         "if False:",
         "tests/protocol",

@@ -19,7 +19,7 @@ from hyfdca.crypto.schemes.fixedpoint import Grid
 from hyfdca.crypto.schemes.stream_sums import Padded, StreamAdder
 from hyfdca.protocol.checkpoint import load, save
 from hyfdca.protocol.messages import GridSpec
-from hyfdca.protocol.sessions import ServerSession
+from hyfdca.protocol.server_session import ServerSession
 from tests.protocol.boxes import (
     Box,
     Chest,

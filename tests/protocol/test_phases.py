@@ -14,16 +14,11 @@ from hyfdca.crypto.schemes.stream_sums import StreamAdder
 from hyfdca.federation.grids import DivergenceError
 from hyfdca.federation.messages import SET_UP
 from hyfdca.federation.server import Federation
+from hyfdca.protocol.client_session import ClientSession, frame, unframe
 from hyfdca.protocol.codec import LocalProtocolError, RemoteProtocolError
 from hyfdca.protocol.messages import GridSpec, Message, OnlyIn, TooLarge
 from hyfdca.protocol.phases import START, Phase
-from hyfdca.protocol.sessions import (
-    ClientSession,
-    Replies,
-    ServerSession,
-    frame,
-    unframe,
-)
+from hyfdca.protocol.server_session import Replies, ServerSession
 from hyfdca.stages.alignment import messages as alignment
 from hyfdca.stages.keys import messages as keys
 from hyfdca.stages.labels import messages as labels

@@ -6,7 +6,7 @@ from collections.abc import Set
 
 from hyfdca.federation.sealing.client_sealing import UNOPENED
 from hyfdca.holdings.layout import Layout
-from hyfdca.protocol.sessions import BadReplyError, ClientsFailedError
+from hyfdca.protocol.server_session import BadReplyError, ClientsFailedError
 
 
 def blamed(

@@ -20,6 +20,7 @@ from hyfdca.federation.sums import EVERYWHERE
 from hyfdca.holdings.axis import is_same_partition
 from hyfdca.holdings.block import Block
 from hyfdca.maths.kernels import add_row_combination, row_norms, row_products, unsigned
+from hyfdca.protocol.client_session import Handlers
 from hyfdca.protocol.codec import (
     RefusedError,
     RemoteProtocolError,
@@ -27,7 +28,6 @@ from hyfdca.protocol.codec import (
     unpack_places,
 )
 from hyfdca.protocol.messages import Message, Sums
-from hyfdca.protocol.sessions import Handlers
 
 
 def check_few(least: int, n_rows: int, what: str) -> None:

@@ -62,7 +62,7 @@ from hyfdca.protocol.messages import (
     TotalsPart,
     TotalsSpec,
 )
-from hyfdca.protocol.sessions import (
+from hyfdca.protocol.server_session import (
     BadReplyError,
     ClientsFailedError,
     Conversation,

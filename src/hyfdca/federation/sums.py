@@ -21,7 +21,7 @@ from hyfdca.crypto.schemes.fixedpoint import decode
 from hyfdca.crypto.schemes.stream_sums import Padded
 from hyfdca.holdings.axis import Axis
 from hyfdca.protocol.messages import Sealed, Sums
-from hyfdca.protocol.sessions import BadReplyError
+from hyfdca.protocol.server_session import BadReplyError
 
 EVERYWHERE = slice(None)
 OTHER_GRID = "it answers on another grid"

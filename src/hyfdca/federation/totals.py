@@ -20,7 +20,7 @@ from hyfdca.federation.sealing.vouching import N_TAGS, SEED_BYTES, combinations
 from hyfdca.federation.sums import UNREADABLE, unreadable
 from hyfdca.protocol.codec import RemoteProtocolError, pack_indices, unpack_numbers
 from hyfdca.protocol.messages import Message, Sealed, SealedTotals, Sums
-from hyfdca.protocol.sessions import INVALID, BadReplyError, blaming
+from hyfdca.protocol.server_session import INVALID, BadReplyError, blaming
 
 T = TypeVar("T")
 _ONE_ROW = slice(0, 1)

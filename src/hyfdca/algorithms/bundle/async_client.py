@@ -14,6 +14,7 @@ from hyfdca.algorithms.bundle.plane_sums import PlaneSums
 from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.crypto.schemes.fixedpoint import GridOverflowError
 from hyfdca.maths.loss_kernels import touching_duals
+from hyfdca.protocol.client_session import Handlers
 from hyfdca.protocol.codec import (
     RemoteProtocolError,
     unpack_indices,
@@ -21,7 +22,6 @@ from hyfdca.protocol.codec import (
     unpack_reals,
 )
 from hyfdca.protocol.messages import Message, Parts, TooLarge
-from hyfdca.protocol.sessions import Handlers
 
 if TYPE_CHECKING:
     from hyfdca.algorithms.bundle.client import BundleClient

@@ -48,7 +48,7 @@ from hyfdca.federation.server import Federation
 from hyfdca.holdings.axis import Axis
 from hyfdca.protocol.codec import pack_indices, pack_reals
 from hyfdca.protocol.messages import Parts, Sealed, Sums
-from hyfdca.protocol.sessions import BadReplyError, Conversation, reply_of
+from hyfdca.protocol.server_session import BadReplyError, Conversation, reply_of
 
 _INNER = 0.01  # of the gap, to which the programme is solved
 _LEAST = 1e-4  # of P, where the guess of the gap is smaller

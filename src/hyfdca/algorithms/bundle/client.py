@@ -25,6 +25,7 @@ from hyfdca.federation.messages import Opened, OpenRequest, Released, Vouched
 from hyfdca.federation.sealing.client_sealing import above
 from hyfdca.federation.sums import EVERYWHERE
 from hyfdca.maths.loss_kernels import sums_along, touching_duals
+from hyfdca.protocol.client_session import Handlers
 from hyfdca.protocol.codec import (
     RemoteProtocolError,
     pack_reals,
@@ -33,7 +34,6 @@ from hyfdca.protocol.codec import (
     unpack_reals,
 )
 from hyfdca.protocol.messages import Message, Parts, TooLarge
-from hyfdca.protocol.sessions import Handlers
 
 _FLOAT_ERROR = 1e-15  # of a margin that is moved along, as a share of its size
 _BLOCK = 65536  # samples whose duals are in memory at a time

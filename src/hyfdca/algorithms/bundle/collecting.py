@@ -32,7 +32,7 @@ from hyfdca.protocol.messages import (
     SealedTotals,
     TotalsSpec,
 )
-from hyfdca.protocol.sessions import BadReplyError, Conversation
+from hyfdca.protocol.server_session import BadReplyError, Conversation
 
 _ROOM = 4.0  # times the longest of the last planes
 

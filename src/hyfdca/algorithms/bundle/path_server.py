@@ -46,7 +46,7 @@ from hyfdca.federation.path import FitRecord, Path, PathRow, largest_l2, path_ta
 from hyfdca.federation.server import Federation
 from hyfdca.maths.objective import Measurement
 from hyfdca.protocol.messages import Sums
-from hyfdca.protocol.sessions import Conversation
+from hyfdca.protocol.server_session import Conversation
 
 # The relative gap from which on the next smaller λ begins, and the multiple of the
 # tolerance from which on the fits without a fold look whether they have finished.

@@ -49,7 +49,7 @@ from hyfdca.federation.server import Federation, FederationState
 from hyfdca.maths.objective import Measurement
 from hyfdca.protocol.codec import pack_indices, pack_reals
 from hyfdca.protocol.messages import Sums
-from hyfdca.protocol.sessions import PAUSE, Conversation
+from hyfdca.protocol.server_session import PAUSE, Conversation
 
 _FACTOR_PLANES = 16  # planes per bucket from which on slopes beat their Gram matrix
 _MEMORY = 400_000_000  # numbers: of all slopes kept, 3.2 GB

@@ -67,7 +67,7 @@ from hyfdca.protocol.messages import (
     TooLarge,
 )
 from hyfdca.protocol.phases import Phase, Phases
-from hyfdca.protocol.sessions import Conversation
+from hyfdca.protocol.server_session import Conversation
 
 _N_TOTALS = 4  # r·s, d·Hd, s·Hd, Hd·M⁻¹Hd
 _RESOLVED = 2.0**24  # steps of the grid that the largest total should have

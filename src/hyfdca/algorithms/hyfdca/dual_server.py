@@ -32,7 +32,7 @@ from hyfdca.federation.sums import CachedSum, CachedSumState, RunningSumState
 from hyfdca.maths.objective import Measurement
 from hyfdca.protocol.codec import LocalProtocolError, pack_indices
 from hyfdca.protocol.messages import Part, Sums
-from hyfdca.protocol.sessions import Conversation
+from hyfdca.protocol.server_session import Conversation
 
 _NEWS_KEPT = 64  # lists of changed duals that wait for an absent client, then joined
 _N_TOTALS = 4  # loss, conjugate, λ/2||w||² for P and for D

@@ -36,6 +36,7 @@ from hyfdca.federation.server import Federation
 from hyfdca.federation.sums import EVERYWHERE, CachedSum
 from hyfdca.maths.objective import Measurement
 from hyfdca.maths.seeds import stream
+from hyfdca.protocol.client_session import Handlers
 from hyfdca.protocol.codec import RemoteProtocolError, pack_indices
 from hyfdca.protocol.messages import (
     Message,
@@ -43,7 +44,7 @@ from hyfdca.protocol.messages import (
     SealedTotals,
     TooLarge,
 )
-from hyfdca.protocol.sessions import BadReplyError, Conversation, Handlers
+from hyfdca.protocol.server_session import BadReplyError, Conversation
 
 # Powers of two: the best step can be far below 1 where many samples are alike.
 TRIAL_STEPS = np.concatenate([[0.0], 0.5 ** np.arange(16, -1, -1)])

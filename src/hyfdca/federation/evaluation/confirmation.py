@@ -26,9 +26,10 @@ from hyfdca.federation.evaluation.release import sole_holders
 from hyfdca.federation.grids import VectorGrid
 from hyfdca.federation.server import Federation
 from hyfdca.federation.sums import EVERYWHERE
+from hyfdca.protocol.client_session import Handlers
 from hyfdca.protocol.codec import RefusedError, pack_reals, unpack_reals
 from hyfdca.protocol.messages import Message
-from hyfdca.protocol.sessions import BadReplyError, Conversation, Handlers
+from hyfdca.protocol.server_session import BadReplyError, Conversation
 
 _FLOAT_ERROR = 1e-12  # of a margin, and of sums of losses
 _SLACK = 1e-9  # of P: covers the rounding of sums in another order

@@ -38,6 +38,7 @@ from hyfdca.federation.problem import SLACK
 from hyfdca.federation.server import Federation
 from hyfdca.federation.sums import EVERYWHERE, CachedSum
 from hyfdca.maths.objective import Measurement
+from hyfdca.protocol.client_session import Handlers
 from hyfdca.protocol.codec import RemoteProtocolError, pack_reals
 from hyfdca.protocol.messages import (
     Message,
@@ -47,7 +48,7 @@ from hyfdca.protocol.messages import (
     TooLarge,
     TotalsPart,
 )
-from hyfdca.protocol.sessions import BadReplyError, Conversation, Handlers
+from hyfdca.protocol.server_session import BadReplyError, Conversation
 
 
 def measured(totals: FloatArray) -> Measurement:

@@ -17,7 +17,7 @@ from hyfdca.federation.totals import (
 )
 from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.messages import Message, TotalsSpec
-from hyfdca.protocol.sessions import BadReplyError, Conversation, ServerSession
+from hyfdca.protocol.server_session import BadReplyError, Conversation, ServerSession
 from hyfdca.stages.evaluation.messages import MeasureParts
 
 _OPEN = "open measures"

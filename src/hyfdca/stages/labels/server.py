@@ -47,7 +47,7 @@ from hyfdca.federation.totals import sum_of
 from hyfdca.model.scaling import TargetScaling
 from hyfdca.protocol.codec import pack_indices
 from hyfdca.protocol.messages import GridSpec, Message, Part, Sums
-from hyfdca.protocol.sessions import BadReplyError, Conversation, ServerSession
+from hyfdca.protocol.server_session import BadReplyError, Conversation, ServerSession
 from hyfdca.stages.alignment.server import Alignment
 from hyfdca.stages.labels import messages as m
 from hyfdca.stages.labels.transfer import WHOLE_NUMBERS, width_of

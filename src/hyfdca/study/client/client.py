@@ -44,9 +44,9 @@ from hyfdca.federation.sealing.secrets import ClientSecrecy, make_keys
 from hyfdca.holdings.block import Block
 from hyfdca.model.model import Model
 from hyfdca.protocol import checkpoint
+from hyfdca.protocol.client_session import ClientSession, Handlers
 from hyfdca.protocol.codec import RefusedError, RemoteProtocolError
 from hyfdca.protocol.messages import Message
-from hyfdca.protocol.sessions import ClientSession, Handlers
 from hyfdca.protocol.transcript import Account, Transcript
 from hyfdca.runtime.driver import one_thread
 from hyfdca.runtime.store import Archive, MemoryStore, Store, StoreError
