@@ -11,7 +11,7 @@ from benchmarks.child import peak, run_apart
 from hyfdca.arrays import IntArray
 from hyfdca.data.tables import Table, stored_densely
 from hyfdca.maths.seeds import stream
-from hyfdca.protocol.sessions import ServerSession
+from hyfdca.protocol.server_session import ServerSession
 from hyfdca.study.file import Client, Study, StudyFile
 from hyfdca.study.local.study import local_clients, local_driver
 from hyfdca.study.plan import plan_of

@@ -22,7 +22,7 @@ from hyfdca.flare.client import run_client
 from hyfdca.flare.network import Network
 from hyfdca.flare.processes import free_port
 from hyfdca.flare.supervisor import Terms, run_server
-from hyfdca.protocol.sessions import Ask, Conversation
+from hyfdca.protocol.server_session import Ask, Conversation
 from hyfdca.runtime.driver import Traffic
 from hyfdca.runtime.inprocess import InProcess
 

@@ -206,34 +206,34 @@ MUTANTS: dict[str, Mutant] = {
     ),
     # The protocol
     "a client answers phases in any order": _one(
-        "protocol/sessions.py",
-        "if not is_in_order(self.phases, phase, self.last_phase, self.profile):",
-        "if False:",
+        "protocol/client_session.py",
+        "if rule is None or (after is not None and self.last_phase not in after):",
+        "if rule is None:",
         "tests/protocol",
     ),
     "a server sends phases in any order": _one(
-        "protocol/sessions.py",
-        "if not is_in_order(self._phases, phase, last):",
+        "protocol/server_session.py",
+        "if rule.after is not None and last not in rule.after:",
         "if False:",
         "tests/protocol",
     ),
     "a repeated request is answered again": _one(
-        "protocol/sessions.py",
+        "protocol/client_session.py",
         "if is_retry and self._last_reply:",
         "if False:",
         "tests/protocol/test_sessions.py",
     ),
     "damaged messages are taken as they are": _one(
-        "protocol/sessions.py",
+        "protocol/client_session.py",
         "if payload[_HEADER.size : _START] != _digest(payload):",
         "if False:",
         "tests/protocol",
     ),
     "a new part of a sum leaves the old total": _one(
         "federation/sums.py",
-        '''(at some positions; none: all)."""
+        '''Replace the parts of some clients."""
         self._totals, self._taken = None, {}''',
-        '''(at some positions; none: all)."""''',
+        '''Replace the parts of some clients."""''',
         "tests/federation/test_sums.py",
         "tests/algorithms/hyfdca/test_hyfdca.py",
     ),

@@ -27,7 +27,7 @@ from hyfdca.holdings.layout import layout_of
 from hyfdca.holdings.participation import random_fraction
 from hyfdca.holdings.partition import grid
 from hyfdca.maths.losses import LOSSES, make_loss
-from hyfdca.protocol.sessions import ServerSession
+from hyfdca.protocol.server_session import ServerSession
 from tests.support.small_runs import classification, make_training
 
 SMOOTH_REGRESSION = [

@@ -19,7 +19,7 @@ from hyfdca.crypto.schemes.registry import SCHEMES, Encryption
 from hyfdca.federation.messages import Bounds
 from hyfdca.maths.seeds import stream
 from hyfdca.protocol import messages as m
-from hyfdca.protocol.sessions import frame
+from hyfdca.protocol.client_session import frame
 from tests.audit.audits import GRID, PAPER, TWO, audited, record
 from tests.support.set_keys import sealer_of
 

@@ -17,7 +17,7 @@ from hyfdca.protocol.codec import (
     pack_reals,
 )
 from hyfdca.protocol.messages import GridSpec, Sealed
-from hyfdca.protocol.sessions import BadReplyError
+from hyfdca.protocol.server_session import BadReplyError
 from tests.protocol.wires import four_clients, listen
 from tests.support.small_runs import make_training, set_up, table_for
 from tests.support.small_runs import partition_of as partition

@@ -8,9 +8,9 @@ import pytest
 
 from hyfdca.algorithms.hyfdca.messages import MarginsRequest
 from hyfdca.federation.messages import Arrangements, GridRequest
+from hyfdca.protocol.client_session import frame
 from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.messages import GridSpec
-from hyfdca.protocol.sessions import frame
 from tests.support.sealed_runs import found_by
 from tests.support.small_runs import set_up
 from tests.support.wrong_requests import make_run, state_of, tempt

@@ -14,7 +14,7 @@ import pytest
 from hyfdca.algorithms.bundle.messages import Move, TrialRequest
 from hyfdca.federation.messages import OpenRequest
 from hyfdca.protocol.codec import RemoteProtocolError
-from hyfdca.protocol.messages import GridSpec, Sealed
+from hyfdca.protocol.messages import GridSpec, Sealed, TotalsSpec
 from tests.support.small_runs import run_round, set_up
 from tests.support.wrong_requests import make_run
 
@@ -77,7 +77,8 @@ def test_totals_of_one_client_open_to_their_opener_alone():
     """A colluding client that is not the opener opens no part of others."""
     run = set_up(make_run("stream", "bundle"))
     run_round(run)
-    spec = run.federation.grids.totals.totals_spec(opener=0)
+    grid = run.federation.grids.totals.grid
+    spec = TotalsSpec(grid.fraction_bits, grid.limit_bits, opener=0)
     sealed = run.parties[VICTIM].sealing.sealed_totals("totals", np.ones(2), spec)
     payload = bytes(sealed.payload)
     wanted = as_a_sum(payload[24:], [payload[:24]])

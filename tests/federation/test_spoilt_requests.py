@@ -11,9 +11,9 @@ import pytest
 
 from hyfdca.algorithms.hyfdca.messages import MoveRequest
 from hyfdca.holdings.participation import cyclic
+from hyfdca.protocol.client_session import decode, frame, unframe
 from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.messages import GridSpec
-from hyfdca.protocol.sessions import decode, frame, unframe
 from tests.protocol.wires import LACKING
 from tests.support.sealed_runs import found_by
 from tests.support.wrong_requests import (

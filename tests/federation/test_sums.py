@@ -12,12 +12,12 @@ from hyfdca.federation.sums import (
     LatestSum,
     RunningSum,
     layout_for,
-    sum_of,
 )
+from hyfdca.federation.totals import sum_of
 from hyfdca.holdings.axis import Axis
 from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.messages import Sealed
-from hyfdca.protocol.sessions import BadReplyError
+from hyfdca.protocol.server_session import BadReplyError
 
 N_ITEMS = 7
 PLAIN = Adders(Encryption(), {"none": b""})

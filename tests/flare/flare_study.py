@@ -16,7 +16,7 @@ from hyfdca.errors import StudyError
 from hyfdca.flare.network import Failure, Network, NetworkRequest
 from hyfdca.flare.wire import TOPIC, to_answer, to_message
 from hyfdca.protocol.codec import RemoteProtocolError
-from hyfdca.protocol.sessions import Ask
+from hyfdca.protocol.server_session import Ask
 
 N_ROUNDS, SECONDS_PER_ROUND = 40, 0.1
 LARGE = 20_000_000

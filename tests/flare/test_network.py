@@ -19,7 +19,7 @@ from hyfdca.flare.network import (
 )
 from hyfdca.flare.supervisor import Watch
 from hyfdca.kits.kit import read_server_kit
-from hyfdca.protocol.sessions import Ask
+from hyfdca.protocol.server_session import Ask
 from tests.kits.kit_makers import Parties
 
 NAMES = ("north", "city")

@@ -20,7 +20,7 @@ from hyfdca.federation.grids import DivergenceError
 from hyfdca.model.model import ModelError
 from hyfdca.protocol.checkpoint import CheckpointError
 from hyfdca.protocol.codec import RemoteProtocolError
-from hyfdca.protocol.sessions import ClientsFailedError
+from hyfdca.protocol.server_session import ClientsFailedError
 from hyfdca.runtime.store import StoreError
 from hyfdca.stages.alignment.checks import AlignmentError
 

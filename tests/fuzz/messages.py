@@ -14,8 +14,9 @@ from random import Random
 import msgspec
 
 from hyfdca.federation.grids import DivergenceError
+from hyfdca.protocol.client_session import frame, unframe
 from hyfdca.protocol.codec import RemoteProtocolError
-from hyfdca.protocol.sessions import Ask, BadReplyError, Replies, frame, unframe
+from hyfdca.protocol.server_session import Ask, BadReplyError, Replies
 from hyfdca.runtime.driver import Handler
 from hyfdca.stages.alignment.checks import AlignmentError
 from tests.fuzz.cases import OWN_ERRORS, Case, Finding, Tally, Watch, attempt

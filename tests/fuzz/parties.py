@@ -16,7 +16,7 @@ from hyfdca.prediction.policy import PredictionLog
 from hyfdca.prediction.server import PredictionServer
 from hyfdca.prediction.split_rows import PredictionParty, brought, table_to_predict
 from hyfdca.protocol.codec import RemoteProtocolError
-from hyfdca.protocol.sessions import Ask, Replies
+from hyfdca.protocol.server_session import Ask, Replies
 from hyfdca.runtime.driver import Driver, Handler
 from hyfdca.runtime.store import Archive, MemoryStore
 from hyfdca.study.client.client import StudyClient

@@ -21,7 +21,7 @@ from hyfdca.data.tables import Table
 from hyfdca.federation.problem import Problem
 from hyfdca.holdings.axis import Axis
 from hyfdca.holdings.layout import Layout
-from hyfdca.protocol.sessions import Ask, Conversation, Replies
+from hyfdca.protocol.server_session import Ask, Conversation, Replies
 from hyfdca.runtime.driver import Driver, Handler, Traffic
 from hyfdca.study.plan import Plan
 

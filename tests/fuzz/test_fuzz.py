@@ -10,7 +10,7 @@ from shutil import copytree
 import pytest
 
 from hyfdca.protocol.codec import RemoteProtocolError
-from hyfdca.protocol.sessions import BadReplyError
+from hyfdca.protocol.server_session import BadReplyError
 from tests.fuzz.again import run_again
 from tests.fuzz.cases import Case, Finding, Tally, attempt
 from tests.fuzz.corpus import make_corpus

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from hyfdca.prediction import messages as p
+from hyfdca.protocol.client_session import TOKEN_BYTES, decode, frame, unframe
 from hyfdca.protocol.messages import Message
-from hyfdca.protocol.sessions import TOKEN_BYTES, decode, frame, unframe
 from tests.model.models import make_model, random_cells
 from tests.prediction.split_cases import STUDY_HASH, Split
 

@@ -16,7 +16,7 @@ from hyfdca.model.model import Model
 from hyfdca.prediction.client import PredictionClient
 from hyfdca.prediction.policy import PredictionLog
 from hyfdca.prediction.split_rows import PredictionParty, brought, predict_locally
-from hyfdca.protocol.sessions import Ask
+from hyfdca.protocol.server_session import Ask
 from hyfdca.runtime.driver import listening
 from hyfdca.runtime.store import MemoryStore
 from hyfdca.study.file import Client, Study, StudyFile

@@ -11,9 +11,9 @@ from hyfdca.crypto.keys.oblivious import SecretFactor, id_points
 from hyfdca.prediction import blinded_rows, bringing
 from hyfdca.prediction import messages as p
 from hyfdca.prediction.request import digest, statement
+from hyfdca.protocol.client_session import TOKEN_BYTES, decode, unframe
 from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.messages import Message
-from hyfdca.protocol.sessions import TOKEN_BYTES, decode, unframe
 from tests.model.models import make_model, random_cells
 from tests.prediction.hostile_server import Hostile
 from tests.prediction.split_cases import STUDY_HASH, Split

@@ -13,9 +13,9 @@ from hyfdca.audit.views import Record
 from hyfdca.crypto.keys.identity import Identity
 from hyfdca.prediction import messages as p
 from hyfdca.prediction.request import signed_request
+from hyfdca.protocol.client_session import decode, frame, unframe
 from hyfdca.protocol.codec import RemoteProtocolError, pack_tokens
 from hyfdca.protocol.messages import GridSpec, Message
-from hyfdca.protocol.sessions import decode, frame, unframe
 from hyfdca.study import messages as s
 from tests.model.models import make_model, random_cells
 from tests.prediction.hostile_server import HOLDINGS, TOKEN, Hostile

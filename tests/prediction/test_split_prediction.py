@@ -15,8 +15,8 @@ from hyfdca.errors import StudyError
 from hyfdca.prediction import messages as p
 from hyfdca.prediction.policy import LOG_FILE
 from hyfdca.prediction.split_rows import predictions_of
+from hyfdca.protocol.client_session import TOKEN_BYTES, decode, unframe
 from hyfdca.protocol.codec import unpack_tokens
-from hyfdca.protocol.sessions import TOKEN_BYTES, decode, unframe
 from hyfdca.stages.alignment import messages as a
 from tests.model.models import make_model, make_table, random_cells
 from tests.prediction.split_cases import NAMES, STUDY_HASH, Split, part_of

@@ -18,7 +18,7 @@ from hyfdca.crypto.schemes.fixedpoint import Grid
 from hyfdca.protocol import checkpoint
 from hyfdca.protocol.checkpoint import CheckpointError, decode, encode, load, save
 from hyfdca.protocol.messages import GridSpec
-from hyfdca.protocol.sessions import ServerSession
+from hyfdca.protocol.server_session import ServerSession
 from tests.protocol.boxes import (
     Box,
     BoxState,

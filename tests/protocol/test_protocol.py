@@ -17,6 +17,7 @@ from hyfdca.audit.fields import TABLES
 from hyfdca.federation import messages as federation
 from hyfdca.prediction import messages as prediction
 from hyfdca.protocol import messages, transcript
+from hyfdca.protocol.client_session import decode, frame, unframe
 from hyfdca.protocol.codec import (
     RemoteProtocolError,
     pack_bits,
@@ -31,7 +32,6 @@ from hyfdca.protocol.codec import (
     unpack_tokens,
 )
 from hyfdca.protocol.messages import Message
-from hyfdca.protocol.sessions import decode, frame, unframe
 from hyfdca.stages import groups
 from hyfdca.stages.alignment import messages as alignment
 from hyfdca.stages.evaluation import messages as evaluation

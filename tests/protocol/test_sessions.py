@@ -9,20 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hyfdca.federation.messages import Released
+from hyfdca.protocol.client_session import ClientSession, decode, frame, unframe
 from hyfdca.protocol.codec import LocalProtocolError, RemoteProtocolError
 from hyfdca.protocol.messages import Message, Sealed
 from hyfdca.protocol.phases import Phase
-from hyfdca.protocol.sessions import (
+from hyfdca.protocol.server_session import (
     Ask,
     BadReplyError,
-    ClientSession,
     ClientsFailedError,
     Replies,
     ServerSession,
-    decode,
-    frame,
     reply_of,
-    unframe,
 )
 from hyfdca.runtime.driver import Traffic
 from hyfdca.runtime.inprocess import InProcess

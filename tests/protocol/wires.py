@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from hyfdca.protocol.client_session import decode, frame, unframe
 from hyfdca.protocol.messages import Message
-from hyfdca.protocol.sessions import decode, frame, unframe
 from tests.support.small_runs import Run, bundle_run, classification, partition_of
 
 

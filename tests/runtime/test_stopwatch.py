@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hyfdca.protocol.sessions import Ask, Replies
+from hyfdca.protocol.server_session import Ask, Replies
 from hyfdca.runtime import stopwatch
 from hyfdca.runtime.driver import Traffic
 from hyfdca.runtime.inprocess import InProcess

@@ -12,13 +12,8 @@ from hypothesis import strategies as st
 from hyfdca.crypto.keys.pseudonyms import AlignmentKeys
 from hyfdca.crypto.keys.set_secrets import LocalSecrets
 from hyfdca.data.tables import Table, stored_densely
-from hyfdca.protocol.sessions import (
-    ClientSession,
-    ServerSession,
-    decode,
-    frame,
-    unframe,
-)
+from hyfdca.protocol.client_session import ClientSession, decode, frame, unframe
+from hyfdca.protocol.server_session import ServerSession
 from hyfdca.runtime.driver import Traffic
 from hyfdca.runtime.inprocess import InProcess
 from hyfdca.stages.alignment.client import AlignmentClient

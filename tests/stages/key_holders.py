@@ -6,16 +6,9 @@ from hyfdca.crypto.keys.envelope import seal_for
 from hyfdca.crypto.keys.identity import Identity
 from hyfdca.crypto.keys.roster import Roster, RosterEntry
 from hyfdca.crypto.keys.study_keys import StudyKeys
+from hyfdca.protocol.client_session import ClientSession, decode, frame, unframe
 from hyfdca.protocol.messages import Message
-from hyfdca.protocol.sessions import (
-    PAUSE,
-    ClientSession,
-    Replies,
-    ServerSession,
-    decode,
-    frame,
-    unframe,
-)
+from hyfdca.protocol.server_session import PAUSE, Replies, ServerSession
 from hyfdca.stages.keys import messages as m
 from hyfdca.stages.keys.client import KeyAgreementError, KeyHolder
 

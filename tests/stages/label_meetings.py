@@ -18,7 +18,8 @@ from hyfdca.crypto.schemes.registry import (
 )
 from hyfdca.data.tables import Table
 from hyfdca.data.targets import SampleLosses, TargetSettings
-from hyfdca.protocol.sessions import ClientSession, ServerSession
+from hyfdca.protocol.client_session import ClientSession
+from hyfdca.protocol.server_session import ServerSession
 from hyfdca.runtime.driver import Traffic
 from hyfdca.runtime.inprocess import InProcess
 from hyfdca.stages.alignment.messages import AlignmentSettings

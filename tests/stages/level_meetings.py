@@ -12,7 +12,8 @@ from hyfdca.crypto.keys.pseudonyms import AlignmentKeys
 from hyfdca.crypto.schemes.registry import Adders, Encryption, new_keys
 from hyfdca.data.kinds import Column, table_of_columns
 from hyfdca.data.tables import Table
-from hyfdca.protocol.sessions import ClientSession, ServerSession
+from hyfdca.protocol.client_session import ClientSession
+from hyfdca.protocol.server_session import ServerSession
 from hyfdca.runtime.driver import Traffic
 from hyfdca.runtime.inprocess import InProcess
 from hyfdca.stages.alignment.messages import AlignmentSettings

@@ -12,7 +12,7 @@ from hypothesis import given
 
 from hyfdca.data.tables import Table
 from hyfdca.holdings.layout import Layout, with_bias
-from hyfdca.protocol.sessions import decode, unframe
+from hyfdca.protocol.client_session import decode, unframe
 from hyfdca.stages.alignment import comparison
 from hyfdca.stages.alignment.checks import AlignmentError
 from hyfdca.stages.alignment.messages import AlignmentSettings, PlacementNotice, Rows

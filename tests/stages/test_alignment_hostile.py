@@ -9,9 +9,9 @@ import msgspec
 import numpy as np
 import pytest
 
+from hyfdca.protocol.client_session import decode, frame, unframe
 from hyfdca.protocol.codec import RemoteProtocolError, pack_bits, pack_indices
 from hyfdca.protocol.messages import Message
-from hyfdca.protocol.sessions import decode, frame, unframe
 from hyfdca.stages.alignment.checks import AlignmentError
 from hyfdca.stages.alignment.client import AlignmentClient
 from hyfdca.stages.alignment.messages import (

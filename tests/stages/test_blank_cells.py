@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hyfdca.data.tables import KINDS, Table, stored_densely
+from hyfdca.protocol.client_session import decode, unframe
 from hyfdca.protocol.codec import RemoteProtocolError
-from hyfdca.protocol.sessions import BadReplyError, decode, unframe
+from hyfdca.protocol.server_session import BadReplyError
 from hyfdca.stages.alignment import blank_cells
 from hyfdca.stages.alignment.checks import AlignmentError
 from hyfdca.stages.alignment.messages import (

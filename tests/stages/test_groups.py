@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from hyfdca.crypto.keys.set_secrets import AgreedSecrets
 from hyfdca.holdings.axis import Axis
 from hyfdca.holdings.layout import Layout
+from hyfdca.protocol.client_session import ClientSession
 from hyfdca.protocol.codec import RemoteProtocolError
-from hyfdca.protocol.sessions import BadReplyError, ClientSession, ServerSession
+from hyfdca.protocol.server_session import BadReplyError, ServerSession
 from hyfdca.runtime.driver import Traffic
 from hyfdca.runtime.inprocess import InProcess
 from hyfdca.stages.groups import (

@@ -4,7 +4,7 @@ import pytest
 
 from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.messages import Message
-from hyfdca.protocol.sessions import PAUSE, Replies
+from hyfdca.protocol.server_session import PAUSE, Replies
 from hyfdca.stages.keys import messages as m
 from hyfdca.stages.keys.client import KeyAgreementError, KeyHolder
 from hyfdca.stages.keys.server import admit, agree_on_keys, compare_keys

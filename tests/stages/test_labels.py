@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hyfdca.crypto.schemes.registry import Encryption
 from hyfdca.data.targets import TargetSettings
 from hyfdca.federation.sealing.kinds import VectorKind
-from hyfdca.protocol.sessions import decode, unframe
+from hyfdca.protocol.client_session import decode, unframe
 from hyfdca.stages.alignment.messages import PlacementNotice
 from hyfdca.stages.labels.messages import LabelsNotice, WeightsNotice
 from hyfdca.stages.labels.transfer import (

@@ -7,9 +7,9 @@ import pytest
 
 from hyfdca.data.targets import TargetSettings
 from hyfdca.federation.messages import Arrangements, GridRequest
+from hyfdca.protocol.client_session import decode, frame, unframe
 from hyfdca.protocol.codec import RemoteProtocolError, pack_indices
 from hyfdca.protocol.messages import GridSpec, Message, Part, Sealed
-from hyfdca.protocol.sessions import decode, frame, unframe
 from hyfdca.stages.labels.messages import (
     GiveRequest,
     LabelsNotice,

@@ -16,14 +16,10 @@ from hyfdca.holdings.ownership import owned_cells
 from hyfdca.holdings.partition import from_holdings, vertical
 from hyfdca.maths.seeds import stream
 from hyfdca.model.scaling import Scaling
+from hyfdca.protocol.client_session import ClientSession, frame
 from hyfdca.protocol.codec import RemoteProtocolError, pack_reals
 from hyfdca.protocol.messages import GridSpec, Message, Sealed
-from hyfdca.protocol.sessions import (
-    BadReplyError,
-    ClientSession,
-    ServerSession,
-    frame,
-)
+from hyfdca.protocol.server_session import BadReplyError, ServerSession
 from hyfdca.runtime.driver import Traffic
 from hyfdca.runtime.inprocess import InProcess
 from hyfdca.stages.scaling.client import ScalingClient

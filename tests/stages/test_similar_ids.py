@@ -10,8 +10,8 @@ import scipy.sparse as sp
 
 from hyfdca.crypto.keys.pseudonyms import form_pseudonyms, sample_pseudonyms
 from hyfdca.data.id_forms import ID_FORMS
+from hyfdca.protocol.client_session import decode, unframe
 from hyfdca.protocol.codec import RemoteProtocolError, pack_tokens
-from hyfdca.protocol.sessions import decode, unframe
 from hyfdca.stages.alignment import similar_ids
 from hyfdca.stages.alignment.checks import AlignmentError
 from hyfdca.stages.alignment.messages import AlignmentSettings, IdForms, IdFormsRequest

@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 
 from hyfdca.errors import StudyError
 from hyfdca.model.file import as_bytes
-from hyfdca.protocol.sessions import ServerSession
+from hyfdca.protocol.server_session import ServerSession
 from hyfdca.runtime.inprocess import InProcess
 from hyfdca.study.file import load
 from hyfdca.study.local.study import local_clients, local_plan, prepare, read_tables

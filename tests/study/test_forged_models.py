@@ -13,7 +13,7 @@ import pytest
 from hyfdca.errors import StudyError
 from hyfdca.model.file import as_bytes
 from hyfdca.protocol.codec import RemoteProtocolError
-from hyfdca.protocol.sessions import BadReplyError
+from hyfdca.protocol.server_session import BadReplyError
 from hyfdca.study.local.study import Consortium as Names
 from hyfdca.study.local.study import Run
 from hyfdca.study.outcome import Outcome

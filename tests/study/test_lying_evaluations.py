@@ -10,7 +10,7 @@ import pytest
 from hyfdca.model.file import as_bytes
 from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.messages import TotalsSpec
-from hyfdca.protocol.sessions import ServerSession
+from hyfdca.protocol.server_session import ServerSession
 from hyfdca.runtime.driver import Traffic
 from hyfdca.stages.evaluation import messages as m
 from hyfdca.study.client.policy import MemberPolicy

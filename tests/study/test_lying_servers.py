@@ -14,7 +14,7 @@ import pytest
 import xxhash
 
 from hyfdca.protocol.codec import RemoteProtocolError
-from hyfdca.protocol.sessions import ClientsFailedError
+from hyfdca.protocol.server_session import ClientsFailedError
 from hyfdca.runtime.driver import Traffic
 from hyfdca.runtime.store import Archive
 from hyfdca.study.client.release import forget_release

@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 
 from hyfdca.errors import StudyError
+from hyfdca.protocol.client_session import frame
 from hyfdca.protocol.codec import RemoteProtocolError
-from hyfdca.protocol.sessions import ServerSession, frame
+from hyfdca.protocol.server_session import ServerSession
 from hyfdca.study import messages as m
 from hyfdca.study.client.client import STUDY_TOKEN
 from tests.support.durable_runs import Consortium, undisturbed, write

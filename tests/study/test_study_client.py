@@ -4,9 +4,9 @@ import pytest
 
 from hyfdca.algorithms.bundle.messages import Move, MovedRelease
 from hyfdca.federation.messages import Released
+from hyfdca.protocol.client_session import decode, frame, unframe
 from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.messages import Message
-from hyfdca.protocol.sessions import decode, frame, unframe
 from hyfdca.runtime.store import SealedStore
 from hyfdca.stages.keys.client import KeyAgreementError
 from hyfdca.stages.keys.messages import MadeKeys

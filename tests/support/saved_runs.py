@@ -7,7 +7,7 @@ from typing import Any
 
 from hyfdca.maths.objective import Measurement
 from hyfdca.protocol.checkpoint import load, save
-from hyfdca.protocol.sessions import Conversation
+from hyfdca.protocol.server_session import Conversation
 from tests.support.sealed_runs import found_by
 from tests.support.small_runs import Run, start
 

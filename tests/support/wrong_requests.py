@@ -12,8 +12,8 @@ from hyfdca.crypto.schemes.arrangement import Arrangement
 from hyfdca.crypto.schemes.registry import Encryption
 from hyfdca.holdings.participation import cyclic
 from hyfdca.protocol.checkpoint import save
+from hyfdca.protocol.client_session import decode, frame, unframe
 from hyfdca.protocol.codec import RemoteProtocolError
-from hyfdca.protocol.sessions import decode, frame, unframe
 from tests.support.sealed_runs import ENCRYPTIONS, keys_of
 from tests.support.small_runs import classification, make_training, partition_of
 

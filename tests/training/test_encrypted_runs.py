@@ -20,7 +20,8 @@ from hyfdca.crypto.schemes.stream_sums import StreamAdder
 from hyfdca.data.tables import stored_densely
 from hyfdca.holdings.ownership import owned_cells
 from hyfdca.maths.seeds import stream
-from hyfdca.protocol.sessions import ClientSession, ServerSession
+from hyfdca.protocol.client_session import ClientSession
+from hyfdca.protocol.server_session import ServerSession
 from hyfdca.runtime.driver import Traffic
 from hyfdca.runtime.inprocess import InProcess
 from hyfdca.stages.scaling.client import ScalingClient

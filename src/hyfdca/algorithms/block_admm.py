@@ -48,6 +48,7 @@ from hyfdca.federation.sealing.client_sealing import or_too_large
 from hyfdca.federation.server import Federation
 from hyfdca.federation.sums import EVERYWHERE
 from hyfdca.maths.linear import conjugate_gradients
+from hyfdca.protocol.client_session import Handlers
 from hyfdca.protocol.messages import (
     Counter,
     Duals,
@@ -61,7 +62,7 @@ from hyfdca.protocol.messages import (
     Weights,
 )
 from hyfdca.protocol.phases import Phase, Phases
-from hyfdca.protocol.sessions import Conversation, Handlers
+from hyfdca.protocol.server_session import Conversation
 
 _DENSE = 2_000  # rows or columns up to which a block's system is factored
 _CG_STEPS = 500

@@ -52,6 +52,7 @@ from hyfdca.federation.primal import (
 from hyfdca.federation.server import Federation
 from hyfdca.federation.sums import EVERYWHERE
 from hyfdca.maths.linear import conjugate_gradients
+from hyfdca.protocol.client_session import Handlers
 from hyfdca.protocol.messages import (
     Counter,
     Margins,
@@ -62,7 +63,7 @@ from hyfdca.protocol.messages import (
     Weights,
 )
 from hyfdca.protocol.phases import Phases
-from hyfdca.protocol.sessions import Conversation, Handlers
+from hyfdca.protocol.server_session import Conversation
 
 
 class RowStepsRequest(Message, frozen=True):

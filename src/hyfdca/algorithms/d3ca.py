@@ -45,6 +45,7 @@ from hyfdca.federation.primal import (
 )
 from hyfdca.federation.server import Federation
 from hyfdca.federation.sums import EVERYWHERE
+from hyfdca.protocol.client_session import Handlers
 from hyfdca.protocol.codec import pack_indices, unpack_counts
 from hyfdca.protocol.messages import (
     Counter,
@@ -57,7 +58,7 @@ from hyfdca.protocol.messages import (
     Weights,
 )
 from hyfdca.protocol.phases import Phases
-from hyfdca.protocol.sessions import Conversation, Handlers
+from hyfdca.protocol.server_session import Conversation
 
 
 class BlockStepsRequest(Message, frozen=True):

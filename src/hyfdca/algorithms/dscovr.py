@@ -48,6 +48,7 @@ from hyfdca.federation.sealing.client_sealing import or_too_large
 from hyfdca.federation.server import Federation
 from hyfdca.federation.sums import EVERYWHERE
 from hyfdca.maths.seeds import stream
+from hyfdca.protocol.client_session import Handlers
 from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.messages import (
     Bound,
@@ -62,7 +63,7 @@ from hyfdca.protocol.messages import (
     Weights,
 )
 from hyfdca.protocol.phases import Phase, Phases
-from hyfdca.protocol.sessions import Conversation, Handlers
+from hyfdca.protocol.server_session import Conversation
 
 _POWER_STEPS = 30
 _NORM_SLACK = 1.02  # power iteration comes from below

@@ -39,6 +39,7 @@ from hyfdca.federation.primal import TwoSumServer, before_round
 from hyfdca.federation.sealing.client_sealing import Rows
 from hyfdca.federation.server import Federation
 from hyfdca.federation.sums import RunningSum
+from hyfdca.protocol.client_session import Handlers
 from hyfdca.protocol.codec import RemoteProtocolError, pack_indices
 from hyfdca.protocol.messages import (
     Counter,
@@ -52,7 +53,7 @@ from hyfdca.protocol.messages import (
     Sums,
 )
 from hyfdca.protocol.phases import Phases
-from hyfdca.protocol.sessions import Conversation, Handlers
+from hyfdca.protocol.server_session import Conversation
 
 
 class SlopesRequest(Message, frozen=True):

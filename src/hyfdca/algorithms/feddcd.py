@@ -45,6 +45,7 @@ from hyfdca.federation.server import Federation
 from hyfdca.federation.sums import EVERYWHERE
 from hyfdca.maths.objective import visiting_order
 from hyfdca.maths.seeds import stream
+from hyfdca.protocol.client_session import Handlers
 from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.messages import (
     Counter,
@@ -55,7 +56,7 @@ from hyfdca.protocol.messages import (
     Weights,
 )
 from hyfdca.protocol.phases import Phase, Phases
-from hyfdca.protocol.sessions import Conversation, Handlers
+from hyfdca.protocol.server_session import Conversation
 
 _SOLVED = 1e-13  # largest change of a dual in an epoch, at which a solution is exact
 

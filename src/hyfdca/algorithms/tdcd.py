@@ -38,6 +38,7 @@ from hyfdca.federation.margins import gather_margins
 from hyfdca.federation.messages import summing
 from hyfdca.federation.primal import TwoSumServer, before_round, primal_phases
 from hyfdca.federation.server import Federation
+from hyfdca.protocol.client_session import Handlers
 from hyfdca.protocol.codec import (
     RemoteProtocolError,
     pack_indices,
@@ -46,7 +47,7 @@ from hyfdca.protocol.codec import (
 )
 from hyfdca.protocol.messages import Counter, Margins, Message, OnGrid, Positions, Seen
 from hyfdca.protocol.phases import Phases
-from hyfdca.protocol.sessions import Conversation, Handlers
+from hyfdca.protocol.server_session import Conversation
 
 
 class StepsRequest(Message, frozen=True):

@@ -11,10 +11,10 @@ import msgspec
 from hyfdca.audit.fields import phases_named, value_of
 from hyfdca.audit.values import SEALED_BYTES, VALUES
 from hyfdca.audit.views import Record
+from hyfdca.protocol.client_session import TOKEN_BYTES, decode, unframe
 from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.messages import Message, Sealed, SealedTotals, seen_fields
 from hyfdca.protocol.phases import Phase
-from hyfdca.protocol.sessions import TOKEN_BYTES, decode, unframe
 
 
 class UnknownError(ValueError):

@@ -29,7 +29,7 @@ from hyfdca.audit.views import (
 from hyfdca.errors import StudyError
 from hyfdca.federation.sealing.client_sealing import Sealing
 from hyfdca.protocol.codec import pack_reals
-from hyfdca.protocol.sessions import Ask
+from hyfdca.protocol.server_session import Ask
 from hyfdca.runtime.driver import listening
 from hyfdca.study.about import Asked
 from hyfdca.study.file import StudyFile, load_with_content

@@ -13,7 +13,7 @@ from hyfdca.federation.sealing.secrets import Secrecy
 from hyfdca.holdings.participation import Participation
 from hyfdca.maths.objective import Measurement
 from hyfdca.protocol.codec import RemoteProtocolError
-from hyfdca.protocol.sessions import ClientsFailedError
+from hyfdca.protocol.server_session import ClientsFailedError
 from hyfdca.runtime.driver import Traffic
 from hyfdca.runtime.stopwatch import ConversationCost, Stopwatch
 from hyfdca.study.local.study import LocalRun

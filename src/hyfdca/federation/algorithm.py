@@ -25,8 +25,9 @@ from hyfdca.federation.server import Federation
 from hyfdca.holdings.layout import Layout
 from hyfdca.maths.objective import Measurement
 from hyfdca.protocol.checkpoint import Checkpointed
+from hyfdca.protocol.client_session import Handlers
 from hyfdca.protocol.phases import Phases
-from hyfdca.protocol.sessions import Conversation, Handlers
+from hyfdca.protocol.server_session import Conversation
 
 
 @dataclass(frozen=True)

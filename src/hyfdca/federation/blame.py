@@ -2,37 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
-from contextlib import contextmanager
+from collections.abc import Set
 
 from hyfdca.federation.sealing.client_sealing import UNOPENED
 from hyfdca.holdings.layout import Layout
-from hyfdca.protocol.sessions import BadReplyError, ClientsFailedError
+from hyfdca.protocol.server_session import BadReplyError, ClientsFailedError
 
 
-@contextmanager
-def sums_of(layout: Layout, senders: Set[int] | None = None) -> Iterator[None]:
-    """Blame all who contribute to a sum if a client says that it does not open.
+def blamed(
+    error: ClientsFailedError, layout: Layout, senders: Set[int] | None = None
+) -> ClientsFailedError | BadReplyError:
+    """Return what to raise where clients failed, perhaps since a sum does not open.
+
+    Then all who contribute to it are blamed.
 
     Parameters
     ----------
     senders : set of int, optional
         Who contributes; by default those that share rows or columns with the client.
     """
-    try:
-        yield
-    except ClientsFailedError as error:
-        unable = [c for c, why in error.reasons.items() if UNOPENED in why]
-        if not unable:
-            raise
-        suspects = set(unable)
-        for client in unable:
-            suspects |= neighbours(layout, client) if senders is None else senders
-        reason = (
-            "a sum of what they sent does not open, so the part of one of them is "
-            "wrong, or who opens it is"
-        )
-        raise BadReplyError(error.phase, sorted(suspects), reason) from None
+    unable = [c for c, why in error.reasons.items() if UNOPENED in why]
+    if not unable:
+        return error
+    suspects = set(unable)
+    for client in unable:
+        suspects |= neighbours(layout, client) if senders is None else senders
+    reason = (
+        "a sum of what they sent does not open, so the part of one of them is "
+        "wrong, or who opens it is"
+    )
+    return BadReplyError(error.phase, sorted(suspects), reason)
 
 
 def neighbours(layout: Layout, client: int) -> set[int]:

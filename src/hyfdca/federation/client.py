@@ -6,7 +6,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hyfdca.arrays import BoolArray, FloatArray
 from hyfdca.crypto.schemes.fixedpoint import (
@@ -21,6 +20,7 @@ from hyfdca.federation.sums import EVERYWHERE
 from hyfdca.holdings.axis import is_same_partition
 from hyfdca.holdings.block import Block
 from hyfdca.maths.kernels import add_row_combination, row_norms, row_products, unsigned
+from hyfdca.protocol.client_session import Handlers
 from hyfdca.protocol.codec import (
     RefusedError,
     RemoteProtocolError,
@@ -28,7 +28,6 @@ from hyfdca.protocol.codec import (
     unpack_places,
 )
 from hyfdca.protocol.messages import Message, Sums
-from hyfdca.protocol.sessions import Handlers
 
 
 def check_few(least: int, n_rows: int, what: str) -> None:
@@ -43,6 +42,11 @@ def check_few(least: int, n_rows: int, what: str) -> None:
             f"its policy.toml wants at least {least} of its rows in every sum, but "
             f"{what} has {n_rows}; have more rows put together, or lower least_rows"
         )
+
+
+def grid_step(sums: Sums) -> float:
+    """Return the width of the coarsest grid in a sum."""
+    return max((2.0**-vector.fraction_bits for vector in sums), default=0.0)
 
 
 class Party:
@@ -83,7 +87,8 @@ class Party:
         self.rank, self.is_complete, self.seed = rank, is_complete, seed
         self.n_clients, self.least_rows = n_clients, least_rows
         self.sealing = Sealing(problem.profile, sealers, X.shape, problem.n_outputs)
-        self._opening = Opening(self.sealing, rank)
+        # Opens grand totals and reports them, or vouches for the client that does
+        self.open_totals = Opening(self.sealing, rank).answer
         self.n_held, self.n_features = X.shape
         # The block as kernels take it
         self.csr: tuple[Any, Any, Any] = (
@@ -91,7 +96,8 @@ class Party:
             unsigned(X.indices),
             X.data,
         )
-        self._every_row = np.arange(self.n_held, dtype=np.uint32)
+        # All rows as kernels take them, of which some are ``every_row[rows]``
+        self.every_row = np.arange(self.n_held, dtype=np.uint32)
         # Known after set-up
         self.squared_norms = np.zeros((self.n_held, 1))
         self.curvatures = np.zeros((self.n_held, problem.n_outputs))
@@ -144,7 +150,7 @@ class Party:
         counts = self.weighted(np.ones((self.n_held, self.problem.n_outputs)))
         indptr, indices, data = self.csr
         add_row_combination(
-            indptr, indices, np.abs(data), self._every_row, counts, columns
+            indptr, indices, np.abs(data), self.every_row, counts, columns
         )
         return m.Bounds(
             row_norm=power_above(float(self.partial_norms.max(initial=0.0))),
@@ -168,12 +174,6 @@ class Party:
         norms = np.broadcast_to(squared_norms, shape)
         self.curvatures = self.weighted(norms) / self.problem.l2_scale
 
-    # Totals
-
-    def open_totals(self, request: m.OpenRequest) -> m.Opened | m.Vouched:
-        """Open grand totals and report them, or vouch for the client that does."""
-        return self._opening.answer(request)
-
     # Margins
 
     def margins(
@@ -186,7 +186,7 @@ class Party:
         """
         width = n_points * self.problem.n_outputs
         opened = self.sealing.opened_samples("margins", sums, rows, width)
-        return self.with_offsets(opened, rows)
+        return opened if self.block.offsets is None else self.with_offsets(opened, rows)
 
     def with_offsets(self, margins: FloatArray, rows: Rows = EVERYWHERE) -> FloatArray:
         """Return x_i·w + o_i of some rows."""
@@ -230,22 +230,20 @@ class Party:
         out = np.empty(
             (self.n_held if isinstance(rows, slice) else len(rows), weights.shape[1])
         )
-        row_products(*self.csr, self.numbers(rows), weights, out)
+        row_products(*self.csr, self.every_row[rows], weights, out)
         return out
 
     def combine(self, rows: Rows, coefficients: FloatArray) -> FloatArray:
         """Return Σ_j coefficients_j x_{rows_j}."""
         out = np.zeros((self.n_features, coefficients.shape[1]))
-        add_row_combination(*self.csr, self.numbers(rows), coefficients, out)
+        add_row_combination(*self.csr, self.every_row[rows], coefficients, out)
         return out
 
     def combine_squares(self, coefficients: FloatArray) -> FloatArray:
         """Return Σ_i coefficients_i x_{k,i}², by feature, over all rows."""
         out = np.zeros((self.n_features, coefficients.shape[1]))
         indptr, indices, data = self.csr
-        add_row_combination(
-            indptr, indices, data**2, self._every_row, coefficients, out
-        )
+        add_row_combination(indptr, indices, data**2, self.every_row, coefficients, out)
         return out
 
     def weighted(
@@ -256,12 +254,6 @@ class Party:
         if weights is None:
             return values
         return values * weights[rows]
-
-    def numbers(self, rows: Rows) -> NDArray[np.uint32]:
-        """Return rows as kernels take them."""
-        if isinstance(rows, slice):
-            return self._every_row[rows]
-        return rows.astype(np.uint32)
 
     @cached_property
     def partial_norms(self) -> FloatArray:

@@ -10,7 +10,7 @@ from hyfdca.crypto.schemes.fixedpoint import EXACT_BITS, Grid, grid_for
 from hyfdca.federation.messages import Bounds
 from hyfdca.federation.problem import Problem
 from hyfdca.holdings.layout import Layout
-from hyfdca.protocol.messages import GridSpec, TotalsSpec
+from hyfdca.protocol.messages import GridSpec
 
 MARGIN_HEADROOM = 64.0  # over the largest margin of any point not worse than w = 0
 _DUAL_HEADROOM = 64.0  # over the steepest slope at 0, where duals are unbounded
@@ -51,13 +51,6 @@ class VectorGrid:
         self.fraction_bits = grid.fraction_bits
         self.step = math.ldexp(1.0, -grid.fraction_bits)  # its width
         self.spec = GridSpec(grid.fraction_bits, grid.limit_bits)  # as it travels
-
-    def totals_spec(
-        self, opener: int, witness: int | None = None, seed: bytes = b""
-    ) -> TotalsSpec:
-        """Return the grid as it travels for totals that a client opens."""
-        bits = (self.grid.fraction_bits, self.grid.limit_bits)
-        return TotalsSpec(*bits, opener, witness, seed)
 
     def coarsen(self) -> None:
         """Take the next coarser grid.

@@ -15,7 +15,7 @@ from hyfdca.federation.server import Federation
 from hyfdca.federation.sums import CachedSum
 from hyfdca.protocol.codec import pack_indices
 from hyfdca.protocol.messages import GridSpec, Message, Part, TooLarge
-from hyfdca.protocol.sessions import Conversation
+from hyfdca.protocol.server_session import Conversation
 
 
 def gather_margins(

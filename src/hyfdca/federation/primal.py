@@ -33,10 +33,11 @@ from hyfdca.federation.sums import (
     LatestSumState,
 )
 from hyfdca.maths.objective import Measurement
+from hyfdca.protocol.client_session import Handlers
 from hyfdca.protocol.codec import pack_indices, unpack_counts
 from hyfdca.protocol.messages import Message, Part, Sums
 from hyfdca.protocol.phases import Phases
-from hyfdca.protocol.sessions import Conversation, Handlers
+from hyfdca.protocol.server_session import Conversation
 
 
 def primal_phases(

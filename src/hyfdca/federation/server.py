@@ -23,7 +23,7 @@ from msgspec.structs import astuple
 from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.crypto.schemes.registry import Adders
 from hyfdca.federation import messages as m
-from hyfdca.federation.blame import sums_of
+from hyfdca.federation.blame import blamed
 from hyfdca.federation.evaluation.release import agreed_weights
 from hyfdca.federation.grids import (
     DivergenceError,
@@ -36,17 +36,18 @@ from hyfdca.federation.grids import (
 )
 from hyfdca.federation.problem import Problem
 from hyfdca.federation.sums import (
+    OTHER_GRID,
     CachedSum,
     LatestSum,
     RunningSum,
-    check_grid,
-    sum_of,
 )
 from hyfdca.federation.totals import (
     Openers,
     Total,
-    open_checked,
+    opened_totals,
     openers_among,
+    requests_to_open,
+    summed,
     total_of,
 )
 from hyfdca.federation.vectors import SealedVectors
@@ -58,10 +59,12 @@ from hyfdca.protocol.messages import (
     SealedTotals,
     Sums,
     TooLarge,
+    TotalsPart,
     TotalsSpec,
 )
-from hyfdca.protocol.sessions import (
+from hyfdca.protocol.server_session import (
     BadReplyError,
+    ClientsFailedError,
     Conversation,
     ServerSession,
     SessionState,
@@ -144,23 +147,26 @@ class Federation:
 
     def sample_sum(self, width: int | None = None) -> CachedSum:
         """Return an empty sum by sample."""
-        return CachedSum(self.vectors.by_sample(width or self.problem.n_outputs))
+        width = width or self.problem.n_outputs
+        return CachedSum(self.vectors.layouts["samples", width])
 
     def feature_sum(self, width: int | None = None) -> CachedSum:
         """Return an empty sum by feature, readable as the profile says."""
-        return CachedSum(self.vectors.by_feature(width or self.problem.n_outputs))
+        width = width or self.problem.n_outputs
+        return CachedSum(self.vectors.layouts["features", width])
 
     def latest_feature_sum(self) -> LatestSum:
         """Return an empty sum by feature over those who took part last."""
-        return LatestSum(self.vectors.by_feature(self.problem.n_outputs))
+        return LatestSum(self.vectors.layouts["features", self.problem.n_outputs])
 
     def latest_sample_sum(self) -> LatestSum:
         """Return an empty sum by sample over those who took part last."""
-        return LatestSum(self.vectors.by_sample(self.problem.n_outputs))
+        return LatestSum(self.vectors.layouts["samples", self.problem.n_outputs])
 
     def running_sample_sum(self, width: int | None = None) -> RunningSum:
         """Return an empty sum by sample that only grows."""
-        return RunningSum(self.vectors.by_sample(width or self.problem.n_outputs))
+        width = width or self.problem.n_outputs
+        return RunningSum(self.vectors.layouts["samples", width])
 
     # Set-up
 
@@ -218,11 +224,15 @@ class Federation:
 
     # Totals
 
-    def totals_spec(self, grid: VectorGrid, client: int) -> TotalsSpec:
-        """Return a grid for a client's totals, and who is to open them."""
+    def _totals_specs(
+        self, grid: VectorGrid, clients: Iterable[int]
+    ) -> dict[int, tuple[TotalsSpec]]:
+        """Return a grid for each client's totals, and who is to open them."""
         openers = self._next_openers()
-        seed = b"" if client == openers.opener else openers.seed
-        return grid.totals_spec(openers.opener, openers.witness, seed)
+        spec = (grid.fraction_bits, grid.grid.limit_bits)
+        known = (*spec, openers.opener, openers.witness)
+        specs = dict.fromkeys(clients, (TotalsSpec(*known, openers.seed),))
+        return {**specs, openers.opener: (TotalsSpec(*known),)}
 
     def _next_openers(self) -> Openers:
         """Return who opens totals: those present when they were first asked for.
@@ -238,8 +248,7 @@ class Federation:
         self, parts: Mapping[int, SealedTotals], shape: tuple[int, int]
     ) -> Total:
         """Add up totals, by client, that each has in full."""
-        sums = sum_of(parts, math.prod(shape), self._adders)
-        return total_of(parts, sums, shape, self._next_openers(), self._adders)
+        return summed(parts, shape, self._next_openers(), self._adders)
 
     def sum_by_bucket(
         self,
@@ -260,15 +269,15 @@ class Federation:
 
         A witness that is absent is not waited for.
         """
-        openers = self._next_openers()
+        openers, session = self._next_openers(), self.session
         self._openers = None  # others may be sealed to somebody else
-        senders = {client for total in totals for client in total.senders}
-        with sums_of(self.layout, senders):
-            return (
-                yield from open_checked(
-                    self.session, self._adders, openers, totals, phase
-                )
-            )
+        requests = requests_to_open(totals, openers, session.present)
+        try:
+            replies = yield from session.ask(phase, requests, Message)
+        except ClientsFailedError as error:
+            senders = {client for total in totals for client in total.senders}
+            raise blamed(error, self.layout, senders) from None
+        return opened_totals(replies, totals, openers, self._adders.encryption)
 
     # Asking on a grid
 
@@ -277,8 +286,9 @@ class Federation:
         phase: str,
         clients: Iterable[int],
         grids: Sequence[VectorGrid],
-        request: Callable[[int], Message],
+        request: Callable[..., Message],
         kind: type[Reply],
+        totals: VectorGrid | None = None,
     ) -> Conversation[dict[int, Reply]]:
         """Ask for parts of sums, again on coarser grids while some part does not fit.
 
@@ -286,18 +296,24 @@ class Federation:
         ----------
         grids : sequence of VectorGrid
             Those that the requests and so the replies use, in the replies' order.
+        request : callable
+            Of a client, and of the grid of its totals if it is asked for any.
+        totals : VectorGrid, optional
+            Of the totals that somebody is to open.
         """
         asked = list(clients)
         while True:
-            requests = {client: request(client) for client in asked}
+            specs = {} if totals is None else self._totals_specs(totals, asked)
+            requests = {c: request(c, *specs.get(c, ())) for c in asked}
             # While this waits for absent clients, others may get coarser grids.
             wanted = [grid.fraction_bits for grid in grids]
-            with sums_of(self.layout):
+            try:
                 replies = yield from self.session.ask(phase, requests, Message)
+            except ClientsFailedError as error:
+                raise blamed(error, self.layout) from None
             fitting = {c: r for c, r in replies.items() if isinstance(r, kind)}
             if len(fitting) == len(replies):
-                for client, reply in fitting.items():
-                    _check_grids(client, reply, wanted)
+                _check_grids(fitting, wanted)
                 return fitting
             for client, answer in replies.items():
                 if client not in fitting and not isinstance(answer, TooLarge):
@@ -311,6 +327,20 @@ class Federation:
                 error.clients = tuple(c for c in replies if c not in fitting)
                 raise
 
+    def gather_total(
+        self,
+        phase: str,
+        grid: VectorGrid,
+        request: Callable[[int, TotalsSpec], Message],
+        shape: tuple[int, int],
+        clients: Sequence[int] | None = None,
+    ) -> Conversation[Total]:
+        """Ask all clients (or some) for totals of a shape; return their sum."""
+        asked = self.everyone if clients is None else clients
+        parts = yield from self.gather(phase, asked, [grid], request, TotalsPart, grid)
+        sealed = {client: part.vector for client, part in parts.items()}
+        return summed(sealed, shape, self._next_openers(), self._adders)
+
     def gather_sum(
         self,
         phase: str,
@@ -320,8 +350,7 @@ class Federation:
     ) -> Conversation[CachedSum]:
         """Ask all clients for parts of a sum; return the sum."""
         parts = yield from self.gather(phase, self.everyone, grids, request, Part)
-        for client, part in parts.items():
-            total.put(client, part.vector)
+        total.update({client: part.vector for client, part in parts.items()})
         return total
 
     # The end
@@ -345,11 +374,11 @@ class Federation:
         return agreed_weights(features, released)
 
 
-def _check_grids(client: int, reply: Message, wanted: Sequence[int]) -> None:
+def _check_grids(replies: Mapping[int, Message], wanted: Sequence[int]) -> None:
     """Refuse a reply whose vectors are not on the grids asked for, in order."""
-    vectors = [getattr(reply, name) for name in reply.__struct_fields__]
-    for vector, fraction_bits in zip(vectors, wanted, strict=False):
-        several = vector if isinstance(vector, list) else [vector]
-        for part in several:
-            if part is not None:
-                check_grid(client, part, fraction_bits)
+    for client, reply in replies.items():
+        for vector, fraction_bits in zip(astuple(reply), wanted, strict=False):
+            several = vector if isinstance(vector, list) else [vector]
+            for part in several:
+                if part is not None and part.fraction_bits != fraction_bits:
+                    raise BadReplyError("", client, OTHER_GRID)

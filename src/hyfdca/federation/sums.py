@@ -6,24 +6,26 @@ made coarser still counts with its old part. It then travels as one vector per g
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
-from hyfdca.arrays import IntArray
+from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.crypto.schemes.arrangement import Arrangement, BlockMap
 from hyfdca.crypto.schemes.base import UNLIMITED, Adder
 from hyfdca.crypto.schemes.blocks import Blocks
-from hyfdca.crypto.schemes.registry import Adders
+from hyfdca.crypto.schemes.fixedpoint import decode
 from hyfdca.crypto.schemes.stream_sums import Padded
 from hyfdca.holdings.axis import Axis
-from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.messages import Sealed, Sums
-from hyfdca.protocol.sessions import BadReplyError, reply_of
+from hyfdca.protocol.server_session import BadReplyError
 
 EVERYWHERE = slice(None)
+OTHER_GRID = "it answers on another grid"
+UNREADABLE = (ValueError, ArithmeticError)  # raised where a sealed vector does not load
 
 
 # A sealed vector as the server stores it, in the form of its scheme.
@@ -57,6 +59,16 @@ class VectorLayout:
             return positions
         covering = self._blocks.covering(self._items.items[client][positions])
         return np.searchsorted(self.axis.items[client], covering)
+
+    def where(
+        self, client: int, positions: IntArray | None
+    ) -> tuple[Any, tuple[int, int]]:
+        """Return the places of a client's units on the axis, and its vector's shape."""
+        units = self.units(client, positions)
+        items = self.axis.items[client]
+        if units is None:
+            return self.axis.places[client], (len(items), self.width)
+        return items[units], (len(units), self.width)
 
 
 def layout_for(axis: Axis, groups: IntArray, width: int, adder: Adder) -> VectorLayout:
@@ -103,18 +115,27 @@ class RunningSum:
 
     def add(self, client: int, part: Sealed, positions: IntArray | None) -> None:
         """Add a client's part at its positions (none: all it holds)."""
-        units = self._layout.units(client, positions)
-        where = _places(self._axis, client, units)
-        shape = (_size(self._axis, client, units), self._layout.width)
-        with reply_of(client):
-            vector = load(self._adder, part, shape)
-        total = self._totals.get(part.fraction_bits)
-        if total is None:
-            total = self._adder.zeros((self._axis.n_items, self._layout.width))
-            self._totals[part.fraction_bits] = total
-        self._adder.add(total, where, vector)
-        if self._wears:
-            self._n_summands[where] += 1
+        self._add({client: part}, [self._layout.where(client, positions)])
+
+    def add_all(self, parts: Mapping[int, Sealed]) -> None:
+        """Add a part of each of some clients, of all that it holds."""
+        self._add(parts, [self._layout.where(client, None) for client in parts])
+
+    def _add(
+        self, parts: Mapping[int, Sealed], wheres: Sequence[tuple[Any, tuple[int, int]]]
+    ) -> None:
+        adder, shape = self._adder, (self._axis.n_items, self._layout.width)
+        for (client, part), (where, own) in zip(parts.items(), wheres, strict=True):
+            try:
+                vector = adder.load(part.payload, own)
+            except UNREADABLE as error:
+                raise unreadable(client, error) from None
+            total = self._totals.get(part.fraction_bits)
+            if total is None:
+                total = self._totals[part.fraction_bits] = adder.zeros(shape)
+            adder.add(total, where, vector)
+            if self._wears:
+                self._n_summands[where] += 1
 
     @property
     def is_worn(self) -> bool:
@@ -125,28 +146,39 @@ class RunningSum:
         self, client: int, again: Sequence[Sealed], positions: IntArray | None
     ) -> None:
         """Take the same numbers, sealed again, at a client's positions."""
-        units = self._layout.units(client, positions)
-        where = _places(self._axis, client, units)
-        shape = (_size(self._axis, client, units), self._layout.width)
-        with reply_of(client):
-            if [part.fraction_bits for part in again] != list(self._totals):
-                raise RemoteProtocolError("what was sealed again stands on other grids")
-            vectors = [load(self._adder, part, shape) for part in again]
+        where, shape = self._layout.where(client, positions)
+        if [part.fraction_bits for part in again] != list(self._totals):
+            reason = "what was sealed again stands on other grids"
+            raise BadReplyError("", client, reason)
+        try:
+            vectors = [self._adder.load(part.payload, shape) for part in again]
+        except UNREADABLE as error:
+            raise unreadable(client, error) from None
         for total, vector in zip(self._totals.values(), vectors, strict=True):
             self._adder.put(total, where, vector)
         self._n_summands[where] = 1
 
     def take(self, client: int, positions: IntArray | None) -> Sums:
         """Return the sum at a client's positions, and at no others."""
-        where = _places(self._axis, client, self._layout.units(client, positions))
+        where, _ = self._layout.where(client, positions)
         return [
             Sealed(bits, self._adder.dump(self._adder.take(total, where)))
             for bits, total in self._totals.items()
         ]
 
+    def take_each(self, clients: Iterable[int]) -> dict[int, Sums]:
+        """Return the sum at all that each client has; the same items are taken once."""
+        return _taken(self._axis, self._adder, self._totals, clients, {})
+
     def take_all(self) -> Sums:
         """Return the sum over the whole axis, for those who may see it."""
         return [Sealed(b, self._adder.dump(t)) for b, t in self._totals.items()]
+
+    def read(self) -> FloatArray:
+        """Return the reals of a sum that is not sealed."""
+        if not self._totals:
+            return np.zeros((self._axis.n_items, self._layout.width))
+        return reduce(np.add, [decode(t, bits) for bits, t in self._totals.items()])
 
 
 @dataclass(frozen=True)
@@ -186,20 +218,27 @@ class CachedSum:
 
     def update(self, parts: Mapping[int, Sealed]) -> None:
         """Replace the parts of some clients."""
+        self._totals, self._taken = None, {}
+        items, width = self._axis.items, self._layout.width
         for client, part in parts.items():
-            self.put(client, part)
+            try:
+                vector = self._adder.load(part.payload, (len(items[client]), width))
+            except UNREADABLE as error:
+                raise unreadable(client, error) from None
+            self._parts[client] = (part.fraction_bits, vector)
+            self._borrowed.add(client)
 
     def put(self, client: int, part: Sealed, positions: IntArray | None = None) -> None:
         """Replace a client's part (at some positions; none: all)."""
-        self._totals, self._taken = None, {}
         units = self._layout.units(client, positions)
-        shape = (_size(self._axis, client, units), self._layout.width)
-        with reply_of(client):
-            vector = load(self._adder, part, shape)
         if units is None:
-            self._parts[client] = (part.fraction_bits, vector)
-            self._borrowed.add(client)
+            self.update({client: part})
             return
+        self._totals, self._taken = None, {}
+        try:
+            vector = self._adder.load(part.payload, (len(units), self._layout.width))
+        except UNREADABLE as error:
+            raise unreadable(client, error) from None
         bits, held = self._parts.get(client, (part.fraction_bits, None))
         if bits != part.fraction_bits:
             raise BadReplyError("", client, "a part on two grids cannot be added")
@@ -221,18 +260,15 @@ class CachedSum:
 
         With positions the cost follows their number.
         """
-        units = self._layout.units(client, positions)
-        if units is not None:
+        if positions is not None:
+            units = self._layout.units(client, positions)
             some = self._some(self._axis.items[client][units])
             return [Sealed(b, self._adder.dump(t)) for b, t in some.items()]
-        where = self._axis.places[client]
-        if id(where) not in self._taken:
-            adder = self._adder
-            self._taken[id(where)] = [
-                Sealed(bits, adder.dump(adder.take(total, where)))
-                for bits, total in self._all().items()
-            ]
-        return self._taken[id(where)]
+        return self.take_each([client])[client]
+
+    def take_each(self, clients: Iterable[int]) -> dict[int, Sums]:
+        """Return the sum at all that each client has; the same items are taken once."""
+        return _taken(self._axis, self._adder, self._all(), clients, self._taken)
 
     def take_all(self) -> Sums:
         """Return the sum over the whole axis, for those who may see it."""
@@ -311,8 +347,7 @@ class LatestSum:
         """Replace the sum wherever one of these clients holds something."""
         self._taken = {}
         fresh = RunningSum(self._layout)
-        for client, part in parts.items():
-            fresh.add(client, part, None)
+        fresh.add_all(parts)
         new = fresh.state().totals
         is_held = np.zeros(self._axis.n_items, np.bool_)
         for client in parts:
@@ -332,48 +367,39 @@ class LatestSum:
 
     def take(self, client: int) -> Sums:
         """Return the sum at a client's units, and at no others."""
-        where = self._axis.places[client]
-        if id(where) not in self._taken:
-            self._taken[id(where)] = [
-                Sealed(bits, self._adder.dump(self._adder.take(total, where)))
-                for bits, total in self._totals.items()
+        own = _taken(self._axis, self._adder, self._totals, [client], self._taken)
+        return own[client]
+
+
+def _taken(
+    axis: Axis,
+    adder: Adder,
+    totals: Mapping[int, Any],
+    clients: Iterable[int],
+    known: dict[int, Sums],
+) -> dict[int, Sums]:
+    """Return the sum at all that each client has; adds to what is known by place."""
+    sums = {}
+    for client in clients:
+        where = axis.places[client]
+        if id(where) not in known:
+            known[id(where)] = [
+                Sealed(bits, adder.dump(adder.take(total, where)))
+                for bits, total in totals.items()
             ]
-        return self._taken[id(where)]
+        sums[client] = known[id(where)]
+    return sums
 
 
-_EVERYBODY, _ONE_GROUP = Axis(1, (np.zeros(1, np.int64),)), np.zeros(1, np.int64)
-
-
-def sum_of(parts: Mapping[int, Sealed], count: int, adders: Adders) -> Sums:
-    """Add up vectors of ``count`` numbers, by client, that each has in full: totals."""
-    if len({part.fraction_bits for part in parts.values()}) != 1:
-        raise BadReplyError("", parts, "parts of one sum stand on different grids")
-    total = RunningSum(layout_for(_EVERYBODY, _ONE_GROUP, *adders.totals(count)))
-    for client, part in parts.items():
-        with reply_of(client):
-            total.add(0, part, None)
-    return total.take_all()
-
-
-def load(adder: Adder, part: Sealed, shape: tuple[int, int]) -> Any:
-    """Return the sealed vector of a message, checked."""
-    try:
-        return adder.load(part.payload, shape)
-    except ValueError as error:
-        raise RemoteProtocolError(f"a sealed vector does not load: {error}") from None
+def unreadable(client: int, error: Exception) -> BadReplyError:
+    """Return the error that blames a client for a vector that does not load."""
+    reason = str(error)
+    if isinstance(error, ValueError):
+        reason = f"a sealed vector does not load: {error}"
+    return BadReplyError("", client, reason)
 
 
 def check_grid(client: int, part: Sealed, fraction_bits: int) -> None:
     """Refuse a client's part that is not on the grid that it was asked for."""
     if part.fraction_bits != fraction_bits:
-        raise BadReplyError("", client, "it answers on another grid")
-
-
-def _places(axis: Axis, client: int, positions: IntArray | None) -> Any:
-    if positions is None:
-        return axis.places[client]
-    return axis.items[client][positions]
-
-
-def _size(axis: Axis, client: int, positions: IntArray | None) -> int:
-    return len(axis.items[client]) if positions is None else len(positions)
+        raise BadReplyError("", client, OTHER_GRID)

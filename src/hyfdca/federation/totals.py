@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import reduce
 from typing import TypeVar
@@ -12,22 +13,17 @@ import numpy as np
 
 from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.crypto.schemes.fixedpoint import decode
-from hyfdca.crypto.schemes.plain import PlainAdder
-from hyfdca.crypto.schemes.registry import Adders
+from hyfdca.crypto.schemes.registry import Adders, Encryption
 from hyfdca.crypto.schemes.stream_sums import NONCE_BYTES, parse_sum
 from hyfdca.federation import messages as m
 from hyfdca.federation.sealing.vouching import N_TAGS, SEED_BYTES, combinations
-from hyfdca.federation.sums import sum_of
+from hyfdca.federation.sums import UNREADABLE, unreadable
 from hyfdca.protocol.codec import RemoteProtocolError, pack_indices, unpack_numbers
 from hyfdca.protocol.messages import Message, Sealed, SealedTotals, Sums
-from hyfdca.protocol.sessions import (
-    BadReplyError,
-    Conversation,
-    ServerSession,
-    reply_of,
-)
+from hyfdca.protocol.server_session import INVALID, BadReplyError, blaming
 
 T = TypeVar("T")
+_ONE_ROW = slice(0, 1)
 
 
 @dataclass(frozen=True)
@@ -123,14 +119,6 @@ class Total:
                 "it or a part is wrong"
             )
 
-    def is_plain(self, opened: IntArray) -> bool:
-        """Return whether these are the numbers of a sum that nobody sealed."""
-        each = zip(self.sums, self.numbers(opened), strict=True)
-        return all(
-            np.array_equal(PlainAdder().load(vector.payload, self.rows), numbers)
-            for vector, numbers in each
-        )
-
     def is_vouched_for(self, opened: IntArray, tags: IntArray, seed: bytes) -> bool:
         """Return whether sealed and opened numbers differ by the pads vouched for."""
         n_rows, width = self.rows
@@ -167,30 +155,66 @@ def _tags_of(parts: Mapping[int, SealedTotals], adders: Adders) -> Sums:
     return sum_of(tags, N_TAGS, adders) if tags else []
 
 
-def open_checked(
-    session: ServerSession,
-    adders: Adders,
+def sum_of(parts: Mapping[int, Sealed], count: int, adders: Adders) -> Sums:
+    """Add up vectors of ``count`` numbers, by client, that each has in full: totals."""
+    if len({part.fraction_bits for part in parts.values()}) != 1:
+        raise BadReplyError("", parts, "parts of one sum stand on different grids")
+    width, adder = count + adders.n_checks, adders.totals_adder
+    total = adder.zeros((1, width))
+    for client, part in parts.items():
+        try:
+            vector = adder.load(part.payload, (1, width))
+        except UNREADABLE as error:
+            raise unreadable(client, error) from None
+        adder.add(total, _ONE_ROW, vector)
+    return [Sealed(part.fraction_bits, adder.dump(total))]
+
+
+def summed(
+    parts: Mapping[int, SealedTotals],
+    shape: tuple[int, int],
     openers: Openers,
-    totals: Sequence[Total],
-    phase: str,
-) -> Conversation[list[FloatArray]]:
-    """Have totals opened by the client that they are sealed to, and checked.
+    adders: Adders,
+) -> Total:
+    """Add up totals, by client, that each has in full."""
+    sums = sum_of(parts, math.prod(shape), adders)
+    return total_of(parts, sums, shape, openers, adders)
+
+
+def requests_to_open(
+    totals: Sequence[Total], openers: Openers, present: Set[int] | None
+) -> dict[int, m.OpenRequest]:
+    """Return what the opener and the witness are asked.
 
     A witness that is absent is not waited for.
     """
-    opener, witness, present = openers.opener, openers.witness, session.present
-    requests = {opener: open_request(totals, openers)}
+    witness = openers.witness
+    requests = {openers.opener: open_request(totals, openers)}
     if witness is not None and (present is None or witness in present):
         requests[witness] = vouch_request(totals, openers)
-    replies = yield from session.ask(phase, requests, Message)
-    with reply_of(opener):
-        reply = of_kind(replies[opener], m.Opened)
-        opened = opened_by(reply, totals, adders.encryption.sum_bits)
-        if adders.encryption.totals == "none":
-            check_plain(totals, opened)
-    if witness in replies:
-        with reply_of(witness):
+    return requests
+
+
+def opened_totals(
+    replies: Mapping[int, Message],
+    totals: Sequence[Total],
+    openers: Openers,
+    encryption: Encryption,
+) -> list[FloatArray]:
+    """Return what totals were opened to, checked."""
+    try:
+        reply = of_kind(replies[openers.opener], m.Opened)
+        opened = opened_by(reply, totals, encryption.sum_bits)
+        if encryption.totals == "none":
+            check_plain(reply, totals)
+    except INVALID as error:
+        raise blaming(error, openers.opener) from None
+    witness = openers.witness
+    if witness is not None and witness in replies:
+        try:
             vouched = tags_of(of_kind(replies[witness], m.Vouched), totals)
+        except INVALID as error:
+            raise blaming(error, witness) from None
         check_vouched(vouched, totals, opened, openers)
     return [t.reals(own) for t, own in zip(totals, opened, strict=True)]
 
@@ -228,9 +252,10 @@ def opened_by(
     return parts
 
 
-def check_plain(totals: Sequence[Total], opened: Sequence[IntArray]) -> None:
+def check_plain(reply: m.Opened, totals: Sequence[Total]) -> None:
     """Refuse numbers that differ from those of sums that nobody sealed."""
-    if not all(t.is_plain(own) for t, own in zip(totals, opened, strict=True)):
+    sent = b"".join(vector.payload for total in totals for vector in total.sums)
+    if reply.values != sent:
         raise RemoteProtocolError("it reports other totals than it was sent")
 
 

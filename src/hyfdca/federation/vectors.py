@@ -37,6 +37,19 @@ class Pick(NamedTuple):
         return f"{self.scheme}{full}"
 
 
+class Layouts(dict[tuple[str, int], VectorLayout]):
+    """The layouts of vectors by sample or by feature, of a width."""
+
+    def __init__(self, vectors: SealedVectors) -> None:
+        super().__init__()
+        self._vectors = vectors
+
+    def __missing__(self, key: tuple[str, int]) -> VectorLayout:
+        """Make a layout when it is first looked up."""
+        made = self[key] = self._vectors.new_layout(*key)
+        return made
+
+
 class SealedVectors:
     """The server's sealed vectors: layouts by sample, by feature and by bucket.
 
@@ -51,7 +64,7 @@ class SealedVectors:
     ) -> None:
         self._problem, self._layout, self._adders = problem, layout, adders
         self._drawn_share = drawn_share
-        self._layouts: dict[tuple[str, int], VectorLayout] = {}
+        self.layouts = Layouts(self)
         self.sum_bits = adders.encryption.sum_bits
 
     @cached_property
@@ -130,22 +143,12 @@ class SealedVectors:
 
     # Layouts
 
-    def by_sample(self, width: int) -> VectorLayout:
-        """Return the layout of vectors by sample."""
-        return self._layout_of("samples", width)
-
-    def by_feature(self, width: int) -> VectorLayout:
-        """Return the layout of vectors by feature."""
-        return self._layout_of("features", width)
-
-    def _layout_of(self, kind: str, width: int) -> VectorLayout:
-        if (kind, width) not in self._layouts:
-            is_samples = kind == "samples"
-            axis = self._layout.samples if is_samples else self._layout.features
-            groups = self.sample_groups if is_samples else self.feature_groups
-            layout = layout_for(axis, groups, width, self._adder(kind))
-            self._layouts[kind, width] = layout
-        return self._layouts[kind, width]
+    def new_layout(self, kind: str, width: int) -> VectorLayout:
+        """Return a layout of vectors by sample or by feature."""
+        is_samples = kind == "samples"
+        axis = self._layout.samples if is_samples else self._layout.features
+        groups = self.sample_groups if is_samples else self.feature_groups
+        return layout_for(axis, groups, width, self._adder(kind))
 
     def of_some_samples(
         self, samples: IntArray, axis: Axis, width: int

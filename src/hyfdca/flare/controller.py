@@ -21,7 +21,7 @@ from hyfdca.flare.preparing import prepare_process
 from hyfdca.flare.status import Note, progress, rejoin_file, write_note
 from hyfdca.flare.wire import CANNOT, TOPIC, to_answer, to_message
 from hyfdca.kits.kit import Kit, read_server_kit
-from hyfdca.protocol.sessions import Replies
+from hyfdca.protocol.server_session import Replies
 from hyfdca.runtime.machine import collect_often, keep_memory
 
 _HELLO_TIMEOUT = 2.0  # seconds

@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Literal
 
-from hyfdca.protocol.sessions import Ask, Replies
+from hyfdca.protocol.server_session import Ask, Replies
 from hyfdca.runtime.driver import Driver
 
 Kind = Literal["hello", "ask", "finished", "refused"]

@@ -47,9 +47,10 @@ from hyfdca.crypto.keys.oblivious import (
 from hyfdca.crypto.keys.roster import Roster
 from hyfdca.prediction import messages as p
 from hyfdca.prediction.request import Kind, check_signed, digest, statement
+from hyfdca.protocol.client_session import Handlers
 from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.messages import Message
-from hyfdca.protocol.sessions import Conversation, Handlers, ServerSession
+from hyfdca.protocol.server_session import Conversation, ServerSession
 
 BATCH = 1 << 15  # points of one message, which take some seconds
 MOST_POINTS = 1 << 20  # of one holder that an asker evaluates

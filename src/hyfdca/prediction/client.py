@@ -44,9 +44,9 @@ from hyfdca.prediction.parts import common_part, reference_of
 from hyfdca.prediction.policy import declined_sentence
 from hyfdca.prediction.request import checked_pseudonyms, signed_request
 from hyfdca.prediction.sums import ScoreSums, ScoringClient
+from hyfdca.protocol.client_session import TOKEN_BYTES, ClientSession, Handlers
 from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.messages import Message
-from hyfdca.protocol.sessions import TOKEN_BYTES, ClientSession, Handlers
 from hyfdca.runtime.driver import one_thread
 from hyfdca.runtime.store import StoreError
 from hyfdca.stages.alignment.client import AlignmentClient

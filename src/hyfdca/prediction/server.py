@@ -18,7 +18,7 @@ from hyfdca.prediction.client import STAGE
 from hyfdca.prediction.policy import declined_sentence
 from hyfdca.prediction.sums import ScoringServer
 from hyfdca.protocol.messages import Message
-from hyfdca.protocol.sessions import Conversation, ServerSession
+from hyfdca.protocol.server_session import Conversation, ServerSession
 from hyfdca.runtime.driver import Driver, Traffic
 from hyfdca.stages.alignment.checks import AlignmentError
 from hyfdca.stages.alignment.messages import AlignmentSettings

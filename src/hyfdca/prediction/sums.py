@@ -33,14 +33,10 @@ from hyfdca.federation.sums import CachedSum, layout_for
 from hyfdca.holdings.axis import owner_groups
 from hyfdca.holdings.layout import Layout
 from hyfdca.prediction import messages as p
+from hyfdca.protocol.client_session import Handlers
 from hyfdca.protocol.codec import RemoteProtocolError, pack_indices
 from hyfdca.protocol.messages import GridSpec, Message
-from hyfdca.protocol.sessions import (
-    Conversation,
-    Handlers,
-    ServerSession,
-    reply_of,
-)
+from hyfdca.protocol.server_session import Conversation, ServerSession, reply_of
 from hyfdca.stages.score_parts import OwnParts
 
 LARGEST = 2.0**400  # limit of a part; its square is still finite

@@ -17,7 +17,7 @@ The audit reads the same tables: a phase that stands in none of them does not ex
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, Union, get_args, get_type_hints
@@ -66,11 +66,10 @@ class Phase:
     is_single: bool = False
     counts_as: str = ""
 
-    def may_follow(self, last: str, profile: Profile | None = None) -> bool:
-        """Return whether it may come directly after another phase."""
+    def allowed_after(self, profile: Profile | None = None) -> tuple[str, ...] | None:
+        """Return the phases that may come directly before; None for any."""
         is_sealed = profile == "sealed" and self.sealed_after is not None
-        after = self.sealed_after if is_sealed else self.after
-        return after is None or last in after
+        return self.sealed_after if is_sealed else self.after
 
     @cached_property
     def reply_type(self) -> Any:
@@ -81,27 +80,49 @@ class Phase:
 Phases = Mapping[str, Phase]
 
 
-def is_in_order(
-    phases: Phases, phase: str, last: str, profile: Profile | None = None
-) -> bool:
-    """Return whether a phase may come directly after another one of its table."""
-    entry = phases[phase]
-    if entry.may_follow(last, profile):
-        return True
-    before = phases.get(last)
-    return bool(
-        before and before.counts_as and entry.may_follow(before.counts_as, profile)
+@dataclass(frozen=True)
+class Rule:
+    """What a session checks of a phase; made once for the whole stage.
+
+    Parameters
+    ----------
+    after : set of str or None
+        All phases that may come directly before; None for any.
+    is_foreign : bool
+        Whether the profile does not have the phase.
+    foreign_fields : tuple of str
+        Those that the profile does not have.
+    """
+
+    phase: Phase
+    after: Set[str] | None
+    is_foreign: bool = False
+    foreign_fields: tuple[str, ...] = ()
+
+
+def rules_of(phases: Phases, profile: Profile | None = None) -> dict[str, Rule]:
+    """Return what is checked of each phase of a table, for a client of a profile.
+
+    Without a profile a phase and its fields may be of either.
+    """
+    return {name: _rule(phases, phase, profile) for name, phase in phases.items()}
+
+
+def _rule(phases: Phases, phase: Phase, profile: Profile | None) -> Rule:
+    after = phase.allowed_after(profile)
+    before = None
+    if after is not None:
+        alike = {n for n, p in phases.items() if p.counts_as and p.counts_as in after}
+        before = {*after, *alike}
+    if profile is None:
+        return Rule(phase, before)
+    fields = profiles_of(phase.request).items()
+    return Rule(
+        phase,
+        before,
+        phase.profile not in (None, profile),
+        tuple(name for name, own in fields if own != profile),
     )
-
-
-def foreign_part(phase: Phase, request: Message, profile: Profile) -> str | None:
-    """Return what of a request the profile does not have: all, a field's name, None."""
-    if phase.profile not in (None, profile):
-        return "it"
-    for name, own in profiles_of(type(request)).items():
-        if own != profile and getattr(request, name) is not None:
-            return f"its field {name!r}"
-    return None
 
 
 @lru_cache

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from hyfdca.algorithms.bundle.settings import TRIAL_STEPS
-from hyfdca.protocol.sessions import Ask, Replies
+from hyfdca.protocol.server_session import Ask, Replies
 from hyfdca.reproduction.merging import MergedPartition
 from hyfdca.runtime.driver import Driver
 from hyfdca.runtime.inprocess import InProcess

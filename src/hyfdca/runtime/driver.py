@@ -15,7 +15,7 @@ from typing import Protocol, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
-from hyfdca.protocol.sessions import Ask, BadReplyError, Conversation, Replies
+from hyfdca.protocol.server_session import Ask, BadReplyError, Conversation, Replies
 
 T = TypeVar("T")
 

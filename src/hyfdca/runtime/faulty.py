@@ -12,7 +12,7 @@ from typing import Protocol
 
 from hyfdca.maths.seeds import stream
 from hyfdca.protocol.codec import ProtocolError
-from hyfdca.protocol.sessions import Ask, Replies
+from hyfdca.protocol.server_session import Ask, Replies
 from hyfdca.runtime.driver import Driver
 
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
-from hyfdca.protocol.sessions import Ask, Replies
+from hyfdca.protocol.server_session import Ask, Replies
 from hyfdca.runtime.driver import Driver, Handler
 
 

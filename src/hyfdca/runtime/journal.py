@@ -5,7 +5,7 @@ The server's state follows from the replies it received, so they suffice to rest
 
 from __future__ import annotations
 
-from hyfdca.protocol.sessions import Ask, Replies
+from hyfdca.protocol.server_session import Ask, Replies
 from hyfdca.runtime.driver import Driver
 
 Heard = list[dict[int, bytes]]  # the replies of one exchange after another

@@ -6,7 +6,7 @@ import time
 from dataclasses import astuple, dataclass, replace
 from typing import TypeVar
 
-from hyfdca.protocol.sessions import Ask, Conversation, Replies
+from hyfdca.protocol.server_session import Ask, Conversation, Replies
 from hyfdca.runtime.driver import Driver, Traffic
 
 T = TypeVar("T")

@@ -29,15 +29,11 @@ from hyfdca.crypto.keys.envelope import OVERHEAD
 from hyfdca.crypto.keys.set_secrets import AgreedSecrets, Members, needs_exchange
 from hyfdca.holdings.axis import Axis, group_holders, owner_groups
 from hyfdca.holdings.layout import Layout, with_bias
+from hyfdca.protocol.client_session import Handlers
 from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.messages import Message, Rank, Seen
 from hyfdca.protocol.phases import START, Phase, Phases
-from hyfdca.protocol.sessions import (
-    BadReplyError,
-    Conversation,
-    Handlers,
-    ServerSession,
-)
+from hyfdca.protocol.server_session import BadReplyError, Conversation, ServerSession
 
 _MOST_BYTES = 2**26  # of the secrets that one client makes for another
 

@@ -24,7 +24,7 @@ import msgspec
 from hyfdca.errors import reading
 from hyfdca.maths.objective import Measurement
 from hyfdca.protocol import checkpoint
-from hyfdca.protocol.sessions import BadReplyError, ClientsFailedError
+from hyfdca.protocol.server_session import BadReplyError, ClientsFailedError
 from hyfdca.protocol.transcript import Account
 from hyfdca.runtime.driver import Traffic
 from hyfdca.runtime.journal import Heard, Repeating

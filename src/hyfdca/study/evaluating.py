@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from hyfdca.protocol.sessions import ServerSession
+from hyfdca.protocol.server_session import ServerSession
 from hyfdca.runtime.driver import Driver
 from hyfdca.stages.evaluation.messages import PHASES
 from hyfdca.stages.evaluation.server import EvaluationServer, EvaluationSettings

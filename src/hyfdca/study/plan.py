@@ -18,7 +18,7 @@ from hyfdca.holdings.participation import (
 )
 from hyfdca.maths.losses import Loss, make_loss
 from hyfdca.model.scaling import Missing, Scale
-from hyfdca.protocol.sessions import TOKEN_BYTES
+from hyfdca.protocol.client_session import TOKEN_BYTES
 from hyfdca.stages.alignment.messages import AlignmentSettings
 from hyfdca.stages.levels.messages import LevelSettings
 from hyfdca.study.file import (

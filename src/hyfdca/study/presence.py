@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 from hyfdca.errors import StudyError
 from hyfdca.model.file import StopReason
 from hyfdca.protocol.messages import Message
-from hyfdca.protocol.sessions import (
+from hyfdca.protocol.server_session import (
     BadReplyError,
     ClientsFailedError,
     Conversation,

@@ -9,7 +9,7 @@ from hyfdca.crypto.schemes.registry import new_group_secret
 from hyfdca.errors import StudyError, reading
 from hyfdca.federation.server import Federation
 from hyfdca.protocol import checkpoint
-from hyfdca.protocol.sessions import (
+from hyfdca.protocol.server_session import (
     BadReplyError,
     ClientsFailedError,
     ServerSession,

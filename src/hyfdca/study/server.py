@@ -14,7 +14,7 @@ from hyfdca.errors import StudyError
 from hyfdca.federation.server import Federation
 from hyfdca.holdings.layout import with_bias
 from hyfdca.model.scaling import Scaling, TargetScaling
-from hyfdca.protocol.sessions import Conversation, ServerSession
+from hyfdca.protocol.server_session import Conversation, ServerSession
 from hyfdca.runtime.driver import Driver, Traffic
 from hyfdca.stages.alignment import messages as alignment_messages
 from hyfdca.stages.alignment.held_out import TrainedRows

@@ -16,7 +16,8 @@ from hyfdca.federation.server import Federation
 from hyfdca.holdings.block import Block
 from hyfdca.holdings.layout import Layout
 from hyfdca.holdings.participation import Participation
-from hyfdca.protocol.sessions import TOKEN_BYTES, ClientSession, ServerSession
+from hyfdca.protocol.client_session import TOKEN_BYTES, ClientSession
+from hyfdca.protocol.server_session import ServerSession
 from hyfdca.runtime.inprocess import InProcess
 from hyfdca.runtime.machine import n_cores
 from hyfdca.training.runner import DrawnMembers, Runner, make_runner

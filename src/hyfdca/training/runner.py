@@ -24,7 +24,7 @@ from hyfdca.federation.server import Federation
 from hyfdca.holdings.participation import Participation
 from hyfdca.maths.objective import Measurement
 from hyfdca.model.file import StopReason
-from hyfdca.protocol.sessions import BadReplyError, ClientsFailedError
+from hyfdca.protocol.server_session import BadReplyError, ClientsFailedError
 from hyfdca.runtime.driver import Driver, Traffic
 from hyfdca.training.reports import RoundReport, cost_of_measuring, objectives
 from hyfdca.training.settings import TrainingSettings

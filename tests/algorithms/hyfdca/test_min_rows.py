@@ -12,8 +12,8 @@ from hyfdca.errors import StudyError
 from hyfdca.holdings.participation import random_fraction
 from hyfdca.holdings.partition import from_holdings
 from hyfdca.maths.seeds import stream
+from hyfdca.protocol.client_session import decode, unframe
 from hyfdca.protocol.messages import Part
-from hyfdca.protocol.sessions import decode, unframe
 from hyfdca.runtime.driver import listening
 from hyfdca.study.file import load
 from tests.audit.audits import HORIZONTAL, PAPER, audited, write_study

@@ -15,7 +15,8 @@ from hyfdca.federation.owner_groups import OwnerGroups
 from hyfdca.federation.sealing.client_sealing import Sealing, open_sum
 from hyfdca.federation.sealing.kinds import Axis as Axes
 from hyfdca.federation.sealing.kinds import VectorKind
-from hyfdca.federation.sums import RunningSum, layout_for, sum_of
+from hyfdca.federation.sums import RunningSum, layout_for
+from hyfdca.federation.totals import sum_of
 from hyfdca.holdings.axis import Axis
 from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.messages import GridSpec, Sealed, Sums, TotalsSpec

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from hyfdca.crypto.schemes.fixedpoint import COARSER_BITS, Grid
 from hyfdca.crypto.schemes.registry import Encryption
 from hyfdca.federation.grids import GridMaker
-from hyfdca.protocol.sessions import BadReplyError
+from hyfdca.protocol.server_session import BadReplyError
 from tests.protocol.wires import listen
 from tests.support.sealed_runs import ENCRYPTIONS, found_by, keys_of
 from tests.support.small_runs import classification, make_training, partition_of

@@ -10,9 +10,11 @@ from numpy.typing import NDArray
 
 from hyfdca.algorithms.bundle import messages as b
 from hyfdca.algorithms.bundle.asked import check_visit
+from hyfdca.algorithms.bundle.plane_sums import PlaneSums
 from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.crypto.schemes.fixedpoint import GridOverflowError
 from hyfdca.maths.loss_kernels import touching_duals
+from hyfdca.protocol.client_session import Handlers
 from hyfdca.protocol.codec import (
     RemoteProtocolError,
     unpack_indices,
@@ -20,7 +22,6 @@ from hyfdca.protocol.codec import (
     unpack_reals,
 )
 from hyfdca.protocol.messages import Message, Parts, TooLarge
-from hyfdca.protocol.sessions import Handlers
 
 if TYPE_CHECKING:
     from hyfdca.algorithms.bundle.client import BundleClient
@@ -104,7 +105,7 @@ class VisitedBuckets:
             opened.append(party.with_offsets(margins, rows) + own)
         for visit in zip(buckets, request.numbers, opened, strict=True):
             self._take_margins(*visit)
-        sums = self._client.plane_sums(len(buckets), len(request.places))
+        sums = PlaneSums(self._client, len(buckets), len(request.places))
         forwarded = []
         try:
             for place, bucket in enumerate(buckets):
@@ -159,7 +160,7 @@ class VisitedBuckets:
         buckets = self._buckets(request.buckets)
         if len(buckets) != len(request.duals):
             raise RemoteProtocolError("buckets and duals do not match")
-        sums = self._client.plane_sums(len(buckets), request.n_planes)
+        sums = PlaneSums(self._client, len(buckets), request.n_planes)
         for place, bucket in enumerate(buckets):
             rows = self._rows_of(bucket)
             duals = sealing.opened_apart(

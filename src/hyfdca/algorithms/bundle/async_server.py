@@ -35,8 +35,8 @@ from hyfdca.algorithms.bundle.bucket_states import (
 )
 from hyfdca.algorithms.bundle.collecting import (
     forwarded_duals,
-    offsets_spec,
     offsets_width,
+    unopened,
 )
 from hyfdca.algorithms.bundle.planes import by_plane
 from hyfdca.algorithms.bundle.server import BundleServer, BundleServerState
@@ -48,7 +48,7 @@ from hyfdca.federation.server import Federation
 from hyfdca.holdings.axis import Axis
 from hyfdca.protocol.codec import pack_indices, pack_reals
 from hyfdca.protocol.messages import Parts, Sealed, Sums
-from hyfdca.protocol.sessions import BadReplyError, Conversation, reply_of
+from hyfdca.protocol.server_session import BadReplyError, Conversation, reply_of
 
 _INNER = 0.01  # of the gap, to which the programme is solved
 _LEAST = 1e-4  # of P, where the guess of the gap is smaller
@@ -131,7 +131,7 @@ class AsyncBundleServer(BundleServer):
         width = len(VISIT_PLACES) * n_outputs
         return BucketLayouts(
             vectors.of_some_samples(samples, axis, n_outputs),
-            vectors.by_feature(width),
+            vectors.layouts["features", width],
             vectors.of_some_samples(samples, axis, width) if forwards else None,
             offsets_width(self.federation, width),
         )
@@ -140,18 +140,24 @@ class AsyncBundleServer(BundleServer):
         """Collect what present clients can give; move the point; continue measuring."""
         self.round_number += 1
         self._give_points()
-        with self.federation.session.among(participants):
+        session = self.federation.session
+        session.present = frozenset(participants)
+        try:
             n_new = yield from self._collect_slopes(participants)
             yield from self._collect_margins(participants)
             n_new += yield from self._collect_slopes(participants)
             if n_new:
                 self._move_point(min(n_new / len(self.states), 1.0))
             yield from self.continue_step()
+        finally:
+            session.present = None
 
     def step(self) -> Conversation[None]:
         """Measure P along the way to the point, and go where it is lowest."""
         self._tried = self.point  # which moves on while measuring waits for clients
-        self.record_step((yield from self.search(self.point[: self._n_features])))
+        weights = self.point[: self._n_features]
+        point = self._trial_point(weights, self.squared_norms(weights))
+        self.record_step((yield from self.search(point)))
         self._tried = None
 
     def start_at(self, weights: FloatArray) -> None:
@@ -186,7 +192,7 @@ class AsyncBundleServer(BundleServer):
         self.model.solve(self.tolerances(), share)
         target = self.weights()
         assert target is not None  # noqa: S101  # the open profile shows it
-        self.note_bound(target)
+        self.note_bound(self.squared_norms(target))
         if self.federation.problem.free_intercept:
             target = np.vstack([target, self.model.intercepts])
         self.point = self.point + _SHARE_OF_WAY * share * (target - self.point)
@@ -356,7 +362,7 @@ class AsyncBundleServer(BundleServer):
             margins,
             list(VISIT_PLACES),
             federation.grids.shares.spec,
-            offsets_spec(self.federation, self.grids.offsets, client),
+            unopened(self.grids.offsets),
             federation.grids.duals.spec,
             bool(federation.unlabelled),
             pack_reals(np.array(intercepts))

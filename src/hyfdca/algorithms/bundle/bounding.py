@@ -113,6 +113,13 @@ class Bounding(ABC):
         self._last_gap = gap
         return np.asarray(inner * self._sharpness * np.maximum(gaps, 0.1 * gaps.mean()))
 
+    def weights(self) -> FloatArray | None:
+        """Return w of the plane weights, where the server may see it."""
+        if self.model.slopes is None:
+            return None
+        sloped = self.model.weights[self.buckets.n_buckets :]
+        return self.model.slopes.combine(sloped) / self.federation.problem.l2_scale
+
     def squared_norms(self, weights: FloatArray | None) -> FloatArray:
         """Return λ ||w||² of each output, from the Gram matrix if need be."""
         if weights is None:
@@ -126,9 +133,15 @@ class Bounding(ABC):
         contributors = self.buckets.contributors(self.federation.layout)
         return float(np.linalg.norm(contributors))
 
-    def note_bound(self, weights: FloatArray | None) -> None:
-        """Raise the lower bounds to those of the plane weights, if these are higher."""
-        found = self.model.bound(self.squared_norms(weights), self._norm_error())
+    def note_bound(self, squared_norms: FloatArray) -> None:
+        """Raise the lower bounds to those of the plane weights, if these are higher.
+
+        Parameters
+        ----------
+        squared_norms : array
+            λ ||w||² of each output.
+        """
+        found = self.model.bound(squared_norms, self._norm_error())
         if not self.federation.problem.free_intercept:
             self.bounds = np.maximum(self.bounds, found)
             return
@@ -166,10 +179,9 @@ class Bounding(ABC):
         """Raise the bounds to what those within reach say of all intercepts.
 
         P is convex. From here to an optimum that is r times as far away as the end of
-        the reach, it falls at most r times as much as it does to that end.
+        the reach, it falls at most r times as much as it does to that end. Only a free
+        intercept has a reach.
         """
-        if not self.federation.problem.free_intercept:
-            return
         reach, own = self.reach, np.abs(self.intercepts)
         with np.errstate(divide="ignore", invalid="ignore"):
             times = np.where(own < reach, (self.limits + own) / (reach - own), np.inf)

@@ -20,12 +20,12 @@ from hyfdca.algorithms.bundle.planes import Slopes, SlopesState, by_plane
 from hyfdca.arrays import FloatArray
 from hyfdca.crypto.schemes.arrangement import Arrangement
 from hyfdca.crypto.schemes.fixedpoint import GridOverflowError
-from hyfdca.federation.client import Party, check_few
-from hyfdca.federation.evaluation.measuring import grid_step
+from hyfdca.federation.client import Party, check_few, grid_step
 from hyfdca.federation.messages import Opened, OpenRequest, Released, Vouched
 from hyfdca.federation.sealing.client_sealing import above
 from hyfdca.federation.sums import EVERYWHERE
 from hyfdca.maths.loss_kernels import sums_along, touching_duals
+from hyfdca.protocol.client_session import Handlers
 from hyfdca.protocol.codec import (
     RemoteProtocolError,
     pack_reals,
@@ -34,7 +34,6 @@ from hyfdca.protocol.codec import (
     unpack_reals,
 )
 from hyfdca.protocol.messages import Message, Parts, TooLarge
-from hyfdca.protocol.sessions import Handlers
 
 _FLOAT_ERROR = 1e-15  # of a margin that is moved along, as a share of its size
 _BLOCK = 65536  # samples whose duals are in memory at a time
@@ -140,10 +139,6 @@ class BundleClient:
         self._visited.restore(state.visited)
         self._plane_numbers = state.plane_numbers
 
-    def plane_sums(self, n_buckets: int, n_planes: int) -> PlaneSums:
-        """Return empty sums of new planes."""
-        return PlaneSums(self, n_buckets, n_planes)
-
     def _take_buckets(self, notice: b.BucketsNotice) -> None:
         numbers = unpack_indices(notice.numbers, self._asked.max_buckets)
         places = unpack_places(notice.buckets, self.party.n_held, len(numbers))
@@ -165,9 +160,9 @@ class BundleClient:
             raise RemoteProtocolError("this client has no labels to make planes of")
         self._asked.check_planes(request)
         present = None if mixture is None else self._present_duals(mixture)
-        self._apply_step(request.move)
         n_planes = self.n_points * (len(request.places) + len(request.candidates))
-        sums = self.plane_sums(self.n_buckets, n_planes)
+        sums = PlaneSums(self, self.n_buckets, n_planes)
+        self._apply_step(request.move)
         is_kept = request.forwards or present is not None
         kept = np.empty((self.party.n_held, sums.width) if is_kept else (0, 0))
         try:
@@ -254,7 +249,7 @@ class BundleClient:
     def _take_planes(self, request: b.ForwardedPlanes) -> Message:
         """Take the duals of new planes from the samples' designated holders."""
         self._asked.check_count(request.n_planes, self.n_points)
-        sums = self.plane_sums(self.n_buckets, request.n_planes)
+        sums = PlaneSums(self, self.n_buckets, request.n_planes)
         duals = self._sealing.opened_samples("duals", request.duals, width=sums.width)
         sums.add(EVERYWHERE, self.buckets, duals)
         try:
@@ -279,11 +274,10 @@ class BundleClient:
             raise RemoteProtocolError("a unit of Gram entries is not positive")
         if is_new:
             width = request.n_planes * problem.n_outputs
-            opened = self._sealing.opened_features
-            new = [
-                by_plane(opened("slopes", s, width), problem.n_outputs)
-                for s in request.slopes
-            ]
+            new = []
+            for sums in request.slopes:
+                opened = self._sealing.opened_features("slopes", sums, width)
+                new.append(by_plane(opened, problem.n_outputs))
             self._slopes.keep(kept)
             self._slopes.append(request.first, np.concatenate(new))
             self._plane_numbers = numbers
@@ -313,7 +307,8 @@ class BundleClient:
             weights = self._mixed(request.plane_weights or memoryview(b""))
         n_columns = self.weights.shape[1]
         intercepts = self.party.unpacked_intercepts(request.intercepts, n_columns)
-        self._apply_step(request.move)
+        if request.move.number != self._moved:
+            self._apply_step(request.move)
         self.weights, self._intercepts = weights, intercepts
         return self._sealing.sample_part(
             "margins", self.party.products(EVERYWHERE, weights), request.grid
@@ -321,6 +316,7 @@ class BundleClient:
 
     def _mixed(self, payload: memoryview) -> FloatArray:
         """Return the weights of features that plane weights stand for."""
+        scales = self._l2_scales()
         numbers = self._slopes.numbers
         shape = (len(numbers), self.weights.shape[1])
         given = unpack_reals(payload, math.prod(shape)).reshape(shape)
@@ -328,11 +324,8 @@ class BundleClient:
             buckets = self._plane_numbers.buckets_of(numbers)
             n_buckets = self._plane_numbers.n_buckets
             self._asked.check_weights(given, buckets, n_buckets)
-        points = [
-            self._slopes.combine(np.ascontiguousarray(own))
-            for own in np.split(given, self.n_points, axis=1)
-        ]
-        return np.hstack(points) / self._l2_scales()
+        points = map(np.ascontiguousarray, np.split(given, self.n_points, axis=1))
+        return np.hstack(list(map(self._slopes.combine, points))) / scales
 
     def _l2_scales(self) -> FloatArray | float:
         """Return λN of the points that are mixtures of planes."""
@@ -343,9 +336,9 @@ class BundleClient:
         check_steps(request)
         steps = np.array(request.steps)
         if self.party.block.labels is not None:
+            step = grid_step(request.margins)
             margins = self.party.margins(request.margins, n_points=self.n_points)
-            self.margins = margins + self._intercepts
-            self._step = grid_step(request.margins)
+            self.margins, self._step = margins + self._intercepts, step
         totals = self._measured(steps)
         # A step where P does not fit is never taken: P(0) fits.
         largest = math.ldexp(1.0, request.grid.limit_bits - request.grid.fraction_bits)
@@ -376,8 +369,9 @@ class BundleClient:
         problem, start, end = self.party.problem, self.best_margins, self.margins
         if not self.party.block.counts_sample.any():
             return np.zeros((len(steps), problem.n_outputs))
+        errors = self._margin_errors()
         sums = sums_along(problem.loss, start, end, labels, self.counted, steps)
-        above = problem.loss.above(sums, self._margin_errors(), self.counted)
+        above = problem.loss.above(sums, errors, self.counted)
         return above / problem.n_samples
 
     def _margin_errors(self) -> FloatArray:

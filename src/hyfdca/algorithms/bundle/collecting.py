@@ -13,7 +13,7 @@ In the open profile the server reads slopes and offsets itself.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -22,7 +22,6 @@ from hyfdca.algorithms.bundle.buckets import Buckets
 from hyfdca.algorithms.bundle.planes import CuttingModel, GramUpdate, by_plane
 from hyfdca.arrays import FloatArray
 from hyfdca.federation.grids import MARGIN_HEADROOM, GridState, VectorGrid
-from hyfdca.federation.sealing.client_sealing import read_sum
 from hyfdca.federation.server import Federation
 from hyfdca.federation.sums import RunningSum, VectorLayout
 from hyfdca.federation.totals import Total
@@ -31,11 +30,9 @@ from hyfdca.protocol.messages import (
     Parts,
     Sealed,
     SealedTotals,
-    Sums,
-    TotalsPart,
     TotalsSpec,
 )
-from hyfdca.protocol.sessions import BadReplyError, Conversation
+from hyfdca.protocol.server_session import BadReplyError, Conversation
 
 _ROOM = 4.0  # times the longest of the last planes
 
@@ -91,41 +88,52 @@ class PlaneCollection:
     places: tuple[float, ...]
     candidates: tuple[b.Candidate, ...] = ()
     n_points: int = 1
+    _layouts: dict[int, tuple[VectorLayout, VectorLayout]] = field(
+        default_factory=dict, init=False
+    )
 
     @property
     def n_planes(self) -> int:
         """Planes per bucket and collection."""
         return self.n_points * (len(self.places) + len(self.candidates))
 
-    def _layouts(self) -> tuple[VectorLayout, VectorLayout]:
+    @property
+    def _width(self) -> int:
+        """Numbers of new planes per bucket and feature."""
+        return self.n_planes * self.federation.problem.n_outputs
+
+    def _layouts_of(self, width: int) -> tuple[VectorLayout, VectorLayout]:
         """Return how offsets by bucket and slopes by feature are stored."""
-        vectors, buckets = self.federation.vectors, self.buckets
-        width = self.n_planes * self.federation.problem.n_outputs
-        of_offsets = offsets_width(self.federation, width)
-        return (
-            vectors.by_bucket(buckets.of_client, buckets.n_buckets, of_offsets),
-            vectors.by_feature(width),
-        )
+        if width not in self._layouts:
+            vectors, buckets = self.federation.vectors, self.buckets
+            of_offsets = offsets_width(self.federation, width)
+            self._layouts[width] = (
+                vectors.by_bucket(buckets.of_client, buckets.n_buckets, of_offsets),
+                vectors.layouts["features", width],
+            )
+        return self._layouts[width]
 
     def collect(self, move: b.Move) -> Conversation[None]:
         """Have every holder form the same new duals; learn what planes they give."""
-        federation = self.federation
-        slopes, sums, parts = yield from self._slopes_and_offsets(move)
+        federation, width = self.federation, self._width
         buckets = np.repeat(np.arange(self.buckets.n_buckets), self.n_planes)
-        width = self.n_planes * federation.problem.n_outputs
         shape = (self.buckets.n_buckets, offsets_width(federation, width))
+        slopes, offsets, parts = yield from self._slopes_and_offsets(move)
         if federation.problem.profile == "open":
-            totals = read_sum(sums, shape)
+            totals = offsets.read()
             update = self._read_slopes(slopes)
         else:
-            of_client = self.buckets.of_client
-            offsets = federation.sum_by_bucket(parts, sums, shape, of_client)
-            totals, update = yield from self._gather_gram(slopes, offsets)
+            total = federation.sum_by_bucket(
+                parts, offsets.take_all(), shape, self.buckets.of_client
+            )
+            totals, update = yield from self._gather_gram(slopes, total)
         halves = np.split(totals, range(width, shape[1], width), axis=1)
         conjugates, *balances = (
             half.reshape(len(buckets), federation.problem.n_outputs) for half in halves
         )
         self.note_rounding()
+        # Of the coarsest slopes: grids never get finer
+        self.model.note_step(federation.grids.shares.fraction_bits)
         self.model.add(buckets, -conjugates, update, *balances)
 
     def note_rounding(self) -> None:
@@ -135,7 +143,7 @@ class PlaneCollection:
 
     def _slopes_and_offsets(
         self, move: b.Move
-    ) -> Conversation[tuple[list[RunningSum], Sums, dict[int, SealedTotals]]]:
+    ) -> Conversation[tuple[list[RunningSum], RunningSum, dict[int, SealedTotals]]]:
         """Return sums of slopes and of offsets, and the parts of the latter."""
         federation, grids = self.federation, self.federation.grids
         forwards = bool(federation.unlabelled)
@@ -146,30 +154,31 @@ class PlaneCollection:
             "planes",
             federation.labelled,
             [grids.shares, self.grids.offsets, grids.duals],
-            lambda client: b.PlanesRequest(
+            lambda client, spec=None: b.PlanesRequest(
                 number,
                 move,
                 list(self.places),
                 list(self.candidates),
                 mixture(client),
                 grids.shares.spec,
-                offsets_spec(federation, self.grids.offsets, client),
+                spec or unopened(self.grids.offsets),
                 grids.duals.spec,
                 forwards,
             ),
             b.Planes,
+            None if federation.problem.profile == "open" else self.grids.offsets,
         )
-        by_bucket, by_feature = self._layouts()
-        offsets = RunningSum(by_bucket)
-        slopes = [RunningSum(by_feature) for _ in range(self.buckets.n_buckets)]
-        for client, reply in replies.items():
-            offsets.add(client, reply.offsets, None)
-            self._add_slopes(slopes, client, reply.slopes)
-        self.model.note_step(self.federation.grids.shares.fraction_bits)
+        of_offsets, by_feature = self._layouts_of(self._width)
+        parts = {client: reply.offsets for client, reply in replies.items()}
+        by_bucket = self._by_bucket({c: reply.slopes for c, reply in replies.items()})
+        slopes = [RunningSum(by_feature) for _ in by_bucket]
+        for total, own in zip(slopes, by_bucket, strict=True):
+            total.add_all(own)
+        offsets = RunningSum(of_offsets)
+        offsets.add_all(parts)
         if forwards:
             yield from self._forward(replies, slopes)
-        parts = {client: reply.offsets for client, reply in replies.items()}
-        return slopes, offsets.take_all(), parts
+        return slopes, offsets, parts
 
     def _mixtures(self) -> Callable[[int], b.Mixture | None]:
         """Return what says the present duals to a client, if candidates need them."""
@@ -192,24 +201,25 @@ class PlaneCollection:
             pack_reals(by_bucket[:, self.buckets.of_client[client]]),
         )
 
-    def _add_slopes(
-        self, slopes: list[RunningSum], client: int, parts: list[Sealed]
-    ) -> None:
-        buckets = self.buckets.of_client[client].tolist()
-        if len(parts) != len(buckets):
-            raise BadReplyError("", client, "it has slopes of other buckets")
-        for bucket, part in zip(buckets, parts, strict=True):
-            slopes[bucket].add(client, part, None)
+    def _by_bucket(self, parts: dict[int, list[Sealed]]) -> list[dict[int, Sealed]]:
+        """Return each client's slopes, which are of its buckets, by bucket."""
+        by_bucket: list[dict[int, Sealed]] = [{} for _ in range(self.buckets.n_buckets)]
+        for client, own in parts.items():
+            buckets = self.buckets.of_client[client].tolist()
+            if len(own) != len(buckets):
+                raise BadReplyError("", client, "it has slopes of other buckets")
+            for bucket, part in zip(buckets, own, strict=True):
+                by_bucket[bucket][client] = part
+        return by_bucket
 
     def _forward(
         self, replies: dict[int, b.Planes], slopes: list[RunningSum]
     ) -> Conversation[None]:
         """Pass the designated holders' duals on to the holders without labels."""
         federation, grid = self.federation, self.federation.grids.shares
-        width = self.n_planes * federation.problem.n_outputs
+        width = self._width
         forwarded = federation.running_sample_sum(width)
-        for client, reply in replies.items():
-            forwarded.add(client, forwarded_duals(client, reply, 1)[0], None)
+        forwarded.add_all({c: forwarded_duals(c, r, 1)[0] for c, r in replies.items()})
         parts = yield from federation.gather(
             "forward planes",
             federation.unlabelled,
@@ -219,15 +229,14 @@ class PlaneCollection:
             ),
             Parts,
         )
-        for client, part in parts.items():
-            self._add_slopes(slopes, client, part.vectors)
-        self.model.note_step(grid.fraction_bits)
+        by_bucket = self._by_bucket({c: part.vectors for c, part in parts.items()})
+        for total, own in zip(slopes, by_bucket, strict=True):
+            total.add_all(own)
 
     def _read_slopes(self, slopes: list[RunningSum]) -> GramUpdate | None:
         """Keep what the open profile shows; return the Gram entries if wanted."""
         n_outputs = self.federation.problem.n_outputs
-        shape = (self.federation.layout.features.n_items, self.n_planes * n_outputs)
-        new = [by_plane(read_sum(s.take_all(), shape), n_outputs) for s in slopes]
+        new = [by_plane(own.read(), n_outputs) for own in slopes]
         return self.model.remember(np.concatenate(new))
 
     def _gather_gram(
@@ -240,42 +249,38 @@ class PlaneCollection:
         """
         federation, model, grid = self.federation, self.model, self.grids.gram
         n_clients = federation.grid_maker.n_clients
-        n_new = self.buckets.n_buckets * self.n_planes
-        n_outputs = federation.problem.n_outputs
+        n_planes, n_outputs = self.n_planes, federation.problem.n_outputs
+        n_new = self.buckets.n_buckets * n_planes
         longest = _ROOM * model.longest_new
         if longest:
             grid.use(federation.grid_maker.finest(longest, n_clients))
         lengths = np.append(model.lengths, np.full(n_new, longest or 1.0))
         kept, units = pack_indices(model.sloped), pack_reals(lengths)
-        parts = yield from federation.gather(
+        shown = [slope.take_each(federation.everyone) for slope in slopes]
+        total = yield from federation.gather_total(
             "gram",
-            federation.everyone,
-            [grid],
-            lambda client: b.GramRequest(
+            grid,
+            lambda client, spec: b.GramRequest(
                 kept,
                 model.next_number,
-                [slope.take(client, None) for slope in slopes],
-                self.n_planes,
+                [of_clients[client] for of_clients in shown],
+                n_planes,
                 units,
-                federation.totals_spec(grid, client),
+                spec,
             ),
-            TotalsPart,
+            (n_new * len(lengths), n_outputs),
         )
-        entries = (n_new * len(lengths), n_outputs)
-        sealed = {client: part.vector for client, part in parts.items()}
         conjugates, scaled = yield from federation.open_totals(
-            [offsets, federation.sum_of(sealed, entries)], "open planes"
+            [offsets, total], "open planes"
         )
         gram = scaled.reshape(n_new, -1, n_outputs) * lengths[:, None]
         error = n_clients * grid.step / 2
         return conjugates, GramUpdate(gram, error, longest or 1.0)
 
 
-def offsets_spec(federation: Federation, grid: VectorGrid, client: int) -> TotalsSpec:
-    """Return the grid of offsets; in the open profile no client opens them."""
-    if federation.problem.profile == "open":
-        return grid.totals_spec(opener=0)
-    return federation.totals_spec(grid, client)
+def unopened(grid: VectorGrid) -> TotalsSpec:
+    """Return the grid of totals that the server reads itself, in the open profile."""
+    return TotalsSpec(grid.fraction_bits, grid.grid.limit_bits, opener=0)
 
 
 def offsets_width(federation: Federation, width: int) -> int:

@@ -22,7 +22,11 @@ from scipy.linalg import block_diag
 
 from hyfdca.algorithms.bundle.buckets import Buckets, buckets_of
 from hyfdca.algorithms.bundle.collecting import PlaneCollection
-from hyfdca.algorithms.bundle.server import BundleServer, BundleServerState
+from hyfdca.algorithms.bundle.server import (
+    BundleServer,
+    BundleServerState,
+    TrialPoint,
+)
 from hyfdca.algorithms.bundle.settings import BundleSettings
 from hyfdca.arrays import FloatArray
 from hyfdca.federation.server import Federation
@@ -126,7 +130,7 @@ class LbfgsServer(BundleServer):
             self.federation, self.grids, self.buckets, self.model, (0.0,)
         )
 
-    def choose_point(self) -> FloatArray | None:
+    def choose_point(self) -> TrialPoint:
         """Take the bound of the planes; find a direction from the newest's gradient."""
         model, n_first = self.model, self._n_first
         newest = np.zeros_like(model.weights)
@@ -136,7 +140,7 @@ class LbfgsServer(BundleServer):
             model.solve(self.tolerances())
         else:
             model.weights = newest
-        self.note_bound(self.weights())
+        self.note_bound(self.squared_norms(self.weights()))
         self._points = np.pad(self._points, ((0, 1), (0, 0)))
         self._directions = np.zeros_like(self._points)
         # In units of λ: then the first direction is the plane's own best point.
@@ -149,7 +153,8 @@ class LbfgsServer(BundleServer):
         trial = self._points + self._directions
         model.weights = trial[n_first:]
         model.intercepts = trial[:n_first].sum(axis=0)
-        return self.weights()
+        weights = self.weights()
+        return self._trial_point(weights, self.squared_norms(weights))
 
     @property
     def _stiffness(self) -> float:

@@ -19,9 +19,9 @@ from hyfdca.federation.client import Party, check_few
 from hyfdca.federation.messages import Opened, OpenRequest, Released, Vouched
 from hyfdca.federation.path import Path
 from hyfdca.maths.loss_kernels import grouped_sums_along
+from hyfdca.protocol.client_session import Handlers
 from hyfdca.protocol.codec import RemoteProtocolError, pack_reals
 from hyfdca.protocol.messages import Message
-from hyfdca.protocol.sessions import Handlers
 
 _ROUNDING = 1e-9  # of shares, which come from sums on a grid
 

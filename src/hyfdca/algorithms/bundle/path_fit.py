@@ -120,12 +120,11 @@ class Fit(Bounding):
         weights = None
         if model.slopes is not None:
             weights = model.slopes.combine(sloped) / (self._l2 * n_samples)
-        self.note_bound(weights)
+        squares = self.squared_norms(weights)
+        self.note_bound(squares)
         self._numbers, self._weights = model.numbers, model.weights
         longer = problem.l2_strength / self._l2
-        return TrialPoint(
-            weights, sloped, model.intercepts, longer * self.squared_norms(weights)
-        )
+        return TrialPoint(weights, sloped, model.intercepts, longer * squares)
 
     def go(self, primals: FloatArray, intercepts: FloatArray) -> None:
         """Go where P is lowest on the way to its own point."""
@@ -155,7 +154,7 @@ class Fit(Bounding):
         if left_out is not None:
             found = left_out.reshape(-1, n_outputs)[lowest, outputs]
             self.validations = np.where(is_better, found, self.validations)
-        if self._reach is not None:
+        if self._reach is not None and self.federation.problem.free_intercept:
             self.raise_bounds()
 
     def _warm(self, model: CuttingModel) -> FloatArray:

@@ -45,8 +45,8 @@ from hyfdca.errors import StudyError
 from hyfdca.federation.path import FitRecord, Path, PathRow, largest_l2, path_table
 from hyfdca.federation.server import Federation
 from hyfdca.maths.objective import Measurement
-from hyfdca.protocol.messages import Sums, TotalsPart
-from hyfdca.protocol.sessions import Conversation
+from hyfdca.protocol.messages import Sums
+from hyfdca.protocol.server_session import Conversation
 
 # The relative gap from which on the next smaller λ begins, and the multiple of the
 # tolerance from which on the fits without a fold look whether they have finished.
@@ -174,16 +174,9 @@ class PathServer(BundleServer):
 
     def _fold_weights(self) -> Conversation[FloatArray]:
         federation, grid = self.federation, self.federation.grids.totals
-        parts = yield from federation.gather(
-            "folds",
-            federation.everyone,
-            [grid],
-            lambda client: b.FoldsRequest(federation.totals_spec(grid, client)),
-            TotalsPart,
+        total = yield from federation.gather_total(
+            "folds", grid, lambda _, spec: b.FoldsRequest(spec), (1, self.path.n_folds)
         )
-        shape = (1, self.path.n_folds)
-        sealed = {client: part.vector for client, part in parts.items()}
-        total = federation.sum_of(sealed, shape)
         [weights] = yield from federation.open_totals([total], "open folds")
         return np.asarray(weights[0])
 

@@ -37,7 +37,7 @@ class PlaneSums:
         """Add samples; with labels their conjugates too, where they are counted."""
         party = self._party
         indptr, indices, data = party.csr
-        coefficients, numbers = self._weighed(rows, duals), party.numbers(rows)
+        coefficients, numbers = self._weighed(rows, duals), party.every_row[rows]
         add_bucket_combinations(
             indptr, indices, data, numbers, buckets, coefficients, self._slopes
         )

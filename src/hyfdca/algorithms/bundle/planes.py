@@ -57,7 +57,7 @@ class Slopes:
     def __init__(self, n_features: int, n_outputs: int) -> None:
         self._empty = np.zeros((n_features, n_outputs))
         self._parts: list[Array3] = []
-        self._numbers: list[IntArray] = []
+        self._take_numbers([])
 
     def state(self) -> SlopesState:
         """Return what a checkpoint keeps."""
@@ -65,23 +65,26 @@ class Slopes:
 
     def restore(self, state: SlopesState) -> None:
         """Take a state."""
-        self._parts, self._numbers = list(state.parts), list(state.numbers)
+        self._parts = list(state.parts)
+        self._take_numbers(list(state.numbers))
 
-    @property
-    def numbers(self) -> IntArray:
-        """The numbers of the planes, ascending."""
-        return np.concatenate([*self._numbers, np.empty(0, np.int64)])
+    def _take_numbers(self, by_part: list[IntArray]) -> None:
+        self._numbers = by_part
+        # Of all planes, ascending
+        self.numbers: IntArray = np.concatenate([*by_part, np.empty(0, np.int64)])
 
     def append(self, first: int, slopes: Array3) -> None:
         """Add planes with numbers from ``first``; slopes are (planes, features, C)."""
         self._parts.append(slopes)
-        self._numbers.append(np.arange(first, first + len(slopes)))
+        new = np.arange(first, first + len(slopes))
+        self._take_numbers([*self._numbers, new])
 
     def of_planes(self, kept: BoolArray) -> Slopes:
         """Return the slopes of some planes."""
         own = Slopes(*self._empty.shape)
         if len(kept):
-            own._parts, own._numbers = [self.matrix()[kept]], [self.numbers[kept]]
+            own._parts = [self.matrix()[kept]]
+            own._take_numbers([self.numbers[kept]])
         return own
 
     def keep(self, numbers: IntArray) -> None:
@@ -89,7 +92,7 @@ class Slopes:
         kept = [np.isin(own, numbers) for own in self._numbers]
         zipped = list(zip(self._parts, self._numbers, kept, strict=True))
         self._parts = [p if k.all() else p[k] for p, _, k in zipped if k.any()]
-        self._numbers = [n[k] for _, n, k in zipped if k.any()]
+        self._take_numbers([n[k] for _, n, k in zipped if k.any()])
 
     def combine(self, plane_weights: FloatArray) -> FloatArray:
         """Return Σ_s b_s σ_s, (features, outputs); one addition a plane, in order."""

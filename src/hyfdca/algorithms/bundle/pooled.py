@@ -24,7 +24,7 @@ from hyfdca.federation.client import Party
 from hyfdca.federation.local.work import AtLeastOne, Positive
 from hyfdca.federation.server import Federation
 from hyfdca.protocol.phases import Phases
-from hyfdca.protocol.sessions import Conversation
+from hyfdca.protocol.server_session import Conversation
 
 _PATIENCE = 10  # steps without a smaller gap, after which rounding has the last word
 

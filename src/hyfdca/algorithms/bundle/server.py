@@ -48,8 +48,8 @@ from hyfdca.arrays import FloatArray
 from hyfdca.federation.server import Federation, FederationState
 from hyfdca.maths.objective import Measurement
 from hyfdca.protocol.codec import pack_indices, pack_reals
-from hyfdca.protocol.messages import Sums, TotalsPart
-from hyfdca.protocol.sessions import PAUSE, Conversation
+from hyfdca.protocol.messages import Sums
+from hyfdca.protocol.server_session import PAUSE, Conversation
 
 _FACTOR_PLANES = 16  # planes per bucket from which on slopes beat their Gram matrix
 _MEMORY = 400_000_000  # numbers: of all slopes kept, 3.2 GB
@@ -239,8 +239,12 @@ class BundleServer(Bounding):
         Each exchange of a step waits until every client was present once.
         """
         self.round_number += 1
-        with self.federation.session.among(participants):
+        session = self.federation.session
+        session.present = frozenset(participants)
+        try:
             yield from self.continue_step()
+        finally:
+            session.present = None
 
     def continue_step(self) -> Conversation[None]:
         """Continue a step as far as the clients present allow."""
@@ -257,30 +261,28 @@ class BundleServer(Bounding):
         yield from self.planes.collect(self._move)
         self.apply_step((yield from self.search(self.choose_point())))
 
-    def search(self, weights: FloatArray | None) -> Conversation[FloatArray]:
+    def search(self, point: TrialPoint) -> Conversation[FloatArray]:
         """Measure P on the way to a point; return the steps where it is lowest."""
-        margins = yield from self.try_point(self._trial_point(weights))
+        margins = yield from self.try_point(point)
         primals = yield from self._primals_along(margins, TRIAL_STEPS)
         self.primals = primals.min(axis=0)
         best: FloatArray = TRIAL_STEPS[primals.argmin(axis=0)]
         return best
 
-    def choose_point(self) -> FloatArray | None:
-        """Find the plane weights of the trial point, and the bound they give.
-
-        Returns the point's weights, where the server may see them.
-        """
+    def choose_point(self) -> TrialPoint:
+        """Find the plane weights of the trial point, and the bound they give."""
         self.set_reach()
         self.model.solve(self.tolerances())
         weights = self.weights()
-        self.note_bound(weights)
+        squares = self.squared_norms(weights)
+        self.note_bound(squares)
         if self._start is None:
-            return weights
+            return self._trial_point(weights, squares)
         start, self._start = self._start, None
-        n_features = self.federation.layout.features.n_items
         if self.federation.problem.free_intercept:
             self.model.intercepts = start[-1]
-        return start[:n_features]
+        weights = start[: self.federation.layout.features.n_items]
+        return self._trial_point(weights, self.squared_norms(weights))
 
     def apply_step(self, steps: FloatArray) -> None:
         """Go that far to the trial point, as clients will with the next request."""
@@ -293,7 +295,8 @@ class BundleServer(Bounding):
         self.intercepts = self.intercepts + steps * (
             self.trial_intercepts - self.intercepts
         )
-        self.raise_bounds()
+        if self.federation.problem.free_intercept:
+            self.raise_bounds()
         self._move = b.Move(self._n_measured, steps.tolist())
 
     def measure(self) -> Conversation[Measurement]:
@@ -315,46 +318,42 @@ class BundleServer(Bounding):
 
     # A new point
 
-    def _trial_point(self, weights: FloatArray | None) -> TrialPoint:
+    def _trial_point(
+        self, weights: FloatArray | None, squared_norms: FloatArray
+    ) -> TrialPoint:
         return TrialPoint(
             weights,
             self.model.weights[self.buckets.n_buckets :],
             self.trial_intercepts,
-            self.squared_norms(weights),
+            squared_norms,
         )
 
     def try_point(self, point: TrialPoint) -> Conversation[dict[int, Sums]]:
         """Send the trial point; return the sums of margins there."""
-        federation = self.federation
+        federation, (packed, sloped) = self.federation, self._packed(point)
         grid = federation.grids.margins
         federation.fit_margins(grid, point.squared_norms)
-        features = federation.layout.features
-        weights, sloped = point.weights, pack_reals(point.plane_weights)
-
         is_free = federation.problem.free_intercept
         intercepts = tuple(point.intercepts.tolist()) if is_free else ()
-
-        def request(client: int) -> b.TrialRequest:
-            if weights is None:
-                return b.TrialRequest(self._move, None, sloped, grid.spec, intercepts)
-            own = pack_reals(weights[features.items[client]])
-            return b.TrialRequest(self._move, own, None, grid.spec, intercepts)
-
         margins = yield from federation.gather_sum(
-            "trial", [grid], request, federation.sample_sum(len(point.intercepts))
+            "trial",
+            [grid],
+            lambda client: b.TrialRequest(
+                self._move, packed.get(client), sloped, grid.spec, intercepts
+            ),
+            federation.sample_sum(len(point.intercepts)),
         )
-        labelled = federation.layout.labelled
-        return {
-            client: margins.take(client) if labelled[client] else []
-            for client in federation.everyone
-        }
+        return {**self.nowhere, **margins.take_each(federation.labelled)}
 
-    def weights(self) -> FloatArray | None:
-        """Return w of the plane weights, where the server may see it."""
-        if self.model.slopes is None:
-            return None
-        sloped = self.model.weights[self.buckets.n_buckets :]
-        return self.model.slopes.combine(sloped) / self.federation.problem.l2_scale
+    def _packed(
+        self, point: TrialPoint
+    ) -> tuple[dict[int, memoryview], memoryview | None]:
+        """Return the weights of each client's features, or those of the planes."""
+        weights, features = point.weights, self.federation.layout.features
+        if weights is None:
+            return {}, pack_reals(point.plane_weights)
+        everyone = self.federation.everyone
+        return {c: pack_reals(weights[features.items[c]]) for c in everyone}, None
 
     def _primals_along(
         self, margins: dict[int, Sums], steps: FloatArray
@@ -368,16 +367,11 @@ class BundleServer(Bounding):
     ) -> Conversation[FloatArray]:
         """Return what clients measure at some steps to the trial point."""
         federation, grid = self.federation, self.federation.grids.totals
-        parts = yield from federation.gather(
+        total = yield from federation.gather_total(
             "search",
-            federation.everyone,
-            [grid],
-            lambda client: b.SearchRequest(
-                margins[client], steps.tolist(), federation.totals_spec(grid, client)
-            ),
-            TotalsPart,
+            grid,
+            lambda client, spec: b.SearchRequest(margins[client], steps.tolist(), spec),
+            shape,
         )
-        sealed = {client: part.vector for client, part in parts.items()}
-        total = federation.sum_of(sealed, shape)
         [found] = yield from federation.open_totals([total], "open search")
         return found

@@ -26,11 +26,11 @@ from hyfdca.federation.primal import (
 )
 from hyfdca.federation.sealing.client_sealing import or_too_large
 from hyfdca.federation.sums import EVERYWHERE
+from hyfdca.protocol.client_session import Handlers
 from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.messages import (
     Message,
 )
-from hyfdca.protocol.sessions import Handlers
 
 
 @dataclass(frozen=True)

@@ -65,10 +65,9 @@ from hyfdca.federation.sums import CachedSum
 from hyfdca.maths.linear import ratio
 from hyfdca.protocol.messages import (
     TooLarge,
-    TotalsPart,
 )
 from hyfdca.protocol.phases import Phase, Phases
-from hyfdca.protocol.sessions import Conversation
+from hyfdca.protocol.server_session import Conversation
 
 _N_TOTALS = 4  # r·s, d·Hd, s·Hd, Hd·M⁻¹Hd
 _RESOLVED = 2.0**24  # steps of the grid that the largest total should have
@@ -199,17 +198,12 @@ class DiscoServer(PrimalServer):
         federation, grid = self.federation, self._products
         shape = (_N_TOTALS, federation.problem.n_outputs)
         while True:
-            parts = yield from federation.gather(
+            total = yield from federation.gather_total(
                 "inner products",
-                federation.everyone,
-                [grid],
-                lambda client: InnerProductsRequest(
-                    curved.take(client), federation.totals_spec(grid, client)
-                ),
-                TotalsPart,
+                grid,
+                lambda client, spec: InnerProductsRequest(curved.take(client), spec),
+                shape,
             )
-            sealed = {client: part.vector for client, part in parts.items()}
-            total = federation.sum_of(sealed, shape)
             [totals] = yield from federation.open_totals([total], "open curvature")
             if not self._refine(float(np.abs(totals).max())):
                 return totals

@@ -9,16 +9,16 @@ import numpy as np
 from hyfdca.algorithms.hyfdca import messages as m
 from hyfdca.algorithms.hyfdca.shown_shares import ShownShares, ShownState
 from hyfdca.arrays import FloatArray, IntArray
-from hyfdca.federation.client import Party
-from hyfdca.federation.evaluation.measuring import grid_step, loss_totals
+from hyfdca.federation.client import Party, grid_step
+from hyfdca.federation.evaluation.measuring import loss_totals
 from hyfdca.federation.margins import SentMargins
 from hyfdca.federation.messages import Released, ReleaseRequest
 from hyfdca.federation.sealing.client_sealing import Rows
 from hyfdca.federation.sealing.kinds import FeatureKind
 from hyfdca.federation.sums import EVERYWHERE
+from hyfdca.protocol.client_session import Handlers
 from hyfdca.protocol.codec import RemoteProtocolError, pack_reals
 from hyfdca.protocol.messages import GridSpec, Message, Part, Sums
-from hyfdca.protocol.sessions import Handlers
 
 # Above this share of changed duals a share is recomputed: cheaper, and exact.
 _RECOMPUTE = 0.25

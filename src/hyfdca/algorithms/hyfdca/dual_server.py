@@ -31,8 +31,8 @@ from hyfdca.federation.server import Federation, FederationState
 from hyfdca.federation.sums import CachedSum, CachedSumState, RunningSumState
 from hyfdca.maths.objective import Measurement
 from hyfdca.protocol.codec import LocalProtocolError, pack_indices
-from hyfdca.protocol.messages import Part, Sums, TotalsPart
-from hyfdca.protocol.sessions import Conversation
+from hyfdca.protocol.messages import Part, Sums
+from hyfdca.protocol.server_session import Conversation
 
 _NEWS_KEPT = 64  # lists of changed duals that wait for an absent client, then joined
 _N_TOTALS = 4  # loss, conjugate, λ/2||w||² for P and for D
@@ -218,21 +218,17 @@ class DualServer:
         if not is_current:
             margins = yield from self._margins_on_the_side()
         grid = federation.grids.totals
-        parts = yield from federation.gather(
+        total = yield from federation.gather_total(
             "losses",
-            federation.everyone,
-            [grid],
-            lambda client: m.LossesRequest(
+            grid,
+            lambda client, spec: m.LossesRequest(
                 margins.take(client, counted_positions(federation, client)),
                 is_current,
                 number,
-                federation.totals_spec(grid, client),
+                spec,
             ),
-            TotalsPart,
+            (_N_TOTALS, federation.problem.n_outputs),
         )
-        shape = (_N_TOTALS, federation.problem.n_outputs)
-        sealed = {client: part.vector for client, part in parts.items()}
-        total = federation.sum_of(sealed, shape)
         [totals] = yield from federation.open_totals([total])
         self._n_measured = number
         return measured(totals)

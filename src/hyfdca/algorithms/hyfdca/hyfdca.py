@@ -46,10 +46,11 @@ from hyfdca.federation.client import Party
 from hyfdca.federation.sealing.client_sealing import Rows
 from hyfdca.federation.server import Federation
 from hyfdca.maths.objective import Measurement
+from hyfdca.protocol.client_session import Handlers
 from hyfdca.protocol.codec import pack_indices, pack_reals, unpack_counts, unpack_reals
 from hyfdca.protocol.messages import GridSpec, Message, Part, TooLarge
 from hyfdca.protocol.phases import Phases
-from hyfdca.protocol.sessions import Conversation, Handlers
+from hyfdca.protocol.server_session import Conversation
 
 
 @dataclass(frozen=True)

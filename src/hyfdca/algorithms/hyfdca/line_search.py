@@ -36,15 +36,15 @@ from hyfdca.federation.server import Federation
 from hyfdca.federation.sums import EVERYWHERE, CachedSum
 from hyfdca.maths.objective import Measurement
 from hyfdca.maths.seeds import stream
+from hyfdca.protocol.client_session import Handlers
 from hyfdca.protocol.codec import RemoteProtocolError, pack_indices
 from hyfdca.protocol.messages import (
     Message,
     Part,
     SealedTotals,
     TooLarge,
-    TotalsPart,
 )
-from hyfdca.protocol.sessions import BadReplyError, Conversation, Handlers
+from hyfdca.protocol.server_session import BadReplyError, Conversation
 
 # Powers of two: the best step can be far below 1 where many samples are alike.
 TRIAL_STEPS = np.concatenate([[0.0], 0.5 ** np.arange(16, -1, -1)])
@@ -152,16 +152,17 @@ class LineSearchServer:
             "direction",
             federation.labelled,
             [grids.shares, grids.totals, grids.duals],
-            lambda client: m.DirectionRequest(
+            lambda client, spec: m.DirectionRequest(
                 drawn=pack_indices(drawn.get(client)),
                 margins=self.dual.margins.take(client, drawn.get(client)),
                 trial_steps=TRIAL_STEPS.tolist(),
                 grid=grids.shares.spec,
-                totals_grid=federation.totals_spec(grids.totals, client),
+                totals_grid=spec,
                 duals_grid=grids.duals.spec,
                 forwards=bool(federation.unlabelled),
             ),
             m.Image,
+            grids.totals,
         )
         image = federation.feature_sum()
         for client, reply in replies.items():
@@ -209,17 +210,12 @@ class LineSearchServer:
             [totals] = yield from federation.open_totals([total], "open step")
         else:
             grid = federation.grids.totals
-            parts = yield from federation.gather(
+            sealed_products = yield from federation.gather_total(
                 "products",
-                federation.everyone,
-                [grid],
-                lambda client: m.ProductsRequest(
-                    image.take(client), federation.totals_spec(grid, client)
-                ),
-                TotalsPart,
+                grid,
+                lambda client, spec: m.ProductsRequest(image.take(client), spec),
+                (2, shape[1]),
             )
-            sealed = {client: part.vector for client, part in parts.items()}
-            sealed_products = federation.sum_of(sealed, (2, shape[1]))
             totals, products = yield from federation.open_totals(
                 [total, sealed_products], "open step"
             )

@@ -21,9 +21,10 @@ from hyfdca.federation.server import Federation
 from hyfdca.federation.sums import EVERYWHERE, CachedSum
 from hyfdca.holdings.layout import Layout
 from hyfdca.maths.seeds import stream
+from hyfdca.protocol.client_session import Handlers
 from hyfdca.protocol.codec import RemoteProtocolError, pack_reals, unpack_reals
 from hyfdca.protocol.messages import Message, TooLarge
-from hyfdca.protocol.sessions import Conversation, Handlers
+from hyfdca.protocol.server_session import Conversation
 
 ITERATIONS = 12
 SAFETY = 1.1  # power iteration approaches Λ from below
@@ -138,12 +139,11 @@ class _Probe:
             "probe shares",
             federation.everyone,
             [self._shares, self._totals],
-            lambda client: m.ProbeSharesRequest(
-                margins.take(client),
-                self._shares.spec,
-                federation.totals_spec(self._totals, client),
+            lambda client, spec: m.ProbeSharesRequest(
+                margins.take(client), self._shares.spec, spec
             ),
             m.Image,
+            self._totals,
         )
         shares = federation.feature_sum(1)
         for client, reply in replies.items():

@@ -12,6 +12,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 from hyfdca.crypto.keys.set_secrets import SetSecrets
@@ -59,12 +60,12 @@ class Encryption:
     paillier_bits: PaillierBits = 3072
     n_clients: int | None = None
 
-    @property
+    @cached_property
     def sum_bits(self) -> int:
         """Bits that every sum stays below."""
         return SUM_BITS[self.precision]
 
-    @property
+    @cached_property
     def totals(self) -> str:
         """The scheme of totals."""
         return "none" if self.scheme == "none" else TOTALS_SCHEME
@@ -283,13 +284,19 @@ class Adders:
             self._made[name] = SCHEMES[name].adder(public, self.encryption)
         return self._made[name]
 
-    def totals(self, width: int) -> tuple[int, Adder]:
-        """Return the numbers per row of totals, and what adds them.
+    @cached_property
+    def totals_adder(self) -> Adder:
+        """What adds totals."""
+        return self.named(self.encryption.totals)
 
-        Totals that are sealed have one number more, a checksum.
-        """
-        name = self.encryption.totals
-        return (width if name == "none" else width + 1), self.named(name)
+    @cached_property
+    def n_checks(self) -> int:
+        """Numbers more in a row of totals: sealed ones have a checksum."""
+        return 0 if self.encryption.totals == "none" else 1
+
+    def totals(self, width: int) -> tuple[int, Adder]:
+        """Return the numbers per row of totals, and what adds them."""
+        return width + self.n_checks, self.totals_adder
 
     def pick(self, use: Use) -> str:
         """Return the scheme for a kind of vector: packed, unless blocks are wasted."""

@@ -20,15 +20,16 @@ import numpy as np
 
 from hyfdca.arrays import FloatArray
 from hyfdca.federation import messages as m
-from hyfdca.federation.client import Party
-from hyfdca.federation.evaluation.measuring import counted_positions, grid_step
+from hyfdca.federation.client import Party, grid_step
+from hyfdca.federation.evaluation.measuring import counted_positions
 from hyfdca.federation.evaluation.release import sole_holders
 from hyfdca.federation.grids import VectorGrid
 from hyfdca.federation.server import Federation
 from hyfdca.federation.sums import EVERYWHERE
+from hyfdca.protocol.client_session import Handlers
 from hyfdca.protocol.codec import RefusedError, pack_reals, unpack_reals
-from hyfdca.protocol.messages import Message, TotalsPart
-from hyfdca.protocol.sessions import BadReplyError, Conversation, Handlers
+from hyfdca.protocol.messages import Message
+from hyfdca.protocol.server_session import BadReplyError, Conversation
 
 _FLOAT_ERROR = 1e-12  # of a margin, and of sums of losses
 _SLACK = 1e-9  # of P: covers the rounding of sums in another order
@@ -86,21 +87,18 @@ def _loss_at(
         federation.sample_sum(),
     )
     totals_grid = federation.grid_maker.grids(problem, federation.bounds).totals
-    parts = yield from federation.gather(
+    total = yield from federation.gather_total(
         "confirm losses",
-        federation.labelled,
-        [totals_grid],
-        lambda client: m.ConfirmLossesRequest(
-            margins.take(client, counted_positions(federation, client)),
-            federation.totals_spec(totals_grid, client),
+        totals_grid,
+        lambda client, spec: m.ConfirmLossesRequest(
+            margins.take(client, counted_positions(federation, client)), spec
         ),
-        TotalsPart,
+        (1, problem.n_outputs),
+        federation.labelled,
     )
-    sealed = {client: part.vector for client, part in parts.items()}
-    shape = (1, problem.n_outputs)
-    total = federation.sum_of(sealed, shape)
     [losses] = yield from federation.open_totals([total], "open confirmed")
-    return float(losses.sum()) - len(parts) * problem.n_outputs * totals_grid.step
+    n_numbers = len(total.senders) * problem.n_outputs
+    return float(losses.sum()) - n_numbers * totals_grid.step
 
 
 # A client's side

@@ -32,12 +32,13 @@ import numpy as np
 from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.crypto.schemes.fixedpoint import GridOverflowError
 from hyfdca.federation import messages as m
-from hyfdca.federation.client import Party
+from hyfdca.federation.client import Party, grid_step
 from hyfdca.federation.grids import Grids
 from hyfdca.federation.problem import SLACK
 from hyfdca.federation.server import Federation
 from hyfdca.federation.sums import EVERYWHERE, CachedSum
 from hyfdca.maths.objective import Measurement
+from hyfdca.protocol.client_session import Handlers
 from hyfdca.protocol.codec import RemoteProtocolError, pack_reals
 from hyfdca.protocol.messages import (
     Message,
@@ -47,7 +48,7 @@ from hyfdca.protocol.messages import (
     TooLarge,
     TotalsPart,
 )
-from hyfdca.protocol.sessions import BadReplyError, Conversation, Handlers
+from hyfdca.protocol.server_session import BadReplyError, Conversation
 
 
 def measured(totals: FloatArray) -> Measurement:
@@ -137,14 +138,15 @@ class Evaluation:
             "touch",
             federation.labelled,
             [grids.shares, grids.totals, grids.duals],
-            lambda client: m.TouchRequest(
+            lambda client, spec: m.TouchRequest(
                 margins.take(client),
                 grids.shares.spec,
-                federation.totals_spec(grids.totals, client),
+                spec,
                 grids.duals.spec,
                 forwards,
             ),
             m.Touched,
+            grids.totals,
         )
         touching = federation.feature_sum()
         for client, reply in replies.items():
@@ -180,10 +182,9 @@ class Evaluation:
             "evaluate norms",
             federation.everyone,
             [grid],
-            lambda client: m.NormsRequest(
-                touching.take(client), number, federation.totals_spec(grid, client)
-            ),
+            lambda client, spec: m.NormsRequest(touching.take(client), number, spec),
             TotalsPart,
+            grid,
         )
         return {client: part.vector for client, part in parts.items()}
 
@@ -330,8 +331,3 @@ def loss_totals(
     both = [np.maximum(above, below), conjugates]
     sums_of = [party.weighted(values, counted).sum(axis=0) for values in both]
     return np.stack(sums_of) / party.problem.n_samples
-
-
-def grid_step(sums: Sums) -> float:
-    """Return the width of the coarsest grid in a sum."""
-    return max((2.0**-vector.fraction_bits for vector in sums), default=0.0)

@@ -13,7 +13,7 @@ import numpy as np
 
 from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.holdings.axis import Axis
-from hyfdca.protocol.sessions import BadReplyError
+from hyfdca.protocol.server_session import BadReplyError
 
 
 def agreed_weights(features: Axis, released: Mapping[int, FloatArray]) -> FloatArray:

@@ -20,8 +20,8 @@ from hyfdca.federation.primal import PrimalClient, PrimalClientState
 from hyfdca.federation.sealing.client_sealing import Rows
 from hyfdca.holdings.layout import Layout
 from hyfdca.maths.seeds import stream
+from hyfdca.protocol.client_session import Handlers
 from hyfdca.protocol.messages import Message, OnGrid, Positions, Seen, Sums
-from hyfdca.protocol.sessions import Handlers
 
 
 class BatchMarginsRequest(Message, frozen=True):

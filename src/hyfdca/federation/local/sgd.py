@@ -33,9 +33,10 @@ from hyfdca.federation.sums import EVERYWHERE
 from hyfdca.maths.descent import StepSizes
 from hyfdca.maths.kernels import descent_steps
 from hyfdca.maths.seeds import stream
+from hyfdca.protocol.client_session import Handlers
 from hyfdca.protocol.messages import Counter, Message, OnGrid, Seen, Weights
 from hyfdca.protocol.phases import Phases
-from hyfdca.protocol.sessions import Conversation, Handlers
+from hyfdca.protocol.server_session import Conversation
 
 
 class TrainRequest(Message, frozen=True):

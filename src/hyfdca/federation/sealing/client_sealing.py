@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Literal
 
@@ -59,6 +59,7 @@ Listener = Callable[[Literal["opened", "sealed"], Axis, FloatArray], None]
 
 MOST_GROUPS = 2**31
 UNOPENED = "a sum does not open"  # starts the reason: a part of it is wrong
+_BEYOND = "a number is beyond the range of sums: a part is wrong"
 _ONE_ITEM = Arrangement.together(1)
 TAGS = VectorKind("totals", "tags")
 
@@ -126,8 +127,9 @@ class Sealing:
         witness : int, optional
             Who vouches for what it opens.
         """
+        rank = self._by_kind.sealers.secrets.rank if opener is None else opener
         try:
-            return self._by_kind.of(kind, opener, witness)
+            return self._by_kind[kind, rank, witness]
         except ValueError as error:
             raise RemoteProtocolError(str(error)) from None
 
@@ -143,8 +145,13 @@ class Sealing:
         """Put values on a grid and seal them; raises ``GridOverflowError``."""
         sealer = self.sealer(kind)
         numbers = Grid(grid.fraction_bits, grid.limit_bits).encode(values, rounding)
-        self._report_sealed(kind.axis, numbers, grid)
-        return _seal(sealer, numbers, grid, arrangement, items)
+        if self.listener:
+            self._report_sealed(kind.axis, numbers, grid)
+        try:
+            payload = sealer.seal(numbers, arrangement, items)
+        except ValueError as error:
+            raise _too_fine(error) from None
+        return Sealed(grid.fraction_bits, payload)
 
     def resealed(self, kind: SampleKind, sums: Sums, rows: Rows) -> Sums:
         """Return sums by sample sealed again, number by number the same."""
@@ -316,32 +323,43 @@ class Sealing:
 
         Raises ``GridOverflowError``.
         """
-        numbers = self.encoded(values.reshape(1, -1), grid, rounding)
-        return self._tagged(VectorKind("totals", kind), numbers, grid, _ONE_ITEM)
+        own, row = VectorKind("totals", kind), values.reshape(1, -1)
+        return self._tagged(own, row, grid, rounding, _ONE_ITEM)
 
     def sealed_by_bucket(
         self, values: FloatArray, grid: TotalsSpec, buckets: Arrangement
     ) -> SealedTotals:
         """Return totals per bucket, rounded up; the open profile shows the server."""
-        numbers = self.encoded(values, grid, "up")
-        return self._tagged(VectorKind("buckets", "totals"), numbers, grid, buckets)
+        return self._tagged(
+            VectorKind("buckets", "totals"), values, grid, "up", buckets
+        )
 
     def _tagged(
-        self, kind: VectorKind, numbers: IntArray, grid: GridSpec, rows: Arrangement
+        self,
+        kind: VectorKind,
+        values: FloatArray,
+        grid: GridSpec,
+        rounding: Rounding,
+        rows: Arrangement,
     ) -> SealedTotals:
         """Seal totals to their opener, and tags of their pads to the witness."""
         spec = grid if isinstance(grid, TotalsSpec) else None
         sealer = self.sealer(kind, *((spec.opener, spec.witness) if spec else ()))
-        self._report_sealed(kind.axis, numbers, grid)
-        sealed = _seal(sealer, numbers, grid, rows)
+        numbers = Grid(grid.fraction_bits, grid.limit_bits).encode(values, rounding)
+        if self.listener:
+            self._report_sealed(kind.axis, numbers, grid)
+        try:
+            payload = sealer.seal(numbers, rows)
+        except ValueError as error:
+            raise _too_fine(error) from None
         tags = None
         if spec and spec.seed and isinstance(sealer, CheckedSealer):
-            nonce, width = bytes(sealed.payload[:NONCE_BYTES]), numbers.shape[1]
+            nonce, width = bytes(payload[:NONCE_BYTES]), numbers.shape[1]
             pads = sealer.pads(nonce, width, rows)
             vouching = self.sealer(TAGS, spec.witness)
             own = combinations(pads, rows.groups, spec.seed)
             tags = vouching.seal(own, _ONE_ITEM)
-        return SealedTotals(sealed.fraction_bits, sealed.payload, tags)
+        return SealedTotals(grid.fraction_bits, payload, tags)
 
     def opened_totals(
         self, kind: TotalsKind, sums: Sums, shape: tuple[int, int]
@@ -352,16 +370,35 @@ class Sealing:
         return self._opened(VectorKind("totals", kind), sums, shape[1], rows)
 
     def opened_numbers(
-        self, sums: Sums, shape: tuple[int, int], witness: int | None
+        self,
+        totals: Sequence[Sums],
+        shapes: Sequence[tuple[int, int]],
+        witness: int | None,
     ) -> list[IntArray]:
-        """Return the numbers of totals on each grid that they stand on."""
-        _check_totals(sums, shape)
+        """Return the numbers of several totals, on each grid that they stand on."""
         sealer = self.sealer(VectorKind("totals", "totals"), None, witness)
         sum_bits = self._by_kind.sealers.encryption.sum_bits
-        rows = _rows_apart(shape[0])
-        opened = open_numbers(sums, shape[1], sealer, rows, None, sum_bits)
-        if self.listener and sums:
-            self.listener("opened", "totals", _added(sums, opened))
+        for sums, shape in zip(totals, shapes, strict=True):
+            _check_totals(sums, shape)
+        vectors = [
+            (vector.payload, width, _rows_apart(n_rows))
+            for sums, (n_rows, width) in zip(totals, shapes, strict=True)
+            for vector in sums
+        ]
+        limit, opened = 1 << sum_bits, []
+        try:
+            for vector in vectors:
+                numbers = sealer.open(*vector)
+                if numbers.max(initial=0) > limit or numbers.min(initial=0) < -limit:
+                    raise ValueError(_BEYOND)
+                opened.append(numbers)
+        except ValueError as error:
+            raise RemoteProtocolError(f"{UNOPENED}: {error}") from None
+        if self.listener:
+            left = iter(opened)
+            for sums in filter(None, totals):
+                own = [decode(next(left), vector.fraction_bits) for vector in sums]
+                self.listener("opened", "totals", reduce(np.add, own))
         return opened
 
     # Listening in
@@ -410,8 +447,12 @@ def _seal(
     try:
         payload = sealer.seal(numbers, arrangement, items, rest)
     except ValueError as error:
-        raise RemoteProtocolError(f"the grid is too fine: {error}") from None
+        raise _too_fine(error) from None
     return Sealed(grid.fraction_bits, payload)
+
+
+def _too_fine(error: ValueError) -> RemoteProtocolError:
+    return RemoteProtocolError(f"the grid is too fine: {error}")
 
 
 def _arranged(groups: memoryview | None, n_items: int) -> Arrangement:
@@ -446,38 +487,16 @@ def open_sum(
     """
     if not sums:
         return np.zeros((len(arrangement.groups if items is None else items), width))
-    return _added(sums, open_numbers(sums, width, sealer, arrangement, items, sum_bits))
-
-
-def open_numbers(
-    sums: Sums,
-    width: int,
-    sealer: Sealer,
-    arrangement: Arrangement,
-    items: IntArray | None,
-    sum_bits: int,
-) -> list[IntArray]:
-    """Return the whole numbers of a sum over holders, on each of its grids."""
+    limit, parts = 1 << sum_bits, []
     try:
-        return [
-            _in_range(sealer.open(vector.payload, width, arrangement, items), sum_bits)
-            for vector in sums
-        ]
+        for vector in sums:
+            numbers = sealer.open(vector.payload, width, arrangement, items)
+            if numbers.max(initial=0) > limit or numbers.min(initial=0) < -limit:
+                raise ValueError(_BEYOND)
+            parts.append(decode(numbers, vector.fraction_bits))
     except ValueError as error:
         raise RemoteProtocolError(f"{UNOPENED}: {error}") from None
-
-
-def _added(sums: Sums, numbers: list[IntArray]) -> FloatArray:
-    """Return the reals that whole numbers on several grids add up to."""
-    each = zip(sums, numbers, strict=True)
-    return reduce(np.add, [decode(own, vector.fraction_bits) for vector, own in each])
-
-
-def _in_range(numbers: IntArray, sum_bits: int) -> IntArray:
-    limit = 1 << sum_bits
-    if numbers.max(initial=0) > limit or numbers.min(initial=0) < -limit:
-        raise ValueError("a number is beyond the range of sums: a part is wrong")
-    return numbers
+    return reduce(np.add, parts)
 
 
 def or_too_large(make: Callable[[], Message]) -> Message:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 
 from hyfdca.crypto.keys.set_secrets import Members
 from hyfdca.crypto.schemes.arrangement import Arrangement
@@ -19,30 +18,35 @@ from hyfdca.federation.sealing.vector_keys import OwnerKeys, SenderKeys, sender_
 _TOTALS: tuple[Axis, ...] = ("totals", "buckets")
 
 
-@dataclass(frozen=True, repr=False)
-class KindSealers:
-    """Makes sealers when they are first needed.
+# A kind of vector, who opens it, and who vouches for what is opened
+Key = tuple[VectorKind, int, int | None]
+
+
+class KindSealers(dict[Key, Sealer]):
+    """Sealers, each made when it is first looked up.
+
+    Raises ``ValueError`` where nothing has been arranged yet.
 
     Parameters
     ----------
-    schemes : mapping of str to str
-        By axis; none before the server has said how vectors are arranged.
-    owners : mapping
-        By axis: the holders of each of the client's owner groups.
-    totals_owners : Members, optional
-        Who opens totals of weights and targets; of others, the request names one.
     opener : int, optional
         The client that opens all vectors, whoever holds their items.
     """
 
-    sealers: Sealers
-    opener: int | None = None
-    schemes: Mapping[Axis, str] = field(default_factory=dict)
-    owners: Mapping[Axis, Mapping[int, Members]] = field(default_factory=dict)
-    totals_owners: Members | None = None
-    _made: dict[tuple[VectorKind, int, int | None], Sealer] = field(
-        default_factory=dict
-    )
+    def __init__(self, sealers: Sealers, opener: int | None = None) -> None:
+        super().__init__()
+        self.sealers, self.opener = sealers, opener
+        # By axis, once the server has said how vectors are arranged: the schemes, and
+        # the holders of each of the client's owner groups
+        self._schemes: Mapping[Axis, str] = {}
+        self._owners: Mapping[Axis, Mapping[int, Members]] = {}
+        # Who opens totals of weights and targets; of others, the request names one
+        self._totals_owners: Members | None = None
+
+    def __missing__(self, key: Key) -> Sealer:
+        """Make a sealer."""
+        made = self[key] = self._new(*key)
+        return made
 
     def arranged(
         self,
@@ -67,17 +71,14 @@ class KindSealers:
         if "features" not in plain:
             schemes["features"] = self._checked(notice.features)
         schemes.update(dict.fromkeys(plain, "none"))
-        owners: dict[Axis, Mapping[int, Members]] = {
+        arranged = KindSealers(self.sealers, self.opener)
+        arranged._schemes = schemes
+        arranged._owners = {
             "samples": _owners(samples, notice.sample_owners),
             "features": _owners(features, notice.feature_owners),
         }
-        return replace(
-            self,
-            schemes=schemes,
-            owners=owners,
-            totals_owners=notice.totals_owners,
-            _made={},
-        )
+        arranged._totals_owners = notice.totals_owners
+        return arranged
 
     def _checked(self, scheme: str) -> str:
         """Return a scheme if the study allows it for vectors of items."""
@@ -87,43 +88,24 @@ class KindSealers:
             raise ValueError(f"the study does not allow the scheme {scheme!r}")
         return scheme
 
-    def of(
-        self,
-        kind: VectorKind,
-        opener: int | None = None,
-        witness: int | None = None,
-    ) -> Sealer:
-        """Return what seals and opens a kind of vector.
-
-        Raises
-        ------
-        ValueError
-            If nothing has been arranged yet.
-        """
-        rank = self.sealers.secrets.rank
-        key = (kind, rank if opener is None else opener, witness)
-        if key not in self._made:
-            self._made[key] = self._new(*key)
-        return self._made[key]
-
     def _new(self, kind: VectorKind, opener: int, witness: int | None) -> Sealer:
         if self.sealers.encryption.scheme == "none":
             return PlainSealer()
-        if kind.axis not in self.schemes:
+        if kind.axis not in self._schemes:
             raise ValueError("the schemes have not been arranged yet")
-        scheme = self.schemes[kind.axis]
+        scheme = self._schemes[kind.axis]
         if scheme == "none":
             return PlainSealer()
         if self.opener is not None:
             return self._by_sender(kind, _pairs_with(self.opener))
         if kind.axis in _TOTALS:
             return self._totals(VectorKind("totals", kind.name), opener, witness)
-        keys = OwnerKeys(kind, self.owners[kind.axis], self.sealers.secrets)
+        keys = OwnerKeys(kind, self._owners[kind.axis], self.sealers.secrets)
         return self.sealers.named(scheme, keys)
 
     def _totals(self, kind: VectorKind, opener: int, witness: int | None) -> Sealer:
         """Return a sealer of totals: for one client to open, or for several."""
-        owners = self.totals_owners
+        owners = self._totals_owners
         if kind.name in ("totals", "tags"):
             members = _pairs_with(opener, witness)
         elif owners is not None:

@@ -33,9 +33,8 @@ class Opening:
             return self._witness.vouch(request)
         if len(request.totals) != len(request.shapes):
             raise RemoteProtocolError("totals and their shapes do not match")
-        opened = [
-            numbers.ravel()
-            for totals, shape in zip(request.totals, request.shapes, strict=True)
-            for numbers in self._sealing.opened_numbers(totals, shape, request.witness)
-        ]
-        return m.Opened(pack_numbers(np.concatenate([*opened, _NOTHING])))
+        opened = self._sealing.opened_numbers(
+            request.totals, request.shapes, request.witness
+        )
+        flat = map(np.ravel, opened)
+        return m.Opened(pack_numbers(np.concatenate([*flat, _NOTHING])))

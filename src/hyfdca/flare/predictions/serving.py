@@ -24,10 +24,7 @@ from hyfdca.kits.kit import Kit, read_client_kit, read_server_kit
 from hyfdca.prediction.client import PredictionClient
 from hyfdca.prediction.server import Answered, PredictionServer
 from hyfdca.protocol.codec import RemoteProtocolError
-from hyfdca.protocol.sessions import (
-    BadReplyError,
-    ClientsFailedError,
-)
+from hyfdca.protocol.server_session import BadReplyError, ClientsFailedError
 from hyfdca.runtime.store import StoreError
 
 Tell = Callable[[str], None]

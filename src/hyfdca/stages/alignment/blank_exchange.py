@@ -11,7 +11,7 @@ from hyfdca.holdings.axis import Axis, group_holders, owner_groups
 from hyfdca.holdings.layout import Layout
 from hyfdca.holdings.ownership import CellHolders
 from hyfdca.protocol.codec import pack_bits
-from hyfdca.protocol.sessions import BadReplyError, Conversation, ServerSession
+from hyfdca.protocol.server_session import BadReplyError, Conversation, ServerSession
 from hyfdca.stages.alignment import messages as m
 
 _Notes = dict[tuple[int, int], memoryview]  # by sender and recipient

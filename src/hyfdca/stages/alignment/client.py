@@ -27,6 +27,7 @@ from hyfdca.data.target_columns import (
 )
 from hyfdca.data.targets import Targets
 from hyfdca.holdings.ownership import OwnCells
+from hyfdca.protocol.client_session import Handlers
 from hyfdca.protocol.codec import (
     RemoteProtocolError,
     pack_tokens,
@@ -37,7 +38,6 @@ from hyfdca.protocol.codec import (
     unpack_places,
 )
 from hyfdca.protocol.messages import Message
-from hyfdca.protocol.sessions import Handlers
 from hyfdca.stages.alignment import messages as m
 from hyfdca.stages.alignment.aligned_table import (
     AlignedTable,

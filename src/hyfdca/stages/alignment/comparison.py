@@ -17,7 +17,7 @@ from hyfdca.protocol.codec import (
     pack_indices,
     unpack_tokens,
 )
-from hyfdca.protocol.sessions import Conversation, ServerSession, reply_of
+from hyfdca.protocol.server_session import Conversation, ServerSession, reply_of
 from hyfdca.stages.alignment import messages as m
 from hyfdca.stages.alignment.hint_exchange import Rectangle, Rectangles, ask_hints
 

@@ -10,7 +10,7 @@ from hyfdca.arrays import BoolArray, IntArray
 from hyfdca.holdings.layout import Layout
 from hyfdca.holdings.ownership import CellHolders
 from hyfdca.protocol.codec import pack_bits, pack_indices
-from hyfdca.protocol.sessions import BadReplyError, Conversation, ServerSession
+from hyfdca.protocol.server_session import BadReplyError, Conversation, ServerSession
 from hyfdca.stages.alignment import messages as m
 
 Rectangle = tuple[int, int]  # its first sample, and its column group on the axis

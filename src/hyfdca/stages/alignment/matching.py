@@ -10,7 +10,7 @@ import numpy as np
 from hyfdca.arrays import BoolArray, IntArray, TokenArray
 from hyfdca.holdings.axis import Axis
 from hyfdca.protocol.codec import RemoteProtocolError, unpack_tokens
-from hyfdca.protocol.sessions import BadReplyError
+from hyfdca.protocol.server_session import BadReplyError
 
 _MOST = 2**32  # what positions on the wire can count
 

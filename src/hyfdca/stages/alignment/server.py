@@ -54,7 +54,7 @@ from hyfdca.protocol.codec import (
     pack_indices,
 )
 from hyfdca.protocol.messages import Message
-from hyfdca.protocol.sessions import (
+from hyfdca.protocol.server_session import (
     BadReplyError,
     Conversation,
     ServerSession,

@@ -19,7 +19,7 @@ from hyfdca.crypto.keys.pseudonyms import AlignmentKeys, form_pseudonyms
 from hyfdca.data.id_forms import ID_FORMS, IdForm, sampled
 from hyfdca.holdings.axis import Axis, shared_counts
 from hyfdca.protocol.codec import RemoteProtocolError, pack_tokens
-from hyfdca.protocol.sessions import Conversation, ServerSession, reply_of
+from hyfdca.protocol.server_session import Conversation, ServerSession, reply_of
 from hyfdca.stages.alignment import messages as m
 from hyfdca.stages.alignment.matching import match, unpack_pseudonyms
 

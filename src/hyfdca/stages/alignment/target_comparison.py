@@ -18,7 +18,7 @@ from hyfdca.crypto.keys.pseudonyms import NO_LABEL
 from hyfdca.holdings.layout import Layout
 from hyfdca.protocol.codec import RemoteProtocolError, unpack_tokens
 from hyfdca.protocol.messages import Message
-from hyfdca.protocol.sessions import Conversation, ServerSession, reply_of
+from hyfdca.protocol.server_session import Conversation, ServerSession, reply_of
 from hyfdca.stages.alignment import messages as m
 from hyfdca.stages.alignment.comparison import Disagreements, TokenComparison
 from hyfdca.stages.alignment.label_rows import LabelRows

@@ -15,13 +15,13 @@ from hyfdca.federation.messages import Arrangements, Opened, OpenRequest, Vouche
 from hyfdca.federation.sealing.client_sealing import Sealing
 from hyfdca.federation.sealing.opening import Opening
 from hyfdca.model.model import Model
+from hyfdca.protocol.client_session import Handlers
 from hyfdca.protocol.codec import (
     RefusedError,
     RemoteProtocolError,
     unpack_indices,
     unpack_reals,
 )
-from hyfdca.protocol.sessions import Handlers
 from hyfdca.stages.alignment.aligned_table import AlignedTable
 from hyfdca.stages.evaluation import messages as m
 from hyfdca.stages.evaluation.bins import are_edges, shown_bins

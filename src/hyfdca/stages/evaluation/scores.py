@@ -32,11 +32,7 @@ from hyfdca.federation.sums import CachedSum, check_grid, layout_for
 from hyfdca.holdings.axis import Axis, owner_groups, renumbered
 from hyfdca.protocol.codec import RemoteProtocolError, pack_indices, unpack_places
 from hyfdca.protocol.messages import GridSpec, Message
-from hyfdca.protocol.sessions import (
-    BadReplyError,
-    Conversation,
-    ServerSession,
-)
+from hyfdca.protocol.server_session import BadReplyError, Conversation, ServerSession
 from hyfdca.stages.evaluation import messages as m
 from hyfdca.stages.score_parts import OwnParts
 

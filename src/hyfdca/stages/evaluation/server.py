@@ -40,7 +40,7 @@ from hyfdca.data.labels import n_outputs
 from hyfdca.maths.losses import Loss
 from hyfdca.protocol.codec import RemoteProtocolError, pack_indices, pack_reals
 from hyfdca.protocol.messages import Message, TotalsSpec
-from hyfdca.protocol.sessions import Conversation, ServerSession, reply_of
+from hyfdca.protocol.server_session import Conversation, ServerSession, reply_of
 from hyfdca.stages.alignment.server import Alignment
 from hyfdca.stages.evaluation import messages as m
 from hyfdca.stages.evaluation.bins import (

@@ -8,11 +8,16 @@ from hyfdca.arrays import FloatArray
 from hyfdca.crypto.schemes.fixedpoint import GridOverflowError, grid_for
 from hyfdca.crypto.schemes.registry import Adders
 from hyfdca.federation.sealing.client_sealing import Sealing
-from hyfdca.federation.sums import check_grid, sum_of
-from hyfdca.federation.totals import open_checked, openers_among, total_of
+from hyfdca.federation.sums import check_grid
+from hyfdca.federation.totals import (
+    opened_totals,
+    openers_among,
+    requests_to_open,
+    summed,
+)
 from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.messages import Message, TotalsSpec
-from hyfdca.protocol.sessions import BadReplyError, Conversation, ServerSession
+from hyfdca.protocol.server_session import BadReplyError, Conversation, ServerSession
 from hyfdca.stages.evaluation.messages import MeasureParts
 
 _OPEN = "open measures"
@@ -89,9 +94,10 @@ class TotalsServer:
             vectors = {client: part.vectors[place] for client, part in parts.items()}
             for client, vector in vectors.items():
                 check_grid(client, vector, grid.fraction_bits)
-            sums = sum_of(vectors, width, adders)
-            totals.append(total_of(vectors, sums, (1, width), openers, adders))
-        opened = yield from open_checked(session, adders, openers, totals, _OPEN)
+            totals.append(summed(vectors, (1, width), openers, adders))
+        opening = requests_to_open(totals, openers, session.present)
+        answers = yield from session.ask(_OPEN, opening, Message)
+        opened = opened_totals(answers, totals, openers, adders.encryption)
         return [own.ravel() for own in opened]
 
 

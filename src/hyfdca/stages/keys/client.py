@@ -15,9 +15,9 @@ from hyfdca.crypto.keys.identity import Identity
 from hyfdca.crypto.keys.roster import Roster
 from hyfdca.crypto.keys.study_keys import StudyKeys
 from hyfdca.crypto.schemes.registry import public_parameters
+from hyfdca.protocol.client_session import Handlers
 from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.messages import Message
-from hyfdca.protocol.sessions import Handlers
 from hyfdca.stages.keys import messages as m
 
 

@@ -31,7 +31,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from hyfdca.protocol.messages import Message
-from hyfdca.protocol.sessions import BadReplyError, Conversation, ServerSession
+from hyfdca.protocol.server_session import BadReplyError, Conversation, ServerSession
 from hyfdca.stages.keys import messages as m
 
 

@@ -15,9 +15,9 @@ from hyfdca.federation.messages import GridRequest
 from hyfdca.federation.sealing.client_sealing import Sealing
 from hyfdca.federation.sealing.kinds import SampleKind, TotalsKind
 from hyfdca.model.scaling import TargetScaling, target_scaling
+from hyfdca.protocol.client_session import Handlers
 from hyfdca.protocol.codec import RemoteProtocolError, unpack_indices
 from hyfdca.protocol.messages import Message, Part, Sealed
-from hyfdca.protocol.sessions import Handlers
 from hyfdca.stages.alignment.aligned_table import AlignedTable
 from hyfdca.stages.labels import messages as m
 from hyfdca.stages.labels.transfer import given_part, taken_values

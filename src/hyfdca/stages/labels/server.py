@@ -42,11 +42,12 @@ from hyfdca.crypto.schemes.registry import Adders, Use
 from hyfdca.data.targets import TargetSettings
 from hyfdca.federation.messages import Arrangements, GridRequest
 from hyfdca.federation.owner_groups import OwnerGroups, by_sample
-from hyfdca.federation.sums import RunningSum, check_grid, layout_for, sum_of
+from hyfdca.federation.sums import RunningSum, check_grid, layout_for
+from hyfdca.federation.totals import sum_of
 from hyfdca.model.scaling import TargetScaling
 from hyfdca.protocol.codec import pack_indices
 from hyfdca.protocol.messages import GridSpec, Message, Part, Sums
-from hyfdca.protocol.sessions import BadReplyError, Conversation, ServerSession
+from hyfdca.protocol.server_session import BadReplyError, Conversation, ServerSession
 from hyfdca.stages.alignment.server import Alignment
 from hyfdca.stages.labels import messages as m
 from hyfdca.stages.labels.transfer import WHOLE_NUMBERS, width_of

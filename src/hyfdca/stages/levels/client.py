@@ -16,6 +16,7 @@ from hyfdca.data.expansion import Expansion
 from hyfdca.data.tables import bare_name
 from hyfdca.federation.messages import Arrangements, GridRequest
 from hyfdca.federation.sealing.client_sealing import Sealing
+from hyfdca.protocol.client_session import Handlers
 from hyfdca.protocol.codec import (
     RemoteProtocolError,
     pack_indices,
@@ -23,7 +24,6 @@ from hyfdca.protocol.codec import (
     unpack_places,
 )
 from hyfdca.protocol.messages import Message, Part
-from hyfdca.protocol.sessions import Handlers
 from hyfdca.stages.alignment.aligned_table import AlignedTable
 from hyfdca.stages.levels import messages as m
 from hyfdca.stages.levels.choice import Choice, choose_levels

@@ -46,7 +46,7 @@ from hyfdca.protocol.codec import (
     unpack_tokens,
 )
 from hyfdca.protocol.messages import GridSpec, Message, Part
-from hyfdca.protocol.sessions import Conversation, ServerSession, reply_of
+from hyfdca.protocol.server_session import Conversation, ServerSession, reply_of
 from hyfdca.stages.alignment.checks import AlignmentError
 from hyfdca.stages.alignment.matching import match
 from hyfdca.stages.alignment.server import Alignment

@@ -12,6 +12,7 @@ from hyfdca.crypto.schemes.registry import Sealers
 from hyfdca.federation.sealing.client_sealing import Sealing
 from hyfdca.holdings.ownership import Cells, n_stored
 from hyfdca.model.scaling import Missing, Scale, Scaling
+from hyfdca.protocol.client_session import Handlers
 from hyfdca.protocol.codec import (
     RemoteProtocolError,
     pack_reals,
@@ -20,9 +21,6 @@ from hyfdca.protocol.messages import (
     Message,
     Part,
     Sums,
-)
-from hyfdca.protocol.sessions import (
-    Handlers,
 )
 from hyfdca.stages.scaling.learned import Learned
 from hyfdca.stages.scaling.messages import (

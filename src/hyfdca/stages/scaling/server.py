@@ -40,7 +40,7 @@ from hyfdca.protocol.messages import (
     Message,
     Part,
 )
-from hyfdca.protocol.sessions import (
+from hyfdca.protocol.server_session import (
     BadReplyError,
     Conversation,
     ServerSession,

@@ -44,9 +44,9 @@ from hyfdca.federation.sealing.secrets import ClientSecrecy, make_keys
 from hyfdca.holdings.block import Block
 from hyfdca.model.model import Model
 from hyfdca.protocol import checkpoint
+from hyfdca.protocol.client_session import ClientSession, Handlers
 from hyfdca.protocol.codec import RefusedError, RemoteProtocolError
 from hyfdca.protocol.messages import Message
-from hyfdca.protocol.sessions import ClientSession, Handlers
 from hyfdca.protocol.transcript import Account, Transcript
 from hyfdca.runtime.driver import one_thread
 from hyfdca.runtime.store import Archive, MemoryStore, Store, StoreError
@@ -293,12 +293,14 @@ class StudyClient:
         except ValueError as error:
             raise RefusedError(str(error)) from None
         session = self._sessions["training"]
-        session.phases = {**m.START_PHASES, **algorithm.all_phases()}
         release = {"release": self._release}
         ending = Confirming(self._party, {**self._half.handlers, **release})
         confirm = {"confirm": partial(self._confirm, ending)}
-        session.handlers = {**session.handlers, **ending.handlers, **confirm}
-        session.profile = training.profile
+        session.take(
+            {**m.START_PHASES, **algorithm.all_phases()},
+            {**session.handlers, **ending.handlers, **confirm},
+            training.profile,
+        )
 
     def _release(self, request: Message) -> Message | None:
         """Give away the weights, once; a refusal changes nothing."""

@@ -21,9 +21,9 @@ from hyfdca.federation.sealing.secrets import ClientSecrecy
 from hyfdca.holdings.block import Block
 from hyfdca.holdings.ownership import Cells, owned_cells
 from hyfdca.model.scaling import Scaling, TargetScaling
+from hyfdca.protocol.client_session import Handlers
 from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.phases import Phases
-from hyfdca.protocol.sessions import Handlers
 from hyfdca.stages.alignment import messages as alignment_messages
 from hyfdca.stages.alignment.aligned_table import AlignedTable
 from hyfdca.stages.alignment.client import AlignmentClient

@@ -27,7 +27,7 @@ from hyfdca.holdings.partition import Holding, Partition
 from hyfdca.maths.objective import Measurement, Objective
 from hyfdca.model.scaling import Scaling, TargetScaling
 from hyfdca.protocol.codec import RefusedError
-from hyfdca.protocol.sessions import ServerSession
+from hyfdca.protocol.server_session import ServerSession
 from hyfdca.runtime.driver import Traffic
 from hyfdca.runtime.inprocess import InProcess
 from hyfdca.runtime.store import Store

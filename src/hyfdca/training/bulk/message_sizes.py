@@ -18,8 +18,8 @@ from __future__ import annotations
 
 from hyfdca.arrays import IntArray
 from hyfdca.maths.compiling import jit
+from hyfdca.protocol.client_session import TOKEN_BYTES, frame
 from hyfdca.protocol.messages import GridSpec, Message, Part, Sealed
-from hyfdca.protocol.sessions import TOKEN_BYTES, frame
 from hyfdca.runtime.driver import Traffic
 
 _NUMBER, _INDEX = 8, 4  # bytes of a number that is not encrypted, and of a position
