@@ -64,6 +64,28 @@ def test_secrets_are_of_one_study_and_epoch(members):
     assert len(set(found)) == 3
 
 
+@pytest.mark.parametrize("members", [(1,), (0, 2), (0, 1, 3)])
+def test_a_further_run_has_secrets_of_its_own(members):
+    """And so the pads that are derived from them, even of a sealer with equal names."""
+    roster, first = roster_of(), IDENTITIES[members[0]]
+    found = [AgreedSecrets(first, roster, run).of(members) for run in (1, 2, 3, 1)]
+    assert found[0] == found[3]
+    assert len(set(found)) == 3
+
+
+def test_secrets_of_an_earlier_run_are_not_taken():
+    """A server that repeats an envelope gets nobody to use its pads again."""
+    roster, members = roster_of(), (0, 1, 2)
+    maker, taker = (
+        AgreedSecrets(IDENTITIES[0], roster),
+        AgreedSecrets(IDENTITIES[2], roster, 2),
+    )
+    with pytest.raises(ValueError, match="no secrets of sets of this run"):
+        taker.take({0: maker.sealed_to(2, [members])})
+    taker.take({0: AgreedSecrets(IDENTITIES[0], roster, 2).sealed_to(2, [members])})
+    assert taker.of(members) != maker.of(members)
+
+
 def test_a_secret_is_taken_from_the_lowest_ranked_member_alone():
     """No other client, and no envelope of another study, replaces it."""
     clients = clients_of(roster_of())

@@ -13,11 +13,13 @@ from hyfdca.cli.flare_commands import join_study, serve_study
 from hyfdca.errors import StudyError
 from hyfdca.flare.lock import only_one
 from hyfdca.flare.predictions.inputs import KEPT
-from hyfdca.flare.status import is_over, note_over
+from hyfdca.flare.status import RUNS_LOG, current_run, is_over, note_over, result_folder
 from hyfdca.kits import startup
 from hyfdca.kits.kit import Kit
 from hyfdca.model.file import StopReason
 from hyfdca.runtime.store import Archive, FolderStore
+from hyfdca.study.local.saved_run import How
+from hyfdca.study.tuning import RunChoice
 from tests.kits.kit_makers import Parties
 from tests.model.models import make_file
 from tests.prediction.predictions import model_at
@@ -62,6 +64,83 @@ def test_an_earlier_run_is_neither_discarded_nor_continued_by_default(
     with pytest.raises(StudyError, match=r"finished.*; run it again with --restart"):
         serve_study(kit.folder, Console(quiet=True), "first")
     assert archive(kit).rounds == [3, 4]
+
+
+RANGES = b"\n[tuning]\nl2 = {least = 1e-5, most = 1.0}\nmost_runs = 3\n"
+
+
+def begun(kit: Kit, monkeypatch: pytest.MonkeyPatch, *options: str, how: How) -> None:
+    """Have a server begin a run and end at once; return the note of the run."""
+
+    class Ended(Exception):  # noqa: N818  # this is how the server's run ends here
+        """The server has prepared its run."""
+
+    def run_server(*given: Any) -> None:
+        given[-1]()
+        raise Ended
+
+    monkeypatch.setattr(flare_commands, "run_server", run_server)
+    with pytest.raises(Ended):
+        serve_study(kit.folder, Console(quiet=True), how, options)
+
+
+@pytest.fixture
+def tunable(kit: Kit) -> Kit:
+    """Return a server's kit whose study leaves l2 open, with an unfinished run."""
+    study = kit.folder / "study.toml"
+    study.write_bytes(study.read_bytes() + RANGES)
+    archive(kit).write("starts", b"1")
+    return kit
+
+
+def test_a_further_run_needs_an_earlier_one_that_is_over(tunable: Kit) -> None:
+    """And values that the study file allows; a refusal changes nothing."""
+    kit, l2 = tunable, ["l2=0.5"]
+    with pytest.raises(StudyError, match="up to round 4; continue it with --resume"):
+        serve_study(kit.folder, Console(quiet=True), "first", l2)
+    note_over(kit, ["city"])
+    with pytest.raises(StudyError, match="model of the last run has not reached city"):
+        serve_study(kit.folder, Console(quiet=True), "first", l2)
+    note_over(kit)
+    with pytest.raises(StudyError, match="begin a further run with --tune, or run"):
+        serve_study(kit.folder, Console(quiet=True), "first")
+    with pytest.raises(StudyError, match=r"Run 2 has l2 = 2.0, but the study file"):
+        serve_study(kit.folder, Console(quiet=True), "first", ["l2=2"])
+    assert archive(kit).rounds == [3, 4]
+    assert is_over(kit)
+    assert current_run(kit).number == 1
+
+
+def test_a_further_run_begins_after_the_last_one(
+    tunable: Kit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a number, a folder, an end and a line in the log of its own."""
+    kit = tunable
+    note_over(kit)
+    begun(kit, monkeypatch, "l2=0.5", how="first")
+    assert current_run(kit) == RunChoice(number=2, l2=0.5)
+    assert result_folder(kit) == kit.out / "run-2"
+    said = "Run 2 of the study 'test': l2 = 0.5 (study file: 0.05, allowed: 1e-05 to "
+    assert (kit.log / RUNS_LOG).read_text().endswith(f" {said}1.0).\n")
+    assert not is_over(kit)
+    assert archive(kit).rounds == []
+    # Organisations may know run 2 already, so another choice has another number.
+    begun(kit, monkeypatch, "l2=0.6", how="first")
+    assert current_run(kit) == RunChoice(number=3, l2=0.6)
+    archive(kit).write_round(1, b"kept")
+    begun(kit, monkeypatch, how="restart")
+    assert current_run(kit) == RunChoice(number=3, l2=0.6)
+    assert archive(kit).rounds == []
+    with pytest.raises(StudyError, match="Run 4 is not allowed"):
+        serve_study(kit.folder, Console(quiet=True), "restart", ["l2=0.5"])
+
+
+def test_a_study_without_ranges_has_one_run(kit: Kit) -> None:
+    """The coordinator is told before anything begins."""
+    note_over(kit)
+    archive(kit).write("starts", b"1")
+    with pytest.raises(StudyError, match=r"no table .tuning.: the study has one run"):
+        serve_study(kit.folder, Console(quiet=True), "first", ["l2=0.5"])
 
 
 @pytest.mark.parametrize("restart", [True, False])

@@ -13,7 +13,9 @@ from hyfdca.flare.watching import ClientWatch, ServerWatch
 from hyfdca.study.client.records import News
 from hyfdca.study.file import load
 from hyfdca.study.plan import Plan, plan_of
+from hyfdca.study.tuning import RunChoice
 from tests.support.consortia import make_files
+from tests.support.durable_runs import write
 
 
 @pytest.fixture
@@ -96,3 +98,24 @@ def test_a_member_writes_no_more_often_than_people_look(
     assert written(tmp_path).bytes_up == 1
     watch.note("study", "keep", 1, 1, news)
     assert written(tmp_path).bytes_up == 4
+
+
+def test_every_party_sees_what_was_chosen_for_a_run(
+    tmp_path: Path, plan: Plan, caplog: pytest.LogCaptureFixture
+) -> None:
+    """On its screen and in its log, once; and the limits are those of the run."""
+    caplog.set_level("INFO", "hyfdca")
+    study = write(tmp_path, tuning="max_rounds = {most = 2000}") / "study.toml"
+    agreed = plan_of(load(study), bytes(32))
+    further = agreed.of_run(RunChoice(number=2, max_rounds=30))
+    said = "Run 2 of the study 'test': max_rounds = 30 (study file: 1000, allowed: "
+    said += "1 to 2000)."
+    ServerWatch(tmp_path / "server", further)
+    watch = ClientWatch(tmp_path / "client", agreed)
+    for _ in range(2):
+        watch.follow(further)
+        watch.note("study", "begin", 1, 1, News())
+    for side in ("server", "client"):
+        status = written(tmp_path / side)
+        assert (status.sentences, status.max_rounds) == ([said], 30)
+    assert [record.message for record in caplog.records] == [said, said]

@@ -192,7 +192,7 @@ def test_who_does_not_ask(hostile):
 @pytest.mark.parametrize(
     ("stage", "phase", "message"),
     [
-        ("study", "begin", s.BeginRequest(5)),
+        ("study", "begin", s.BeginRequest(5, 1, None, None, None)),
         ("study", "finish", s.FinishNotice(b"another model", [])),
         ("study", "return", s.ReturnRequest(1, 1)),
         ("alignment", "rows", Message()),

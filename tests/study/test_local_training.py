@@ -70,7 +70,7 @@ def test_a_killed_training_goes_on(settings, every_round, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.sampled(4)
-@pytest.mark.parametrize("n_writes", range(27))
+@pytest.mark.parametrize("n_writes", range(34))
 def test_a_kill_between_any_two_files_loses_nothing(
     n_writes, every_round, monkeypatch, tmp_path
 ):

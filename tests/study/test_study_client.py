@@ -13,6 +13,7 @@ from hyfdca.stages.keys.messages import MadeKeys
 from hyfdca.study import messages as m
 from hyfdca.study.client.client import STUDY_TOKEN, StudyClient
 from hyfdca.study.plan import PROTOCOL
+from hyfdca.study.tuning import FIRST_RUN
 from tests.support.durable_runs import Consortium, write
 
 
@@ -170,7 +171,7 @@ def test_what_was_under_way_when_a_study_began_anew_is_refused(consortium):
     consortium.hosted()
     server = Server(consortium)
     late = 2**41
-    server.say("begin", m.BeginRequest(late))
+    server.say("begin", m.BeginRequest.of(FIRST_RUN, late))
     server.number = late - 1
     with pytest.raises(RemoteProtocolError, match="answered long ago"):
         server.say("rows", Message(), "alignment")
@@ -180,8 +181,9 @@ def test_a_study_that_begins_anew_forgets_all_but_its_keys(consortium):
     """Keys, and what it released, belong to the study's epoch, which is unchanged."""
     consortium.train()
     keys = consortium.stores[1].read("keys")
-    Server(consortium).say("begin", m.BeginRequest(0))
-    assert consortium.stores[1].names() == ["keys", "own-model", "released"]
+    Server(consortium).say("begin", m.BeginRequest.of(FIRST_RUN, 0))
+    kept = ["keys", "own-model", "released", "rounds-taken", "run"]
+    assert consortium.stores[1].names() == kept
     assert consortium.stores[1].read("keys") is keys
 
 

@@ -20,16 +20,19 @@ from hyfdca.study.plan import plan_of
 from hyfdca.study.presence import Presence
 from hyfdca.study.resume import ResumableStudy
 from hyfdca.study.tables import table_of
+from hyfdca.study.tuning import RunChoice, tuned
 from tests.support.consortia import extra, make_files
 
 
-def write(folder, unlabelled=False, **settings):
-    """Write a small study to a folder."""
+def write(folder, unlabelled=False, tuning="", **settings):
+    """Write a small study to a folder, with the lines of a table [tuning] if given."""
     files = make_files(**settings)
     if unlabelled:
         extra("coast", "label = false")(files)
         files.settings["labels_visible_to_holders"] = "true"
-    files.write(folder)
+    path = files.write(folder)
+    if tuning:
+        path.write_text(f"{path.read_text()}[tuning]\n{tuning}\n")
     return folder
 
 
@@ -40,6 +43,7 @@ class Consortium:
         self.folder, self.file = folder, load(folder / "study.toml")
         clients = self.file.clients
         self.plan = plan_of(self.file, study_hash(msgspec.json.encode(self.file)))
+        self.server_plan = self.plan  # of the run that the server begins or resumes
         study, tested = self.file.study, self.file.evaluation
         self.tables = [table_of(study, c, folder / c.data, tested) for c in clients]
         self.identities = [Identity.generate() for _ in clients]
@@ -60,9 +64,18 @@ class Consortium:
 
     def hosted(self):
         """Start the server with what it kept."""
-        presence = Presence(self.plan, self.network, self.sentences.append)
-        archive = Archive(self.server_store)
-        return ResumableStudy(self.plan, self.network, presence, archive).ready()
+        plan, archive = self.server_plan, Archive(self.server_store)
+        presence = Presence(plan, self.network, self.sentences.append)
+        return ResumableStudy(plan, self.network, presence, archive).ready()
+
+    def further(self, **chosen):
+        """Have the server begin a further run when it is started next."""
+        self.begin_run(RunChoice(number=self.server_plan.run.number + 1, **chosen))
+
+    def begin_run(self, run):
+        """Have the server begin this run when it is started next."""
+        self.server_plan = self.plan.of_run(run)
+        Archive(self.server_store).forget_after(-1)
 
     def begin(self, n_rounds):
         """Run some rounds, after which the server stops."""
@@ -84,7 +97,7 @@ class Consortium:
     def _run(self, hosted):
         prepared, driver = hosted.prepared, self.network.driver(STAGE)
         return Run(
-            self.file.study,
+            tuned(self.file, self.server_plan.run).study,
             Parties(self.plan.names, prepared.levels),
             prepared.scaling,
             hosted.traffic,

@@ -162,6 +162,7 @@ VALUES: dict[str, Value] = {
     "model tags": Value("proofs of which model was sent", None, "all clients"),
     "numbers": Value("counters and flags", None, _RECEIVER),
     "algorithm": Value("which algorithm runs", None, "all clients"),
+    "run settings": Value("which run it is, and its settings", None, "all clients"),
     "study": Value("hash of the study file", None, "all clients", "all clients"),
     "certificate": Value("the certified gap", None, "all clients"),
     "model": Value("the released model", None, "all clients"),

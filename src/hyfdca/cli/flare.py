@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hyfdca.cli.exit_codes import exit_code
+from hyfdca.cli.options import Tune
 from hyfdca.cli.panels import BETWEEN_MACHINES
 from hyfdca.errors import StudyError
 
@@ -35,21 +36,28 @@ def server(
             help="Do not train: serve all who ask for predictions, then end.",
         ),
     ] = False,
+    tuning: Tune = None,
 ) -> None:
     """Run a study's server until the study is finished; Ctrl-C stops it.
 
     Writes the model, its result, figure and report to the kit's folder out, and the
-    logs of hyfdca and NVFlare to its folder log (hyfdca.log and server.log). Exit code
-    3 if the certified gap did not reach the study's tol.
+    logs of hyfdca and NVFlare to its folder log (hyfdca.log and server.log). The second
+    run of a study writes to out/run-2, and so on. Exit code 3 if the certified gap did
+    not reach the study's tol.
     """
     if resume + restart + predict > 1:
         raise StudyError("Give only one of --resume, --restart and --predict.")
+    if tuning and (resume or predict):
+        raise StudyError(
+            "The option --tune begins a further run; leave out --resume and --predict."
+        )
     commands, console = _loaded()
     if predict:
         commands.serve_predictions(kit, console)
     else:
         how = "resume" if resume else "restart" if restart else "first"
-        raise typer.Exit(exit_code(commands.serve_study(kit, console, how)))
+        ending = commands.serve_study(kit, console, how, tuning or ())
+        raise typer.Exit(exit_code(ending))
 
 
 def client(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 import msgspec
@@ -10,7 +11,7 @@ from rich.console import Console
 from hyfdca.cli.displays.run import results_table
 from hyfdca.cli.displays.study import StudyDisplay
 from hyfdca.cli.report import try_report
-from hyfdca.errors import StudyError, reading
+from hyfdca.errors import StudyError, as_study_error, reading
 from hyfdca.flare.client import run_client
 from hyfdca.flare.jobs import MODEL, RESULT
 from hyfdca.flare.lock import plain_errors
@@ -19,7 +20,14 @@ from hyfdca.flare.predictions.serving import (
     run_prediction_holder,
     run_prediction_server,
 )
-from hyfdca.flare.status import forget_over, is_over, without_model
+from hyfdca.flare.status import (
+    current_run,
+    forget_over,
+    is_over,
+    note_run,
+    result_folder,
+    without_model,
+)
 from hyfdca.flare.supervisor import Terms, run_server
 from hyfdca.kits.kit import ClientKit, ServerKit, read_client_kit, read_server_kit
 from hyfdca.model.file import read_model_file
@@ -29,33 +37,50 @@ from hyfdca.study.ending import Ending, ending_of
 from hyfdca.study.identity import study_hash
 from hyfdca.study.local.saved_run import How
 from hyfdca.study.plan import plan_of
+from hyfdca.study.resume import has_started
+from hyfdca.study.tuning import RunChoice, check_choice, choice_of, tuned
 
 
-def serve_study(folder: Path, console: Console, how: How) -> Ending:
+def serve_study(
+    folder: Path, console: Console, how: How, tuning: Collection[str] = ()
+) -> Ending:
     """Run a study's server until the study is finished; return how it ended.
+
+    Parameters
+    ----------
+    tuning : collection of str
+        What to choose for a further run, such as "l2=1e-3".
 
     Raises
     ------
     StudyError
     """
     kit = read_server_kit(folder)
-    if how == "first":
+    further = _further_run(kit, tuning, how) if tuning else None
+    if how == "first" and further is None:
         _check_no_earlier_run(kit)
     if how == "resume" and is_over(kit) and not without_model(kit):
-        said = f"This study is finished; its model is in {kit.out}."
+        said = f"This study is finished; its model is in {result_folder(kit)}."
         console.print(said, soft_wrap=True, markup=False)
         return _ending(kit)
     plan = plan_of(kit.file, study_hash(kit.content))
     terms = Terms(quorum=None if plan.quorum == len(plan.names) else plan.quorum)
+
+    def prepare() -> None:
+        if further is not None:
+            _begin_further(kit, further)
+        elif how == "restart":
+            _forget_run(kit)
+
     with plain_errors(folder), StudyDisplay(console, kit.state) as display:
-        forget = (lambda: _forget_run(kit)) if how == "restart" else (lambda: None)
-        run_server(folder, display.tell, terms, forget)
-    path = kit.out / RESULT
+        run_server(folder, display.tell, terms, prepare)
+    out = result_folder(kit)
+    path = out / RESULT
     with reading(StudyError(f"The file {path} is damaged; the model is beside it.")):
         result = msgspec.json.decode(path.read_bytes())
-    try_report(kit.out)
+    try_report(out)
     console.print(results_table(kit.file.study.name, result))
-    console.print(f"Written to {kit.out}", soft_wrap=True, markup=False)
+    console.print(f"Written to {out}", soft_wrap=True, markup=False)
     return _ending(kit)
 
 
@@ -77,14 +102,15 @@ def join_study(folder: Path, data: Path, console: Console, restart: bool) -> End
         run_client(folder, data, display.tell, prepare=forget)
     ending = _ending(kit)
     console.print(ending.sentence, soft_wrap=True, markup=False)
-    said = f"The model is in {kit.out / MODEL}"
+    said = f"The model is in {result_folder(kit) / MODEL}"
     console.print(said, soft_wrap=True, markup=False)
     return ending
 
 
 def _ending(kit: ServerKit | ClientKit) -> Ending:
     """Return how a study ended whose model this kit has."""
-    return ending_of(read_model_file(kit.out / MODEL), kit.file.study.tol)
+    study = tuned(kit.file, current_run(kit)).study
+    return ending_of(read_model_file(result_folder(kit) / MODEL), study.tol)
 
 
 def serve_predictions(folder: Path, console: Console) -> None:
@@ -112,20 +138,50 @@ def help_to_predict(folder: Path, data: Path, console: Console) -> None:
 
 def _check_no_earlier_run(kit: ServerKit) -> None:
     """Refuse to discard or resume an earlier run without an explicit option."""
-    kept = kit.state / KEPT
-    rounds = Archive(FolderStore(kept)).rounds
     if is_over(kit):
         left = " and ".join(without_model(kit))
+        further = "begin a further run with --tune, or " if kit.file.tuning else ""
         raise StudyError(
-            f"This study is finished and its model is in {kit.out}; "
-            + (f"give it to {left} with --resume, or " if left else "")
+            f"This study is finished and its model is in {result_folder(kit)}; "
+            + (f"give it to {left} with --resume, or " if left else further)
             + "run it again with --restart."
         )
-    if rounds:
+    _check_no_unfinished_run(kit)
+
+
+def _check_no_unfinished_run(kit: ServerKit) -> None:
+    kept = kit.state / KEPT
+    if rounds := Archive(FolderStore(kept)).rounds:
         raise StudyError(
             f"A run of this study is in {kept}, saved up to round {rounds[-1]}; "
             "continue it with --resume, or discard it with --restart."
         )
+
+
+def _further_run(kit: ServerKit, tuning: Collection[str], how: How) -> RunChoice:
+    """Return the next run of a study, if it may begin now."""
+    # A run that organisations may know keeps its number, even if it had no round.
+    has_begun = has_started(Archive(FolderStore(kit.state / KEPT)))
+    run = choice_of(current_run(kit).number + has_begun, tuning)
+    as_study_error(lambda: check_choice(run, kit.file))
+    if how == "restart":
+        return run
+    if is_over(kit):
+        if left := " and ".join(without_model(kit)):
+            raise StudyError(
+                f"The model of the last run has not reached {left}; hand it out with "
+                "--resume first, or add --restart to begin a further run without that."
+            )
+        return run
+    _check_no_unfinished_run(kit)
+    return run
+
+
+def _begin_further(kit: ServerKit, run: RunChoice) -> None:
+    """Begin a run; the note of it comes last, so that it never has others' rounds."""
+    Archive(FolderStore(kit.state / KEPT)).forget_after(-1)
+    (kit.state / "progress.json").unlink(missing_ok=True)
+    note_run(kit, kit.file, run)
 
 
 def _forget_end(kit: ClientKit) -> None:

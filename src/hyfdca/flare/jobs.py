@@ -13,15 +13,17 @@ from hyfdca.flare.log import Tell
 from hyfdca.flare.network import Network, NetworkDriver
 from hyfdca.flare.predictions.inputs import KEPT, own_store
 from hyfdca.flare.status import (
+    current_run,
     forget_over,
     is_over,
     note_over,
+    note_run,
+    result_folder,
     without_model,
     write_progress,
 )
 from hyfdca.flare.watching import ClientWatch, ServerWatch
 from hyfdca.kits.kit import (
-    OUT,
     ClientKit,
     ServerKit,
     read_client_kit,
@@ -41,8 +43,10 @@ from hyfdca.study.plan import Plan, plan_of
 from hyfdca.study.presence import Presence
 from hyfdca.study.resume import ReadyStudy, ResumableStudy
 from hyfdca.study.tables import table_of
+from hyfdca.study.tuning import run_folder, tuned
 
 MODEL, RESULT = "model.json", "result.json"
+_TOLD = ("begin", "return", "finish")  # phases in which a client learns of its run
 
 _HELLO_TIMEOUT = 3.0  # seconds; busy members are called again
 _CALL_EVERY = 10.0  # seconds between calls of missing members
@@ -90,7 +94,7 @@ def serve(kit: Path, network: Network) -> None:
         If a pause was requested; raised at the end of a round.
     """
     own = read_server_kit(kit)
-    plan = plan_of(own.file, study_hash(own.content))
+    plan = plan_of(own.file, study_hash(own.content), current_run(own))
     watch = ServerWatch(own.state, plan)
     carrier = Carrier(network, plan.phase_timeout)
     presence = Presence(plan, carrier, watch.tell)
@@ -107,7 +111,7 @@ def serve(kit: Path, network: Network) -> None:
             write_progress(own.state, report.round_number)
             watch.show(presence, hosted.runner.history)
             network.pause_if_asked()
-        _outcome(own, plan, hosted, carrier).write(own.out)
+        _outcome(own, plan, hosted, carrier).write(result_folder(own))
         note_over(own, plan.names)
     hand_over(own, presence, carrier, watch.tell)
 
@@ -116,7 +120,7 @@ def _has_model(kit: ServerKit) -> bool:
     """Return whether the study is over; a missing model reopens its last round."""
     if not is_over(kit):
         return False
-    path = kit.out / MODEL
+    path = result_folder(kit) / MODEL
     try:
         parse_model_file(path.read_bytes(), path)
     except (OSError, ModelError):
@@ -127,7 +131,8 @@ def _has_model(kit: ServerKit) -> bool:
 
 def hand_over(kit: ServerKit, presence: Presence, network: Carrier, tell: Tell) -> None:
     """Send the model to all members that lack it; wait for missing ones."""
-    model, left = (kit.out / MODEL).read_bytes(), without_model(kit)
+    path = result_folder(kit) / MODEL
+    model, left = path.read_bytes(), without_model(kit)
     ranks = {name: rank for rank, name in enumerate(kit.names)}
     last_left: list[str] = []
     while left:
@@ -137,7 +142,7 @@ def hand_over(kit: ServerKit, presence: Presence, network: Carrier, tell: Tell) 
         note_over(kit, left)
         if left and left != last_left:
             names = ", ".join(map(repr, left))
-            tell(f"Waiting for {names} to receive the model {kit.out / MODEL}.")
+            tell(f"Waiting for {names} to receive the model {path}.")
             last_left = left
         if left:
             network.wait(ranks[name] for name in left)
@@ -149,7 +154,7 @@ def _outcome(
     rounds, prepared = hosted.runner, hosted.prepared
     consortium = Consortium(plan.names, prepared.levels)
     run = Run(
-        kit.file.study,
+        tuned(kit.file, plan.run).study,
         consortium,
         prepared.scaling,
         hosted.traffic,
@@ -159,7 +164,7 @@ def _outcome(
         stage_costs=prepared.costs,
     )
     seconds = sum(record["seconds"] for record in rounds.history)
-    asked = Asked.of(kit.content, kit.file, is_rehearsal=False)
+    asked = Asked.of(kit.content, kit.file, plan.run, is_rehearsal=False)
     return replace(conclude(run, seconds), asked=asked)
 
 
@@ -172,6 +177,9 @@ class StudyClientHandler:
     def handle(self, stage: str, phase: str, payload: bytes) -> bytes | bytearray:
         """Answer a request; a repeated request gets the same bytes."""
         reply = self._member.handle(stage, phase, payload)
+        if stage == "study" and phase in _TOLD:
+            self._watch.follow(self._member.plan)
+            note_run(self._kit, self._kit.file, self._member.plan.run)
         self._watch.note(stage, phase, len(payload), len(reply), self._member.news)
         if self._member.model is not None and phase == "finish":
             self._write(self._member.model)
@@ -182,7 +190,8 @@ class StudyClientHandler:
 
     def _write(self, model: bytes) -> None:
         """Write the model, if it is valid and belongs to this study."""
-        out, own = self._kit.folder / OUT, self._kit.file.study
+        out = run_folder(self._kit.out, self._member.plan.run.number)
+        own = self._kit.file.study
         try:
             study = parse_model_file(model, out / MODEL).study
         except ModelError as error:
@@ -217,5 +226,5 @@ def join(kit: Path, data: Path) -> StudyClientHandler:
         member = StudyClient(plan, table, own.identity, roster, store, hire, own.policy)
     except (ValueError, StoreError) as error:
         raise StudyError(str(error)) from None
-    watch = ClientWatch(own.state, plan, (*table.notes, *member.strays))
+    watch = ClientWatch(own.state, member.plan, (*table.notes, *member.strays))
     return StudyClientHandler(member, watch, own)

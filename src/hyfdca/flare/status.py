@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +12,11 @@ import msgspec
 
 from hyfdca.flare.notes import read_note_file, write_note_file
 from hyfdca.kits.kit import Kit, ServerKit
+from hyfdca.study.file import StudyFile
+from hyfdca.study.tuning import FIRST_RUN, RunChoice, run_folder, run_sentence
 
-_FILE, _PROGRESS = "status.json", "progress.json"
+_FILE, _PROGRESS, _RUN = "status.json", "progress.json", "run.json"
+RUNS_LOG = "runs.log"
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
@@ -153,7 +157,32 @@ def forget_over(kit: Kit) -> None:
 
 
 def _over(kit: Kit) -> Path:
-    return kit.state / "over.json"
+    number = current_run(kit).number
+    return kit.state / ("over.json" if number == 1 else f"over-{number}.json")
+
+
+# The run. With it changes which study is over, and where its results go.
+
+
+def current_run(kit: Kit) -> RunChoice:
+    """Return the run of the study that this party last began."""
+    return read_note_file(kit.state / _RUN, RunChoice.from_bytes) or FIRST_RUN
+
+
+def note_run(kit: Kit, file: StudyFile, run: RunChoice) -> None:
+    """Record that a run begins, and log what was chosen for it."""
+    if run == current_run(kit):
+        return
+    kit.log.mkdir(mode=0o700, exist_ok=True)
+    with (kit.log / RUNS_LOG).open("a", encoding="utf-8") as log:
+        now = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
+        log.write(f"{now} {run_sentence(file, run)}\n")
+    write_note_file(kit.state / _RUN, run.to_bytes(), is_durable=True)
+
+
+def result_folder(kit: Kit) -> Path:
+    """Return the folder that the results of the current run are written to."""
+    return run_folder(kit.out, current_run(kit).number)
 
 
 def rejoin_file(kit: Kit) -> Path:

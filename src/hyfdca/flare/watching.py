@@ -16,6 +16,7 @@ from hyfdca.flare.status import Status, write_status
 from hyfdca.study.client.records import News
 from hyfdca.study.plan import Plan
 from hyfdca.study.presence import Presence
+from hyfdca.study.tuning import run_sentence
 
 _GAPS_SHOWN = 20  # that show the trend
 _SENTENCES_SHOWN = 50
@@ -39,6 +40,8 @@ class ServerWatch:
             tolerance=plan.training.tolerance,
             missing=list(plan.names),
         )
+        if said := run_sentence(plan.file, plan.run):
+            self.tell(said)
 
     def tell(self, sentence: str) -> None:
         """Publish a sentence for users."""
@@ -97,6 +100,14 @@ class ClientWatch:
         self._gaps: list[tuple[float, float]] = []
         self._measured = 0
         self._up = self._down = 0
+
+    def follow(self, plan: Plan) -> None:
+        """Show the run of a plan from now on; say once what was chosen for it."""
+        self._plan = plan
+        said = run_sentence(plan.file, plan.run)
+        if said is not None and said not in self._sentences:
+            _log.info(said)
+            self._sentences.append(said)
 
     def note(self, stage: str, phase: str, n_down: int, n_up: int, news: News) -> None:
         """Record a request that was answered."""

@@ -13,7 +13,7 @@ from hyfdca.errors import reading
 from hyfdca.prediction import messages as p
 from hyfdca.prediction.blinded_rows import MOST_ROWS
 from hyfdca.runtime.store import Store, StoreError
-from hyfdca.study.file import PredictionIds
+from hyfdca.study.values import PredictionIds
 
 _DECLINED = {
     "permission": "the study file does not set may_predict = true for it",

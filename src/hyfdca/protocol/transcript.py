@@ -36,6 +36,7 @@ COMMON = frozenset(
         "members",
         "plane lengths",
         "plane weights",
+        "run settings",
         "schemes",
         "steps",
         "study",

@@ -25,6 +25,7 @@ from hyfdca.study.file import StudyFile
 from hyfdca.study.identity import public_identities, study_fingerprint
 from hyfdca.study.local.study import Consortium, Run
 from hyfdca.study.plan import PROTOCOL
+from hyfdca.study.tuning import FIRST_RUN, Change, RunChoice, changes_of
 from hyfdca.training.runner import Runner
 
 _MOST_GROUPS = 12  # of rows or columns with the same holders, the largest
@@ -75,7 +76,7 @@ class Cost(_Facts, frozen=True):
     round_trips: Amount
 
 
-class About(_Facts, frozen=True):
+class About(_Facts, frozen=True, kw_only=True):
     """All of it.
 
     Parameters
@@ -85,7 +86,11 @@ class About(_Facts, frozen=True):
     fingerprint : str or None
         Of the study file.
     settings : dict
-        The table [study] of the study file, with defaults.
+        The table [study] of the study file, with defaults, as it was in this run.
+    run : int
+        Which run of the study it is.
+    changes : tuple of Change
+        What was chosen for the run, and what the study file says of it.
     n_row_groups, n_column_groups : int
         How many there are; the largest are listed.
     exposed : tuple of str
@@ -99,6 +104,8 @@ class About(_Facts, frozen=True):
     is_rehearsal: bool | None
     fingerprint: str | None
     settings: dict[str, Any]
+    run: Count = 1
+    changes: tuple[Change, ...] = ()
     rows: Count
     columns: Count
     features: Count
@@ -119,14 +126,27 @@ class Asked:
     ----------
     keys : mapping of str to str
         Fingerprints of public keys, of the organisations that have one.
+    run : int
+        Which run of the study it is.
+    changes : tuple of Change
+        What was chosen for it.
     """
 
     fingerprint: str
     keys: Mapping[str, str]
     is_rehearsal: bool
+    run: int = 1
+    changes: tuple[Change, ...] = ()
 
     @classmethod
-    def of(cls, content: bytes, file: StudyFile, *, is_rehearsal: bool) -> Self:
+    def of(
+        cls,
+        content: bytes,
+        file: StudyFile,
+        run: RunChoice = FIRST_RUN,
+        *,
+        is_rehearsal: bool,
+    ) -> Self:
         """Return what identifies a study file, given as its bytes and its content.
 
         In a rehearsal, the organisations' own keys are not used.
@@ -134,7 +154,8 @@ class Asked:
         named = {client.name: client.public_key for client in file.clients}
         known = {} if is_rehearsal else public_identities(named)
         keys = {name: identity.fingerprint for name, identity in known.items()}
-        return cls(study_fingerprint(content), keys, is_rehearsal)
+        changes = tuple(changes_of(file, run))
+        return cls(study_fingerprint(content), keys, is_rehearsal, run.number, changes)
 
 
 def about(run: Run, asked: Asked | None, finished: datetime.datetime) -> dict[str, Any]:
@@ -149,6 +170,8 @@ def about(run: Run, asked: Asked | None, finished: datetime.datetime) -> dict[st
         is_rehearsal=None if asked is None else asked.is_rehearsal,
         fingerprint=None if asked is None else asked.fingerprint,
         settings=msgspec.to_builtins(run.study),
+        run=1 if asked is None else asked.run,
+        changes=() if asked is None else asked.changes,
         rows=int(coverage.rows.sum()),
         columns=int(coverage.columns.sum()),
         features=len(consortium.features),
@@ -163,11 +186,23 @@ def about(run: Run, asked: Asked | None, finished: datetime.datetime) -> dict[st
             for group in _largest(coverage.rows)
         ),
         column_groups=tuple(_column_groups(consortium, coverage)),
-        exposed=run.exposed(len(run.training.history)),
+        exposed=_exposed(run, 1 if asked is None else asked.run),
         costs=tuple(_costs(run)),
     )
     facts: dict[str, Any] = msgspec.to_builtins(found)
     return facts
+
+
+def _exposed(run: Run, number: int) -> tuple[str, ...]:
+    """Return what organisations can find out, with what earlier runs add to it."""
+    exposed = run.exposed(len(run.training.history))
+    if number == 1:
+        return exposed
+    return (
+        *exposed,
+        f"This is run {number} of the study: the margins of its earlier runs count in "
+        "addition.",
+    )
 
 
 def _organisations(

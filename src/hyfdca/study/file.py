@@ -15,6 +15,9 @@
     [evaluation]                # optional; rows that only test the model
     holdout = 0.2
 
+    [tuning]                    # optional; what later runs of the study may change
+    l2 = {least = 1e-5, most = 1.0}
+
     [[clients]]
     name = "north"
     data = "north.csv"          # relative to the study file
@@ -65,30 +68,22 @@ from hyfdca.stages.alignment.messages import (
 from hyfdca.study.alternatives import alternatives
 from hyfdca.study.identity import public_identities
 from hyfdca.study.roles import check_roles
-
-_LARGEST = 1e100  # squares and inverses of settings must stay finite
-Positive = Annotated[float, msgspec.Meta(ge=1.0 / _LARGEST, le=_LARGEST)]
-Fraction = Annotated[float, msgspec.Meta(gt=0, le=1)]
-ClassWeight = Annotated[float, msgspec.Meta(ge=0, le=_LARGEST)]
-AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
-KeyEpoch = Annotated[int, msgspec.Meta(ge=1, le=2**32)]
-# Of a host or of the server: used in certificates, settings and commands.
-HostName = Annotated[
-    str,
-    msgspec.Meta(
-        pattern=r"^[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?"
-        r"(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*\Z",
-        max_length=64,
-    ),
-]
-Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
-Character = Annotated[str, msgspec.Meta(min_length=1, max_length=1)]
-Decimal = Literal[".", ","]
-PredictionIds = Literal["blinded", "keyed"]
-Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
-
-
-Strengths = Annotated[list[Positive], msgspec.Meta(min_length=2, max_length=100)]
+from hyfdca.study.tuning import Tuning, check_tuning
+from hyfdca.study.values import (
+    AtLeastOne,
+    Character,
+    ClassWeight,
+    Decimal,
+    Fraction,
+    HostName,
+    KeyEpoch,
+    Port,
+    Positive,
+    PredictionIds,
+    Seconds,
+    Strengths,
+    Tolerance,
+)
 
 
 class _Participation(
@@ -139,7 +134,7 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     penalise_intercept: bool | None = None  # by default where the algorithm needs it
     intercept_scaling: Positive = 1.0
     max_rounds: AtLeastOne = 1000
-    tol: Annotated[float, msgspec.Meta(ge=0, le=_LARGEST)] = 1e-3
+    tol: Tolerance = 1e-3
     measure_every: AtLeastOne = 1
     max_seconds: Positive | None = None
     stall_rounds: AtLeastOne | None = None
@@ -232,6 +227,7 @@ class StudyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     clients: Annotated[list[Client], msgspec.Meta(min_length=1)]
     algorithm: dict[str, bool | int | float | str] = {}  # its name and its settings
     evaluation: Evaluation = Evaluation()
+    tuning: Tuning | None = None
     server: Server = Server()
 
     def chosen_algorithm(self) -> Algorithm | None:
@@ -307,6 +303,9 @@ def parse(content: bytes, path: Path) -> StudyFile:
     _check_uncovered(path, file.study)
     _check_holdout(path, file.evaluation)
     _check_folds(path, file)
+    as_study_error(
+        lambda: check_tuning(f"The study file {path}", file.study, file.tuning)
+    )
     for client in file.clients:
         _check_labels_visible(file.study, client)
     for encoding in (file.study.encoding, *(own.encoding for own in file.clients)):

@@ -10,6 +10,8 @@ from hyfdca.model.file import StopReason
 from hyfdca.protocol.messages import Message, Number, Seen
 from hyfdca.protocol.phases import START, Phase, Phases
 from hyfdca.protocol.transcript import Account, Accounts
+from hyfdca.study.tuning import RoundLimit, RunChoice, RunNumber
+from hyfdca.study.values import Positive, Tolerance
 
 _MOST_ROUNDS = 2**40
 Round = Annotated[int, msgspec.Meta(ge=0, le=_MOST_ROUNDS)]
@@ -37,9 +39,27 @@ class Present(Message, frozen=True):
 
 
 class BeginRequest(Message, frozen=True):
-    """Restart; pending requests up to a number are obsolete."""
+    """Begin a run of the study; pending requests up to a number are obsolete.
+
+    What was chosen for the run is None where it is as in the study file.
+    """
 
     after: Annotated[Number, Seen("numbers")]
+    run: Annotated[RunNumber, Seen("run settings")]
+    l2: Annotated[Positive | None, Seen("run settings")]
+    tol: Annotated[Tolerance | None, Seen("run settings")]
+    max_rounds: Annotated[RoundLimit | None, Seen("run settings")]
+
+    @classmethod
+    def of(cls, run: RunChoice, after: int) -> BeginRequest:
+        """Return the request that begins a run."""
+        return cls(after, run.number, run.l2, run.tol, run.max_rounds)
+
+    def run_choice(self) -> RunChoice:
+        """Return the run, and what was chosen for it."""
+        return RunChoice(
+            number=self.run, l2=self.l2, tol=self.tol, max_rounds=self.max_rounds
+        )
 
 
 class StartNotice(Message, frozen=True):

@@ -186,8 +186,9 @@ class Outcome:
         names = run.consortium.names
         kinds = kind_notes(run.consortium.levels, run.study.date_origin, names)
         notes = (*run.notes, *kinds)
-        exposed = run.exposed(self.n_rounds)
-        return Summary(run.study.name, self.result(), run.consortium, exposed, notes)
+        result = self.result()
+        exposed = tuple(result["about"]["exposed"])
+        return Summary(run.study.name, result, run.consortium, exposed, notes)
 
     def history(self) -> list[dict[str, Any]]:
         """Return the records of ``history.json``, one per round, with participants.

@@ -25,15 +25,16 @@ from hyfdca.study.file import (
     Bernoulli,
     Cyclic,
     Evaluation,
-    PredictionIds,
     Study,
     StudyFile,
 )
 from hyfdca.study.roles import target_settings
+from hyfdca.study.tuning import FIRST_RUN, RunChoice, tuned
+from hyfdca.study.values import PredictionIds
 from hyfdca.training.settings import TrainingSettings
 
 # Version of the messages between organisations; increment it whenever they change.
-PROTOCOL = 6
+PROTOCOL = 7
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,10 @@ class Plan:
         How holders find the rows that are asked for.
     evaluation : Evaluation
         Which rows are set aside, and how the model is tested on them.
+    file : StudyFile
+        The study file that all have agreed to.
+    run : RunChoice
+        Which run of the study this is, and what was chosen for it.
     is_rehearsal : bool
         All parties are in one process, so the model may be released at any time.
     """
@@ -82,6 +87,8 @@ class Plan:
     checkpoint_every: int
     prediction_ids: PredictionIds
     evaluation: Evaluation
+    file: StudyFile
+    run: RunChoice = FIRST_RUN
     is_rehearsal: bool = False
 
     @property
@@ -89,15 +96,27 @@ class Plan:
         """Distinguishes messages of this study from those of others."""
         return self.study_hash[:TOKEN_BYTES]
 
+    def of_run(self, run: RunChoice) -> Plan:
+        """Return the plan of a run of the same study.
 
-def plan_of(file: StudyFile, study_hash: bytes) -> Plan:
-    """Return the plan that both sides of a study follow.
+        Raises
+        ------
+        ValueError
+            If the study file does not allow it.
+        """
+        file = tuned(self.file, run)
+        # All that a run may change is about training.
+        return replace(self, training=_settings(file, self.training.loss), run=run)
+
+
+def plan_of(file: StudyFile, study_hash: bytes, run: RunChoice = FIRST_RUN) -> Plan:
+    """Return the plan that both sides of a run of a study follow.
 
     Raises
     ------
     StudyError
     """
-    return as_study_error(lambda: _plan(file, study_hash))
+    return as_study_error(lambda: _plan(file, study_hash).of_run(run))
 
 
 def _plan(file: StudyFile, study_hash: bytes) -> Plan:
@@ -127,6 +146,7 @@ def _plan(file: StudyFile, study_hash: bytes) -> Plan:
         checkpoint_every=study.checkpoint_every,
         prediction_ids=study.prediction_ids,
         evaluation=file.evaluation,
+        file=file,
     )
 
 

@@ -184,7 +184,8 @@ class Presence:
 
         They need not answer requests of other stages up to this number.
         """
-        self._ask("begin", dict.fromkeys(self.everyone, m.BeginRequest(after)))
+        request = m.BeginRequest.of(self._plan.run, after)
+        self._ask("begin", dict.fromkeys(self.everyone, request))
 
     def keep(self, number: int, relative_gap: float | None) -> None:
         """Have every present member save the state after a round."""

@@ -14,6 +14,7 @@ from msgspec import inspect
 from hyfdca.algorithms.registry import ALGORITHMS
 from hyfdca.maths.losses import LOSSES
 from hyfdca.study.file import Client, Evaluation, Server, Study
+from hyfdca.study.tuning import Tuning
 
 _HEAD = """\
 # The study file
@@ -181,6 +182,14 @@ _EVALUATION = {
     "choice": "Of several `l2`, that with the lowest mean loss of the rows left out, "
     "or the largest whose mean is at most one standard error above it.",
 }
+_TUNING = {
+    "l2": "Such as `{least = 1e-5, most = 1.0}`: the values that a run may have; the "
+    "file's own must be among them. Not where `l2` is chosen among several.",
+    "tol": "The same for `tol`.",
+    "max_rounds": "The same; `least` is 1 if it is not given.",
+    "most_runs": "How many runs the study may have in all. Each gives further margins "
+    "to those who receive them, and releases a model.",
+}
 _SERVER = {
     "host": "The name under which organisations reach the server.",
     "port": "Its port.",
@@ -190,12 +199,14 @@ MEANINGS: dict[type[msgspec.Struct], dict[str, str]] = {
     Study: _STUDY,
     Client: _CLIENT,
     Evaluation: _EVALUATION,
+    Tuning: _TUNING,
     Server: _SERVER,
 }
 _TITLES = {
     Study: "`[study]`",
     Client: "`[[clients]]`, once per organisation",
     Evaluation: "`[evaluation]`, rows that test the model, and how `l2` is chosen",
+    Tuning: "`[tuning]`, what further runs may change (without it, there are none)",
     Server: "`[server]`, for studies between machines",
 }
 

@@ -32,8 +32,9 @@ _NUMBERS = 2**32  # request numbers reserved for each start of the server
 
 @dataclass(frozen=True)
 class ServerPreparation:
-    """How a study began: enough to replay it."""
+    """How a run of a study began: enough to replay it."""
 
+    run: bytes  # which one, and what was chosen for it
     number: int  # of the last request before
     group_secret: bytes
     holders: list[int]  # who had the study's keys before
@@ -48,6 +49,11 @@ class ReadyStudy:
     runner: Runner
     checkpoints: RoundCheckpoints
     traffic: Traffic
+
+
+def has_started(archive: Archive) -> bool:
+    """Return whether a server has ever started the study, if only to wait."""
+    return archive.read(_STARTS) is not None
 
 
 class ResumableStudy:
@@ -90,7 +96,11 @@ class ResumableStudy:
         holders = [c for c, answer in presence.present.items() if answer.has_keys]
         heard: Heard = []
         beginning = ServerPreparation(
-            number, new_group_secret(), sorted(holders), heard
+            self._plan.run.to_bytes(),
+            number,
+            new_group_secret(),
+            sorted(holders),
+            heard,
         )
         hosted = self._prepared(
             beginning, lambda stage: Journaling(self._network.driver(stage), heard)
@@ -110,6 +120,8 @@ class ResumableStudy:
         kept = self._archive.read(_PREPARATION)
         try:
             beginning = checkpoint.decode(ServerPreparation, kept or b"")
+            if beginning.run != self._plan.run.to_bytes():
+                raise self._archive.damage(_PREPARATION)
             heard = list(beginning.heard)
             hosted = self._prepared(beginning, lambda _: Repeating(heard))
             forget_times(hosted.prepared.costs)

@@ -5,7 +5,8 @@ identities; a client alone has the secret it would agree on with itself. The sec
 larger set is made by its lowest-ranked member, who seals it to the others. It follows
 from the maker's own secret, so a repeated set-up gives the same one.
 
-All are bound to study, roster and epoch of the keys. The server says who the members of
+All are bound to study, roster and epoch of the keys, and to the run of the study: pads
+of one run never hide numbers of another. The server says who the members of
 a set are, but can make no client use a secret that somebody outside of the set has.
 """
 
@@ -29,7 +30,7 @@ Members = tuple[int, ...]  # ranks, ascending
 
 SECRET_BYTES = 32
 _AGREED = 2  # members of a set that needs no message
-_LABEL = b"hyfdca set secrets 1\n"  # envelopes of study keys begin otherwise
+_LABEL = b"hyfdca set secrets 2\n"  # envelopes of study keys begin otherwise
 
 
 class _Entry(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
@@ -84,10 +85,13 @@ class AgreedSecrets:
     ----------
     roster : Roster
         The organisation's own copy.
+    run : int
+        Of the study; each has secrets of its own.
     """
 
     identity: Identity
     roster: Roster
+    run: int = 1
     _taken: dict[Members, bytes] = field(default_factory=dict)
 
     @cached_property
@@ -113,7 +117,16 @@ class AgreedSecrets:
         public = self.roster.entries[other].public.sealing_key
         shared = self.identity.sealing_key.exchange(public)
         first, last = members[0], members[-1]
-        return derived(shared, self.roster.context(first, last).to_bytes())
+        return derived(shared, self.roster.context(first, last).to_bytes(), self._run)
+
+    @property
+    def _run(self) -> bytes:
+        return b"run %d" % self.run
+
+    @property
+    def _label(self) -> bytes:
+        """What the content of an envelope of this run begins with."""
+        return _LABEL + self._run + b"\n"
 
     def sealed_to(self, recipient: int, sets: Iterable[Members]) -> bytes:
         """Return an envelope with the secrets that this client makes for another."""
@@ -123,7 +136,7 @@ class AgreedSecrets:
         ):
             raise ValueError("only the lowest-ranked member makes a secret, for others")
         return seal_for(
-            _LABEL + msgspec.msgpack.encode(entries),
+            self._label + msgspec.msgpack.encode(entries),
             self.roster.context(self.rank, recipient),
             self.identity,
             self.roster.entries[recipient].public,
@@ -155,8 +168,10 @@ class AgreedSecrets:
         context = self.roster.context(sender, self.rank)
         public = self.roster.entries[sender].public
         content = open_from(envelope, context, self.identity, public)
+        if not content.startswith(self._label):
+            raise ValueError("an envelope has no secrets of sets of this run in it")
         try:
-            return _decoder.decode(content.removeprefix(_LABEL))
+            return _decoder.decode(content.removeprefix(self._label))
         except msgspec.MsgspecError:  # which quotes what it does not understand
             raise ValueError("an envelope has no secrets of sets in it") from None
 

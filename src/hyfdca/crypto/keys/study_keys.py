@@ -90,6 +90,15 @@ class StudyKeys:
             raise ValueError("Say by a label what the key is for.")
         return HKDF(SHA256(), size, None, label.encode()).derive(self.master)
 
+    def of_run(self, number: int) -> StudyKeys:
+        """Return the keys of a run of the study: every purpose has another key there.
+
+        Keys that a scheme has made for itself stay: it seals with fresh randomness.
+        """
+        if number == 1:
+            return self
+        return StudyKeys(self.derive(f"hyfdca run {number}"), self.scheme_keys)
+
     def tag(self, statement: bytes) -> bytes:
         """Return a proof that its sender has all of these keys."""
         content = hashlib.sha256(self.to_bytes()).digest()

@@ -35,6 +35,7 @@ def _content(card: Card) -> Iterator[Html]:
     yield facts(
         ("Study", card.study),
         *(_who(about) if about else ()),
+        *(_run(about) if about else ()),
         ("Target", model.target),
         ("Classes", ", ".join(model.classes)),
         ("Loss", _loss(card)),
@@ -56,6 +57,18 @@ def _content(card: Card) -> Iterator[Html]:
         yield folded(
             "Settings of the study file that are not the default", as_html(table)
         )
+
+
+def _run(about: About) -> Iterator[tuple[str, str]]:
+    """Yield which run of the study it is, unless it is the only one so far."""
+    if about.run == 1 and not about.changes:
+        return
+    changes = [
+        f"{own.setting} = {own.value:g} (study file: {own.study_file:g}, allowed: "
+        f"{own.least:g} to {own.most:g})"
+        for own in about.changes
+    ]
+    yield "Run", ", ".join([f"{about.run} of the study", *changes])
 
 
 def _who(about: About) -> Iterator[tuple[str, str]]:

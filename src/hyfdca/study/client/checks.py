@@ -12,6 +12,7 @@ from hyfdca.federation.algorithm import Algorithm
 from hyfdca.protocol.codec import RefusedError, RemoteProtocolError
 from hyfdca.study import messages as m
 from hyfdca.study.client.policy import MemberPolicy
+from hyfdca.study.client.rounds import RoundsTaken
 from hyfdca.study.identity import hash_text
 from hyfdca.study.plan import PROTOCOL, Plan
 from hyfdca.training.settings import TrainingSettings
@@ -42,11 +43,13 @@ def chosen_algorithm(training: TrainingSettings, name: str) -> Algorithm:
     return wanted or ALGORITHMS[name]()
 
 
-def check_policy(policy: MemberPolicy, plan: Plan, table: Table, width: int) -> None:
+def check_policy(
+    policy: MemberPolicy, taken: RoundsTaken, plan: Plan, table: Table, width: int
+) -> None:
     """Refuse what the organisation's own policy rules out, for this many outputs."""
     try:
         policy.check_table(table)
-        policy.check_rounds(plan, width)
+        taken.start(plan, width)
     except StudyError as error:
         raise RefusedError(str(error).rstrip(".")) from None
 

@@ -8,7 +8,7 @@ previous one. The stage *study* concerns the study as a whole:
 | phase   | down                           | up                                       |
 |---------|--------------------------------|------------------------------------------|
 | hello   | the study file's hash          | the same; saved keys and rounds          |
-| begin   | -                              | - (everything but the keys restarts)     |
+| begin   | a run, and what was chosen     | - (everything but the keys restarts)     |
 | keep    | the number of a round          | - (its state is on disk)                 |
 | return  | the number of a round          | - (its state is restored)                |
 | stop    | why the study ends             | - (only the model is released from now)  |
@@ -32,6 +32,7 @@ import msgspec
 from hyfdca.crypto.keys.identity import Identity
 from hyfdca.crypto.keys.roster import Roster
 from hyfdca.crypto.keys.set_secrets import AgreedSecrets
+from hyfdca.crypto.keys.study_keys import StudyKeys
 from hyfdca.crypto.schemes.registry import Workforce
 from hyfdca.data.expansion import Expansion
 from hyfdca.data.labels import n_outputs
@@ -74,7 +75,9 @@ from hyfdca.study.client.records import (
     Said,
     read_record,
 )
-from hyfdca.study.client.release import Releases
+from hyfdca.study.client.release import Releases, forget_release
+from hyfdca.study.client.rounds import RoundsTaken
+from hyfdca.study.client.runs import KnownRun
 from hyfdca.study.client.stages import Begin, ClientStages
 from hyfdca.study.own_model import OwnModel, own_model
 from hyfdca.study.plan import PROTOCOL, Plan
@@ -134,9 +137,10 @@ class StudyClient:
         hire: Workforce | None = None,
         policy: MemberPolicy = MemberPolicy(),  # noqa: B008  # it is immutable
     ) -> None:
-        self._plan, self._table, self._hire = plan, table, hire
-        self._policy = policy
+        self._table, self._hire, self._policy = table, hire, policy
         self._archive, self._is_kept = Archive(store or MemoryStore()), bool(store)
+        self._run = KnownRun(plan, self._archive)
+        self._taken = RoundsTaken(self._archive, policy)
         self._identity, self._roster = identity, roster
         self.model: bytes | None = None  # set when the study has ended
         self.news = News()
@@ -155,17 +159,24 @@ class StudyClient:
             "study": ClientSession(STUDY_TOKEN, m.PHASES, handlers, listener=noting)
         }
         self._after = 0  # requests up to this number are obsolete
-        self._releases = Releases(
-            plan.training, plan.epoch, self._archive, plan.is_rehearsal
-        )
+        self._releases = self._new_releases()
         self._forget()
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of the run that the organisation takes part in."""
+        return self._run.plan
+
+    def _new_releases(self) -> Releases:
+        return Releases(self.plan, self._archive, self._taken)
 
     def _forget(self) -> None:
         """Reset to the state before the first stage."""
         self._sessions = {"study": self._sessions["study"]}
-        self._secrets = AgreedSecrets(self._identity, self._roster)
+        number = self.plan.run.number
+        self._secrets = AgreedSecrets(self._identity, self._roster, number)
         self._stages = ClientStages(
-            self._plan, self._table, lambda: self.secrecy, self._policy.least_rows
+            self.plan, self._table, lambda: self.secrecy, self._policy.least_rows
         )
         self._party: Party | None = None
         self._half: ClientHalf | None = None
@@ -218,7 +229,7 @@ class StudyClient:
                 raise RemoteProtocolError(f"there is no stage {stage!r}")
             phases, handlers = begin[stage]
             self._sessions[stage] = ClientSession(
-                self._plan.token,
+                self.plan.token,
                 phases,
                 handlers(),
                 self._after,
@@ -233,7 +244,7 @@ class StudyClient:
     # The stages
 
     def _new_key_holder(self) -> KeyHolder:
-        kept, plan = self._archive.read(KEYS), self._plan
+        kept, plan = self._archive.read(KEYS), self.plan
         with reading(self._archive.damage(KEYS)):
             held = None if kept is None else HeldKeys.from_bytes(kept)
         make = lambda: make_keys(plan.encryption)  # noqa: E731
@@ -248,8 +259,13 @@ class StudyClient:
     @property
     def secrecy(self) -> ClientSecrecy:
         """Seals and opens, once everybody is known to have the same keys."""
-        keys = self._key_holder.keys
-        return ClientSecrecy(self._plan.encryption, keys, self._secrets, self._hire)
+        secrets, encryption = self._secrets, self.plan.encryption
+        return ClientSecrecy(encryption, self._keys, secrets, self._hire)
+
+    @property
+    def _keys(self) -> StudyKeys:
+        """The study's keys, as they are in this run."""
+        return self._key_holder.keys.of_run(self.plan.run.number)
 
     @property
     def aligned(self) -> AlignedTable:
@@ -271,16 +287,17 @@ class StudyClient:
         return self._stages.block
 
     def _start(self, notice: m.StartNotice) -> None:
-        plan, training = self._plan, self._plan.training
+        plan, training = self.plan, self.plan.training
         algorithm = chosen_algorithm(training, notice.algorithm)
         if self._half is not None:
             raise RemoteProtocolError("training has already begun")
         aligned = self.aligned
-        check_policy(self._policy, plan, self._table, n_outputs(aligned.classes))
+        width = n_outputs(aligned.classes)
+        check_policy(self._policy, self._taken, plan, self._table, width)
         check_owner_groups(aligned.own.row_groups, len(plan.names))
         try:
             self._party = Party(
-                training.problem(aligned.n_samples, n_outputs(aligned.classes)),
+                training.problem(aligned.n_samples, width),
                 self.block,
                 self.secrecy.sealers(),
                 rank=self._key_holder.rank,
@@ -315,12 +332,12 @@ class StudyClient:
 
     def _begin_evaluation(self) -> Handlers:
         """Test the model, once its weights have been released."""
-        stages, plan = self._stages, self._plan
+        stages, plan = self._stages, self.plan
         inputs = EvaluationInputs(
             stages.held_out,
             self.secrecy.sealers,
             self._accepted,
-            self._key_holder.keys.derive("hyfdca evaluated model"),
+            self._keys.derive("hyfdca evaluated model"),
             self._key_holder.rank,
             len(plan.names),
             plan.evaluation.min_bin,
@@ -338,7 +355,7 @@ class StudyClient:
     def _confirm(self, ending: Confirming, request: Message) -> Message | None:
         """Save its part of the model, to compare with the file that comes."""
         reply = ending.handlers["confirm"](request)
-        self._own_model = own_model(self._stages, ending, self._plan.bias)
+        self._own_model = own_model(self._stages, ending, self.plan.bias)
         self._releases.note(self._own_model)
         return reply
 
@@ -359,18 +376,25 @@ class StudyClient:
     # The study as a whole
 
     def _hello(self, request: m.Hello) -> m.Present:
-        own = self._plan.study_hash
+        own = self.plan.study_hash
         check_same_study(request, own)
         has_keys = self._key_holder.held is not None
         return m.Present(own, PROTOCOL, has_keys, self._archive.intact_rounds)
 
     def _begin(self, request: m.BeginRequest) -> None:
+        plan = self._run.checked(request.run_choice())
         self._archive.forget_after(-1)
         self._archive.forget(PREPARATION)
+        is_new = self._run.begin(plan)
         self._key_holder = self._new_key_holder()
         self._after = request.after
         self._forget()
-        self._releases.forget()
+        if is_new:
+            forget_release(self._archive)
+        else:
+            self._releases.forget()
+        self._releases = self._new_releases()
+        self._taken.begin(is_new)
 
     def _stop(self, request: m.StopRequest) -> None:
         self._releases.announce(request)
@@ -395,7 +419,7 @@ class StudyClient:
 
     @property
     def _account_key(self) -> bytes:
-        return self._key_holder.keys.derive("hyfdca accounts")
+        return self._keys.derive("hyfdca accounts")
 
     def _compare(self, accounts: Sequence[Account], is_last: bool = False) -> None:
         """Refuse to continue if the server sent others something else."""

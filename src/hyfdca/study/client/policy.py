@@ -35,7 +35,8 @@ COMMENTED = """\
 # least_rows = 20
 
 # The most rounds times outputs (1, or the number of classes if there are more than two)
-# that a study may have: max_rounds in the study file.
+# that this organisation takes part in, over all runs of a study. A run is refused if
+# its max_rounds is more than what is left.
 # most_rounds = 1000
 
 # Columns that take part in no study and no prediction.
@@ -57,7 +58,7 @@ class MemberPolicy(
     least_rows : int
         Of its own, in every sum that it adds to.
     most_rounds : int, optional
-        Rounds times outputs that a study may have.
+        Rounds times outputs that it takes part in, over all runs of a study.
     never_offer : list of str
         Columns that take part in nothing.
     predictions_for : list of str, optional
@@ -69,21 +70,29 @@ class MemberPolicy(
     never_offer: list[str] = []
     predictions_for: list[str] | None = None
 
-    def check_rounds(self, plan: Plan, n_outputs: int) -> None:
-        """Refuse a study that may have more rounds than the member takes part in.
+    def check_rounds(self, plan: Plan, n_outputs: int, n_taken: int = 0) -> None:
+        """Refuse a run that may have more rounds than the member takes part in.
+
+        Parameters
+        ----------
+        n_taken : int
+            Rounds times outputs that it took part in before this run.
 
         Raises
         ------
         StudyError
         """
+        n_outputs *= n_fits(plan)
         most, n_rounds = self.most_rounds, plan.training.max_rounds
-        if plan.training.path is not None:  # each fit may have a point in each round
-            n_outputs *= plan.training.path.n_fits
-        if most is not None and n_rounds * n_outputs > most:
-            raise StudyError(
-                f"Its {POLICY} allows {counted(most, 'round')} times outputs, but the "
-                f"study file {n_rounds} times {n_outputs}; lower max_rounds there."
-            )
+        if most is None or n_taken + n_rounds * n_outputs <= most:
+            return
+        number = plan.run.number
+        what = "the study file" if number == 1 else f"run {number} has"
+        earlier = f" after {n_taken} that it took part in" if n_taken else ""
+        raise StudyError(
+            f"Its {POLICY} allows {counted(most, 'round')} times outputs, but {what} "
+            f"{n_rounds} times {n_outputs}{earlier}; lower max_rounds there."
+        )
 
     def check_table(self, table: Table) -> None:
         """Refuse to take part with a column that is never offered.
@@ -115,6 +124,11 @@ class MemberPolicy(
                 f"an organisation of the study; they are {', '.join(names)}."
             )
         return frozenset({own, *self.predictions_for})
+
+
+def n_fits(plan: Plan) -> int:
+    """Return how many fits may have a point in each round."""
+    return 1 if plan.training.path is None else plan.training.path.n_fits
 
 
 def write_policy_of(folder: Path) -> None:

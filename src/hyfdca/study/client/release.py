@@ -1,10 +1,10 @@
-"""When a client gives its weights away: once per study epoch, after the study's end.
+"""When a client gives its weights away: once per run of a study, after the run's end.
 
 The server announces the end with its certificate. A client compares the announcement
 with its own study file, and with what it was told after the last round it saved. After
 the announcement it answers no further round. It gives its weights, and remembers a
 digest of them: a server that lost the answer gets the same weights again, and no
-server gets others in this epoch. So the model cannot be used as a way to read sums at
+server gets others in this run. So the model cannot be used as a way to read sums at
 points of the server's choice, one release after the other.
 """
 
@@ -20,8 +20,9 @@ from hyfdca.protocol.codec import RefusedError, RemoteProtocolError
 from hyfdca.runtime.store import Archive
 from hyfdca.study import messages as m
 from hyfdca.study.client.records import read_record
+from hyfdca.study.client.rounds import RoundsTaken
 from hyfdca.study.own_model import MISFIT, OwnModel, check_model
-from hyfdca.training.settings import TrainingSettings
+from hyfdca.study.plan import Plan
 
 _RELEASED, _OWN_MODEL, _REPEATS = "released", "own-model", "repeats"
 
@@ -32,7 +33,10 @@ _BEFORE_ROUNDS = ("start", *SET_UP)
 
 
 def forget_release(archive: Archive) -> None:
-    """Let another model be released in this epoch, as only the client's user may."""
+    """Let another model be released in this run, as only the client's user may.
+
+    What counts over all runs stays: which run it is, and the rounds taken part in.
+    """
     archive.forget(_RELEASED)
     archive.forget(_OWN_MODEL)
     archive.forget(_REPEATS)
@@ -43,21 +47,17 @@ class Releases:
 
     Parameters
     ----------
-    epoch : int
-        Of the study's keys, from the client's own study file.
-    is_rehearsal : bool
-        All parties belong to one person, who may look at the model at any time.
+    plan : Plan
+        Of the run, from the client's own study file. In a rehearsal all parties belong
+        to one person, who may look at the model at any time.
+    taken : RoundsTaken
+        Counts the rounds that the client answers.
     """
 
-    def __init__(
-        self,
-        settings: TrainingSettings,
-        epoch: int,
-        archive: Archive,
-        is_rehearsal: bool = False,
-    ) -> None:
-        self._settings, self._epoch, self._archive = settings, epoch, archive
-        self._is_rehearsal = is_rehearsal
+    def __init__(self, plan: Plan, archive: Archive, taken: RoundsTaken) -> None:
+        self._settings, self._archive, self._taken = plan.training, archive, taken
+        self._every, self._is_rehearsal = plan.checkpoint_every, plan.is_rehearsal
+        self._of_run = b"%d.%d" % (plan.epoch, plan.run.number)
         self._stop: m.StopRequest | None = None
         self.last_saved = 0  # round
         self._last_gap: float | None = None  # as announced when it was saved
@@ -77,6 +77,8 @@ class Releases:
         """Note that a round was saved, with the gap that the server announced."""
         self.last_saved, self._last_gap = round_number, gap
         self._is_in_round = False
+        if not self._is_rehearsal:
+            self._taken.saved()
 
     def _n_repeats(self) -> int:
         with reading(self._archive.damage(_REPEATS)):
@@ -141,15 +143,20 @@ class Releases:
 
     def _begin_round(self, most: int) -> None:
         """Note that a round is under way; refuse it if too many were repeated."""
-        if not self._is_in_round and self._n_repeats() > most:
+        if self._is_in_round:
+            return
+        if self._n_repeats() > most:
             raise RemoteProtocolError(
                 f"the server had more than {most} rounds repeated; start this "
                 "organisation's client with --restart if that is right"
             )
+        # Which rounds these are is known once one of them is saved.
+        left = self._settings.max_rounds - self.last_saved
+        self._taken.take(min(self._every, left))
         self._is_in_round = True
 
     def check_reply(self, reply: bytes) -> None:
-        """Refuse to give away other weights than before in this epoch.
+        """Refuse to give away other weights than before in this run.
 
         Raises
         ------
@@ -157,10 +164,10 @@ class Releases:
         """
         if self._is_rehearsal:
             return
-        epoch, digest = b"%d" % self._epoch, hashlib.sha256(reply).digest()
-        kept_epoch, _, kept = (self._archive.read(_RELEASED) or b"").partition(b":")
-        if kept_epoch != epoch:
-            self._archive.write(_RELEASED, epoch + b":" + digest)
+        digest = hashlib.sha256(reply).digest()
+        kept_run, _, kept = (self._archive.read(_RELEASED) or b"").partition(b":")
+        if kept_run != self._of_run:
+            self._archive.write(_RELEASED, self._of_run + b":" + digest)
         elif kept != digest:
             raise RemoteProtocolError(
                 "it released the model of this study before, and not with these "

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal, Self
 
 from hyfdca.crypto.keys.identity import Identity
-from hyfdca.errors import StudyError
+from hyfdca.errors import StudyError, reading
 from hyfdca.files import locked
 from hyfdca.runtime.store import (
     Archive,
@@ -25,10 +25,11 @@ from hyfdca.runtime.store import (
     StoreError,
 )
 from hyfdca.study.plan import Plan
+from hyfdca.study.tuning import FIRST_RUN, RunChoice
 
 How = Literal["first", "resume", "restart"]
 
-_IDENTITY, _STUDY = "identity", "study"
+_IDENTITY, _STUDY, _RUN = "identity", "study", "run"
 _SERVER, _MEMBER = "server", "member-"
 
 
@@ -84,6 +85,7 @@ class SavedRun:
         if not has_run or how == "restart":
             self.discard()
             self.archive.write(_STUDY, self._plan.study_hash)
+            self.archive.write(_RUN, self._plan.run.to_bytes())
             return
         if not self._is_of_this_study():
             raise StudyError(
@@ -171,6 +173,19 @@ class SavedRun:
     def _release(self) -> None:
         self._held.close()
         self._is_locked = False
+
+
+def saved_choice(folder: Path) -> RunChoice:
+    """Return what was chosen for the run that a folder has; the file's own without one.
+
+    Raises
+    ------
+    StoreError
+    """
+    archive = Archive(FolderStore(folder / _SERVER))
+    with reading(archive.damage(_RUN)):
+        kept = archive.read(_RUN)
+        return FIRST_RUN if kept is None else RunChoice.from_bytes(kept)
 
 
 @contextmanager

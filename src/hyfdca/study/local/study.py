@@ -43,6 +43,7 @@ from hyfdca.study.identity import study_hash
 from hyfdca.study.plan import Plan, plan_of
 from hyfdca.study.server import Prepared, StudyServer
 from hyfdca.study.tables import data_of, table_of
+from hyfdca.study.tuning import FIRST_RUN, RunChoice, tuned
 from hyfdca.training.in_process import n_threads
 from hyfdca.training.runner import DrawnMembers, Runner, make_runner
 
@@ -327,14 +328,15 @@ def local_run(
     traffic : Traffic
         Of the preparation.
     """
-    names = tuple(client.name for client in file.clients)
+    plan = members[0].plan
+    names, own = plan.names, tuned(file, plan.run)
     notes = tuple(
         f"{name}: {note}"
         for name, table in zip(names, tables, strict=True)
         for note in table.notes
     )
     return LocalRun(
-        file.study,
+        own.study,
         Consortium(names, prepared.levels),
         prepared.scaling,
         traffic,
@@ -351,14 +353,14 @@ def training_threads(tables: Sequence[Table]) -> int:
     return n_threads([table.cells for table in tables])
 
 
-def local_plan(file: StudyFile) -> Plan:
-    """Return the plan of a study whose parties all read the same file.
+def local_plan(file: StudyFile, run: RunChoice = FIRST_RUN) -> Plan:
+    """Return the plan of a run of a study whose parties all read the same file.
 
     Raises
     ------
     StudyError
     """
-    plan = plan_of(file, study_hash(msgspec.json.encode(file)))
+    plan = plan_of(file, study_hash(msgspec.json.encode(file)), run)
     return replace(plan, is_rehearsal=True)
 
 

@@ -19,6 +19,7 @@ from hyfdca.study.durable import RoundCheckpoints
 from hyfdca.study.evaluating import STAGE, evaluator_of
 from hyfdca.study.exposure_notes import path_note
 from hyfdca.study.file import StudyFile, load_with_content
+from hyfdca.study.local.further_runs import STATE
 from hyfdca.study.local.saved_run import How, SavedRun
 from hyfdca.study.local.study import (
     LocalRun,
@@ -33,9 +34,8 @@ from hyfdca.study.outcome import Outcome, Watcher, check_folder, train
 from hyfdca.study.plan import Plan
 from hyfdca.study.presence import Presence
 from hyfdca.study.resume import ResumableStudy
+from hyfdca.study.tuning import FIRST_RUN, RunChoice, run_sentence
 from hyfdca.training.runner import Failure, Runner
-
-STATE = "state"  # folder of a run that can be resumed
 
 _SECONDS = 5.0  # between two checkpoints, at least
 _SHARE = 0.05  # of the time that may be spent on checkpoints
@@ -138,6 +138,7 @@ def train_file(
     watch: Watcher,
     how: How = "first",
     tell: Callable[[str], None] = lambda _: None,
+    run: RunChoice = FIRST_RUN,
 ) -> Outcome:
     """Train the study of a file and write its outcome to a folder.
 
@@ -147,8 +148,10 @@ def train_file(
     Parameters
     ----------
     tell : callable, optional
-        Is called with a sentence that says where a resumed training continues, or what
-        choosing l2 will let organisations find out.
+        Is called with a sentence that says what was chosen for the run, where a resumed
+        training continues, or what choosing l2 will let organisations find out.
+    run : RunChoice, optional
+        Which run of the study to train, and what was chosen for it.
 
     Raises
     ------
@@ -157,18 +160,20 @@ def train_file(
     """
     check_folder(folder)
     file, content = load_with_content(path)
-    asked = Asked.of(content, file, is_rehearsal=True)
-    plan = local_plan(file)
+    plan = local_plan(file, run)
+    asked = Asked.of(content, file, run, is_rehearsal=True)
+    if said := run_sentence(file, run):
+        tell(said)
     try:
         with SavedRun(folder / STATE, plan) as saved:
             saved.open(how)
             tables = read_tables(file, path.parent)
-            run = resumable_run(file, plan, tables, saved)
+            ready = resumable_run(file, plan, tables, saved)
             if how == "resume":
-                tell(f"Continuing after round {run.training.progress.n_rounds}.")
-            elif note := path_note(plan.names, run.training.federation):
+                tell(f"Continuing after round {ready.training.progress.n_rounds}.")
+            elif note := path_note(plan.names, ready.training.federation):
                 tell(note)
-            outcome = replace(train(run, watch), asked=asked)
+            outcome = replace(train(ready, watch), asked=asked)
             outcome.write(folder)
             if not outcome.is_interrupted:
                 saved.discard()

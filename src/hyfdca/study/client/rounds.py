@@ -1,0 +1,94 @@
+"""How many rounds a client has taken part in, over all runs of its study.
+
+A round gives margins, which are equations for the cells of others, and a further run
+gives further ones. So they are counted on disk, before the first answer of a round.
+Nothing but the removal of the client's state begins to count again.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from hyfdca.errors import counted, reading
+from hyfdca.protocol.codec import RefusedError
+from hyfdca.runtime.store import Archive
+from hyfdca.study.client.policy import POLICY, MemberPolicy, n_fits
+from hyfdca.study.plan import Plan
+
+_ROUNDS = "rounds-taken"
+
+
+class RoundsTaken:
+    """Rounds times outputs that a client has taken part in.
+
+    The measurement of the start, at weights of zero, is no round. It is free once per
+    run of the study: a server that begins a run again and again is counted.
+
+    Parameters
+    ----------
+    policy : MemberPolicy
+        Its ``most_rounds`` limits them.
+    """
+
+    def __init__(self, archive: Archive, policy: MemberPolicy) -> None:
+        self._archive, self._policy = archive, policy
+        self._width = 1
+        kept = archive.read(_ROUNDS)
+        with reading(archive.damage(_ROUNDS)):
+            found = _decoder.decode(kept) if kept else (0, 0, True)
+            self.total, self._before, self._is_at_start = found
+
+    def begin(self, is_new: bool) -> None:
+        """Note that a training begins; what was taken part in so far stays counted.
+
+        Parameters
+        ----------
+        is_new : bool
+            The run of the study has not begun before.
+        """
+        self._before, self._is_at_start = self.total, is_new
+        self._write()
+
+    def saved(self) -> None:
+        """Note that the state was saved: what follows are rounds."""
+        if self._is_at_start:
+            self._is_at_start = False
+            self._write()
+
+    def start(self, plan: Plan, n_outputs: int) -> None:
+        """Refuse a training that may have more rounds than the policy leaves.
+
+        Raises
+        ------
+        StudyError
+        """
+        self._width = n_outputs * n_fits(plan)
+        self._policy.check_rounds(plan, n_outputs, self._before)
+
+    def take(self, n_rounds: int) -> None:
+        """Count rounds before they are answered.
+
+        Raises
+        ------
+        RefusedError
+            If the policy allows no more.
+        """
+        if self._is_at_start:
+            self.saved()
+            return
+        total, most = self.total + n_rounds * self._width, self._policy.most_rounds
+        if most is not None and total > most:
+            raise RefusedError(
+                f"its {POLICY} allows {counted(most, 'round')} times outputs over all "
+                f"runs, and it has taken part in {self.total}; raise most_rounds there "
+                "if it may take part in more"
+            )
+        self.total = total
+        self._write()
+
+    def _write(self) -> None:
+        record = (self.total, self._before, self._is_at_start)
+        self._archive.write(_ROUNDS, msgspec.msgpack.encode(record))
+
+
+_decoder = msgspec.msgpack.Decoder(tuple[int, int, bool])

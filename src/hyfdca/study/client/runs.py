@@ -1,0 +1,80 @@
+"""Which run of a study a client takes part in; it never goes back to an earlier one.
+
+The server says which run begins and what was chosen for it. The client checks both
+against its own study file, and writes them down before it answers. So a server can
+neither choose what the study file does not allow, nor repeat an earlier run.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from hyfdca.errors import reading
+from hyfdca.protocol.codec import RefusedError
+from hyfdca.runtime.store import Archive
+from hyfdca.study.plan import Plan
+from hyfdca.study.tuning import FIRST_RUN, RunChoice
+
+_RUN = "run"
+
+
+class KnownRun:
+    """The run that a client takes part in, over all its restarts.
+
+    Parameters
+    ----------
+    plan : Plan
+        Of the client's own study file.
+    """
+
+    def __init__(self, plan: Plan, archive: Archive) -> None:
+        self._agreed, self._archive = plan, archive
+        self._known: RunChoice | None = None
+        kept = archive.read(_RUN)
+        with reading(archive.damage(_RUN)):
+            study, run = (b"", FIRST_RUN) if kept is None else _decoder.decode(kept)
+            if study == plan.study_hash:  # another study file has runs of its own
+                self._known = run
+            self.plan = plan.of_run(self._known or FIRST_RUN)
+
+    def checked(self, run: RunChoice) -> Plan:
+        """Return the plan of a run that may begin.
+
+        Raises
+        ------
+        RefusedError
+            If the study file does not allow it, or a later run was begun.
+        """
+        try:
+            plan = self._agreed.of_run(run)
+        except ValueError as error:
+            raise RefusedError(_inside(str(error))) from None
+        known = self._known
+        if known is not None and run.number < known.number:
+            raise RefusedError(
+                f"it took part in run {known.number} of this study, and the server "
+                f"begins run {run.number}, which is over; restore the server's state, "
+                "or raise key_epoch in the study file"
+            )
+        if known is not None and run.number == known.number and run != known:
+            raise RefusedError(
+                f"run {run.number} of this study was begun with other settings; give "
+                "the server those settings, or begin a further run with --tune"
+            )
+        return plan
+
+    def begin(self, plan: Plan) -> bool:
+        """Take part in a run from now on; return whether it is a new one."""
+        run, known = plan.run, self._known
+        self._archive.write(_RUN, _encoder.encode((plan.study_hash, run)))
+        self._known, self.plan = run, plan
+        return run != known
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(tuple[bytes, RunChoice])
+
+
+def _inside(sentence: str) -> str:
+    """Return a sentence as the end of another one."""
+    return sentence[:1].lower() + sentence[1:].rstrip(".")
