@@ -24,6 +24,8 @@ from hyfdca.study.exposure_notes import path_note
 from hyfdca.study.plan import Plan
 from hyfdca.study.presence import Presence, StudyNetwork
 from hyfdca.study.server import Prepared, StudyServer
+from hyfdca.study.validating import STAGE as VALIDATION
+from hyfdca.study.validating import validator_of
 from hyfdca.training.runner import DrawnMembers, Runner, make_runner
 
 _STARTS, _PREPARATION = "starts", "preparation"
@@ -139,6 +141,9 @@ class ResumableStudy:
             runner, self._presence, self._archive, self._every, heard
         )
         runner.confirms = True
+        runner.validator = validator_of(
+            plan, prepared, self._network.driver(VALIDATION)
+        )
         runner.start(driver("training"))
         runner.members = PresentMembers(drawn, self._presence, checkpoints)
         runner.checkpoints = checkpoints

@@ -43,6 +43,8 @@ from hyfdca.study.identity import study_hash
 from hyfdca.study.plan import Plan, plan_of
 from hyfdca.study.server import Prepared, StudyServer
 from hyfdca.study.tables import data_of, table_of
+from hyfdca.study.validating import STAGE as VALIDATION
+from hyfdca.study.validating import validator_of
 from hyfdca.training.in_process import n_threads
 from hyfdca.training.runner import DrawnMembers, Runner, make_runner
 
@@ -307,6 +309,8 @@ def prepare_tables(file: StudyFile, tables: Sequence[Table]) -> LocalRun:
         plan.training, prepared.choice, prepared.federation, driver, drawn
     )
     training.confirms = True
+    carrier = local_driver(members, VALIDATION)
+    training.validator = validator_of(plan, prepared, carrier)
     run = local_run(file, tables, prepared, convener.traffic, training, members)
     tests = evaluator_of(plan, prepared, local_driver(members, STAGE))
     return replace(run, evaluator=tests)
