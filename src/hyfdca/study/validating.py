@@ -10,8 +10,10 @@ from hyfdca.protocol.sessions import ServerSession
 from hyfdca.runtime.driver import Driver, Traffic
 from hyfdca.stages.validation.messages import PHASES
 from hyfdca.stages.validation.server import ValidationServer
+from hyfdca.study.exposure_notes import curves_note, path_note
 from hyfdca.study.plan import Plan
 from hyfdca.study.server import Prepared
+from hyfdca.training.runner import Runner
 
 STAGE = "validation"
 
@@ -46,6 +48,17 @@ class Validator:
         with self.session.visiting(PHASES):
             conversation = self.server.run(round_number, point)
             return self.driver.run(conversation, traffic)
+
+
+def note_before(plan: Plan, runner: Runner) -> str | None:
+    """Return what a study will let organisations find out, before its first round."""
+    federation, validator = runner.federation, runner.validator
+    if not isinstance(validator, Validator):
+        return path_note(plan.names, federation)
+    n_points = plan.training.max_rounds // validator.every + 1  # with the evaluation
+    n_scores = n_points * federation.problem.n_outputs
+    held_out = validator.server.held_out
+    return curves_note(plan.names, federation.layout, held_out, n_scores)
 
 
 def validator_of(plan: Plan, prepared: Prepared, driver: Driver) -> Validator | None:

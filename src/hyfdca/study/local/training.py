@@ -17,7 +17,6 @@ from hyfdca.study.about import Asked
 from hyfdca.study.client.client import StudyClient
 from hyfdca.study.durable import RoundCheckpoints
 from hyfdca.study.evaluating import STAGE, evaluator_of
-from hyfdca.study.exposure_notes import path_note
 from hyfdca.study.file import StudyFile, load_with_content
 from hyfdca.study.local.saved_run import How, SavedRun
 from hyfdca.study.local.study import (
@@ -33,6 +32,7 @@ from hyfdca.study.outcome import Outcome, Watcher, check_folder, train
 from hyfdca.study.plan import Plan
 from hyfdca.study.presence import Presence
 from hyfdca.study.resume import ResumableStudy
+from hyfdca.study.validating import note_before
 from hyfdca.training.runner import Failure, Runner
 
 STATE = "state"  # folder of a run that can be resumed
@@ -148,7 +148,7 @@ def train_file(
     ----------
     tell : callable, optional
         Is called with a sentence that says where a resumed training continues, or what
-        choosing l2 will let organisations find out.
+        choosing l2, or curves, will let organisations find out.
 
     Raises
     ------
@@ -166,7 +166,7 @@ def train_file(
             run = resumable_run(file, plan, tables, saved)
             if how == "resume":
                 tell(f"Continuing after round {run.training.progress.n_rounds}.")
-            elif note := path_note(plan.names, run.training.federation):
+            elif note := note_before(plan, run.training):
                 tell(note)
             outcome = replace(train(run, watch), asked=asked)
             outcome.write(folder)
