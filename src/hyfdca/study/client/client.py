@@ -319,10 +319,10 @@ class StudyClient:
 
     def _begin_validation(self) -> Handlers:
         """Score rows set aside after rounds that are due, with the present weights."""
+        party, half = self.party, self.half  # refuse to go on before training
         phases = self._sessions["training"].phases
-        own = OwnPoint(
-            self._stages, self.party, self.half, phases, self._plan.bias, self._due
-        )
+        bias = self._plan.bias
+        own = OwnPoint(self._stages, party, half, phases, bias, self._due)
         return own.client(self._plan, self.secrecy.sealers).handlers
 
     def _begin_evaluation(self) -> Handlers:
