@@ -195,7 +195,7 @@ def test_every_handler_of_an_evaluation_has_a_phase():
 def test_every_handler_of_a_study_has_a_phase(tmp_path):
     """In every stage of a study an organisation answers only phases of tables."""
     given = {"encryption": '"stream"', "small_vectors": '"same"', "holdout": "0.3"}
-    given |= VISIBLE
+    given |= {"curves": "1", **VISIBLE}
     files = blank(make_files(**given), [0, 1], "north")
     north = files.organisations["north"].table
     north["ward"] = [f"ward {row % 3}" for row in range(len(north["id"]))]

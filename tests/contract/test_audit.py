@@ -29,6 +29,26 @@ def test_a_recorded_run_has_no_complaints(name, profile, tmp_path):
     assert audit.seen
 
 
+@pytest.mark.parametrize("encryption", ["stream", "bfv"])
+def test_recorded_curves_have_no_complaints(encryption, tmp_path):
+    """Their points are read between rounds, and scores are counted and said."""
+    audit = audited(
+        tmp_path,
+        GRID,
+        loss='"logistic"',
+        max_rounds="4",
+        tol="0.0",
+        holdout="0.3",
+        curves="2",
+        min_bin="1",
+        encryption=f'"{encryption}"',
+    )
+    assert audit.complaints == []
+    assert max(audit.n_scores) == 3  # two points, and the evaluation
+    assert "held-out scores" in {sighting.value for sighting in audit.seen}
+    assert any("scores per row set aside" in line for line in audit.exposed())
+
+
 @pytest.mark.parametrize("profile", ["open", "sealed"])
 def test_a_recorded_path_has_no_complaints(profile, tmp_path):
     """Its points, folds and fits are read, and their margins are counted."""

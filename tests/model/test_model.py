@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from hyfdca.maths.losses import LOSSES, make_loss
 from hyfdca.model.model import Model, ModelError
+from hyfdca.model.scaling import Scaling
 from tests.model.models import (
     FEATURES,
     all_by_hand,
@@ -152,3 +153,12 @@ def test_numbers_made_in_python_are_checked_too():
     """A model cannot contain infinity."""
     with pytest.raises(ModelError, match="not finite"):
         make_model(intercept=(math.inf,))
+
+
+def test_scaling_leaves_the_cells_that_it_is_given():
+    """Scaled cells that are zero are removed, but not from the original."""
+    cells = sp.csr_array(np.array([[1.0, 2.0], [3.0, 4.0]]))
+    scaling = Scaling(np.array([1.0, 0.0]), np.ones(2), np.zeros(2))
+    for _ in range(2):
+        assert scaling.apply(cells).toarray().tolist() == [[0.0, 2.0], [2.0, 4.0]]
+    assert cells.toarray().tolist() == [[1.0, 2.0], [3.0, 4.0]]

@@ -7,8 +7,9 @@ import itertools
 import pytest
 
 from hyfdca.errors import StudyError
+from hyfdca.protocol.client_session import decode, frame, unframe
 from hyfdca.protocol.codec import RefusedError
-from hyfdca.protocol.sessions import ClientsFailedError, decode, frame, unframe
+from hyfdca.protocol.server_session import ClientsFailedError
 from hyfdca.runtime.driver import Traffic
 from hyfdca.runtime.store import Archive
 from hyfdca.study import messages as m

@@ -111,34 +111,38 @@ class Collusion:
     keys: StolenKeys
     score: CollusionScore = field(default_factory=CollusionScore)
     _arranged: dict[int, Arrangements] = field(default_factory=dict)
+    _held_out: dict[int, HeldOutArrangements] = field(default_factory=dict)
     _tried: Counter[tuple[int, str]] = field(default_factory=Counter)
 
     def listen(self, messages: Iterable[Heard]) -> CollusionScore:
         """Read the server's view; return what could be opened."""
         for said in messages:
-            if isinstance(said.message, Arrangements):
+            if isinstance(said.message, HeldOutArrangements):
+                self._held_out[said.client] = said.message
+            elif isinstance(said.message, Arrangements):
                 self._arranged[said.client] = said.message
             elif said.direction == "up" and said.client != self.rank:
                 self._look(said)
         return self.score
 
     def _look(self, said: Heard) -> None:
-        place = (said.client, said.phase)
-        if said.client not in self._arranged or self._tried[place] >= _MOST:
+        place, message = (said.client, said.phase), said.message
+        is_held_out = isinstance(message, HeldOutParts)
+        known = self._held_out if is_held_out else self._arranged
+        if said.client not in known or self._tried[place] >= _MOST:
             return
         self._tried[place] += 1
-        arranged = self._arranged[said.client]
-        if isinstance(said.message, HeldOutParts):
-            self._try_held_out(said.message, arranged)
+        if isinstance(message, HeldOutParts):
+            self._try_held_out(message, self._held_out[said.client])
             return
+        arranged = self._arranged[said.client]
         for sight in sights(said):
             self._try(sight, said.client, arranged)
 
-    def _try_held_out(self, parts: HeldOutParts, arranged: Arrangements) -> None:
+    def _try_held_out(self, parts: HeldOutParts, arranged: HeldOutArrangements) -> None:
         """Try vectors by sample that one label holder each may open."""
         if arranged.samples != TOTALS_SCHEME:
             return
-        assert isinstance(arranged, HeldOutArrangements)  # noqa: S101  # before parts
         groups = np.frombuffer(arranged.sample_groups or b"", "<u4")
         owners = np.frombuffer(arranged.owners or b"", "<u4")
         for owner, vector in zip(parts.owners, parts.vectors, strict=True):

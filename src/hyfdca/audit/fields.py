@@ -18,6 +18,7 @@ from hyfdca.stages.keys import messages as keys
 from hyfdca.stages.labels import messages as labels
 from hyfdca.stages.levels import messages as levels
 from hyfdca.stages.scaling import messages as scaling
+from hyfdca.stages.validation import messages as validation
 from hyfdca.study import messages as study
 
 # Of a study, whatever its algorithm, by stage.
@@ -30,6 +31,7 @@ STUDY_TABLES: dict[str, Phases] = {
     "scaling": scaling.PHASES,
     "study": study.PHASES,
     "training": study.START_PHASES,
+    "validation": validation.PHASES,
     "evaluation": evaluation.PHASES,
 }
 

@@ -22,7 +22,8 @@ from hyfdca.audit.views import Header, client_views, read_view, view_path
 from hyfdca.errors import StudyError
 from hyfdca.holdings.exposure import Exposure, exposures
 from hyfdca.holdings.layout import Layout
-from hyfdca.study.exposure_notes import exposure_notes
+from hyfdca.stages.evaluation.scores import HeldOut
+from hyfdca.study.exposure_notes import exposure_notes, held_out_notes
 from hyfdca.study.file import StudyFile, load
 from hyfdca.study.local.study import LocalRun, local_plan, prepare
 
@@ -35,6 +36,10 @@ class Audit:
     ----------
     n_margins : tuple of int
         How many margins of a row each client was sent at most.
+    n_scores : tuple of int
+        How many scores of a row set aside.
+    held_out : HeldOut or None
+        The rows of the curves.
     complaints : list of str
         What a party saw although the trust model does not allow it.
     findings : list of Finding
@@ -50,6 +55,8 @@ class Audit:
     clients: list[ClientAudit]
     complaints: list[str]
     findings: list[Finding]
+    n_scores: tuple[int, ...] = ()
+    held_out: HeldOut | None = None
 
     @property
     def is_clean(self) -> bool:
@@ -75,7 +82,11 @@ class Audit:
 
     def exposed(self) -> tuple[str, ...]:
         """Return what organisations can find out about each other, in sentences."""
-        return exposure_notes(self.names, self.layout, self.n_margins)
+        notes = exposure_notes(self.names, self.layout, self.n_margins)
+        if self.held_out is None:
+            return notes
+        more = (self.layout, self.held_out, self.n_scores)
+        return notes + held_out_notes(self.names, *more)
 
     def as_json(self, expected: Mapping[str, float]) -> dict[str, Any]:
         """Return the audit for programs."""
@@ -83,6 +94,7 @@ class Audit:
             "profile": self.header.profile,
             "encryption": self.header.encryption,
             "exposed": [self._exposure(one) for one in exposures(self.layout)],
+            "held_out_scores": dict(zip(self.names, self.n_scores, strict=True)),
             "findings": [
                 {**asdict(found), "is_accepted": found.is_accepted(expected)}
                 for found in self.findings
@@ -175,6 +187,8 @@ def _audit(folder: Path, header: Header, run: LocalRun) -> Audit:
             *(found for client in clients for found in client.findings(names)),
             *server_findings(attacks, header.profile),
         ],
+        tuple(sightings.n_scores(c) * facts.n_outputs for c in range(len(names))),
+        run.validated,
     )
 
 

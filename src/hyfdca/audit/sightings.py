@@ -14,6 +14,7 @@ from hyfdca.audit.values import SEALED_BYTES, VALUES, Form, Vector
 from hyfdca.crypto.schemes.registry import TOTALS_SCHEME
 from hyfdca.federation.messages import Arrangements
 from hyfdca.protocol.messages import Profile
+from hyfdca.stages.evaluation.messages import HeldOutArrangements
 
 
 @dataclass
@@ -51,19 +52,25 @@ class Sightings:
     def __init__(self, profile: Profile) -> None:
         self._profile = profile
         self._arranged: dict[tuple[bytes, int], Arrangements] = {}
+        # Rows set aside are arranged apart, between rounds of training.
+        self._held_out: dict[tuple[bytes, int], Arrangements] = {}
         self._seals = Seals()
         self._complaints: dict[str, None] = {}
         self._forbidden: dict[str, None] = {}
         self.seen: dict[tuple[str, Form], Sighting] = {}
         self.labelled: tuple[bool, ...] = ()  # which clients need margins
         self._n_margins: Counter[tuple[int, str]] = Counter()  # by client and phase
+        self._n_scores: Counter[int] = Counter()  # of a row set aside, by client
         self._n_points: dict[int, int] = {}  # of a path, whose margins travel together
 
     def look(self, messages: Iterable[Heard]) -> None:
         """Tally the values in these messages."""
         for said in messages:
-            if isinstance(said.message, Arrangements):
-                self._arranged[said.conversation, said.client] = said.message
+            place = (said.conversation, said.client)
+            if isinstance(said.message, HeldOutArrangements):
+                self._held_out[place] = said.message
+            elif isinstance(said.message, Arrangements):
+                self._arranged[place] = said.message
             if isinstance(said.message, FitsNotice):
                 self._n_points[said.client] = len(said.message.fits)
             for sight in sights(said):
@@ -74,6 +81,10 @@ class Sightings:
         # Measuring may send the margins of a round a second time, in its own phase.
         sent = (n for (who, _), n in self._n_margins.items() if who == client)
         return max(sent, default=0)
+
+    def n_scores(self, client: int) -> int:
+        """Return how often a client was sent scores of its rows set aside."""
+        return self._n_scores[client]
 
     def complaints(self) -> list[str]:
         """Return one sentence per breach of the trust model."""
@@ -92,7 +103,8 @@ class Sightings:
             schemes = {SEALED_BYTES[vector]} if vector else set()
             self._count(said, sight, "sealed" if vector else "open", schemes)
             return
-        scheme = self._scheme(said, vector)
+        is_held_out = sight.value in ("held-out parts", "held-out scores")
+        scheme = self._scheme(said, vector, is_held_out)
         for sealed in sight.sealed:
             if scheme != "none":
                 is_sum = said.direction == "down"
@@ -104,6 +116,8 @@ class Sightings:
 
     def _note_margins(self, said: Heard, sight: Sight) -> None:
         """Count margins sent, and complain about those that a client does not need."""
+        if said.direction == "down" and sight.value == "held-out scores":
+            self._n_scores[said.client] += 1
         if said.direction != "down" or sight.value != "margins":
             return
         self._n_margins[said.client, said.phase] += self._n_points.get(said.client, 1)
@@ -111,9 +125,10 @@ class Sightings:
             sentence = f"Client {said.client} has no labels but was sent margins."
             self._complaints[sentence] = None
 
-    def _scheme(self, said: Heard, vector: Vector) -> str:
+    def _scheme(self, said: Heard, vector: Vector, is_held_out: bool) -> str:
         """Return the scheme that the run declared for such vectors."""
-        arranged = self._arranged.get((said.conversation, said.client))
+        by_client = self._held_out if is_held_out else self._arranged
+        arranged = by_client.get((said.conversation, said.client))
         if arranged is None:
             return "none"  # no scheme was declared
         is_read = vector == "buckets" and self._profile == "open"

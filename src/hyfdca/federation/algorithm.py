@@ -21,7 +21,7 @@ from hyfdca.arrays import FloatArray
 from hyfdca.federation.client import Party
 from hyfdca.federation.messages import CONFIRMING
 from hyfdca.federation.problem import Problem
-from hyfdca.federation.server import Federation
+from hyfdca.federation.server import Federation, Point
 from hyfdca.holdings.layout import Layout
 from hyfdca.maths.objective import Measurement
 from hyfdca.protocol.checkpoint import Checkpointed
@@ -84,6 +84,10 @@ class ServerHalf(Checkpointed[Any], Protocol):
         """Measure P and D, by exchanges where the rounds gave none."""
         ...
 
+    def released_point(self) -> Point:
+        """Return where the weights are that ``release`` would return now."""
+        ...
+
     def release(self) -> Conversation[FloatArray]:
         """Return the weights last measured, (n_features, n_outputs)."""
         ...
@@ -103,7 +107,7 @@ class ClientHalf(Checkpointed[Any], Protocol):
 
     @property
     def handlers(self) -> Handlers:
-        """What the client does in each phase, by name."""
+        """What the client does in each phase, by name; "release" changes nothing."""
         ...
 
 

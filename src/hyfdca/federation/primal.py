@@ -25,7 +25,7 @@ from hyfdca.federation.evaluation.measuring import (
 )
 from hyfdca.federation.grids import MARGIN_HEADROOM, GridState, VectorGrid
 from hyfdca.federation.messages import SET_UP, evaluation_phases, summing
-from hyfdca.federation.server import Federation, FederationState
+from hyfdca.federation.server import Federation, FederationState, Point
 from hyfdca.federation.sums import (
     CachedSum,
     CachedSumState,
@@ -132,9 +132,13 @@ class PrimalServer:
         """Measure P and D of the present weights."""
         return self.evaluation.measure()
 
+    def released_point(self) -> Point:
+        """Return where the weights last measured are."""
+        return self.evaluation.released_point()
+
     def release(self) -> Conversation[FloatArray]:
         """Return the weights last measured."""
-        return self.evaluation.release()
+        return self.federation.release(self.released_point())
 
     def state(self) -> PrimalServerState:
         """Return what a checkpoint keeps."""

@@ -77,6 +77,22 @@ Reply = TypeVar("Reply", bound=Message)
 
 
 @dataclass(frozen=True)
+class Point:
+    """The weights that a training would release now.
+
+    Parameters
+    ----------
+    request : Message
+        By which each client gives those of its own features.
+    intercepts : array (n_outputs,) or None
+        Those without a penalty, which the server has.
+    """
+
+    request: Message
+    intercepts: FloatArray | None = None
+
+
+@dataclass(frozen=True)
 class FederationState:
     """What a checkpoint keeps of the server's side."""
 
@@ -355,13 +371,14 @@ class Federation:
 
     # The end
 
-    def release(self, request: Message) -> Conversation[FloatArray]:
+    def release(self, point: Point) -> Conversation[FloatArray]:
         """Ask each client for its weights; return (n_features, n_outputs).
 
-        All holders of a feature release its weight, and must agree.
+        All holders of a feature release its weight, and must agree. A free intercept
+        comes last.
         """
         replies = yield from self.session.ask(
-            "release", dict.fromkeys(self.everyone, request), m.Released
+            "release", dict.fromkeys(self.everyone, point.request), m.Released
         )
         features, n_outputs = self.layout.features, self.problem.n_outputs
         released = {}
@@ -371,7 +388,10 @@ class Federation:
                 released[client] = unpack_reals(
                     reply.weights, math.prod(shape)
                 ).reshape(shape)
-        return agreed_weights(features, released)
+        weights = agreed_weights(features, released)
+        if point.intercepts is None:
+            return weights
+        return np.vstack([weights, point.intercepts])
 
 
 def _check_grids(replies: Mapping[int, Message], wanted: Sequence[int]) -> None:

@@ -33,7 +33,9 @@ class Scaling:
         column = cells.indices
         filled = np.where(np.isnan(cells.data), self.filling[column], cells.data)
         scaled = (filled - self.offset[column]) / self.scale[column]
-        table = sp.csr_array((scaled, column, cells.indptr), shape=cells.shape)
+        # Zeros are removed in place, so from a copy of the structure.
+        parts = (scaled, column, cells.indptr)
+        table = sp.csr_array(parts, shape=cells.shape, copy=not scaled.all())
         table.eliminate_zeros()
         return table
 

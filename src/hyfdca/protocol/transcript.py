@@ -203,6 +203,8 @@ class Transcript:
 
 def _common_part(value: Any) -> Any:
     """Return what all receivers are sent alike: the opener of totals has no seed."""
+    if isinstance(value, list):
+        return [_common_part(one) for one in value]
     if isinstance(value, TotalsSpec):
         return msgspec.structs.replace(value, seed=b"")
     return value

@@ -116,6 +116,7 @@ def card_of(folder: ResultFolder) -> Card:
     file, result = folder.model.file, folder.result
     coefficients = coefficients_of(folder.model)
     model = _model_facts(folder)
+    has_curves = any(own.validation_loss is not None for own in folder.history)
     return Card(
         format_version=FORMAT_VERSION,
         study=file.study,
@@ -132,7 +133,7 @@ def card_of(folder: ResultFolder) -> Card:
         path=result.path,
         path_score=result.path_score,
         coefficients=coefficients,
-        seen=_seen(file, result),
+        seen=_seen(file, result, has_curves),
         limits=limits_of(folder),
         missing_files=folder.missing,
     )
@@ -208,11 +209,14 @@ def _summary(model: ModelFacts, about: About | None, n_features: int) -> str:
     return f"{text}, trained on {about.rows:,} rows of {who}."
 
 
-def _seen(file: ModelFile, result: ResultFile) -> tuple[SeenValue, ...] | None:
+def _seen(
+    file: ModelFile, result: ResultFile, has_curves: bool
+) -> tuple[SeenValue, ...] | None:
     settings: dict[str, Any] = result.about.settings if result.about else {}
     profile: Profile = "open" if settings.get("profile") == "open" else "sealed"
     if settings.get("profile") != profile or result.encryption is None:
         return None
     absent = {"levels"} if not file.categories else set()
     absent |= {"evaluation"} if result.evaluation is None else set()
+    absent |= set() if has_curves else {"validation"}
     return seen_values(file.training.algorithm, profile, result.encryption, absent)

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 
 from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.crypto.schemes.fixedpoint import power_above
+from hyfdca.data.expansion import Expansion
 from hyfdca.data.tables import stored_densely
 from hyfdca.holdings.ownership import OwnCells
 from hyfdca.model.categories import features_of, model_expansion
@@ -50,7 +51,20 @@ def own_parts(model: Model, table: AlignedTable, reference: FloatArray) -> OwnPa
     """
     expansion = model_expansion(table.features, model.inputs.categories, table.levels)
     features = numbers_of(model, table.features)
-    scaling, weights = _scaling(model, features, reference), model.weights[features]
+    scaling = _scaling(model, features, reference)
+    return parts_of(table, expansion, scaling, model.weights[features])
+
+
+def parts_of(
+    table: AlignedTable, expansion: Expansion, scaling: Scaling, weights: FloatArray
+) -> OwnParts:
+    """Return what counted cells add to the margins, under weights of their features.
+
+    Parameters
+    ----------
+    scaling : Scaling
+        Of the features that the table's columns become, as the weights are.
+    """
     cells = table.cells
     if np.any(scaling.offset) and cells.nnz < cells.shape[0] * cells.shape[1]:
         cells = stored_densely(cells.toarray())  # zeros have an offset too

@@ -83,6 +83,10 @@ class PresentMembers:
             self.wait_for_all("measuring the last round needs every organisation")
         return not self._presence.missing
 
+    def are_all_present(self) -> bool:
+        """Return whether nobody is missing."""
+        return not self._presence.missing
+
     def wait_for_all(self, because: str) -> None:
         """Wait until every member is present and has restored its checkpoint."""
         self._presence.say_who_is_needed(because)

@@ -8,13 +8,15 @@ columns need no known row (docs/threat-model.md).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby
 
 from hyfdca.errors import counted
 from hyfdca.federation.server import Federation
 from hyfdca.holdings.exposure import Exposure, exposures
 from hyfdca.holdings.layout import Layout
+from hyfdca.stages.evaluation.scores import HeldOut
 
 _MOST_GROUPS = 3  # of an organisation's rows, the largest
 _MOST_LINES = 10
@@ -49,6 +51,65 @@ def exposure_notes(
     return tuple(lines)
 
 
+def held_out_notes(
+    names: Sequence[str], layout: Layout, held_out: HeldOut, n_scores: Sequence[int]
+) -> tuple[str, ...]:
+    """Return a sentence about each organisation that receives scores.
+
+    Parameters
+    ----------
+    layout : Layout
+        Of the training.
+    n_scores : sequence of int
+        How many scores of a row set aside each client received at most.
+    """
+    lines = [
+        _line(names, own, n_scores[client], "score", "row set aside")
+        for client, own in _told(layout, held_out, n_scores)
+    ]
+    if n_more := len(lines[_MOST_LINES:]):
+        others = counted(n_more, "more organisation")
+        lines[_MOST_LINES:] = [f"The same kind of line holds for {others}."]
+    return tuple(lines)
+
+
+def curves_note(
+    names: Sequence[str], layout: Layout, held_out: HeldOut, n_scores: int
+) -> str | None:
+    """Return what organisations will be able to find out by curves, if anything.
+
+    Parameters
+    ----------
+    n_scores : int
+        Of a row set aside, if training takes all of its rounds.
+    """
+    counts = [n_scores] * len(names)
+    able = [
+        names[client]
+        for client, own in _told(layout, held_out, counts)
+        if any(one.n_columns <= n_scores for one in own)
+    ]
+    if not able:
+        return None
+    return (
+        f"Curves tell up to {n_scores:,} scores of each row set aside to the "
+        f"organisation that has its label. So {', '.join(able)} can compute columns of "
+        "others in shared rows set aside from known rows; raise curves, or lower "
+        "max_rounds, if that matters, and see docs/threat-model.md."
+    )
+
+
+def _told(
+    layout: Layout, held_out: HeldOut, n_scores: Sequence[int]
+) -> Iterator[tuple[int, list[Exposure]]]:
+    """Yield the rows set aside whose scores a client gets, by other holders."""
+    for client in held_out.receivers:
+        own = exposures(replace(layout, samples=held_out.rows_of(client)))
+        shared = [one for one in own if one.client == client]
+        if shared := [one for one in shared if _matters(one, n_scores)]:
+            yield client, shared
+
+
 def path_note(names: Sequence[str], federation: Federation) -> str | None:
     """Return what organisations will be able to find out if l2 is chosen, if anything.
 
@@ -77,12 +138,18 @@ def _matters(one: Exposure, n_margins: Sequence[int]) -> bool:
     return n_margins[one.client] > 0 and 0 < one.n_columns < one.n_rows
 
 
-def _line(names: Sequence[str], own: Sequence[Exposure], n_margins: int) -> str:
+def _line(
+    names: Sequence[str],
+    own: Sequence[Exposure],
+    n_margins: int,
+    what: str = "margin",
+    of: str = "row",
+) -> str:
     parts = [_group(names, one, n_margins) for one in own[:_MOST_GROUPS]]
     if n_more := len(own[_MOST_GROUPS:]):
         parts.append(f"and {counted(n_more, 'more group')} of rows")
-    margins = counted(n_margins, "margin")
-    return f"{names[own[0].client]} (up to {margins} per row): {'; '.join(parts)}."
+    told = f"up to {counted(n_margins, what)} per {of}"
+    return f"{names[own[0].client]} ({told}): {'; '.join(parts)}."
 
 
 def _group(names: Sequence[str], one: Exposure, n_margins: int) -> str:

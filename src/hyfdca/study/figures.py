@@ -26,7 +26,8 @@ class Convergence:
     ----------
     history : sequence of records
         With ``round``, ``primal``, ``dual`` and ``relative_gap``; rounds that were not
-        measured have NaN or, from a file, None.
+        measured have NaN or, from a file, None. With curves, some have
+        ``validation_loss`` too.
     pooled_primal : float or None
         The optimum of the pooled data, if known.
     """
@@ -41,20 +42,34 @@ class Convergence:
         gaps = self._column("relative_gap")
         return self._column(name)[np.isfinite(gaps)]
 
+    def validated(self) -> tuple[Any, Any]:
+        """Return the rounds of the curves, and the mean loss of rows set aside."""
+        losses = self._column("validation_loss")
+        is_point = np.isfinite(losses)
+        return self._column("round")[is_point], losses[is_point]
+
     def _column(self, name: str) -> Any:
-        return np.array([record[name] for record in self.history], dtype=np.float64)
+        values = [record.get(name) for record in self.history]
+        return np.array(values, dtype=np.float64)
 
 
 def draw_convergence(run: Convergence) -> bytes:
-    """Return a PNG of P, D and the gap between them, and of the relative gap."""
-    figure = Figure(figsize=(10.0, 4.2), layout="constrained")
+    """Return a PNG of P, D and the gap between them, and of the relative gap.
+
+    With curves there is a third part, the loss of rows set aside.
+    """
+    rounds, losses = run.validated()
+    n_parts = 3 if len(rounds) else 2
+    figure = Figure(figsize=(5.0 * n_parts, 4.2), layout="constrained")
     FigureCanvasAgg(figure)
-    left, right = figure.subplots(1, 2)
+    left, right, *others = parts = figure.subplots(1, n_parts)
     # A study's name is plain text, even if it contains mathematical symbols.
     figure.suptitle(run.title, fontsize=13, color=INK, parse_math=False)
     _draw_objectives(left, run)
     _draw_gap(right, run)
-    for axes in (left, right):
+    for axes in others:
+        _draw_validation(axes, rounds, losses)
+    for axes in parts:
         tidy(axes)
         axes.set_xlabel("round")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -121,3 +136,10 @@ def _draw_gap(axes: Axes, run: Convergence) -> None:
     axes.set_yscale("log")
     axes.set_title("Certified relative gap", fontsize=11, color=INK)
     axes.set_ylabel("(P - D) / P")
+
+
+def _draw_validation(axes: Axes, rounds: Any, losses: Any) -> None:
+    """Draw the points of the curves; they may be far apart, so each has a mark."""
+    axes.plot(rounds, losses, color=_DUAL, lw=2, marker="o", ms=4)
+    axes.set_title("Rows set aside", fontsize=11, color=INK)
+    axes.set_ylabel("mean loss")

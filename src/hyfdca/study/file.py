@@ -211,6 +211,7 @@ class Evaluation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     holdout_column: str | None = None  # of 0 and 1, instead
     salt: str = ""  # with the same one, the same rows are set aside, and folds
     min_bin: AtLeastOne = 5  # rows
+    curves: AtLeastOne | None = None  # rounds from one point to the next
     folds: Annotated[int, msgspec.Meta(ge=2, le=100)] | None = None
     choice: PathChoice = "best"
 
@@ -306,6 +307,7 @@ def parse(content: bytes, path: Path) -> StudyFile:
     as_study_error(
         lambda: check_tuning(f"The study file {path}", file.study, file.tuning)
     )
+    _check_curves(path, file)
     for client in file.clients:
         _check_labels_visible(file.study, client)
     for encoding in (file.study.encoding, *(own.encoding for own in file.clients)):
@@ -394,6 +396,28 @@ def _check_folds(path: Path, file: StudyFile) -> None:
         f"The study file {path} has folds, but one l2; give l2 as a list to choose "
         'from, such as [1e-4, 1e-3, 1e-2], or as "auto", or leave folds out.'
     )
+
+
+def _check_curves(path: Path, file: StudyFile) -> None:
+    """Refuse curves without rows set aside, without one model, or never measured."""
+    every, measured = file.evaluation.curves, file.study.measure_every
+    if every is None:
+        return
+    if not file.evaluation.rule:
+        raise StudyError(
+            f"The study file {path} has curves, but sets no rows aside; add holdout = "
+            "0.2 to the table [evaluation], or leave curves out."
+        )
+    if not isinstance(file.study.l2, float):
+        raise StudyError(
+            f"The study file {path} has curves, but leaves l2 to be chosen, so that "
+            "there is no one model to draw them of; give one l2, or leave curves out."
+        )
+    if every % measured:
+        raise StudyError(
+            f"The study file {path} sets curves = {every}, but measures every "
+            f"{measured} rounds; make curves a multiple of measure_every."
+        )
 
 
 def _check_labels_visible(study: Study, client: Client) -> None:

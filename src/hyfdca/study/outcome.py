@@ -25,6 +25,7 @@ from hyfdca.model.file import (
     as_bytes,
 )
 from hyfdca.runtime.driver import Traffic
+from hyfdca.stages.validation.sums import LOSS, SCORE
 from hyfdca.study.about import Asked, about
 from hyfdca.study.ending import Ending
 from hyfdca.study.kind_notes import kind_notes
@@ -193,16 +194,24 @@ class Outcome:
     def history(self) -> list[dict[str, Any]]:
         """Return the records of ``history.json``, one per round, with participants.
 
-        The objectives are null for rounds that were not measured.
+        The objectives are null for rounds that were not measured. With curves there
+        are ``validation_loss`` and ``validation_score``, null between their points.
         """
         names = self.run.consortium.names
         return [
             {
                 **{name: record[name] for name in _RECORDED},
+                **self._validation_of(record),
                 "participants": [names[rank] for rank in record["participants"]],
             }
             for record in self.run.training.history
         ]
+
+    def _validation_of(self, record: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a round's entries about rows set aside, if the study has curves."""
+        if self.run.training.validator is None:
+            return {}
+        return {name: record.get(name) for name in (LOSS, SCORE)}
 
     def model(self) -> ModelFile:
         """Return the contents of ``model.json``, described in ``model/file.py``."""

@@ -176,6 +176,10 @@ _EVALUATION = {
     "study, and a row is in the same fold.",
     "min_bin": "Scores are counted in bins, and no organisation shows fewer rows of a "
     "class than this in one of them.",
+    "curves": "After every so many rounds, the mean loss of the rows set aside is "
+    "measured and stands in `history.json`; see [evaluation.md](evaluation.md#curves). "
+    "A multiple of `measure_every`. Each point tells an organisation one more score of "
+    "every row set aside whose label it has.",
     "folds": "Into how many folds rows are divided where `l2` is chosen. The fold of a "
     "row follows from its ID and `salt`. Scaling, levels and class weights are those "
     "of all rows: the folds share them.",

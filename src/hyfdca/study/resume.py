@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from hyfdca.crypto.schemes.registry import new_group_secret
 from hyfdca.errors import StudyError, reading
-from hyfdca.federation.server import Federation
 from hyfdca.protocol import checkpoint
 from hyfdca.protocol.server_session import (
     BadReplyError,
@@ -20,10 +19,11 @@ from hyfdca.runtime.store import Archive
 from hyfdca.stages.alignment.checks import AlignmentError
 from hyfdca.study.costs import forget_times
 from hyfdca.study.durable import PresentMembers, RoundCheckpoints
-from hyfdca.study.exposure_notes import path_note
 from hyfdca.study.plan import Plan
 from hyfdca.study.presence import Presence, StudyNetwork
 from hyfdca.study.server import Prepared, StudyServer
+from hyfdca.study.validating import STAGE as VALIDATION
+from hyfdca.study.validating import note_before, validator_of
 from hyfdca.training.runner import DrawnMembers, Runner, make_runner
 
 _STARTS, _PREPARATION = "starts", "preparation"
@@ -107,13 +107,10 @@ class ResumableStudy:
         )
         self._archive.write(_PREPARATION, checkpoint.encode(beginning))
         hosted.checkpoints.keep(0)
-        self._warn(hosted.prepared.federation)
-        return hosted
-
-    def _warn(self, federation: Federation) -> None:
-        """Say before the first round what a path will let organisations find out."""
-        if note := path_note(self._plan.names, federation):
+        # Before the first round, what it will let organisations find out
+        if note := note_before(self._plan, hosted.runner):
             self._presence.tell(note)
+        return hosted
 
     def _resumed(self) -> ReadyStudy:
         """Replay the beginning, then restore the last checkpoint."""
@@ -151,6 +148,9 @@ class ResumableStudy:
             runner, self._presence, self._archive, self._every, heard
         )
         runner.confirms = True
+        runner.validator = validator_of(
+            plan, prepared, self._network.driver(VALIDATION)
+        )
         runner.start(driver("training"))
         runner.members = PresentMembers(drawn, self._presence, checkpoints)
         runner.checkpoints = checkpoints

@@ -20,6 +20,7 @@ class RoundReport:
     traffic: Traffic
     measuring: Traffic
     measurement: Measurement | None
+    validation: dict[str, float] | None = None  # the loss of rows set aside
 
     def as_record(self) -> dict[str, Any]:
         """Return the report as one flat record of a history."""
@@ -30,6 +31,7 @@ class RoundReport:
             **asdict(self.traffic),
             **cost_of_measuring(self.measuring),
             "participants": self.participants,
+            **(self.validation or {}),
         }
 
 

@@ -20,7 +20,7 @@ from hyfdca.federation.algorithm import ServerHalf
 from hyfdca.federation.evaluation.confirmation import confirm
 from hyfdca.federation.grids import DivergenceError
 from hyfdca.federation.path import HasPath
-from hyfdca.federation.server import Federation
+from hyfdca.federation.server import Federation, Point
 from hyfdca.holdings.participation import Participation
 from hyfdca.maths.objective import Measurement
 from hyfdca.model.file import StopReason
@@ -32,6 +32,7 @@ from hyfdca.training.stopping import Interruption, Progress, reason_to_stop
 
 # Certificates include rounding, so a gap below zero cannot come from a table.
 _BELOW_ZERO = -1e-9
+_FAR = 1e6  # times the loss of a model of zeros
 
 Failure = ClientsFailedError | BadReplyError
 T = TypeVar("T")
@@ -48,8 +49,26 @@ class Members(Protocol):
         """Return whether those who must be present for measuring are."""
         ...
 
+    def are_all_present(self) -> bool:
+        """Return whether every client is present."""
+        ...
+
     def wait_for_all(self, because: str) -> None:
         """Wait until every client is present."""
+        ...
+
+
+class Validator(Protocol):
+    """Measures the model of a round on rows that were set aside."""
+
+    def is_due(self, round_number: int) -> bool:
+        """Return whether that is wanted after this round."""
+        ...
+
+    def measure(
+        self, round_number: int, point: Point, traffic: Traffic
+    ) -> dict[str, float]:
+        """Return what the record of the round says of these rows."""
         ...
 
 
@@ -95,6 +114,10 @@ class DrawnMembers:
 
     def can_measure(self, is_last: bool) -> bool:
         """Return that everybody is present."""
+        return True
+
+    def are_all_present(self) -> bool:
+        """Return that everybody is."""
         return True
 
     def wait_for_all(self, because: str) -> None:
@@ -157,6 +180,7 @@ class Runner:
         # Whether P is measured once more at the released weights. Where one person has
         # all data in one place, there is nobody to distrust.
         self.confirms = False
+        self.validator: Validator | None = None  # where the study has curves
         self.interruption = Interruption()
         self._rules = [*settings.stop_rules(), self.interruption]
 
@@ -321,9 +345,32 @@ class Runner:
         self.progress.seconds += time.perf_counter() - started
         self.checkpoints.end_round(participants)
         measurement = self.measurement if is_measured else None
+        validation = self._validated(round_number, measurement, measuring)
         return RoundReport(
-            round_number, participants, seconds, traffic, measuring, measurement
+            round_number,
+            participants,
+            seconds,
+            traffic,
+            measuring,
+            measurement,
+            validation,
         )
+
+    def _validated(
+        self, round_number: int, measured: Measurement | None, traffic: Traffic
+    ) -> dict[str, float] | None:
+        """Measure the model on rows set aside; None where that is not due.
+
+        It needs everybody. The scores of a model that diverges may be of any size.
+        """
+        if self.validator is None or measured is None:
+            return None
+        is_far = not measured.primal <= _FAR * self.progress.start
+        is_due = self.validator.is_due(round_number)
+        if not is_due or is_far or not self.members.are_all_present():
+            return None
+        point = self.server.released_point()
+        return self.validator.measure(round_number, point, traffic)
 
     def _ends_with(self, round_number: int, seconds: float) -> bool:
         """Return whether a limit makes this the last round, which is measured."""

@@ -386,12 +386,8 @@ class BundleClient:
         """Move the best point towards the trial point, once per search."""
         if move.number == self._moved:
             return
-        steps = np.array(move.steps)
-        if move.number < self._moved or len(steps) != self.weights.shape[1]:
-            raise RemoteProtocolError("this step is not the next one")
-        self.best_weights = self.best_weights + steps * (
-            self.weights - self.best_weights
-        )
+        best, steps = self._weights_after(move), np.array(move.steps)
+        self.best_weights = best
         if self.party.block.labels is not None:
             change = self.margins - self.best_margins
             change *= steps
@@ -400,7 +396,15 @@ class BundleClient:
             self._best_step = float(errors.max())
         self._moved = move.number
 
+    def _weights_after(self, move: b.Move) -> FloatArray:
+        """Return the best weights after a move; nothing is changed."""
+        if move.number == self._moved:
+            return self.best_weights
+        if move.number < self._moved or len(move.steps) != self.weights.shape[1]:
+            raise RemoteProtocolError("this step is not the next one")
+        change = self.weights - self.best_weights
+        return np.asarray(self.best_weights + np.array(move.steps) * change)
+
     def _release(self, request: b.MovedRelease) -> Released:
         """Give away the best weights of this client's features."""
-        self._apply_step(request.move)
-        return Released(pack_reals(self.best_weights))
+        return Released(pack_reals(self._weights_after(request.move)))

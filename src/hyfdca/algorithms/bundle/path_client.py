@@ -210,12 +210,11 @@ class PathClient(BundleClient):
 
     def _release(self, request: b.MovedRelease) -> Released:
         """Give away the weights of one fit of all rows."""
-        self._apply_step(request.move)
-        fit = request.fit
+        best, fit = self._weights_after(request.move), request.fit
         if fit is None or not self._path.is_whole(fit):
             raise RemoteProtocolError("only a fit of all rows is released")
         if fit in self._fits:
-            weights = self.best_weights[:, self._columns([fit])]
+            weights = best[:, self._columns([fit])]
         elif fit in self._finished:
             weights = self._finished[fit]
         else:

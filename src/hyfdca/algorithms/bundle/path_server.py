@@ -43,7 +43,7 @@ from hyfdca.algorithms.bundle.settings import PATH_PLACES, TRIAL_STEPS, BundleSe
 from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.errors import StudyError
 from hyfdca.federation.path import FitRecord, Path, PathRow, largest_l2, path_table
-from hyfdca.federation.server import Federation
+from hyfdca.federation.server import Federation, Point
 from hyfdca.maths.objective import Measurement
 from hyfdca.protocol.messages import Sums
 from hyfdca.protocol.server_session import Conversation
@@ -398,14 +398,15 @@ class PathServer(BundleServer):
         """Points at which clients formed margins so far."""
         return sum(fit.rounds for fit in self.fits)
 
+    def released_point(self) -> Point:
+        """Return where the weights of the chosen fit are."""
+        number, is_free = self.chosen(), self.federation.problem.free_intercept
+        intercepts = self.fits[number].intercepts if is_free else None
+        return Point(b.MovedRelease(self._move, number), intercepts)
+
     def release(self) -> Conversation[FloatArray]:
         """Return the weights of the chosen fit of all rows, a free intercept last."""
-        number = self.chosen()
-        request = b.MovedRelease(self._move, number)
-        weights = yield from self.federation.release(request)
-        if not self.federation.problem.free_intercept:
-            return weights
-        return np.vstack([weights, self.fits[number].intercepts])
+        return self.federation.release(self.released_point())
 
 
 def _joined(points: list[TrialPoint]) -> TrialPoint:

@@ -45,7 +45,7 @@ from hyfdca.algorithms.bundle.settings import (
     BundleSettings,
 )
 from hyfdca.arrays import FloatArray
-from hyfdca.federation.server import Federation, FederationState
+from hyfdca.federation.server import Federation, FederationState, Point
 from hyfdca.maths.objective import Measurement
 from hyfdca.protocol.codec import pack_indices, pack_reals
 from hyfdca.protocol.messages import Sums
@@ -304,12 +304,15 @@ class BundleServer(Bounding):
         yield from ()
         return Measurement(float(self.primals.sum()), float(self.bounds.sum()))
 
+    def released_point(self) -> Point:
+        """Return where the weights of the best point are."""
+        is_free = self.federation.problem.free_intercept
+        intercepts = self.intercepts if is_free else None
+        return Point(b.MovedRelease(self._move), intercepts)
+
     def release(self) -> Conversation[FloatArray]:
         """Return the weights of the best point; last its intercept, if it is free."""
-        weights = yield from self.federation.release(b.MovedRelease(self._move))
-        if not self.federation.problem.free_intercept:
-            return weights
-        return np.vstack([weights, self.intercepts])
+        return self.federation.release(self.released_point())
 
     @property
     def trial_intercepts(self) -> FloatArray:

@@ -27,7 +27,7 @@ from hyfdca.federation.evaluation.measuring import counted_positions, measured
 from hyfdca.federation.margins import gather_margins
 from hyfdca.federation.messages import ReleaseRequest
 from hyfdca.federation.sealing.client_sealing import read_sum
-from hyfdca.federation.server import Federation, FederationState
+from hyfdca.federation.server import Federation, FederationState, Point
 from hyfdca.federation.sums import CachedSum, CachedSumState, RunningSumState
 from hyfdca.maths.objective import Measurement
 from hyfdca.protocol.codec import LocalProtocolError, pack_indices
@@ -254,6 +254,10 @@ class DualServer:
             )
         )
 
+    def released_point(self) -> Point:
+        """Return where the weights last measured are."""
+        return Point(ReleaseRequest(self._n_measured))
+
     def release(self) -> Conversation[FloatArray]:
         """Return the weights last measured."""
-        return self.federation.release(ReleaseRequest(self._n_measured))
+        return self.federation.release(self.released_point())

@@ -44,7 +44,7 @@ from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.federation.algorithm import ClientHalf, ServerHalf
 from hyfdca.federation.client import Party
 from hyfdca.federation.sealing.client_sealing import Rows
-from hyfdca.federation.server import Federation
+from hyfdca.federation.server import Federation, Point
 from hyfdca.maths.objective import Measurement
 from hyfdca.protocol.client_session import Handlers
 from hyfdca.protocol.codec import pack_indices, pack_reals, unpack_counts, unpack_reals
@@ -215,6 +215,10 @@ class HyfdcaServer:
     def measure(self) -> Conversation[Measurement]:
         """Measure P and D."""
         return self.dual.measure()
+
+    def released_point(self) -> Point:
+        """Return where the weights last measured are."""
+        return self.dual.released_point()
 
     def release(self) -> Conversation[FloatArray]:
         """Return the weights last measured."""

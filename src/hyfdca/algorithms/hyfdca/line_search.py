@@ -32,7 +32,7 @@ from hyfdca.arrays import BoolArray, FloatArray, IntArray
 from hyfdca.crypto.schemes.fixedpoint import GridOverflowError
 from hyfdca.federation.client import Party
 from hyfdca.federation.sealing.client_sealing import Rows
-from hyfdca.federation.server import Federation
+from hyfdca.federation.server import Federation, Point
 from hyfdca.federation.sums import EVERYWHERE, CachedSum
 from hyfdca.maths.objective import Measurement
 from hyfdca.maths.seeds import stream
@@ -103,6 +103,10 @@ class LineSearchServer:
     def measure(self) -> Conversation[Measurement]:
         """Measure P and D."""
         return self.dual.measure()
+
+    def released_point(self) -> Point:
+        """Return where the weights last measured are."""
+        return self.dual.released_point()
 
     def release(self) -> Conversation[FloatArray]:
         """Return the weights last measured."""

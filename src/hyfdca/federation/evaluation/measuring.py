@@ -35,7 +35,7 @@ from hyfdca.federation import messages as m
 from hyfdca.federation.client import Party, grid_step
 from hyfdca.federation.grids import Grids
 from hyfdca.federation.problem import SLACK
-from hyfdca.federation.server import Federation
+from hyfdca.federation.server import Federation, Point
 from hyfdca.federation.sums import EVERYWHERE, CachedSum
 from hyfdca.maths.objective import Measurement
 from hyfdca.protocol.client_session import Handlers
@@ -113,9 +113,9 @@ class Evaluation:
         # No loss is negative, so D(0) = 0 is a bound too.
         return Measurement(found.primal, max(found.dual or 0.0, 0.0))
 
-    def release(self) -> Conversation[FloatArray]:
-        """Return the weights last measured."""
-        return self._federation.release(m.ReleaseRequest(self._n_measured))
+    def released_point(self) -> Point:
+        """Return where the weights last measured are."""
+        return Point(m.ReleaseRequest(self._n_measured))
 
     def _margins(self) -> Conversation[CachedSum]:
         federation, grid = self._federation, self._grids.margins

@@ -139,6 +139,7 @@ def _validation(history: Sequence[Round]) -> Html:
         "held-out rows",
         f.BLUE,
     )
+    curve["mode"] = "lines+markers"  # points may be far apart, or one alone
     return f.figure(
         "validation",
         "The mean loss of held-out rows, by round.",

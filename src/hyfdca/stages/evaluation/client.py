@@ -10,10 +10,7 @@ import numpy as np
 
 from hyfdca.arrays import FloatArray
 from hyfdca.crypto.schemes.fixedpoint import power_above
-from hyfdca.crypto.schemes.registry import Sealers
-from hyfdca.federation.messages import Arrangements, Opened, OpenRequest, Vouched
-from hyfdca.federation.sealing.client_sealing import Sealing
-from hyfdca.federation.sealing.opening import Opening
+from hyfdca.data.targets import Targets
 from hyfdca.model.model import Model
 from hyfdca.protocol.client_session import Handlers
 from hyfdca.protocol.codec import (
@@ -22,13 +19,16 @@ from hyfdca.protocol.codec import (
     unpack_indices,
     unpack_reals,
 )
-from hyfdca.stages.alignment.aligned_table import AlignedTable
 from hyfdca.stages.evaluation import messages as m
 from hyfdca.stages.evaluation.bins import are_edges, shown_bins
 from hyfdca.stages.evaluation.calibration import N_TENTHS, bin_sums, derivatives
 from hyfdca.stages.evaluation.curves import pairs_within
+from hyfdca.stages.evaluation.held_out_client import (
+    HeldOutClient,
+    HeldOutInputs,
+    weights_of,
+)
 from hyfdca.stages.evaluation.measures import ScoredRows
-from hyfdca.stages.evaluation.scores import ScoresClient
 from hyfdca.stages.evaluation.totals import sealed_parts
 from hyfdca.stages.score_parts import OwnParts, own_parts
 
@@ -42,13 +42,11 @@ _REAL_BYTES = 8
 
 
 @dataclass(frozen=True, repr=False)
-class EvaluationInputs:
-    """What a client tests a model with.
+class EvaluationInputs(HeldOutInputs):
+    """What a client tests the released model with.
 
     Parameters
     ----------
-    table : AlignedTable
-        Its rows that are set aside.
     accept : callable
         Returns the model of a file, if it is the one that the client released.
     tag_key : bytes
@@ -58,55 +56,40 @@ class EvaluationInputs:
         client's own policy.
     """
 
-    table: AlignedTable
-    sealers: Callable[[], Sealers]
     accept: Callable[[bytes], Model]
     tag_key: bytes
-    rank: int
-    n_clients: int
     min_bin: int
     least_rows: int
 
 
-class EvaluationClient:
+class EvaluationClient(HeldOutClient):
     """Gives parts of scores to label holders, and sums over the rows it labels."""
 
     def __init__(self, inputs: EvaluationInputs) -> None:
         self._inputs = inputs
-        self._begin()
+        super().__init__(inputs)
 
-    def _begin(self) -> None:
-        """Forget everything: the stage starts, perhaps again."""
+    def _forget(self) -> None:
+        super()._forget()
         self._content = b""
         self._is_same = False
         self._model: Model | None = None
         self._parts: OwnParts | None = None
-        self._scores: ScoresClient | None = None
         self._rows: ScoredRows | None = None
         self._n_asked = dict.fromkeys(_MOST_ANSWERS, 0)
-        # It seals to the client that a request names, and opens totals if it is that.
-        sealers = self._inputs.sealers()
-        self._sealing = Sealing("sealed", sealers, (0, 0), 1)
-        scheme = sealers.encryption.scheme
-        self._sealing.arrange(Arrangements(scheme, scheme))
-        self._opening = Opening(self._sealing, self._inputs.rank)
 
     @property
     def handlers(self) -> Handlers:
         """What the client does in each phase."""
         return {
+            **super().handlers,
             "evaluated model": self._take_model,
             "same model": self._compare,
-            "arrange held-out": self._arrange,
-            "held-out bound": lambda _: self._scoring.bound(self._own_parts),
-            "held-out parts": lambda r: self._scoring.give(self._own_parts, r),
-            "held-out scores": self._take_scores,
             "measure bounds": self._bounds,
             "measures": self._measure,
             "score bins": self._count,
             "calibration bins": self._calibrate,
             "recalibration": self._recalibrate,
-            "open measures": self._open,
         }
 
     # The model
@@ -114,7 +97,7 @@ class EvaluationClient:
     def _take_model(self, request: m.EvaluatedModel) -> m.ModelTag:
         content = bytes(request.model)
         model = self._inputs.accept(content)
-        self._begin()
+        self._forget()
         self._model, self._content = model, content
         return m.ModelTag(self._tag(self._inputs.rank))
 
@@ -141,24 +124,6 @@ class EvaluationClient:
 
     # Scores
 
-    def _arrange(self, notice: m.HeldOutArrangements) -> None:
-        inputs, table = self._inputs, self._inputs.table
-        shape = (table.cells.shape[0], self._tested.weights.shape[1])
-        ranks = (inputs.rank, inputs.n_clients)
-        scores = ScoresClient(inputs.sealers(), shape, *ranks)
-        scores.arrange(notice)
-        if len(own := scores.own_rows):
-            targets = table.targets
-            if targets is None or not targets.is_known[own].all():
-                raise RemoteProtocolError("it does not have the label of a score")
-        self._scores = scores
-
-    @property
-    def _scoring(self) -> ScoresClient:
-        if self._scores is None:
-            raise RemoteProtocolError("nothing has been arranged yet")
-        return self._scores
-
     @property
     def _own_parts(self) -> OwnParts:
         """What the client's cells add, as in training: absent cells add nothing."""
@@ -168,16 +133,12 @@ class EvaluationClient:
             self._parts = own_parts(model, self._inputs.table, offset)
         return self._parts
 
-    def _take_scores(self, notice: m.HeldOutScores) -> None:
-        model, table, rows = self._tested, self._inputs.table, self._scoring.own_rows
-        assert table.targets is not None  # noqa: S101  # it has labels of its own rows
-        targets = table.targets.of_rows(rows)
-        margins = self._scoring.take(notice) + model.intercept
+    def _score(self, sums: FloatArray, targets: Targets) -> None:
+        model, n_classes = self._tested, len(self._inputs.table.classes)
+        margins = sums + model.intercept
         if targets.offsets is not None:
             margins = margins + targets.offsets[:, None]
-        weights = np.ones(len(rows)) if targets.weights is None else targets.weights
-        labels = targets.values[:, 0]
-        n_classes = len(table.classes)
+        labels, weights = targets.values[:, 0], weights_of(targets)
         self._rows = ScoredRows(margins, labels, weights, n_classes, model.loss)
 
     @property
@@ -241,9 +202,6 @@ class EvaluationClient:
         most = _MOST_ANSWERS[phase]
         if self._n_asked[phase] >= most:
             raise RemoteProtocolError(f"phase {phase!r} was answered {most} times")
-
-    def _open(self, request: OpenRequest) -> Opened | Vouched:
-        return self._opening.answer(request)
 
 
 def _reals(payload: memoryview) -> FloatArray:

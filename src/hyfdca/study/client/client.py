@@ -1,9 +1,10 @@
 """An organisation's side of a study, from its keys to its part of every round.
 
 A study has the stages keys, alignment, held-out rows, groups, labels, levels, scaling,
-training and evaluation. Each is a separate conversation; those without anything to do
-are left out. A stage begins with its first request and builds on the result of the
-previous one. The stage *study* concerns the study as a whole:
+training, validation and evaluation. Each is a separate conversation; those without
+anything to do are left out. Validation takes place between rounds of training. A stage
+begins with its first request and builds on the result of the previous one. The stage
+*study* concerns the study as a whole:
 
 | phase   | down                           | up                                       |
 |---------|--------------------------------|------------------------------------------|
@@ -58,6 +59,7 @@ from hyfdca.stages.groups import PHASES as GROUP_PHASES
 from hyfdca.stages.groups import GroupsClient
 from hyfdca.stages.keys import messages as key_messages
 from hyfdca.stages.keys.client import HeldKeys, KeyHolder
+from hyfdca.stages.validation import messages as validation_messages
 from hyfdca.study import messages as m
 from hyfdca.study.client.checks import (
     check_owner_groups,
@@ -79,6 +81,7 @@ from hyfdca.study.client.release import Releases, forget_release
 from hyfdca.study.client.rounds import RoundsTaken
 from hyfdca.study.client.runs import KnownRun
 from hyfdca.study.client.stages import Begin, ClientStages
+from hyfdca.study.client.validating import DueRounds, OwnPoint
 from hyfdca.study.own_model import OwnModel, own_model
 from hyfdca.study.plan import PROTOCOL, Plan
 from hyfdca.study.tested_model import tested_model
@@ -96,6 +99,7 @@ STAGES = (
     "levels",
     "scaling",
     "training",
+    "validation",
     "evaluation",
 )
 
@@ -178,6 +182,7 @@ class StudyClient:
         self._stages = ClientStages(
             self.plan, self._table, lambda: self.secrecy, self._policy.least_rows
         )
+        self._due = DueRounds(self.plan, self._releases)
         self._party: Party | None = None
         self._half: ClientHalf | None = None
         self._own_model: OwnModel | None = None  # once it is confirmed
@@ -223,6 +228,7 @@ class StudyClient:
                 "groups": (GROUP_PHASES, self._begin_groups),
                 # The algorithm's own phases follow once the server has named it.
                 "training": (m.START_PHASES, lambda: {"start": self._start}),
+                "validation": (validation_messages.PHASES, self._begin_validation),
                 "evaluation": (evaluation_messages.PHASES, self._begin_evaluation),
             }
             if stage not in begin:
@@ -330,16 +336,24 @@ class StudyClient:
             raise
         return reply
 
+    def _begin_validation(self) -> Handlers:
+        """Score rows set aside after rounds that are due, with the present weights."""
+        party, half = self.party, self.half  # refuse to go on before training
+        phases = self._sessions["training"].phases
+        bias = self.plan.bias
+        own = OwnPoint(self._stages, party, half, phases, bias, self._due)
+        return own.client(self.plan, self.secrecy.sealers).handlers
+
     def _begin_evaluation(self) -> Handlers:
         """Test the model, once its weights have been released."""
         stages, plan = self._stages, self.plan
         inputs = EvaluationInputs(
             stages.held_out,
             self.secrecy.sealers,
-            self._accepted,
-            self._keys.derive("hyfdca evaluated model"),
             self._key_holder.rank,
             len(plan.names),
+            self._accepted,
+            self._keys.derive("hyfdca evaluated model"),
             plan.evaluation.min_bin,
             self._policy.least_rows,
         )
@@ -388,13 +402,13 @@ class StudyClient:
         is_new = self._run.begin(plan)
         self._key_holder = self._new_key_holder()
         self._after = request.after
-        self._forget()
         if is_new:
             forget_release(self._archive)
         else:
             self._releases.forget()
         self._releases = self._new_releases()
         self._taken.begin(is_new)
+        self._forget()
 
     def _stop(self, request: m.StopRequest) -> None:
         self._releases.announce(request)
@@ -448,6 +462,7 @@ class StudyClient:
         self._sessions["training"].resume(request.after, kept.last_phase)
         self._archive.forget_after(request.round)
         self._releases.forget(request.round)
+        self._due.go_back(request.round)
 
     def _repeat_preparation(self) -> None:
         """Replay all requests before the first round.

@@ -155,6 +155,11 @@ class Releases:
         self._taken.take(min(self._every, left))
         self._is_in_round = True
 
+    def check_not_over(self) -> None:
+        """Refuse what belongs to a round once the end was announced."""
+        if self._stop is not None and not self._is_rehearsal:
+            raise RemoteProtocolError("the end of the study was announced")
+
     def check_reply(self, reply: bytes) -> None:
         """Refuse to give away other weights than before in this run.
 

@@ -33,17 +33,21 @@ from hyfdca.runtime.inprocess import InProcess
 from hyfdca.runtime.store import Store
 from hyfdca.stages.alignment.checks import AlignmentError
 from hyfdca.stages.alignment.server import Alignment
+from hyfdca.stages.evaluation.scores import HeldOut
 from hyfdca.stages.levels.features import Levels
+from hyfdca.stages.validation.sums import LOSS
 from hyfdca.study.client.client import StudyClient
 from hyfdca.study.costs import StageCosts
 from hyfdca.study.evaluating import STAGE, Evaluator, evaluator_of
-from hyfdca.study.exposure_notes import exposure_notes
+from hyfdca.study.exposure_notes import exposure_notes, held_out_notes
 from hyfdca.study.file import Study, StudyFile
 from hyfdca.study.identity import study_hash
 from hyfdca.study.plan import Plan, plan_of
 from hyfdca.study.server import Prepared, StudyServer
 from hyfdca.study.tables import data_of, table_of
 from hyfdca.study.tuning import FIRST_RUN, RunChoice, tuned
+from hyfdca.study.validating import STAGE as VALIDATION
+from hyfdca.study.validating import Validator, validator_of
 from hyfdca.training.in_process import n_threads
 from hyfdca.training.runner import DrawnMembers, Runner, make_runner
 
@@ -163,8 +167,25 @@ class Run:
         names, n_points = self.consortium.names, n_rounds
         if isinstance(server, HasPath):
             n_points = server.n_points_tried
-        n_margins = [n_points * federation.problem.n_outputs] * len(names)
-        return exposure_notes(names, federation.layout, n_margins)
+        width = federation.problem.n_outputs
+        n_margins = [n_points * width] * len(names)
+        notes = exposure_notes(names, federation.layout, n_margins)
+        if (held_out := self.validated) is None:
+            return notes
+        n_scores = [self._n_tests() * width] * len(names)
+        return notes + held_out_notes(names, federation.layout, held_out, n_scores)
+
+    @property
+    def validated(self) -> HeldOut | None:
+        """The rows of the curves; None if the study has none."""
+        validator = self.training.validator
+        return validator.server.held_out if isinstance(validator, Validator) else None
+
+    def _n_tests(self) -> int:
+        """Return how often rows set aside were scored: by curves, and at the end."""
+        n_points = sum(LOSS in record for record in self.training.history)
+        is_tested = self.evaluator is not None
+        return n_points + (is_tested and self.training.stop_reason != "diverged")
 
     def scores(self, weights: FloatArray) -> TrainingScores:
         """Return how a model fits the training rows, as far as that is known here."""
@@ -308,6 +329,8 @@ def prepare_tables(file: StudyFile, tables: Sequence[Table]) -> LocalRun:
         plan.training, prepared.choice, prepared.federation, driver, drawn
     )
     training.confirms = True
+    carrier = local_driver(members, VALIDATION)
+    training.validator = validator_of(plan, prepared, carrier)
     run = local_run(file, tables, prepared, convener.traffic, training, members)
     tests = evaluator_of(plan, prepared, local_driver(members, STAGE))
     return replace(run, evaluator=tests)

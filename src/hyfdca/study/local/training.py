@@ -17,7 +17,6 @@ from hyfdca.study.about import Asked
 from hyfdca.study.client.client import StudyClient
 from hyfdca.study.durable import RoundCheckpoints
 from hyfdca.study.evaluating import STAGE, evaluator_of
-from hyfdca.study.exposure_notes import path_note
 from hyfdca.study.file import StudyFile, load_with_content
 from hyfdca.study.local.further_runs import STATE
 from hyfdca.study.local.saved_run import How, SavedRun
@@ -35,6 +34,7 @@ from hyfdca.study.plan import Plan
 from hyfdca.study.presence import Presence
 from hyfdca.study.resume import ResumableStudy
 from hyfdca.study.tuning import FIRST_RUN, RunChoice, run_sentence
+from hyfdca.study.validating import note_before
 from hyfdca.training.runner import Failure, Runner
 
 _SECONDS = 5.0  # between two checkpoints, at least
@@ -149,7 +149,8 @@ def train_file(
     ----------
     tell : callable, optional
         Is called with a sentence that says what was chosen for the run, where a resumed
-        training continues, or what choosing l2 will let organisations find out.
+        training continues, or what choosing l2, or curves, will let organisations find
+        out.
     run : RunChoice, optional
         Which run of the study to train, and what was chosen for it.
 
@@ -171,7 +172,7 @@ def train_file(
             ready = resumable_run(file, plan, tables, saved)
             if how == "resume":
                 tell(f"Continuing after round {ready.training.progress.n_rounds}.")
-            elif note := path_note(plan.names, ready.training.federation):
+            elif note := note_before(plan, ready.training):
                 tell(note)
             outcome = replace(train(ready, watch), asked=asked)
             outcome.write(folder)

@@ -1,0 +1,1 @@
+"""Curves: the loss of rows set aside after some rounds, by sealed sums."""
