@@ -5,8 +5,9 @@ import pytest
 
 from hyfdca.federation.messages import GridRequest
 from hyfdca.protocol.codec import RemoteProtocolError
-from hyfdca.protocol.messages import GridSpec, Message
+from hyfdca.protocol.messages import GridSpec, Message, TotalsSpec
 from hyfdca.protocol.transcript import Transcript
+from hyfdca.stages.validation.messages import SumsRequest
 
 KEY, OTHER_KEY = bytes(32), bytes([1]) * 32
 EVERYBODY = range(3)
@@ -115,4 +116,21 @@ def test_going_back_makes_nobody_forget(clients):
     clients.compare(accounts=[])
     clients.transcripts[0].restore(before)
     with pytest.raises(RemoteProtocolError, match="something else"):
+        clients.compare()
+
+
+@pytest.mark.parametrize("bits", [4, 5])
+def test_grids_of_several_totals_are_compared_without_their_seeds(bits, clients):
+    """The client that opens totals is sent no seed, and all the same grids."""
+    clients.number += 1
+    for client, transcript in enumerate(clients.transcripts):
+        own = bits if client == 2 else 4
+        spec = TotalsSpec(own, 8, 0, 1, bytes(16) if client else b"")
+        request = SumsRequest([spec, spec])
+        transcript.note(False, clients.number, "validation sums", request)
+    clients.compare()
+    if bits == 4:
+        clients.compare()
+        return
+    with pytest.raises(RemoteProtocolError, match="something else than this one"):
         clients.compare()

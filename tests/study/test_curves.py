@@ -344,3 +344,23 @@ def add_organisation(study, folder, path):
     whole = sides[0].merge(sides[1].drop(columns="y"), on="id")
     whole.to_parquet(folder / "4.parquet", index=False)
     path.write_text(path.read_text() + '[[clients]]\nname = "4"\ndata = "4.parquet"\n')
+
+
+@pytest.mark.parametrize(("max_rounds", "is_said"), [("400", True), ("6", False)])
+def test_what_curves_will_expose_is_said_before_the_first_round(
+    max_rounds, is_said, tmp_path
+):
+    """If there may be as many scores of a row as others have columns in it."""
+    said = []
+    study = breast_cancer(
+        shape="1x3",
+        settings={"max_rounds": max_rounds, "tol": "0.5"},
+        evaluation={"curves": "2"},
+    )
+    train_file(
+        study.write(tmp_path), tmp_path / "out", lambda *_: None, tell=said.append
+    )
+    assert bool(said) == is_said
+    for sentence in said:
+        assert "up to 201 scores of each row set aside" in sentence
+        assert "So 0 can compute columns of others" in sentence

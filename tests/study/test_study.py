@@ -337,6 +337,20 @@ def test_a_figure_of_no_round():
     assert draw_convergence(Convergence("none", [], 0.0))[:4] == b"\x89PNG"
 
 
+def test_a_figure_of_curves_has_a_third_part():
+    """The points of some rounds; without them the figure is as it was."""
+    plain = [
+        {"round": n, "primal": 1.0 / n, "dual": 0.0, "relative_gap": 1.0 / n}
+        for n in range(1, 5)
+    ]
+    curves = [{**own, "validation_loss": None} for own in plain]
+    curves[1]["validation_loss"] = 0.5
+    pictures = [draw_convergence(Convergence("t", h, 0.1)) for h in (plain, curves)]
+    # A PNG begins with its width.
+    narrow, wide = (int.from_bytes(picture[16:20], "big") for picture in pictures)
+    assert wide == pytest.approx(1.5 * narrow, abs=2)
+
+
 @pytest.mark.parametrize("tol", ["1e-4", "0.99"])
 def test_the_bar_on_a_terminal(tmp_path, tol):
     """A terminal shows a bar with round and gap, full at the end."""
