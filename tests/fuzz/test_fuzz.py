@@ -51,7 +51,7 @@ def ignore(case):
 @pytest.mark.parametrize("name", ["bundle", "bundle-tested", "hyfdca-safe"])
 def test_changed_messages_are_refused_in_our_own_words(name, tmp_path):
     """Whatever is changed, no half crashes, and errors name the right client."""
-    conversation, tally = training(tmp_path, name), Tally(tmp_path / "findings")
+    conversation, tally = training(tmp_path, name), Tally(folder=tmp_path / "findings")
     undisturbed = conversation.run(Straight(), str)
     walk = Walk(conversation, tally, SEED, 0.7, ignore)
     assert walk.run() == undisturbed
@@ -71,7 +71,7 @@ def test_changed_messages_are_refused_in_our_own_words(name, tmp_path):
 def test_changed_messages_of_predictions(corpus, tmp_path):
     """The same holds for predictions of split rows."""
     conversation = prediction(corpus, corpus / "out" / "model.json")
-    tally = Tally(tmp_path / "findings")
+    tally = Tally(folder=tmp_path / "findings")
     undisturbed = conversation.run(Straight(), str)
     assert Walk(conversation, tally, SEED, 1.0, ignore).run() == undisturbed
     assert not tally.failures
@@ -83,7 +83,7 @@ def test_changed_messages_of_predictions(corpus, tmp_path):
 )
 def test_spoilt_files_are_refused_in_our_own_words(kind, corpus, tmp_path):
     """Whatever is spoilt, a file is read or refused; then it is as it was."""
-    tally = Tally(tmp_path / "findings")
+    tally = Tally(folder=tmp_path / "findings")
     before = (corpus / KINDS[kind].path).read_bytes()
     for number in range(25):
         try_file(corpus, Case("file", kind, 0, number, SEED), tally, ignore)
@@ -106,7 +106,7 @@ def test_a_failing_case_can_be_run_again(corpus, tmp_path, monkeypatch):
 
     broken = FileKind("study.toml", lambda content, _: content, break_down)
     monkeypatch.setitem(KINDS, "broken", broken)
-    tally = Tally(tmp_path / "findings")
+    tally = Tally(folder=tmp_path / "findings")
     try_file(corpus, Case("file", "broken", 0, 1, SEED), tally, ignore)
     [written] = (tmp_path / "findings").glob("*.json")
     content = json.loads(written.read_text())
@@ -135,7 +135,7 @@ def test_blame_is_checked(error, is_right):
 
 def test_foreign_exceptions_are_failures(tmp_path):
     """The project's own errors count as refusals, all others as failures."""
-    tally = Tally(tmp_path / "findings")
+    tally = Tally(folder=tmp_path / "findings")
 
     def refuse() -> str:
         raise RemoteProtocolError("no")
