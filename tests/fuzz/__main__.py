@@ -22,7 +22,7 @@ from tests.fuzz.again import run_again
 from tests.fuzz.cases import Figures
 from tests.fuzz.corpus import make_corpus
 from tests.fuzz.lies import n_untold
-from tests.fuzz.workers import IN_MEMORY, Orders, Watched
+from tests.fuzz.workers import Orders, Watched
 
 _LOOK_EVERY = 0.5  # seconds
 _SAY_EVERY = 10.0

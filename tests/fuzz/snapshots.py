@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 import copyreg
 import io
-import pickle
+import pickle  # noqa: TID251  # copies within this process
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FunctionType, ModuleType
@@ -112,7 +112,7 @@ class Frozen:
         """Return a copy which nobody else has."""
         if self._copied is not None:
             return copy.deepcopy(self._copied)
-        return _Unpickler(self._content, self._shared).load()  # noqa: S301  # our own
+        return _Unpickler(self._content, self._shared).load()
 
 
 class ServerSnapshot:
