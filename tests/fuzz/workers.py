@@ -33,7 +33,7 @@ _LONGEST = 5.0  # seconds of processor time for one case
 _PATIENCE = 60.0  # seconds on the clock, on a machine that does other things too
 _NOTE_BYTES = 500
 # Cases of which one, whose message is accepted, is followed to the end
-_WHOLE_EVERY = 200
+_WHOLE_EVERY = 250
 # Files are spoilt where writing costs nothing, if there is such a place.
 IN_MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108
 
