@@ -88,7 +88,7 @@ class Figures:
     Parameters
     ----------
     slowest : (float, str)
-        Seconds on the clock, and the case.
+        Seconds of processor time, and the case.
     memory : int
         Bytes of memory that a worker had at most.
     """
@@ -173,7 +173,7 @@ def attempt(
     about : callable
         Returns what a failure was about, and the bytes that caused it.
     """
-    started = time.perf_counter()
+    started = time.process_time()
     try:
         outcome = act()
     except OWN_ERRORS:
@@ -182,7 +182,7 @@ def attempt(
         tally.fail(case, error, *about())
         return None
     finally:
-        taken = time.perf_counter() - started
+        taken = time.process_time() - started
         if taken > tally.slowest[0]:
             tally.slowest = taken, repr(case)
     tally.add(case, outcome)

@@ -15,7 +15,12 @@ from hyfdca.protocol.transcript import COMMON
 from tests.fuzz.cases import Finding
 from tests.fuzz.parties import Place
 
-_UNTOLD = "another result that data cannot tell"
+_UNTOLD = "that data cannot tell"
+_ANOTHER = f"another result {_UNTOLD}"
+# Where P and D contradict each other, somebody's rows or duals have changed. Nobody can
+# tell whose, and the study ends without a model.
+CONTRADICTION = "The bound from below is above the loss"
+ENDED = f"ended by a contradiction {_UNTOLD}"
 
 # Of replies: others have the same value, vouch for it or measure it again.
 _CHECKED_REPLIES = frozenset(
@@ -55,7 +60,13 @@ def verdict(kind: str, place: Place, values: set[str]) -> str:
     where = f"{place.stage}, {place.phase}: {', '.join(sorted(values)) or 'nothing'}"
     if found or not values:
         raise Finding(f"another result, and nobody is named ({where})")
-    return f"{_UNTOLD} ({where})"
+    return f"{_ANOTHER} ({where})"
+
+
+def is_contradiction(said: str, values: set[str]) -> bool:
+    """Return whether a study ended as it must, though nobody could be named."""
+    can_be_told = values & _CHECKED_REPLIES or any(map(_is_other, values))
+    return CONTRADICTION in said and bool(values) and not can_be_told
 
 
 def _is_other(value: str) -> bool:
@@ -64,5 +75,5 @@ def _is_other(value: str) -> bool:
 
 
 def n_untold(outcomes: Counter[str]) -> int:
-    """Return how many cases led to another result that data cannot tell."""
+    """Return how many cases ended by a lie that data cannot tell."""
     return sum(n for name, n in outcomes.items() if _UNTOLD in name)

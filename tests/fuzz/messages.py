@@ -18,7 +18,7 @@ from hyfdca.protocol.sessions import Ask, BadReplyError, ClientsFailedError, Rep
 from hyfdca.runtime.driver import Handler
 from hyfdca.stages.alignment.checks import AlignmentError
 from tests.fuzz.cases import OWN_ERRORS, Case, Finding, Tally, Watch, attempt
-from tests.fuzz.lies import verdict
+from tests.fuzz.lies import ENDED, is_contradiction, verdict
 from tests.fuzz.parties import Conversation, Place, Waiting
 from tests.fuzz.snapshots import Frozen, ServerSnapshot, watching_servers
 from tests.fuzz.studies import NAMES
@@ -256,6 +256,8 @@ class Whole:
         except OWN_ERRORS as error:
             if self.case.kind == "whole reply" and self.victim is not None:
                 said = " ".join([str(error), *self.told])
+                if is_contradiction(said, self.values):
+                    return ENDED
                 check_blame(error, self.victim.client, said)
             return "ended with an error"
         return "same result" if result == undisturbed else self._other_result()

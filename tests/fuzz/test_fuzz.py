@@ -18,7 +18,14 @@ from tests.fuzz.again import run_again
 from tests.fuzz.cases import Case, Finding, Tally, attempt
 from tests.fuzz.corpus import make_corpus
 from tests.fuzz.files import KINDS, FileKind, try_file
-from tests.fuzz.lies import _CHECKED_REPLIES, _CHECKED_REQUESTS, n_untold, verdict
+from tests.fuzz.lies import (
+    _CHECKED_REPLIES,
+    _CHECKED_REQUESTS,
+    CONTRADICTION,
+    is_contradiction,
+    n_untold,
+    verdict,
+)
 from tests.fuzz.messages import Walk, Whole, check_blame, try_whole
 from tests.fuzz.parties import Place, Straight, prediction, training
 from tests.fuzz.snapshots import Frozen, share_what_never_changes
@@ -172,6 +179,20 @@ def test_lies_that_somebody_could_have_told(kind, values, is_untold):
         return
     with pytest.raises(Finding, match="nobody is named"):
         verdict(kind, place, values)
+
+
+@pytest.mark.parametrize(
+    ("said", "values", "is_right"),
+    [
+        (CONTRADICTION, {"losses"}, True),
+        (CONTRADICTION, {"P and D"}, False),  # a witness vouches for them
+        (CONTRADICTION, set(), False),
+        ("A bug.", {"losses"}, False),
+    ],
+)
+def test_a_contradiction_is_nobodys_in_particular(said, values, is_right):
+    """A study may end so if the lie was about numbers that only its sender has."""
+    assert is_contradiction(said, values) == is_right
 
 
 def test_every_value_of_the_tables_exists():
