@@ -89,7 +89,8 @@ def _summary(figures: Figures, seed: int) -> str:
     seconds, case = figures.slowest
     lines += [
         f"Lies that data cannot tell: {n_untold(figures.outcomes):,}.",
-        f"The slowest took {seconds:.2f} s: {case}.",
+        f"The slowest took {seconds:.2f} s of processor time: {case}.",
+        f"All took {figures.seconds:,.0f} s of processor time.",
         f"A worker had {figures.memory / 2**20:,.0f} MiB at most. The seed was {seed}.",
         "Findings:" if figures.failures else "No findings.",
     ]

@@ -91,12 +91,15 @@ class Figures:
         Seconds of processor time, and the case.
     memory : int
         Bytes of memory that a worker had at most.
+    seconds : float
+        Of processor time, of all workers.
     """
 
     outcomes: Counter[str] = field(default_factory=Counter)
     failures: Counter[str] = field(default_factory=Counter)
     slowest: tuple[float, str] = (0.0, "")
     memory: int = 0
+    seconds: float = 0.0
 
     def __add__(self, other: Figures) -> Figures:
         """Return the figures of both."""
@@ -105,6 +108,7 @@ class Figures:
             self.failures + other.failures,
             max(self.slowest, other.slowest),
             max(self.memory, other.memory),
+            self.seconds + other.seconds,
         )
 
     def n_run(self, is_file: bool) -> int:

@@ -17,6 +17,7 @@ from tests.fuzz.parties import Place
 
 _UNTOLD = "that data cannot tell"
 _ANOTHER = f"another result {_UNTOLD}"
+_DIVERGED = f"diverged by a lie {_UNTOLD}"
 # Where P and D contradict each other, somebody's rows or duals have changed. Nobody can
 # tell whose, and the study ends without a model.
 CONTRADICTION = "The bound from below is above the loss"
@@ -40,7 +41,9 @@ _CHECKED_REQUESTS = COMMON | {
 }
 
 
-def verdict(kind: str, place: Place, values: set[str]) -> str:
+def verdict(
+    kind: str, place: Place, values: set[str], is_diverged: bool = False
+) -> str:
     """Return how a case ended that led to another result with nobody named.
 
     Parameters
@@ -49,18 +52,23 @@ def verdict(kind: str, place: Place, values: set[str]) -> str:
         Of the case.
     values : set of str
         Those that were changed, by their names in ``audit/values.py``.
+    is_diverged : bool
+        Whether the study ended because it diverged, which its model says. A server may
+        always say so.
 
     Raises
     ------
     Finding
         If somebody could have told.
     """
+    if is_diverged and "request" in kind:
+        return _DIVERGED
     checked = _CHECKED_REQUESTS if "request" in kind else _CHECKED_REPLIES
     found = sorted(value for value in values if value in checked or _is_other(value))
     where = f"{place.stage}, {place.phase}: {', '.join(sorted(values)) or 'nothing'}"
     if found or not values:
         raise Finding(f"another result, and nobody is named ({where})")
-    return f"{_ANOTHER} ({where})"
+    return _DIVERGED if is_diverged else f"{_ANOTHER} ({where})"
 
 
 def is_contradiction(said: str, values: set[str]) -> bool:

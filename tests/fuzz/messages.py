@@ -19,7 +19,7 @@ from hyfdca.runtime.driver import Handler
 from hyfdca.stages.alignment.checks import AlignmentError
 from tests.fuzz.cases import OWN_ERRORS, Case, Finding, Tally, Watch, attempt
 from tests.fuzz.lies import ENDED, is_contradiction, verdict
-from tests.fuzz.parties import Conversation, Place, Waiting
+from tests.fuzz.parties import DIVERGED, Conversation, Place, Waiting
 from tests.fuzz.snapshots import Frozen, ServerSnapshot, watching_servers
 from tests.fuzz.studies import NAMES
 from tests.fuzz.wire import Phasebook, changed_frame, changed_values, decoded
@@ -249,8 +249,10 @@ class Whole:
         try:
             with self._phases.noting():
                 result = self.conversation.run(self, self.told.append)
-        except Waiting:
-            return "waits"
+        except Waiting as error:
+            if self.case.kind == "whole reply" and self.victim is not None:
+                check_blame(error, self.victim.client, " ".join(self.told))
+            return "waits, and says for whom"
         except DivergenceError:
             return "diverged"
         except OWN_ERRORS as error:
@@ -268,7 +270,8 @@ class Whole:
             return "?"
         if any(NAMES[place.client] in said for said in self.told):
             return "another result, and who lied was named"
-        return verdict(self.case.kind, place, self.values)
+        is_diverged = DIVERGED in self.told
+        return verdict(self.case.kind, place, self.values, is_diverged)
 
 
 def try_whole(whole: Whole, undisturbed: bytes, tally: Tally, watch: Watch) -> None:

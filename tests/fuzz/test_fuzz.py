@@ -182,6 +182,24 @@ def test_lies_that_somebody_could_have_told(kind, values, is_untold):
 
 
 @pytest.mark.parametrize(
+    ("kind", "value", "is_untold"),
+    [
+        ("whole request", "grids", True),  # a server may say that a run diverged
+        ("whole reply", "TooLarge instead of Part", True),
+        ("whole reply", "P and D", False),
+    ],
+)
+def test_a_study_that_is_made_to_diverge(kind, value, is_untold):
+    """Its model says that it diverged; a name is due only if somebody can tell."""
+    place = Place("training", "planes", 0)
+    if is_untold:
+        assert "diverged" in verdict(kind, place, {value}, is_diverged=True)
+        return
+    with pytest.raises(Finding, match="nobody is named"):
+        verdict(kind, place, {value}, is_diverged=True)
+
+
+@pytest.mark.parametrize(
     ("said", "values", "is_right"),
     [
         (CONTRADICTION, {"losses"}, True),

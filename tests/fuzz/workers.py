@@ -104,7 +104,8 @@ class Worker:
     def figures(self) -> Figures:
         """Return what came of all cases so far."""
         kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return Figures() + replace(self.tally, memory=1024 * kilobytes)
+        memory, seconds = 1024 * kilobytes, time.process_time()
+        return Figures() + replace(self.tally, memory=memory, seconds=seconds)
 
     def messages(self) -> Iterator[None]:
         """Walk through conversations; yields after each."""
