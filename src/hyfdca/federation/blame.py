@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Callable, Iterator, Set
 from contextlib import contextmanager
 
 from hyfdca.federation.sealing.client_sealing import UNOPENED
@@ -11,23 +11,28 @@ from hyfdca.protocol.sessions import BadReplyError, ClientsFailedError
 
 
 @contextmanager
-def sums_of(layout: Layout, senders: Set[int] | None = None) -> Iterator[None]:
-    """Blame all who contribute to a sum if a client says that it does not open.
+def sums_of(layout: Layout) -> Iterator[None]:
+    """Blame all who share rows or columns with a client that cannot open a sum."""
+    with _blaming(lambda client: neighbours(layout, client)):
+        yield
 
-    Parameters
-    ----------
-    senders : set of int, optional
-        Who contributes; by default those that share rows or columns with the client.
-    """
+
+@contextmanager
+def totals_of(senders: Set[int]) -> Iterator[None]:
+    """Blame these senders if a client says that their total does not open."""
+    with _blaming(lambda _: senders):
+        yield
+
+
+@contextmanager
+def _blaming(contributors: Callable[[int], Set[int]]) -> Iterator[None]:
     try:
         yield
     except ClientsFailedError as error:
         unable = [c for c, why in error.reasons.items() if UNOPENED in why]
         if not unable:
             raise
-        suspects = set(unable)
-        for client in unable:
-            suspects |= neighbours(layout, client) if senders is None else senders
+        suspects = set(unable).union(*map(contributors, unable))
         reason = (
             "a sum of what they sent does not open, so the part of one of them is "
             "wrong, or who opens it is"

@@ -16,6 +16,7 @@ from hyfdca.crypto.schemes.plain import PlainAdder
 from hyfdca.crypto.schemes.registry import Adders
 from hyfdca.crypto.schemes.stream_sums import NONCE_BYTES, parse_sum
 from hyfdca.federation import messages as m
+from hyfdca.federation.blame import totals_of
 from hyfdca.federation.sealing.vouching import N_TAGS, SEED_BYTES, combinations
 from hyfdca.federation.sums import sum_of
 from hyfdca.protocol.codec import RemoteProtocolError, pack_indices, unpack_numbers
@@ -182,7 +183,8 @@ def open_checked(
     requests = {opener: open_request(totals, openers)}
     if witness is not None and (present is None or witness in present):
         requests[witness] = vouch_request(totals, openers)
-    replies = yield from session.ask(phase, requests, Message)
+    with totals_of({client for total in totals for client in total.senders}):
+        replies = yield from session.ask(phase, requests, Message)
     with reply_of(opener):
         reply = of_kind(replies[opener], m.Opened)
         opened = opened_by(reply, totals, adders.encryption.sum_bits)
