@@ -15,7 +15,7 @@ import io
 import pickle  # noqa: TID251  # copies within this process
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import FunctionType, ModuleType
+from types import CellType, FunctionType, ModuleType
 from typing import Any
 
 from hyfdca.crypto.keys.identity import Identity
@@ -34,8 +34,6 @@ _SHARED = (
     *(Adders, Axis, Identity, Layout, Plan, Problem, Roster, Sealers, StreamSealer),
     Table,
 )
-
-_BY_REFERENCE = (FunctionType, ModuleType, type, *_SHARED)
 
 AfterExchange = Callable[["ServerSnapshot", Ask, Replies], None]
 
@@ -58,6 +56,30 @@ def share_what_never_changes() -> Iterator[None]:
         del copyreg.dispatch_table[memoryview]
 
 
+class _Reference:
+    """A function that is handed on as it is, to be made again with other cells."""
+
+    def __init__(self, function: FunctionType) -> None:
+        self.function = function
+
+
+_BY_REFERENCE = (FunctionType, ModuleType, type, _Reference, *_SHARED)
+
+
+def _empty_closure(of: _Reference) -> FunctionType:
+    """Return a function like another one, which has nothing in its cells yet."""
+    own = of.function
+    cells = tuple(CellType() for _ in own.__closure__ or ())
+    return FunctionType(
+        own.__code__, own.__globals__, own.__name__, own.__defaults__, cells
+    )
+
+
+def _fill(function: FunctionType, contents: tuple[Any, ...]) -> None:
+    for cell, content in zip(function.__closure__ or (), contents, strict=True):
+        cell.cell_contents = content
+
+
 class _Pickler(pickle.Pickler):
     """Pickles everything but what copies share, which it collects."""
 
@@ -66,18 +88,27 @@ class _Pickler(pickle.Pickler):
         self.shared: list[object] = []
         self._places: dict[int, int] = {}
         self._is_shared: dict[type, bool] = {}
+        self._references: dict[FunctionType, _Reference] = {}
 
     def persistent_id(self, value: object) -> int | None:
         """Return the place of a shared object; None for all others."""
         kind = type(value)
         if kind not in self._is_shared:
             self._is_shared[kind] = issubclass(kind, _BY_REFERENCE)
-        if not self._is_shared[kind]:
+        if not self._is_shared[kind] or getattr(value, "__closure__", None):
             return None
         place = self._places.setdefault(id(value), len(self.shared))
         if place == len(self.shared):
             self.shared.append(value)
         return place
+
+    def reducer_override(self, value: Any) -> Any:
+        """Copy a closure with what is in its cells, such as the client itself."""
+        if not isinstance(value, FunctionType) or not value.__closure__:
+            return NotImplemented
+        contents = tuple(cell.cell_contents for cell in value.__closure__)
+        reference = self._references.setdefault(value, _Reference(value))
+        return _empty_closure, (reference,), contents, None, None, _fill
 
 
 class _Unpickler(pickle.Unpickler):

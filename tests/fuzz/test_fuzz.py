@@ -228,3 +228,16 @@ def test_a_copy_is_as_it_was_when_it_was_frozen():
     first["list"].append(2)
     assert second["numbers"].tolist() == [0, 1, 2]
     assert second["list"] == [1]
+
+
+@pytest.mark.usefixtures("snapshots")
+def test_a_copied_closure_has_a_copy_of_what_it_closes_over():
+    """Otherwise a copy of a client could change the client itself."""
+
+    def make(numbers):
+        return {"add": lambda: numbers.append(1), "numbers": numbers}
+
+    original = make([])
+    copied = Frozen(original).copy()
+    copied["add"]()
+    assert (original["numbers"], copied["numbers"]) == ([], [1])
