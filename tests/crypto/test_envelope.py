@@ -70,7 +70,8 @@ def test_a_flipped_bit_anywhere_is_noticed(place, bit):
 @given(length=st.integers(0, len(ENVELOPE) - 1))
 def test_an_envelope_that_is_cut_short_says_so(length):
     """Missing bytes are told from a forgery."""
-    expected = "cut short" if length >= len(b"hyfdca envelope 1\n") else "no envelope"
+    is_begun = length >= len(b"hyfdca envelope 1\n")
+    expected = "cut short" if is_begun else "not one of this version"
     assert expected in refusal(ENVELOPE[:length])
 
 
@@ -81,8 +82,8 @@ def test_bytes_after_an_envelope_are_noticed():
 
 @given(garbage=st.binary(max_size=300))
 def test_garbage_is_no_envelope(garbage):
-    """Whatever comes, EnvelopeError is all that is raised."""
-    assert "envelope" in refusal(garbage)
+    """Whatever comes, EnvelopeError is all that is raised; it names the sender."""
+    assert "envelope of 'north'" in refusal(garbage)
     assert refusal(ENVELOPE[:18] + garbage).endswith(".")
 
 

@@ -15,12 +15,13 @@ import os
 import sys
 import time
 import traceback
-from collections import Counter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tests.fuzz.again import run_again
+from tests.fuzz.cases import Figures
 from tests.fuzz.corpus import make_corpus
+from tests.fuzz.lies import n_untold
 from tests.fuzz.workers import Orders, Watched
 
 _LOOK_EVERY = 0.5  # seconds
@@ -56,22 +57,15 @@ def _orders(given: argparse.Namespace, corpus: Path, deadline: float) -> list[Or
     ]
 
 
-def _together(workers: list[Watched]) -> tuple[Counter[str], Counter[str]]:
-    outcomes, failures = Counter[str](), Counter[str]()
-    for worker in workers:
-        own_outcomes, own_failures = worker.counts
-        outcomes.update(own_outcomes)
-        failures.update(own_failures)
-    return outcomes, failures
+def _together(workers: list[Watched]) -> Figures:
+    return sum((worker.figures for worker in workers), Figures())
 
 
-def _progress(outcomes: Counter[str], failures: Counter[str], seconds: float) -> str:
-    both = outcomes + failures
-    n_files = sum(n for name, n in both.items() if name.startswith("file:"))
-    n_messages = sum(both.values()) - n_files
+def _progress(figures: Figures, seconds: float) -> str:
     return (
-        f"{seconds:6.0f} s  {n_messages:>9,} messages  {n_files:>8,} files  "
-        f"{sum(failures.values()):,} findings"
+        f"{seconds:6.0f} s  {figures.n_run(is_file=False):>9,} messages  "
+        f"{figures.n_run(is_file=True):>8,} files  "
+        f"{sum(figures.failures.values()):,} findings"
     )
 
 
@@ -85,15 +79,22 @@ def _watch(workers: list[Watched], deadline: float) -> None:
         now = time.monotonic()
         if now - said > _SAY_EVERY:
             said = now
-            print(_progress(*_together(workers), now - started), flush=True)  # noqa: T201
+            print(_progress(_together(workers), now - started), flush=True)  # noqa: T201
         if now > deadline + 90:  # a walk under way ends by itself
             break
 
 
-def _summary(outcomes: Counter[str], failures: Counter[str]) -> str:
-    lines = [f"{n:>9,}  {name}" for name, n in sorted(outcomes.items())]
-    lines += ["Findings:" if failures else "No findings."]
-    lines += [f"{n:>9,}  {name}" for name, n in failures.most_common()]
+def _summary(figures: Figures, seed: int) -> str:
+    lines = [f"{n:>9,}  {name}" for name, n in sorted(figures.outcomes.items())]
+    seconds, case = figures.slowest
+    lines += [
+        f"Lies that data cannot tell: {n_untold(figures.outcomes):,}.",
+        f"The slowest took {seconds:.2f} s of processor time: {case}.",
+        f"All took {figures.seconds:,.0f} s of processor time.",
+        f"A worker had {figures.memory / 2**20:,.0f} MiB at most. The seed was {seed}.",
+        "Findings:" if figures.failures else "No findings.",
+    ]
+    lines += [f"{n:>9,}  {name}" for name, n in figures.failures.most_common()]
     return "\n".join(lines)
 
 
@@ -107,15 +108,15 @@ def fuzz(given: argparse.Namespace) -> int:
         workers = [Watched(orders) for orders in _orders(given, corpus, deadline)]
         try:
             _watch(workers, deadline)
-            outcomes, failures = _together(workers)
+            figures = _together(workers)
         finally:
             for worker in workers:
                 worker.end()
-    print(_progress(outcomes, failures, time.monotonic() - started))  # noqa: T201
-    print(_summary(outcomes, failures))  # noqa: T201
-    if failures:
+    print(_progress(figures, time.monotonic() - started))  # noqa: T201
+    print(_summary(figures, given.seed))  # noqa: T201
+    if figures.failures:
         print(f"Written to {given.out}, each with how to run it again.")  # noqa: T201
-    return 1 if failures else 0
+    return 1 if figures.failures else 0
 
 
 def main() -> int:

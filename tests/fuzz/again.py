@@ -30,7 +30,7 @@ def run_again(given: dict[str, Any]) -> int:
     case = Case(**given)
     with share_what_never_changes(), TemporaryDirectory() as name:
         folder = Path(name)
-        tally = _Loud(folder / "findings")
+        tally = _Loud(folder=folder / "findings")
         if case.kind == "file":
             make_corpus(folder / "corpus")
             try_file(folder / "corpus", case, tally, lambda _: None)

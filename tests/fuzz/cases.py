@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import time
 import traceback
 from collections import Counter
 from collections.abc import Callable
@@ -56,6 +57,8 @@ class Case:
         Which exchange of the conversation, from 0.
     number : int
         Of the case at this place.
+    drawn_as : str
+        The case of one exchange whose change a whole one makes; by default its own.
     """
 
     kind: str
@@ -63,11 +66,12 @@ class Case:
     place: int
     number: int
     seed: int
+    drawn_as: str = ""
 
     @property
     def random(self) -> Random:
         """Draws everything that is changed in this case."""
-        return Random(repr(self))  # noqa: S311  # no secret
+        return Random(self.drawn_as or repr(self))  # noqa: S311  # no secret
 
 
 Watch = Callable[[Case], None]  # is called before each case
@@ -78,12 +82,46 @@ class Finding(Exception):  # noqa: N818  # it is reported, never raised further
 
 
 @dataclass
-class Tally:
-    """How many cases ended how, and the failures."""
+class Figures:
+    """How many cases ended how, how many failed, and what the largest took.
 
-    folder: Path
+    Parameters
+    ----------
+    slowest : (float, str)
+        Seconds of processor time, and the case.
+    memory : int
+        Bytes of memory that a worker had at most.
+    seconds : float
+        Of processor time, of all workers.
+    """
+
     outcomes: Counter[str] = field(default_factory=Counter)
     failures: Counter[str] = field(default_factory=Counter)
+    slowest: tuple[float, str] = (0.0, "")
+    memory: int = 0
+    seconds: float = 0.0
+
+    def __add__(self, other: Figures) -> Figures:
+        """Return the figures of both."""
+        return Figures(
+            self.outcomes + other.outcomes,
+            self.failures + other.failures,
+            max(self.slowest, other.slowest),
+            max(self.memory, other.memory),
+            self.seconds + other.seconds,
+        )
+
+    def n_run(self, is_file: bool) -> int:
+        """Return how many files were spoilt, or messages changed."""
+        both = self.outcomes + self.failures
+        return sum(n for name, n in both.items() if name.startswith("file") == is_file)
+
+
+@dataclass
+class Tally(Figures):
+    """The figures of a process, which writes failures down."""
+
+    folder: Path = field(default=Path("fuzz-findings"), kw_only=True)
 
     def add(self, case: Case, outcome: str) -> None:
         """Count a case that ended well."""
@@ -139,6 +177,7 @@ def attempt(
     about : callable
         Returns what a failure was about, and the bytes that caused it.
     """
+    started = time.process_time()
     try:
         outcome = act()
     except OWN_ERRORS:
@@ -146,5 +185,9 @@ def attempt(
     except Exception as error:  # that there is none is what is tested
         tally.fail(case, error, *about())
         return None
+    finally:
+        taken = time.process_time() - started
+        if taken > tally.slowest[0]:
+            tally.slowest = taken, repr(case)
     tally.add(case, outcome)
     return outcome

@@ -277,8 +277,7 @@ KINDS: dict[str, FileKind] = {
         )
     },
 }
-_RARELY = {"state of a run", "key"}  # which take long to read
-_RARE = 0.1
+_RARELY = {"state of a run": 0.05, "report": 0.1, "key": 0.1}  # they take long to read
 
 
 def drawn_kinds(random: Random) -> Iterator[str]:
@@ -286,7 +285,7 @@ def drawn_kinds(random: Random) -> Iterator[str]:
     names = list(KINDS)
     while True:
         name = random.choice(names)
-        if name.split(":")[0] not in _RARELY or random.random() < _RARE:
+        if random.random() < _RARELY.get(name.split(":")[0], 1.0):
             yield name
 
 

@@ -9,31 +9,28 @@ who is named if it does not?
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from random import Random
-
-import msgspec
+from typing import Any
 
 from hyfdca.federation.grids import DivergenceError
-from hyfdca.protocol.client_session import frame, unframe
 from hyfdca.protocol.codec import RemoteProtocolError
-from hyfdca.protocol.server_session import Ask, BadReplyError, Replies
+from hyfdca.protocol.phases import Phase
+from hyfdca.protocol.server_session import (
+    Ask,
+    BadReplyError,
+    ClientsFailedError,
+    Replies,
+)
 from hyfdca.runtime.driver import Handler
 from hyfdca.stages.alignment.checks import AlignmentError
 from tests.fuzz.cases import OWN_ERRORS, Case, Finding, Tally, Watch, attempt
-from tests.fuzz.mutations import changed_message
-from tests.fuzz.parties import Conversation, Place, Waiting
-from tests.fuzz.snapshots import ServerSnapshot, copy_of, watching_servers
+from tests.fuzz.lies import ENDED, is_contradiction, verdict
+from tests.fuzz.parties import DIVERGED, Conversation, Place, Waiting
+from tests.fuzz.snapshots import Frozen, ServerSnapshot, watching_servers
 from tests.fuzz.studies import NAMES
+from tests.fuzz.wire import Phasebook, changed_frame, changed_values, decoded
 
-_TOKEN = 8  # bytes of a message that say which study it is of
-
-
-def changed_frame(payload: bytes | bytearray, random: Random) -> bytearray:
-    """Return a framed message with its body changed and its digest right."""
-    token = bytes(payload[:_TOKEN])
-    number, body = unframe(payload, token)
-    return frame(token, number, msgspec.Raw(changed_message(bytes(body), random)))  # type: ignore[arg-type]
-
+_FEW_HEARD = 12  # exchanges; servers that must repeat more come up less often
+_ALWAYS_IN_FULL = 1  # cases of an exchange, whether their message decodes or not
 
 # One exchange
 
@@ -58,19 +55,35 @@ class Walk:
     only: Case | None = None  # runs this case alone
     n_exchanges: int = 0
     n_servers: int = 0
+    accepted: list[Case] = field(default_factory=list)  # to follow to the end
+    _phases: Phasebook = field(default_factory=Phasebook)
+    _last: dict[int, int] = field(default_factory=dict)  # exchange, by client
 
     def run(self) -> bytes:
         """Run the conversation; return its result, which no case may have changed."""
-        with watching_servers(self._replies):
+        with self._phases.noting(), watching_servers(self._replies):
             return self.conversation.run(self, lambda _: None)
 
-    def _cases(self, kind: str, place: int) -> list[Case]:
+    def _accept(self, case: Case, exchange: int) -> str:
+        """Note a case whose message was accepted, to be followed to the end."""
+        whole = Case(
+            f"whole {case.kind}",
+            case.subject,
+            exchange,
+            case.number,
+            case.seed,
+            drawn_as=repr(case),
+        )
+        self.accepted.append(whole)
+        return "accepted"
+
+    def _cases(self, kind: str, place: int, rate: float) -> list[Case]:
         name = self.conversation.name
         if self.only is not None:
             is_here = (self.only.kind, self.only.place) == (kind, place)
             return [self.only] if is_here else []
         drawn = Case(kind, name, place, -1, self.seed).random.random()
-        count = int(self.rate + drawn)
+        count = int(rate + drawn)
         return [Case(kind, name, place, number, self.seed) for number in range(count)]
 
     # Requests
@@ -79,11 +92,15 @@ class Walk:
         self, place: Place, payload: bytes | bytearray, client: Handler
     ) -> bytes | bytearray:
         """Try changed requests at a copy of the client, then send the right one."""
-        cases = self._cases("request", self.n_exchanges)
+        cases = self._cases("request", self.n_exchanges, self.rate)
+        self._last[place.client] = self.n_exchanges
         self.n_exchanges += 1
+        frozen = Frozen(client) if cases else None
         victim: Handler | None = None
         for case in cases:
-            victim = victim or copy_of(client)
+            if victim is None and frozen is not None:
+                victim = frozen.copy()
+            assert victim is not None
             if self._try_request(case, place, payload, victim) != "refused":
                 victim = None  # its state is another one now
         reply = client.handle(place.phase, payload)
@@ -102,7 +119,7 @@ class Walk:
                 victim.handle(place.phase, changed)
             except RemoteProtocolError:
                 return "refused"
-            return "accepted"
+            return self._accept(case, self.n_exchanges - 1)
 
         return attempt(self.tally, case, act, lambda: (repr(place), bytes(changed)))
 
@@ -130,7 +147,8 @@ class Walk:
         self.n_servers += 1
         if not ask.wants_reply or not replies.ok:
             return
-        for case in self._cases("reply", place):
+        rate = self.rate * min(1.0, _FEW_HEARD / (1 + server.n_heard))
+        for case in self._cases("reply", place, rate):
             client = case.random.choice(sorted(replies.ok))
             self._try_reply(case, server, ask, replies, client)
 
@@ -144,6 +162,11 @@ class Walk:
     ) -> None:
         self.watch(case)
         changed = changed_frame(replies.ok[client], case.random)
+        phase = self._phases.phase_of(ask.phase, ask.payloads[client])
+        in_full = case.number < _ALWAYS_IN_FULL or phase is None
+        if not in_full and decoded(changed, phase.reply_type) is None:
+            self.tally.add(case, "refused: it does not decode")
+            return
         resumed = server.resumed()
         if resumed is None:
             return
@@ -158,7 +181,7 @@ class Walk:
             except OWN_ERRORS as error:
                 check_blame(error, client, str(error))
                 return "refused"
-            return "accepted"
+            return self._accept(case, self._last[client])
 
         place = f"{server.name}, {ask.phase!r}, client {client}"
         attempt(self.tally, case, act, lambda: (place, bytes(changed)))
@@ -171,10 +194,9 @@ def check_blame(error: Exception, client: int, said: str) -> None:
     """
     if AlignmentError in (type(error), type(error.__context__)):
         return
-    if isinstance(error, BadReplyError):
-        named = {NAMES[other] for other in error.reasons}
-    else:
-        named = {name for name in NAMES if f"'{name}'" in said or f'"{name}"' in said}
+    named = {name for name in NAMES if f"'{name}'" in said or f'"{name}"' in said}
+    if isinstance(error, BadReplyError | ClientsFailedError):
+        named |= {NAMES[other] for other in error.reasons}
     if NAMES[client] not in named:
         words = " ".join(str(error).split()[:9])
         whom = "another client" if named else "no client"
@@ -194,7 +216,9 @@ class Whole:
     changed: bytes = b""
     victim: Place | None = None
     told: list[str] = field(default_factory=list)
+    values: set[str] = field(default_factory=set)  # those that were changed
     _is_stubborn: bool = False
+    _phases: Phasebook = field(default_factory=Phasebook)
 
     def exchange(
         self, place: Place, payload: bytes | bytearray, client: Handler
@@ -208,33 +232,51 @@ class Whole:
         is_changed = is_first or (self._is_stubborn and place == self.victim)
         if not is_changed:
             return client.handle(place.phase, payload)
+        phase = self._phases.phase_of(place.phase, payload)
         if self.case.kind == "whole request":
-            return client.handle(place.phase, self._change(payload))
-        return self._change(client.handle(place.phase, payload))
+            changed = self._change(payload, phase, phase and phase.request)
+            return client.handle(place.phase, changed)
+        reply = client.handle(place.phase, payload)
+        return self._change(reply, phase, phase and phase.reply_type)
 
-    def _change(self, payload: bytes | bytearray) -> bytearray:
+    def _change(
+        self, payload: bytes | bytearray, phase: Phase | None, kind: Any
+    ) -> bytearray:
         changed = changed_frame(payload, self.case.random)
         self.changed = bytes(changed)
+        before, after = decoded(payload, kind), decoded(changed, kind)
+        if phase and before is not None and after is not None:
+            self.values |= changed_values(phase, before, after)
         return changed
 
     def run(self, undisturbed: bytes) -> str:
         """Return how the conversation ended."""
         try:
-            result = self.conversation.run(self, self.told.append)
-        except Waiting:
-            return "waits"
+            with self._phases.noting():
+                result = self.conversation.run(self, self.told.append)
+        except Waiting as error:
+            if self.case.kind == "whole reply" and self.victim is not None:
+                check_blame(error, self.victim.client, " ".join(self.told))
+            return "waits, and says for whom"
         except DivergenceError:
             return "diverged"
         except OWN_ERRORS as error:
             if self.case.kind == "whole reply" and self.victim is not None:
                 said = " ".join([str(error), *self.told])
+                if is_contradiction(said, self.values):
+                    return ENDED
                 check_blame(error, self.victim.client, said)
             return "ended with an error"
         return "same result" if result == undisturbed else self._other_result()
 
     def _other_result(self) -> str:
         place = self.victim
-        return f"another result ({place.stage}, {place.phase})" if place else "?"
+        if place is None:
+            return "?"
+        if any(NAMES[place.client] in said for said in self.told):
+            return "another result, and who lied was named"
+        is_diverged = DIVERGED in self.told
+        return verdict(self.case.kind, place, self.values, is_diverged)
 
 
 def try_whole(whole: Whole, undisturbed: bytes, tally: Tally, watch: Watch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from random import Random
 from typing import Any
 
@@ -101,10 +102,22 @@ _BYTE_CHANGES: Sequence[Callable[[bytes, Random], bytes]] = (
 
 def changed_tree(tree: Any, random: Random) -> Any:
     """Return a tree of lists, dictionaries and values with something changed in it."""
-    for _ in range(random.choice((1, 1, 1, 2, 3))):
-        paths = list(_paths(tree))
+    return _changed_at(tree, list(_paths(tree)), random)
+
+
+def _changed_at(tree: Any, paths: Sequence[tuple[Any, ...]], random: Random) -> Any:
+    """Return a tree changed at one of its paths or at a few."""
+    for more in reversed(range(random.choice((1, 1, 1, 2, 3)))):
         tree = _with(tree, random.choice(paths), lambda old: _changed(old, random))
+        paths = list(_paths(tree)) if more else paths
     return tree
+
+
+@lru_cache(maxsize=16)
+def _parsed(body: bytes) -> tuple[Any, list[tuple[Any, ...]]]:
+    """Return the tree of a message and its paths; many cases change the same one."""
+    tree = msgspec.msgpack.decode(body)
+    return tree, list(_paths(tree))
 
 
 def _paths(tree: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -191,7 +204,7 @@ def changed_message(body: bytes, random: Random) -> bytes:
     if how < 0.28:
         place = _place(body, random)
         return body[:place] + random.choice(_PROMISES) + body[place:]
-    tree = changed_tree(msgspec.msgpack.decode(body), random)
+    tree = _changed_at(*_parsed(body), random)
     try:
         return msgspec.msgpack.encode(tree)
     except (OverflowError, msgspec.MsgspecError):  # no MessagePack has this number

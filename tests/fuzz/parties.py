@@ -32,6 +32,7 @@ from tests.fuzz.studies import NAMES, write_study
 _MOST_CALLS = (
     30  # to organisations that are not there, until the server counts as waiting
 )
+DIVERGED = "The training diverged."
 
 
 class Waiting(Exception):  # noqa: N818  # no error: a server waits without limit
@@ -150,6 +151,8 @@ def training(folder: Path, name: str) -> Conversation:
         driver = network.driver(STAGE)
         local = replace(local, evaluator=evaluator_of(plan, ready.prepared, driver))
         outcome = train(local, lambda *_: None)
+        if outcome.ending.stop_reason == "diverged":
+            tell(DIVERGED)
         presence.finish(as_bytes(outcome.model()), presence.everyone)
         return as_bytes(outcome.model()) + repr(outcome.evaluation).encode()
 

@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from functools import partial
 from pathlib import Path
 from shutil import copytree
 
+import numpy as np
 import pytest
 
+from hyfdca.audit.values import VALUES
 from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.server_session import BadReplyError
 from tests.fuzz.again import run_again
 from tests.fuzz.cases import Case, Finding, Tally, attempt
 from tests.fuzz.corpus import make_corpus
 from tests.fuzz.files import KINDS, FileKind, try_file
+from tests.fuzz.lies import (
+    _CHECKED_REPLIES,
+    _CHECKED_REQUESTS,
+    CONTRADICTION,
+    is_contradiction,
+    n_untold,
+    verdict,
+)
 from tests.fuzz.messages import Walk, Whole, check_blame, try_whole
-from tests.fuzz.parties import Straight, prediction, training
-from tests.fuzz.snapshots import share_what_never_changes
+from tests.fuzz.parties import Place, Straight, prediction, training
+from tests.fuzz.snapshots import Frozen, share_what_never_changes
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::RuntimeWarning"),
@@ -51,14 +62,11 @@ def ignore(case):
 @pytest.mark.parametrize("name", ["bundle", "bundle-tested", "hyfdca-safe"])
 def test_changed_messages_are_refused_in_our_own_words(name, tmp_path):
     """Whatever is changed, no half crashes, and errors name the right client."""
-    conversation, tally = training(tmp_path, name), Tally(tmp_path / "findings")
+    conversation, tally = training(tmp_path, name), Tally(folder=tmp_path / "findings")
     undisturbed = conversation.run(Straight(), str)
     walk = Walk(conversation, tally, SEED, 0.7, ignore)
     assert walk.run() == undisturbed
-    for number in range(4):
-        place = 17 * (number + 1) % walk.n_exchanges
-        kind = ("whole request", "whole reply")[number % 2]
-        case = Case(kind, name, place, number, SEED)
+    for case in walk.accepted[:: len(walk.accepted) // 4]:
         try_whole(Whole(conversation, case), undisturbed, tally, ignore)
     assert not tally.failures
     assert sum(tally.outcomes.values()) > 100
@@ -71,7 +79,7 @@ def test_changed_messages_are_refused_in_our_own_words(name, tmp_path):
 def test_changed_messages_of_predictions(corpus, tmp_path):
     """The same holds for predictions of split rows."""
     conversation = prediction(corpus, corpus / "out" / "model.json")
-    tally = Tally(tmp_path / "findings")
+    tally = Tally(folder=tmp_path / "findings")
     undisturbed = conversation.run(Straight(), str)
     assert Walk(conversation, tally, SEED, 1.0, ignore).run() == undisturbed
     assert not tally.failures
@@ -83,7 +91,7 @@ def test_changed_messages_of_predictions(corpus, tmp_path):
 )
 def test_spoilt_files_are_refused_in_our_own_words(kind, corpus, tmp_path):
     """Whatever is spoilt, a file is read or refused; then it is as it was."""
-    tally = Tally(tmp_path / "findings")
+    tally = Tally(folder=tmp_path / "findings")
     before = (corpus / KINDS[kind].path).read_bytes()
     for number in range(25):
         try_file(corpus, Case("file", kind, 0, number, SEED), tally, ignore)
@@ -106,7 +114,7 @@ def test_a_failing_case_can_be_run_again(corpus, tmp_path, monkeypatch):
 
     broken = FileKind("study.toml", lambda content, _: content, break_down)
     monkeypatch.setitem(KINDS, "broken", broken)
-    tally = Tally(tmp_path / "findings")
+    tally = Tally(folder=tmp_path / "findings")
     try_file(corpus, Case("file", "broken", 0, 1, SEED), tally, ignore)
     [written] = (tmp_path / "findings").glob("*.json")
     content = json.loads(written.read_text())
@@ -135,7 +143,7 @@ def test_blame_is_checked(error, is_right):
 
 def test_foreign_exceptions_are_failures(tmp_path):
     """The project's own errors count as refusals, all others as failures."""
-    tally = Tally(tmp_path / "findings")
+    tally = Tally(folder=tmp_path / "findings")
 
     def refuse() -> str:
         raise RemoteProtocolError("no")
@@ -148,3 +156,88 @@ def test_foreign_exceptions_are_failures(tmp_path):
         attempt(tally, case, act, lambda: ("", b""))
     assert tally.outcomes == {"file: refused": 1}
     assert [name.split(" at ")[0] for name in tally.failures] == ["file: KeyError"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "is_untold"),
+    [
+        ("whole reply", {"margins"}, True),  # a table may have such numbers
+        ("whole reply", {"TooLarge instead of Part"}, True),
+        ("whole reply", {"released weights"}, False),  # other holders have them too
+        ("whole reply", {"margins", "keys"}, False),
+        ("whole reply", {"Vouched instead of Opened"}, False),
+        ("whole reply", set(), False),  # it did not even decode
+        ("whole request", {"margins"}, True),  # a sum, which the server alone has made
+        ("whole request", {"plane weights"}, False),  # clients compare them
+    ],
+)
+def test_lies_that_somebody_could_have_told(kind, values, is_untold):
+    """Another model without a name is a finding unless data cannot tell."""
+    place = Place("training", "trial", 1)
+    if is_untold:
+        assert n_untold(Counter([verdict(kind, place, values)])) == 1
+        return
+    with pytest.raises(Finding, match="nobody is named"):
+        verdict(kind, place, values)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "is_untold"),
+    [
+        ("whole request", "grids", True),  # a server may say that a run diverged
+        ("whole reply", "TooLarge instead of Part", True),
+        ("whole reply", "P and D", False),
+    ],
+)
+def test_a_study_that_is_made_to_diverge(kind, value, is_untold):
+    """Its model says that it diverged; a name is due only if somebody can tell."""
+    place = Place("training", "planes", 0)
+    if is_untold:
+        assert "diverged" in verdict(kind, place, {value}, is_diverged=True)
+        return
+    with pytest.raises(Finding, match="nobody is named"):
+        verdict(kind, place, {value}, is_diverged=True)
+
+
+@pytest.mark.parametrize(
+    ("said", "values", "is_right"),
+    [
+        (CONTRADICTION, {"losses"}, True),
+        (CONTRADICTION, {"P and D"}, False),  # a witness vouches for them
+        (CONTRADICTION, set(), False),
+        ("A bug.", {"losses"}, False),
+    ],
+)
+def test_a_contradiction_is_nobodys_in_particular(said, values, is_right):
+    """A study may end so if the lie was about numbers that only its sender has."""
+    assert is_contradiction(said, values) == is_right
+
+
+def test_every_value_of_the_tables_exists():
+    """A value that is renamed would otherwise silently count as untold."""
+    assert VALUES.keys() >= (_CHECKED_REPLIES | _CHECKED_REQUESTS)
+
+
+@pytest.mark.usefixtures("snapshots")
+def test_a_copy_is_as_it_was_when_it_was_frozen():
+    """Copies share nothing that changes, neither with the original nor each other."""
+    original = {"numbers": np.arange(3), "list": [1]}
+    frozen = Frozen(original)
+    original["numbers"][0] = 9
+    first, second = frozen.copy(), frozen.copy()
+    first["list"].append(2)
+    assert second["numbers"].tolist() == [0, 1, 2]
+    assert second["list"] == [1]
+
+
+@pytest.mark.usefixtures("snapshots")
+def test_a_copied_closure_has_a_copy_of_what_it_closes_over():
+    """Otherwise a copy of a client could change the client itself."""
+
+    def make(numbers):
+        return {"add": lambda: numbers.append(1), "numbers": numbers}
+
+    original = make([])
+    copied = Frozen(original).copy()
+    copied["add"]()
+    assert (original["numbers"], copied["numbers"]) == ([], [1])

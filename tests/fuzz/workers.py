@@ -12,7 +12,6 @@ import os
 import resource
 import time
 import warnings
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,7 +22,7 @@ from typing import Any
 
 import psutil
 
-from tests.fuzz.cases import Case, Finding, Tally, write_down
+from tests.fuzz.cases import Case, Figures, Finding, Tally, write_down
 from tests.fuzz.files import drawn_kinds, try_file
 from tests.fuzz.messages import Walk, Whole, try_whole
 from tests.fuzz.parties import Conversation, Straight, prediction, training
@@ -33,7 +32,10 @@ from tests.fuzz.studies import STUDIES
 _LONGEST = 5.0  # seconds of processor time for one case
 _PATIENCE = 60.0  # seconds on the clock, on a machine that does other things too
 _NOTE_BYTES = 500
-_WHOLE_EVERY = 40  # cases, of which one is followed to the end of its conversation
+# Cases of which one, whose message is accepted, is followed to the end
+_WHOLE_EVERY = 250
+# Files are spoilt where writing costs nothing, if there is such a place.
+IN_MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108
 
 Context = multiprocessing.get_context("fork")
 
@@ -61,7 +63,7 @@ class Orders:
     deadline: float
     seed: int
     memory: int
-    rate: float = 4.0
+    rate: float = 16.0
     studies: tuple[str, ...] = tuple(STUDIES)
 
 
@@ -79,7 +81,7 @@ class Worker:
     def __init__(self, orders: Orders, root: Path, note: Any) -> None:
         self._orders, self._root, self._note = orders, root, note
         self._random = Random(orders.seed)  # noqa: S311  # no secret
-        self.tally = Tally(orders.findings)
+        self.tally = Tally(folder=orders.findings)
 
     def watch(self, case: Case) -> None:
         """Note a case before it is run."""
@@ -89,19 +91,21 @@ class Worker:
     def _is_late(self) -> bool:
         return time.monotonic() > self._orders.deadline
 
-    def _n_run(self, *kinds: str) -> int:
-        counts = self.tally.outcomes + self.tally.failures
-        return sum(n for name, n in counts.items() if name.split(":")[0] in kinds)
-
     @property
     def n_messages(self) -> int:
         """How many messages were changed."""
-        return self._n_run("request", "reply", "whole request", "whole reply")
+        return self.tally.n_run(is_file=False)
 
     @property
     def n_files(self) -> int:
         """How many files were spoilt."""
-        return self._n_run("file")
+        return self.tally.n_run(is_file=True)
+
+    def figures(self) -> Figures:
+        """Return what came of all cases so far."""
+        kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        memory, seconds = 1024 * kilobytes, time.process_time()
+        return Figures() + replace(self.tally, memory=memory, seconds=seconds)
 
     def messages(self) -> Iterator[None]:
         """Walk through conversations; yields after each."""
@@ -118,7 +122,7 @@ class Worker:
         for name in self._random.sample(
             self._orders.studies, len(self._orders.studies)
         ):
-            with TemporaryDirectory() as folder:
+            with TemporaryDirectory(dir=IN_MEMORY) as folder:
                 yield training(Path(folder), name)
         yield prediction(self._root, self._root / "out" / "model.json")
 
@@ -130,11 +134,15 @@ class Worker:
             case = Case("request", conversation.name, -1, cycle, seed)
             what = Finding(f"a refused message changed the result of {case.subject}")
             self.tally.fail(case, what, "", b"")
-        for number in range((self.n_messages - before) // _WHOLE_EVERY):
-            place = self._random.randrange(walk.n_exchanges)
-            kind = self._random.choice(("whole request", "whole reply"))
-            case = Case(kind, conversation.name, place, number, seed)
+        for case in self._followed(walk, (self.n_messages - before) // _WHOLE_EVERY):
             try_whole(Whole(conversation, case), undisturbed, self.tally, self.watch)
+
+    def _followed(self, walk: Walk, count: int) -> Iterator[Case]:
+        """Draw accepted cases, as many of requests as of replies."""
+        kinds = sorted({case.kind for case in walk.accepted})
+        by_kind = [[c for c in walk.accepted if c.kind == kind] for kind in kinds]
+        for number in range(count):
+            yield self._random.choice(by_kind[number % len(by_kind)])
 
     def files(self) -> Iterator[None]:
         """Spoil files; yields now and then."""
@@ -150,7 +158,7 @@ def work(orders: Orders, note: Any, results: Any) -> None:
     """Run cases in this process; report what came of them again and again."""
     warnings.simplefilter("ignore")  # numbers overflow on purpose
     os.environ["OMP_NUM_THREADS"] = "1"
-    with share_what_never_changes(), TemporaryDirectory() as folder:
+    with share_what_never_changes(), TemporaryDirectory(dir=IN_MEMORY) as folder:
         root = Path(folder) / "corpus"
         copytree(orders.corpus, root)
         worker = Worker(orders, root, note)
@@ -160,7 +168,7 @@ def work(orders: Orders, note: Any, results: Any) -> None:
             for part in list(parts):
                 if next(part, "over") == "over":
                     parts.remove(part)
-                results.put((dict(worker.tally.outcomes), dict(worker.tally.failures)))
+                results.put(worker.figures())
     results.put(None)
 
 
@@ -172,14 +180,13 @@ class Watched:
 
     def __init__(self, orders: Orders) -> None:
         self._orders = orders
-        self.outcomes: Counter[str] = Counter()
-        self.failures: Counter[str] = Counter()
+        self._before, self._done = Figures(), Figures()
         self._start()
 
     def _start(self) -> None:
         self._note = Context.Array("c", _NOTE_BYTES, lock=False)
         self._results = Context.SimpleQueue()
-        self._done = Counter[str](), Counter[str]()
+        self._done = Figures()
         self.is_over = False
         arguments = (self._orders, self._note, self._results)
         self._process = Context.Process(target=work, args=arguments, daemon=True)
@@ -199,9 +206,9 @@ class Watched:
         return float(times.user + times.system)
 
     @property
-    def counts(self) -> tuple[Counter[str], Counter[str]]:
+    def figures(self) -> Figures:
         """What came of all cases, before and after restarts."""
-        return self.outcomes + self._done[0], self.failures + self._done[1]
+        return self._before + self._done
 
     def check(self) -> None:
         """Take reports; end a case that takes too long, and a worker that died."""
@@ -210,7 +217,7 @@ class Watched:
             if report is None:
                 self.is_over = True
                 return
-            self._done = Counter(report[0]), Counter(report[1])
+            self._done = report
         if not self._process.is_alive():
             self._restart(f"the worker died with exit code {self._process.exitcode}")
         elif self._note.value != self._case:
@@ -229,16 +236,14 @@ class Watched:
         told = self._case.decode()
         case = Case("?", told, 0, 0, self._orders.seed)
         write_down(self._orders.findings, case, Finding(why), told, b"")
-        self.outcomes, self.failures = self.counts
-        self.failures[f"{why}: {told}"] += 1
-        n_run = Counter[str]()
-        for name, count in (self.outcomes + self.failures).items():
-            n_run["files" if name.startswith("file") else "messages"] += count
+        n_messages, n_files = self._done.n_run(False), self._done.n_run(True)
+        self._before = self.figures
+        self._before.failures[f"{why}: {told}"] += 1
         self._orders = replace(
             self._orders,
             seed=self._orders.seed + 1_000_003,
-            n_messages=self._orders.n_messages - n_run["messages"],
-            n_files=self._orders.n_files - n_run["files"],
+            n_messages=self._orders.n_messages - n_messages,
+            n_files=self._orders.n_files - n_files,
         )
         self._start()
 

@@ -7,8 +7,10 @@ import pytest
 
 from hyfdca.errors import StudyError
 from hyfdca.maths.objective import Measurement
+from hyfdca.protocol import checkpoint
 from hyfdca.runtime.faulty import Faults
-from hyfdca.runtime.store import StoreError
+from hyfdca.runtime.store import Archive, StoreError
+from hyfdca.study.durable import ServerRound
 from tests.support.durable_runs import Consortium, numbers, replayed, undisturbed, write
 
 STUDIES = {
@@ -155,6 +157,21 @@ def test_a_server_without_a_whole_round_says_so(kept, tmp_path):
         store.remove(name)
     store.write(kept, store.read(kept)[:-1])
     with pytest.raises(StoreError, match=f"The file {kept} is damaged; restore it"):
+        consortium.train()
+
+
+def test_a_round_that_forgets_a_member_is_not_believed(tmp_path):
+    """Its bytes are whole, so only what it says shows that nobody wrote it so."""
+    write(tmp_path)
+    consortium = Consortium(tmp_path)
+    consortium.begin(n_rounds=1)
+    archive = Archive(consortium.server_store)
+    for number in archive.rounds:
+        kept = checkpoint.decode(ServerRound, archive.read_round(number))
+        kept_by = {client: kept.kept_by[client] for client in (0, 1)}
+        spoilt = checkpoint.encode(replace(kept, kept_by=kept_by))
+        archive.write_round(number, spoilt)
+    with pytest.raises(StoreError, match=r"The file round-\d is damaged; restore it"):
         consortium.train()
 
 

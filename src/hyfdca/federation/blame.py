@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Callable, Iterator, Set
+from contextlib import contextmanager
+from functools import partial
 
 from hyfdca.federation.sealing.client_sealing import UNOPENED
 from hyfdca.holdings.layout import Layout
@@ -10,7 +12,7 @@ from hyfdca.protocol.server_session import BadReplyError, ClientsFailedError
 
 
 def blamed(
-    error: ClientsFailedError, layout: Layout, senders: Set[int] | None = None
+    error: ClientsFailedError, contributors: Callable[[int], Set[int]]
 ) -> ClientsFailedError | BadReplyError:
     """Return what to raise where clients failed, perhaps since a sum does not open.
 
@@ -18,20 +20,27 @@ def blamed(
 
     Parameters
     ----------
-    senders : set of int, optional
-        Who contributes; by default those that share rows or columns with the client.
+    contributors : callable
+        Returns who contributes to what a client opens.
     """
     unable = [c for c, why in error.reasons.items() if UNOPENED in why]
     if not unable:
         return error
-    suspects = set(unable)
-    for client in unable:
-        suspects |= neighbours(layout, client) if senders is None else senders
+    suspects = set(unable).union(*map(contributors, unable))
     reason = (
         "a sum of what they sent does not open, so the part of one of them is "
         "wrong, or who opens it is"
     )
     return BadReplyError(error.phase, sorted(suspects), reason)
+
+
+@contextmanager
+def sums_of(layout: Layout) -> Iterator[None]:
+    """Blame all who share rows or columns with a client that cannot open a sum."""
+    try:
+        yield
+    except ClientsFailedError as error:
+        raise blamed(error, partial(neighbours, layout)) from None
 
 
 def neighbours(layout: Layout, client: int) -> set[int]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TypeVar
 
 import numpy as np
@@ -23,7 +23,7 @@ from msgspec.structs import astuple
 from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.crypto.schemes.registry import Adders
 from hyfdca.federation import messages as m
-from hyfdca.federation.blame import blamed
+from hyfdca.federation.blame import blamed, neighbours
 from hyfdca.federation.evaluation.release import agreed_weights
 from hyfdca.federation.grids import (
     DivergenceError,
@@ -47,6 +47,7 @@ from hyfdca.federation.totals import (
     opened_totals,
     openers_among,
     requests_to_open,
+    senders_of,
     summed,
     total_of,
 )
@@ -291,8 +292,7 @@ class Federation:
         try:
             replies = yield from session.ask(phase, requests, Message)
         except ClientsFailedError as error:
-            senders = {client for total in totals for client in total.senders}
-            raise blamed(error, self.layout, senders) from None
+            raise blamed(error, lambda _: senders_of(totals)) from None
         return opened_totals(replies, totals, openers, self._adders.encryption)
 
     # Asking on a grid
@@ -326,7 +326,7 @@ class Federation:
             try:
                 replies = yield from self.session.ask(phase, requests, Message)
             except ClientsFailedError as error:
-                raise blamed(error, self.layout) from None
+                raise blamed(error, partial(neighbours, self.layout)) from None
             fitting = {c: r for c, r in replies.items() if isinstance(r, kind)}
             if len(fitting) == len(replies):
                 _check_grids(fitting, wanted)

@@ -181,6 +181,11 @@ def summed(
     return total_of(parts, sums, shape, openers, adders)
 
 
+def senders_of(totals: Sequence[Total]) -> set[int]:
+    """Return the clients whose parts are in some of the totals."""
+    return {client for total in totals for client in total.senders}
+
+
 def requests_to_open(
     totals: Sequence[Total], openers: Openers, present: Set[int] | None
 ) -> dict[int, m.OpenRequest]:

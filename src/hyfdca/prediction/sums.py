@@ -27,8 +27,9 @@ from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.crypto.schemes.arrangement import opaque_groups
 from hyfdca.crypto.schemes.fixedpoint import Grid, grid_for
 from hyfdca.crypto.schemes.registry import Adders, Sealers
+from hyfdca.federation.blame import sums_of
 from hyfdca.federation.messages import Arrangements
-from hyfdca.federation.sealing.client_sealing import Sealing
+from hyfdca.federation.sealing.client_sealing import UNOPENED, Sealing
 from hyfdca.federation.sums import CachedSum, layout_for
 from hyfdca.holdings.axis import owner_groups
 from hyfdca.holdings.layout import Layout
@@ -82,7 +83,8 @@ class ScoringServer:
             margins.put(client, reply.margins)
             cells.put(client, reply.cells)
         scores = p.ScoresNotice(margins.take(asker), cells.take(asker))
-        yield from self._session.tell("scores", {asker: scores})
+        with sums_of(self._layout):
+            yield from self._session.tell("scores", {asker: scores})
 
     def _grid(self) -> Conversation[Grid]:
         """Return the finest grid on which no sum of parts can overflow."""
@@ -182,7 +184,7 @@ class ScoringClient:
         counts = opened[:, 0]
         n_cells = np.rint(counts).astype(np.int64)
         if np.any(n_cells != counts):
-            raise RemoteProtocolError("a number of cells is not a whole number")
+            raise RemoteProtocolError(f"{UNOPENED}: a number of cells is not whole")
         self._take(ScoreSums(margins, n_cells))
 
 

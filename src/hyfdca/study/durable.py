@@ -261,6 +261,8 @@ class RoundCheckpoints:
         """
         kept = self._kept(number)
         with reading(self._archive.damage_of_round(number)):
+            if not set(self._presence.everyone) <= kept.kept_by.keys():
+                raise ValueError("a member is missing")
             history = _history(kept.history, number)
             traffic = Traffic(**kept.set_up_traffic)  # type: ignore[arg-type]
             accounts = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -11,10 +12,11 @@ from hyfdca.arrays import TokenArray
 from hyfdca.crypto.schemes.registry import Adders, new_group_secret
 from hyfdca.data.labels import n_outputs
 from hyfdca.errors import StudyError
+from hyfdca.federation.blame import sums_of
 from hyfdca.federation.server import Federation
-from hyfdca.holdings.layout import with_bias
+from hyfdca.holdings.layout import Layout, with_bias
 from hyfdca.model.scaling import Scaling, TargetScaling
-from hyfdca.protocol.server_session import Conversation, ServerSession
+from hyfdca.protocol.server_session import Conversation, ServerSession, reply_of
 from hyfdca.runtime.driver import Driver, Traffic
 from hyfdca.stages.alignment import messages as alignment_messages
 from hyfdca.stages.alignment.held_out import TrainedRows
@@ -80,6 +82,7 @@ class StudyServer:
         self._plan, self._driver, self._session = plan, driver, session
         self._group_secret = group_secret or new_group_secret()
         self.costs: StageCosts = {}
+        self._layout: Layout | None = None  # once it is known
         self._pseudonyms: list[TokenArray] = []  # of training rows, by client
 
     @property
@@ -121,9 +124,14 @@ class StudyServer:
     def agree(self, holders: Collection[int] = ()) -> Adders:
         """Have all members agree on the same keys; return the adders."""
         self._session.enter(key_messages.PHASES)
-        agreement = agree_again(self._session, self._everyone, holders)
-        public = self._run("keys", agreement)
-        return Adders(self._plan.encryption, public, self._group_secret)
+        return self._run("keys", self._agreed(holders))
+
+    def _agreed(self, holders: Collection[int]) -> Conversation[Adders]:
+        public = yield from agree_again(self._session, self._everyone, holders)
+        adders = Adders(self._plan.encryption, public, self._group_secret)
+        with reply_of(min(holders, default=0)):  # who gave the parameters
+            adders.make_all()
+        return adders
 
     def align(self) -> Alignment:
         """Match rows by ID and columns by name; the result depends on no key."""
@@ -131,6 +139,7 @@ class StudyServer:
         self._session.enter(alignment_messages.PHASES)
         server = AlignmentServer(plan.names, plan.alignment, self._session)
         alignment = self._run("alignment", server.run())
+        self._layout = alignment.layout
         self._pseudonyms = server.pseudonyms
         return alignment
 
@@ -209,5 +218,6 @@ class StudyServer:
 
     def _run(self, stage: str, conversation: Conversation[T]) -> T:
         cost = self.costs.setdefault(stage, StageCost())
-        with cost.timed():
+        blaming = nullcontext() if self._layout is None else sums_of(self._layout)
+        with cost.timed(), blaming:
             return self._driver(stage).run(conversation, cost.traffic)

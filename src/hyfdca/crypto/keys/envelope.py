@@ -116,11 +116,12 @@ def open_from(
         If it is not whole, not of this context, not signed by the sender or not
         sealed to the recipient.
     """
-    claimed, sealed, signature = _parts(envelope)
+    claimed, sealed, signature = _parts(envelope, _shown(context.sender))
     differences = claimed.differences(context)
     if differences:
         raise EnvelopeError(
-            f"The envelope belongs elsewhere: it is for {', '.join(differences)}."
+            f"The envelope of {_shown(context.sender)} belongs elsewhere: it is for "
+            f"{', '.join(differences)}."
         )
     if not sender.has_signed(signature, _signed(context, sealed)):
         raise EnvelopeError(
@@ -142,14 +143,18 @@ def _signed(context: Context, sealed: bytes) -> bytes:
     return _VERSION + pack_fields(context.to_bytes(), sealed)
 
 
-def _parts(envelope: bytes) -> tuple[Context, bytes, bytes]:
+def _parts(envelope: bytes, sender: str) -> tuple[Context, bytes, bytes]:
     if not envelope.startswith(_VERSION):
-        raise EnvelopeError("This is no envelope of this version of hyfdca.")
+        raise EnvelopeError(
+            f"The envelope of {sender} is not one of this version of hyfdca."
+        )
     try:
         context, sealed, signature = unpack_fields(envelope[len(_VERSION) :], 3)
         return Context.from_bytes(context), sealed, signature
     except ValueError:
-        raise EnvelopeError("The envelope is cut short or garbled.") from None
+        raise EnvelopeError(
+            f"The envelope of {sender} is cut short or garbled."
+        ) from None
 
 
 def _shown(value: Any) -> str:

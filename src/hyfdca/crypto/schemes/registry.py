@@ -277,6 +277,17 @@ class Adders:
     group_secret: bytes = field(default_factory=new_group_secret, repr=False)
     _made: dict[str, Adder] = field(default_factory=dict)
 
+    def make_all(self) -> None:
+        """Make the adders of all schemes that may be in use.
+
+        Raises
+        ------
+        ValueError
+            If public parameters are missing or invalid.
+        """
+        for name in (*self.encryption.names, self.encryption.totals):
+            self.named(name)
+
     def named(self, name: str) -> Adder:
         """Return an adder."""
         if name not in self._made:

@@ -37,6 +37,7 @@ import numpy as np
 from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.crypto.schemes.registry import Adders
 from hyfdca.data.labels import n_outputs
+from hyfdca.federation.blame import sums_of
 from hyfdca.maths.losses import Loss
 from hyfdca.protocol.codec import RemoteProtocolError, pack_indices, pack_reals
 from hyfdca.protocol.messages import Message, TotalsSpec
@@ -113,9 +114,10 @@ class EvaluationServer:
         """Test a model; return the entry ``evaluation`` of ``result.json``."""
         yield from self._agree_on(model)
         width = n_outputs(self._classes)
-        session = self._session
-        yield from ScoresServer(self._held_out, width, self._adders, session).run()
-        alignment = self._alignment
+        alignment, session = self._alignment, self._session
+        scores = ScoresServer(self._held_out, width, self._adders, session)
+        with sums_of(alignment.layout):
+            yield from scores.run()
         left_out = alignment.n_without_label + alignment.n_without_weight
         measure = self._classification if self._classes else self._regression
         measures = yield from measure()

@@ -7,17 +7,24 @@ from collections.abc import Callable, Sequence
 from hyfdca.arrays import FloatArray
 from hyfdca.crypto.schemes.fixedpoint import GridOverflowError, grid_for
 from hyfdca.crypto.schemes.registry import Adders
+from hyfdca.federation.blame import blamed
 from hyfdca.federation.sealing.client_sealing import Sealing
 from hyfdca.federation.sums import check_grid
 from hyfdca.federation.totals import (
     opened_totals,
     openers_among,
     requests_to_open,
+    senders_of,
     summed,
 )
 from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.messages import Message, TotalsSpec
-from hyfdca.protocol.server_session import BadReplyError, Conversation, ServerSession
+from hyfdca.protocol.server_session import (
+    BadReplyError,
+    ClientsFailedError,
+    Conversation,
+    ServerSession,
+)
 from hyfdca.stages.evaluation.messages import MeasureParts
 
 _OPEN = "open measures"
@@ -96,7 +103,10 @@ class TotalsServer:
                 check_grid(client, vector, grid.fraction_bits)
             totals.append(summed(vectors, (1, width), openers, adders))
         opening = requests_to_open(totals, openers, session.present)
-        answers = yield from session.ask(_OPEN, opening, Message)
+        try:
+            answers = yield from session.ask(_OPEN, opening, Message)
+        except ClientsFailedError as error:
+            raise blamed(error, lambda _: senders_of(totals)) from None
         opened = opened_totals(answers, totals, openers, adders.encryption)
         return [own.ravel() for own in opened]
 

@@ -10,6 +10,7 @@ from hyfdca.data.tables import Table
 from hyfdca.errors import StudyError
 from hyfdca.federation.algorithm import Algorithm
 from hyfdca.protocol.codec import RefusedError, RemoteProtocolError
+from hyfdca.protocol.messages import Message, TotalsSpec
 from hyfdca.study import messages as m
 from hyfdca.study.client.policy import MemberPolicy
 from hyfdca.study.client.rounds import RoundsTaken
@@ -63,3 +64,21 @@ def check_owner_groups(groups: IntArray, n_clients: int) -> None:
         raise RemoteProtocolError(
             "the alignment has more groups of rows than there are sets of holders"
         )
+
+
+def check_openers(request: Message, n_clients: int) -> None:
+    """Refuse totals for a client that the study does not have, before any work.
+
+    Raises
+    ------
+    RemoteProtocolError
+    """
+    fields = (getattr(request, name) for name in request.__struct_fields__)
+    for field in fields:
+        for spec in field if isinstance(field, list) else (field,):
+            if isinstance(spec, TotalsSpec):
+                ranks = (spec.opener, spec.witness or 0)
+                if max(ranks) >= n_clients:
+                    raise RemoteProtocolError(
+                        "totals are asked for a client that the study does not have"
+                    )

@@ -62,6 +62,7 @@ from hyfdca.stages.keys.client import HeldKeys, KeyHolder
 from hyfdca.stages.validation import messages as validation_messages
 from hyfdca.study import messages as m
 from hyfdca.study.client.checks import (
+    check_openers,
     check_owner_groups,
     check_policy,
     check_same_study,
@@ -244,7 +245,8 @@ class StudyClient:
         return self._sessions[stage]
 
     def _note(self, stage: str, number: int, phase: str, request: Message) -> None:
-        """Note a request, to compare what all clients were sent."""
+        """Note a request, to compare what all clients were sent; check its openers."""
+        check_openers(request, len(self.plan.names))
         self._transcript.note(stage == "study", number, phase, request)
 
     # The stages
