@@ -31,7 +31,8 @@ TRANSIENT = {
     "CachedSum._taken",  # extracts of that sum, by place
     "LatestSum._taken",
     "Evaluation._grids",
-    "SealedVectors._layouts",  # by kind and width; determined by the holdings
+    "SealedVectors.layouts",  # by kind and width; determined by the holdings
+    "PlaneCollection._layouts",  # by width; determined by the buckets
     "VisitedBuckets._rows",  # by bucket; determined by set-up
     "Arrangement._blocks",  # by width and slots; determined by the owner groups
     # Within an evaluation, which is repeated as a whole
