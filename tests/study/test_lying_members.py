@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import msgspec
+import numpy as np
 import pytest
 
 from hyfdca.errors import StudyError
+from hyfdca.federation.messages import Released
+from hyfdca.protocol.codec import pack_reals
 from hyfdca.protocol.sessions import decode, frame, unframe
 from hyfdca.stages.evaluation.messages import MeasureParts
 from hyfdca.stages.keys.messages import MadeKeys
@@ -40,6 +43,19 @@ def spoilt(parts):
     payload = memoryview(bytes(byte ^ 0x5A for byte in vector.payload))
     first = msgspec.structs.replace(vector, payload=payload)
     return MeasureParts([first, *parts.vectors[1:]])
+
+
+def huge(released):
+    """Return weights that no grid has room for, though each is finite."""
+    weights = np.full(len(released.weights) // 8, 1e200)
+    return msgspec.structs.replace(released, weights=pack_reals(weights))
+
+
+def test_a_weight_that_fits_no_grid_names_who_alone_releases_it(tmp_path):
+    """Its square is infinite, which must not end the study without a name."""
+    liar = Liar("release", 1, Released, huge)
+    with pytest.raises(StudyError, match="'city'"):
+        training(tmp_path, "bundle").run(liar, str)
 
 
 def test_a_maker_that_gives_no_parameters_is_named(tmp_path):
