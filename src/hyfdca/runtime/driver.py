@@ -88,9 +88,11 @@ class Driver(ABC):
             return self._run(conversation, traffic)
 
     def _run(self, conversation: Conversation[T], traffic: Traffic) -> T:
+        phase = ""  # of the last request; a reply of an earlier stage may be wrong too
         try:
             ask = next(conversation)
             while True:
+                phase = ask.phase
                 replies = self.exchange(ask)
                 if listener := _listener.get():
                     listener(ask, replies.ok)
@@ -100,7 +102,7 @@ class Driver(ABC):
             result: T = end.value
             return result
         except BadReplyError as error:
-            raise error.in_phase(ask.phase) from None
+            raise error.in_phase(phase) from None
 
     @abstractmethod
     def exchange(self, ask: Ask) -> Replies:

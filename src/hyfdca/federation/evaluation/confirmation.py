@@ -77,7 +77,14 @@ def _loss_at(
     """Return the mean loss at weights and intercepts, rounded down."""
     features, problem = federation.layout.features, federation.problem
     grid = VectorGrid("confirmed margins", federation.grids.margins.grid)
-    federation.fit_margins(grid, problem.l2_strength * (weights**2).sum(axis=0))
+    try:
+        with np.errstate(over="ignore"):
+            bound = problem.l2_strength * (weights**2).sum(axis=0)
+        federation.fit_margins(grid, bound)
+    except ValueError:
+        suspects = sole_holders(features) or federation.labelled
+        reason = "the released weights are too large to measure P at them"
+        raise BadReplyError("release", suspects, reason) from None
     margins = yield from federation.gather_sum(
         "confirm",
         [grid],

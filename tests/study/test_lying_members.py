@@ -1,0 +1,74 @@
+"""Members whose lies others notice: the study ends, and its sentence names them."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import pytest
+
+from hyfdca.errors import StudyError
+from hyfdca.federation.messages import Released
+from hyfdca.protocol.codec import pack_reals
+from hyfdca.protocol.sessions import decode, frame, unframe
+from hyfdca.stages.evaluation.messages import MeasureParts
+from hyfdca.stages.keys.messages import MadeKeys
+from tests.fuzz.parties import training
+
+
+class Liar:
+    """Changes every reply of one client in one phase."""
+
+    def __init__(self, phase, client, kind, change):
+        """Take whose replies to change, of which type, and how."""
+        self._place, self._kind, self._change = (phase, client), kind, change
+
+    def exchange(self, place, payload, client):
+        """Return the client's reply, changed if it is the liar's."""
+        reply = client.handle(place.phase, payload)
+        if (place.phase, place.client) != self._place:
+            return reply
+        token = bytes(reply[:8])
+        number, body = unframe(reply, token)
+        return frame(token, number, self._change(decode(body, self._kind)))
+
+
+def without_parameters(made):
+    """Return keys without what the server needs to add."""
+    return msgspec.structs.replace(made, public={})
+
+
+def spoilt(parts):
+    """Return parts of totals of which one is sealed to nobody."""
+    vector = parts.vectors[0]
+    payload = memoryview(bytes(byte ^ 0x5A for byte in vector.payload))
+    first = msgspec.structs.replace(vector, payload=payload)
+    return MeasureParts([first, *parts.vectors[1:]])
+
+
+def huge(released):
+    """Return weights that no grid has room for, though each is finite."""
+    weights = np.full(len(released.weights) // 8, 1e200)
+    return msgspec.structs.replace(released, weights=pack_reals(weights))
+
+
+def test_a_weight_that_fits_no_grid_names_who_alone_releases_it(tmp_path):
+    """Its square is infinite, which must not end the study without a name."""
+    liar = Liar("release", 1, Released, huge)
+    with pytest.raises(StudyError, match="'city'"):
+        training(tmp_path, "bundle").run(liar, str)
+
+
+def test_a_maker_that_gives_no_parameters_is_named(tmp_path):
+    """The study goes on: the keys were made, and their holders are asked again."""
+    told = []
+    liar = Liar("make keys", 0, MadeKeys, without_parameters)
+    training(tmp_path, "bundle-tested").run(liar, told.append)
+    assert any("'north'" in said and "keys have none" in said for said in told)
+
+
+def test_a_total_of_rows_set_aside_that_does_not_open_names_who_sent_it(tmp_path):
+    """Not only the organisation that could not open it."""
+    with pytest.raises(StudyError, match="One of the organisations 'north', 'city'"):
+        training(tmp_path, "bundle-tested").run(
+            Liar("measures", 1, MeasureParts, spoilt), str
+        )
