@@ -8,8 +8,8 @@ import pytest
 
 from hyfdca.errors import StudyError
 from hyfdca.federation.messages import Released
+from hyfdca.protocol.client_session import decode, frame, unframe
 from hyfdca.protocol.codec import pack_reals
-from hyfdca.protocol.sessions import decode, frame, unframe
 from hyfdca.stages.evaluation.messages import MeasureParts
 from hyfdca.stages.keys.messages import MadeKeys
 from tests.fuzz.parties import training
