@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from hyfdca.algorithms import Bundle, FedAvg, Hyfdca, Lbfgs
+from hyfdca.algorithms import Bundle, D3ca, FedAvg, Hyfdca, HyFem, Lbfgs
 from hyfdca.maths.objective import Measurement
 from hyfdca.training.settings import TrainingSettings
 from hyfdca.training.stopping import (
@@ -117,12 +117,35 @@ def test_the_first_rule_that_is_met_gives_the_reason():
     assert reason_to_stop(rules, Progress()) is None
 
 
+@pytest.mark.parametrize(
+    ("primals", "is_diverging"),
+    [
+        ((2.0,) * 12, True),
+        ((0.5,) * 7 + (2.0,) * 5, True),
+        ((0.5, 1.5) * 6, False),  # P of a dual ascent swings; the last one is high
+        ((2.0,) * 11 + (0.9,), False),
+        ((math.nan, math.nan, 2.0) * 6, True),  # not measured every round
+        ((0.5, math.nan, math.nan) * 5 + (1.5, math.nan, 1.5), False),
+        ((2.0,) * 9, False),  # too early to say
+    ],
+)
+def test_a_training_that_stays_above_its_start_diverges(primals, is_diverging):
+    """One round above it is not enough."""
+    progress = progress_of(*primals)
+    progress.start = 1.0
+    progress.measurement = Measurement(primals[-1], 0.0)
+    assert progress.is_diverging == is_diverging
+
+
 def test_every_reason_but_the_tolerance_has_advice():
     """A user who did not get the gap is told what to do."""
     for reason in ("round limit", "time limit", "stalled"):
         assert advice_for(reason, Bundle)
     assert "step" in advice_for("diverged", Hyfdca)
     assert "rate" in advice_for("diverged", FedAvg)
+    for biased in (FedAvg, HyFem, D3ca):
+        assert "biased" in advice_for("round limit", biased)
+    assert "local_fraction" in advice_for("diverged", D3ca)
     assert "penalise_intercept = true" in advice_for("round limit", Lbfgs)
     assert "penalise_intercept" not in advice_for("diverged", Lbfgs)
     assert "penalise_intercept" not in advice_for("round limit", Bundle)

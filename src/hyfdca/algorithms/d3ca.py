@@ -32,6 +32,7 @@ from hyfdca.federation.algorithm import Needs
 from hyfdca.federation.client import Party
 from hyfdca.federation.local.ascent import ascend
 from hyfdca.federation.local.work import (
+    BIASED,
     LocalWork,
     Positive,
     drawn_rows,
@@ -198,6 +199,11 @@ class D3ca(LocalWork):
     """
 
     name: ClassVar[str] = "d3ca"
+    late_advice: ClassVar[str] = BIASED
+    advice: ClassVar[str] = (
+        "where a row's columns are at several clients it may settle above its start: "
+        "use a smaller local_fraction, a larger l2 or algorithm='bundle'"
+    )
     phases: ClassVar[Phases] = {
         **SET_UP,
         **evaluation_phases("block shares", within=("block steps",)),

@@ -14,6 +14,7 @@ from hyfdca.model.file import StopReason
 from hyfdca.runtime.driver import Traffic
 
 _EARLY = 10  # rounds
+_LATEST = 5  # measured rounds; P of a dual ascent may swing from one to the next
 _ADVICE: dict[str | None, str] = {
     "round limit": "raise max_rounds, scale the features or use a larger l2",
     "time limit": "raise max_seconds, scale the features or use a larger l2",
@@ -52,11 +53,18 @@ class Progress:
     def is_diverging(self) -> bool:
         """Whether the model is worse than one of zeros, after more than a few rounds.
 
-        In the first rounds that is normal for algorithms that ascend the dual.
+        In the first rounds that is normal for algorithms that ascend the dual, and in
+        single rounds later on: all of the latest ones must be worse.
         """
         if self.measurement is None or self.n_rounds < _EARLY:
             return False
-        return self.measurement.primal > self.start
+        measured = (
+            record["primal"]
+            for record in reversed(self.history)
+            if not math.isnan(record["primal"])
+        )
+        latest = (self.measurement.primal, *islice(measured, _LATEST))
+        return bool(min(latest) > self.start)
 
 
 class StopRule(Protocol):

@@ -13,7 +13,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Generic, Literal, TypeVar
+from typing import Annotated, ClassVar, Generic, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from hyfdca.arrays import FloatArray
 from hyfdca.federation.client import Party
 from hyfdca.federation.local.work import (
+    BIASED,
     AtLeastOne,
     DecreasingRate,
     LocalWork,
@@ -63,6 +64,8 @@ class SgdSettings(DecreasingRate, LocalWork):
     batch : int or "all"
         Samples per step, drawn with replacement; "all" for full gradients.
     """
+
+    late_advice: ClassVar[str] = BIASED
 
     batch: AtLeastOne | Literal["all"] = 1
 

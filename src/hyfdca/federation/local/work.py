@@ -21,6 +21,12 @@ Fraction = Annotated[float, msgspec.Meta(gt=0, le=1)]
 Positive = Annotated[float, msgspec.Meta(gt=0, le=1e100)]
 NotNegative = Annotated[float, msgspec.Meta(ge=0, le=1e100)]
 
+# What else to do about methods that cannot reach the optimum of every partition
+BIASED = (
+    "; where a row's columns are at several clients this algorithm is biased, and "
+    "algorithm='bundle' is not"
+)
+
 
 class SaysLocalWork(Protocol):
     """Settings that say how many local steps a client takes."""
