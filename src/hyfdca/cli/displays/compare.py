@@ -48,6 +48,10 @@ class ComparisonDisplay(BarDisplay):
         self._who = ""
         self._first = self._lowest = math.inf
 
+    def note(self, sentence: str) -> None:
+        """Show a sentence that stays."""
+        self._say(sentence)
+
     def prepare(self, what: str) -> None:
         """Show a step before the first training."""
         self._show(what)
