@@ -42,6 +42,7 @@ def test_compare(tmp_path, monkeypatch, hyfdca):
     assert "hyfdca (1 of 3), round 1: certified gap" in output
     assert "lbfgs (2 of 3) refused: algorithm='lbfgs' needs a smooth loss" in output
     assert "accuracy on 12 rows set aside" in " ".join(output.split())
+    assert "so the gap may be the smaller number" in " ".join(output.split())
     assert "Written to compare-out" in output
 
 
