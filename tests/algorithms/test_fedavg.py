@@ -8,6 +8,7 @@ import pytest
 from hyfdca.federation.local.work import local_rows_key
 from hyfdca.holdings.participation import cyclic
 from hyfdca.maths.draws import repeated_rows
+from hyfdca.maths.seeds import stream
 from tests.algorithms.rivals import (
     L2,
     block_gradient,
@@ -57,6 +58,35 @@ def test_a_round_takes_its_steps_one_by_one(loss):
         weights = (1 - rate * L2) * weights - rate * slope * X[i]
     [ours] = weights_at(run)
     assert ours[:, 0] == pytest.approx(weights, rel=1e-10, abs=1e-12)
+
+
+@pytest.mark.parametrize("name", ["fedavg", "hyfem"])
+def test_a_batch_of_all_rows_is_all_of_them(name):
+    """No client draws more rows than it has; smaller batches are drawn as ever."""
+
+    def after_two_rounds(batch):
+        run = set_up(rival(name, "3x1", **{**FULL, "batch": batch, "local_steps": 3}))
+        run_round(run)
+        run_round(run)
+        return np.concatenate(weights_at(run))
+
+    rows = rival(name, "3x1", **FULL).layout.samples.items
+    most = max(map(len, rows))
+    full = after_two_rounds("all")
+    assert np.array_equal(after_two_rounds(most), full)
+    assert np.array_equal(after_two_rounds(1000 * most), full)
+    assert not np.array_equal(after_two_rounds(min(map(len, rows)) - 1), full)
+
+
+def test_a_smaller_batch_is_drawn_with_replacement():
+    """One client's step is the mean gradient of the rows that its stream draws."""
+    run = set_up(rival("fedavg", "1x1", **{**FULL, "batch": 7}))
+    run_round(run)
+    X, y = dense("logistic")
+    rows = stream(0, "batches", 1, 0).integers(len(y), size=7)
+    slopes = run.settings.loss.derivative(np.zeros(7), y[rows, 0])
+    # ``FULL`` has the constant rate 1; the start is 0.
+    assert weights_at(run)[0][:, 0] == pytest.approx(-slopes @ X[rows] / 7, rel=1e-9)
 
 
 def test_features_without_an_active_holder_keep_their_weights():

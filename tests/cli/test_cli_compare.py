@@ -7,6 +7,7 @@ import json
 import pyarrow.parquet
 import pytest
 
+from hyfdca.comparison.runs import Arena
 from tests.support.consortia import assert_one_sentence, make_files
 
 
@@ -41,6 +42,7 @@ def test_compare(tmp_path, monkeypatch, hyfdca):
     assert "hyfdca (1 of 3), round 1: certified gap" in output
     assert "lbfgs (2 of 3) refused: algorithm='lbfgs' needs a smooth loss" in output
     assert "accuracy on 12 rows set aside" in " ".join(output.split())
+    assert "so the gap may be the smaller number" in " ".join(output.split())
     assert "Written to compare-out" in output
 
 
@@ -96,3 +98,68 @@ def test_an_impossible_folder(tmp_path, hyfdca):
     assert (code, output) == (2, "")
     assert "Cannot write to" in errors
     assert_one_sentence(errors)
+
+
+def _breaking_off(monkeypatch, error, after):
+    """Have the training after some others break off."""
+    train, begun = Arena.train, []
+
+    def one(arena, contender, watch):
+        begun.append(contender)
+        if len(begun) > after:
+            raise error
+        return train(arena, contender, watch)
+
+    monkeypatch.setattr(Arena, "train", one)
+
+
+@pytest.mark.usefixtures("no_comparison_figure")
+def test_an_interruption_keeps_what_has_ended(tmp_path, monkeypatch, hyfdca):
+    """After Ctrl-C the files have the algorithms that ended before it."""
+    study, out = hinge_study(tmp_path), tmp_path / "out"
+    _breaking_off(monkeypatch, KeyboardInterrupt(), after=1)
+    options = ("--algorithms", "hyfdca,fedavg,hyfem", "--rounds", 2, "--out", out)
+    code, output, errors = hyfdca("compare", study, *options)
+    assert code == 130
+    sentence, interrupted = errors.splitlines()
+    assert sentence.startswith("Only 1 of 3 algorithms had ended; ")
+    assert interrupted == "Interrupted."
+    assert "Written to" in output
+    rows = pyarrow.parquet.read_table(out / "comparison.parquet").to_pylist()
+    assert {row["algorithm"] for row in rows} == {"hyfdca"}
+    summary = json.loads((out / "comparison.json").read_text())
+    assert summary["not_run"] == ["fedavg", "hyfem"]
+    assert len(list(out.iterdir())) == 4
+
+
+@pytest.mark.usefixtures("no_comparison_figure")
+def test_an_error_keeps_what_has_ended(tmp_path, monkeypatch, hyfdca):
+    """A mistake of the program is not hidden, and loses nothing."""
+    study, out = hinge_study(tmp_path), tmp_path / "out"
+    _breaking_off(monkeypatch, MemoryError("too large"), after=1)
+    options = ("--algorithms", "hyfdca,fedavg", "--rounds", 2, "--out", out)
+    with pytest.raises(MemoryError, match="too large"):
+        hyfdca("compare", study, *options)
+    assert json.loads((out / "comparison.json").read_text())["not_run"] == ["fedavg"]
+
+
+def test_an_early_interruption_writes_nothing(tmp_path, monkeypatch, hyfdca):
+    """Before anything has ended, Ctrl-C leaves an earlier comparison as it was."""
+    study, out = hinge_study(tmp_path), tmp_path / "out"
+    _breaking_off(monkeypatch, KeyboardInterrupt(), after=0)
+    code, _, errors = hyfdca("compare", study, "--out", out)
+    assert (code, errors) == (130, "Interrupted.\n")
+    assert not out.exists()
+
+
+@pytest.mark.usefixtures("no_comparison_figure")
+def test_replacing_a_comparison(tmp_path, hyfdca):
+    """That an earlier comparison is replaced is said before the first training."""
+    study, out = hinge_study(tmp_path), tmp_path / "out"
+    options = ("--algorithms", "fedavg", "--rounds", 1, "--out", out)
+    sentence = f"This replaces the comparison in {out}."
+    _, output, _ = hyfdca("compare", study, *options)
+    assert sentence not in output
+    code, output, _ = hyfdca("compare", study, *options)
+    assert code == 0
+    assert output.index(sentence) < output.index("fedavg (1 of 1)")

@@ -25,6 +25,9 @@ class Watched:
         self.participants: dict[str, list[tuple[int, ...]]] = {}
         self.reports: dict[str, list[Any]] = {}
 
+    def note(self, sentence: str) -> None:
+        """Take no note."""
+
     def prepare(self, what: str) -> None:
         """Take no note."""
 

@@ -6,6 +6,7 @@ import io
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -20,6 +21,7 @@ from hyfdca.reproduction.paper import HYPERPARAMETERS, METHODS
 from hyfdca.reproduction.plan import Effort, RunKey
 from hyfdca.reproduction.report import report
 from hyfdca.reproduction.report.drawing import chart_files
+from hyfdca.reproduction.report.notes import by_set, same_draws
 from hyfdca.reproduction.report.report import report_files, sections_of
 from hyfdca.reproduction.report.times import time_bars
 from hyfdca.reproduction.reproduce import Options, reproduce
@@ -185,6 +187,41 @@ def test_the_same_study_gives_the_same_figures(study, files):
     """No date and no random name is in them."""
     for name, content in chart_files(time_bars(study)).items():
         assert files[f"figures/{name}"] == content
+
+
+def test_the_report_says_how_to_read_it(study):
+    """What a final value is, what diverged means, and one number where sets agree."""
+    text = report._as_markdown(study, sections_of(study))
+    assert (
+        f"over the paper's last window: of rounds ({study.plan.window('covtype')})"
+        in text
+    )
+    assert "A run is called diverged here" in text
+    assert "its last five losses are on average not below the first" in text
+    fitting = int(study.plan.seconds("covtype") / 0.2575)
+    assert f"at 0.2575 s each ({fitting})" in text
+    assert "This study has 0.001 of the paper's rounds" in text
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        ({"mnist": "3", "news20": "3"}, "3"),
+        ({"mnist": "3", "news20": "4"}, "MNIST 3, News20 4"),
+    ],
+)
+def test_facts_of_data_sets(texts, expected):
+    """Data sets that agree share one number."""
+    assert by_set(texts) == expected
+
+
+def test_the_same_draws_are_named(study):
+    """Where both sources give HyFDCA the same losses, the report says why."""
+    keys = [RunKey(study.plan.shown[0], "hyfdca", "rounds", s) for s in study.sources]
+    other = replace(study.runs[keys[0]], losses=study.runs[keys[0]].losses + 1.0)
+    same = dict.fromkeys(keys, study.runs[keys[0]])
+    assert "Covtype, 3x3 clients" in same_draws(replace(study, runs=same))
+    assert same_draws(replace(study, runs={**same, keys[1]: other})) == ""
 
 
 def test_all_rows_are_in_one_table(study):

@@ -1,9 +1,9 @@
-"""CoCoA and CoCoA+: local coordinate ascent on split rows, or steps on split columns.
+"""CoCoA and CoCoA+: coordinate ascent on row partitions, steps on column partitions.
 
 M. Jaggi et al., "Communication-efficient distributed dual coordinate ascent", NIPS
 2014 (averaging), C. Ma et al., "Adding vs. averaging in distributed primal-dual
 optimization", ICML 2015 (adding: CoCoA+), V. Smith et al., "CoCoA: a general framework
-for communication-efficient distributed optimization", JMLR 2018 (split columns).
+for communication-efficient distributed optimization", JMLR 2018 (columns).
 
 | phase        | down                      | up                                    |
 |--------------|---------------------------|---------------------------------------|
@@ -146,7 +146,7 @@ class CoCoAClientState:
 
 
 class CoCoAClient(PrimalClient):
-    """A client's half; ``duals`` are those of its rows, where rows are split."""
+    """A client's half; ``duals`` are those of its rows on a row partition."""
 
     def __init__(self, party: Party, settings: CoCoA) -> None:
         super().__init__(party)
@@ -247,7 +247,7 @@ class CoCoA(LocalWork):
 
     @property
     def needs(self) -> Needs:
-        """Split rows, or split columns."""
+        """A row partition, or a column partition."""
         return Needs(labels="all", split="rows or columns")
 
     def check(self, federation: Federation) -> None:

@@ -16,7 +16,8 @@ A block's step on sample i, with P row groups and Q column groups, maximises
 
 and the changes of a sample's Q holders are averaged, over P Q. A fixed point has
 x_{k,i}·w_k in 1/Q ∂l_i* for every k, which the optimum does not: D3CA is biased where
-rows are split. Both factors are from memory of the source, so they are settings.
+a row's columns are at several clients. Both factors are from memory of the source, so
+they are settings.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ decentralized data", AISTATS 2017, extended as the paper does: the weight of a f
 is the mean over the active clients that hold it. The exchange is that of
 ``federation/local/sgd.py``.
 
-A client never sees the others' part of a margin, so where rows are split the limit is
-not the optimum: each column group is trained alone and the results are concatenated.
-The certificate shows that as a gap that does not close.
+A client never sees the others' part of a margin, so where a row's columns are at
+several clients the limit is not the optimum: each column group is trained alone and the
+results are concatenated. The certificate shows that as a gap that does not close.
 """
 
 from __future__ import annotations

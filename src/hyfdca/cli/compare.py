@@ -57,7 +57,7 @@ def compare(  # noqa: PLR0913, PLR0917  # one argument per option
     All have the same rows, participants, seed, loss, tolerance and encryption. Writes
     one long table (comparison.parquet and comparison.csv), a summary (comparison.json)
     and a figure (comparison.png). An algorithm that does not apply to the study is
-    listed with the reason.
+    listed with the reason. Ctrl-C writes what has ended so far.
     """
     from rich.console import Console
 
@@ -71,6 +71,14 @@ def compare(  # noqa: PLR0913, PLR0917  # one argument per option
         comparison = compare_file(study, out, algorithms, settings, display)
     if as_json:
         typer.echo(outcome.as_json(comparison.summary()).decode(), nl=False)
-        return
-    show_comparison(console, comparison)
-    console.print(f"Written to {out}", soft_wrap=True, markup=False)
+    else:
+        show_comparison(console, comparison)
+        console.print(f"Written to {out}", soft_wrap=True, markup=False)
+    if comparison.broke_off is not None:
+        n_ended, n_missing = len(comparison.curves), len(comparison.not_run)
+        typer.echo(
+            f"Only {n_ended} of {n_ended + n_missing} algorithms had ended; {out} has "
+            "what they reached.",
+            err=True,
+        )
+        raise comparison.broke_off

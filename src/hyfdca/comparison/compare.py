@@ -39,6 +39,10 @@ _GAP = 1e-9  # of the pooled optimum, far below the tolerance of any study
 class ComparisonWatcher(Protocol):
     """Receives the progress of a comparison."""
 
+    def note(self, sentence: str) -> None:
+        """Take note of what the user has to know before anything is trained."""
+        ...
+
     def prepare(self, what: str) -> None:
         """Take note of a step before the first training."""
         ...
@@ -106,6 +110,10 @@ class StudyComparison:
         What ``validation`` is; None if no row was set aside.
     n_held_out : int
         How many rows were set aside.
+    not_run : tuple of Contender
+        Those that had not ended when the comparison broke off.
+    broke_off : BaseException or None
+        Why it did: the interruption or the error, for the caller to raise.
     """
 
     file: StudyFile
@@ -115,6 +123,8 @@ class StudyComparison:
     n_rows: int
     n_held_out: int
     curves: list[Curve]
+    not_run: tuple[Contender, ...] = ()
+    broke_off: BaseException | None = None
 
     def summary(self) -> dict[str, Any]:
         """Return the contents of ``comparison.json``."""
@@ -131,6 +141,7 @@ class StudyComparison:
                 for name in ("primal", "dual", "method", "relative_gap")
             },
             "algorithms": [_outcome(curve) for curve in self.curves],
+            "not_run": [contender.label for contender in self.not_run],
         }
 
     def write(self, folder: Path) -> None:
@@ -181,6 +192,8 @@ def compare_file(
     algorithms : str or None
         As ``contenders_of`` reads it; None stands for all.
 
+    If it breaks off, what has ended is written; see ``compare``.
+
     Raises
     ------
     StudyError
@@ -190,6 +203,8 @@ def compare_file(
     file = settings.applied_to(load(path))
     contenders = contenders_of(algorithms, file)
     tables = read_tables(file, path.parent)
+    if (folder / SUMMARY).exists():
+        watch.note(f"This replaces the comparison in {folder}.")
     comparison = compare(file, tables, contenders, settings, watch)
     comparison.write(folder)
     return comparison
@@ -203,6 +218,9 @@ def compare(
     watch: ComparisonWatcher,
 ) -> StudyComparison:
     """Train each contender on the same rows, with the same participants.
+
+    Once one of them has ended, an interruption or an unexpected error does not lose it:
+    the comparison has what has ended, and ``broke_off`` says why it has no more.
 
     Parameters
     ----------
@@ -229,13 +247,9 @@ def compare(
     arena = Arena(
         run, plan.participation, secrecy, optimum, validation, settings.latency
     )
-    curves = []
-    for number, contender in enumerate(contenders, start=1):
-        watch.begin(contender, number, len(contenders))
-        curve = arena.train(contender, lambda r: watch.round(r, file.study.tol))
-        watch.end(curve)
-        curves.append(curve)
-    _check_some(curves)
+    curves, broke_off = _curves(arena, contenders, file.study.tol, watch)
+    if broke_off is None:
+        _check_some(curves)
     return StudyComparison(
         file,
         settings,
@@ -244,7 +258,30 @@ def compare(
         run.consortium.partition.n_samples,
         split.n_held_out,
         curves,
+        tuple(contenders[len(curves) :]),
+        broke_off,
     )
+
+
+def _curves(
+    arena: Arena,
+    contenders: Sequence[Contender],
+    tolerance: float,
+    watch: ComparisonWatcher,
+) -> tuple[list[Curve], BaseException | None]:
+    """Return the curves of those that ended, and what kept the others from it."""
+    curves: list[Curve] = []
+    try:
+        for number, contender in enumerate(contenders, start=1):
+            watch.begin(contender, number, len(contenders))
+            curve = arena.train(contender, lambda r: watch.round(r, tolerance))
+            curves.append(curve)
+            watch.end(curve)
+    except (KeyboardInterrupt, Exception) as error:
+        if not any(curve.points for curve in curves):
+            raise
+        return curves, error
+    return curves, None
 
 
 def _common_part(file: StudyFile) -> StudyFile:

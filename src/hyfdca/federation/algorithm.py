@@ -45,8 +45,8 @@ class Needs:
     labels : {"some", "all"}
         Which clients must have labels.
     split : {"any", "rows", "columns", "rows or columns", "grid"}
-        How the table must be split: rows apart with all columns at every client,
-        columns apart with all rows, or row groups times column groups.
+        How the table must be split: row-partitioned with all columns at every client,
+        column-partitioned with all rows, or row groups times column groups.
     """
 
     measuring: Literal["everyone", "nobody"] = "everyone"
@@ -57,8 +57,8 @@ class Needs:
 
 
 _SPLITS = {
-    "rows": "rows that are split and all columns at every client",
-    "columns": "columns that are split and all rows at every client",
+    "rows": "a row-partitioned (horizontal) table with all columns at every client",
+    "columns": "a column-partitioned (vertical) table with all rows at every client",
     "rows or columns": "whole rows or whole columns at every client",
     "grid": "one client for every pair of a row group and a column group",
 }

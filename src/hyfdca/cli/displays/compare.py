@@ -48,6 +48,10 @@ class ComparisonDisplay(BarDisplay):
         self._who = ""
         self._first = self._lowest = math.inf
 
+    def note(self, sentence: str) -> None:
+        """Show a sentence that stays."""
+        self._say(sentence)
+
     def prepare(self, what: str) -> None:
         """Show a step before the first training."""
         self._show(what)
@@ -151,7 +155,9 @@ def _caption(comparison: StudyComparison) -> str:
     optimum = comparison.optimum
     said = (
         "Relative loss: above the optimum of the pooled training rows, found by "
-        f"{optimum.method} with a relative gap of {optimum.relative_gap:.0e}."
+        f"{optimum.method} with a relative gap of {optimum.relative_gap:.0e}. It is a "
+        "share of the optimum, the certified gap one of the present loss, so the gap "
+        "may be the smaller number."
     )
     if comparison.metric is None:
         return said

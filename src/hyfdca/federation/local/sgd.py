@@ -62,7 +62,8 @@ class SgdSettings(DecreasingRate, LocalWork):
     Parameters
     ----------
     batch : int or "all"
-        Samples per step, drawn with replacement; "all" for full gradients.
+        Samples per step, drawn with replacement; "all" for full gradients. A batch at
+        least as large as a client's rows means all of them.
     """
 
     late_advice: ClassVar[str] = BIASED
@@ -84,10 +85,13 @@ class SgdSettings(DecreasingRate, LocalWork):
             return _one_by_one(party, order, sizes, anchor, weights)
         random = stream(party.seed, "batches", request.round_number, party.rank)
         loss, labels = party.problem.loss, party.labels
+        size = None if self.batch == "all" else self.batch
+        if size is not None and size >= party.n_held:
+            size = None
         for _ in range(request.n_steps):
             rows: Rows = EVERYWHERE
-            if self.batch != "all":
-                rows = random.integers(party.n_held, size=self.batch)
+            if size is not None:
+                rows = random.integers(party.n_held, size=size)
             slopes = loss.derivative(party.products(rows, weights), labels[rows])
             gradient = party.combine(rows, party.weighted(slopes, rows)) / len(slopes)
             weights = sizes.keep * weights + sizes.pull * anchor - sizes.step * gradient

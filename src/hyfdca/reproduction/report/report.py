@@ -25,6 +25,13 @@ from hyfdca.reproduction.report.curves import (
 )
 from hyfdca.reproduction.report.drawing import chart_files
 from hyfdca.reproduction.report.interactive import interactive
+from hyfdca.reproduction.report.notes import (
+    bundle_clock,
+    by_set,
+    final_values,
+    same_draws,
+    shares_below_one,
+)
 from hyfdca.reproduction.report.times import time_bars, time_table
 from hyfdca.reproduction.report.verdict import (
     comparisons_of,
@@ -81,10 +88,10 @@ def facts_of(study: Study) -> list[tuple[str, str]]:
     """Return what the study is, in a few pairs."""
     plan = study.plan
     names = study.data_sets
-    rounds = ", ".join(f"{TITLES[n]} {plan.n_rounds(n):,}" for n in names)
-    seconds = ", ".join(f"{TITLES[n]} {plan.seconds(n):,.0f} s" for n in names)
-    scales = ", ".join(f"{TITLES[n]} {plan.efforts[n].scale:g}" for n in names)
-    trials = ", ".join(f"{TITLES[n]} {plan.efforts[n].n_trials}" for n in names)
+    rounds = by_set({n: f"{plan.n_rounds(n):,}" for n in names})
+    seconds = by_set({n: f"{plan.seconds(n):,.0f} s" for n in names})
+    scales = by_set({n: f"{plan.efforts[n].scale:g}" for n in names})
+    trials = by_set({n: f"{plan.efforts[n].n_trials}" for n in names})
     n_all = sum(setting.data_set in plan.l2 for setting in SETTINGS)
     return [
         ("hyfdca", study.version),
@@ -106,15 +113,14 @@ def _verdict(study: Study) -> Section:
         for scheme in (study.schemes[0], study.schemes[-1])
     ]
     won, made = WON_IN_ALL
-    scales = {TITLES[n]: study.plan.efforts[n].scale for n in study.data_sets}
     text = (
         f"The paper counts {won} of {made} comparisons won. Here is the same count, "
         "with its hyperparameters and with ours, under three prices of encryption."
     )
-    shares = [f"{own:.3g} ({name})" for name, own in scales.items() if own < 1.0]
+    shares = shares_below_one(study)
     if shares:
         text += (
-            f" This study has {', '.join(shares)} of the paper's rounds and of its "
+            f" This study has {shares} of the paper's rounds and of its "
             "time: there, methods are not near their end, and a count can be another "
             "in the whole study."
         )
@@ -173,7 +179,15 @@ def _all_settings(study: Study) -> Section:
     ]
     return Section(
         "All settings",
-        "More clients and fewer of them present make it harder.",
+        " ".join(
+            text
+            for text in (
+                "More clients and fewer of them present make it harder.",
+                final_values(study),
+                same_draws(study),
+            )
+            if text
+        ),
         tuple(finals),
         tuple(charts),
     )
@@ -183,7 +197,7 @@ def _bundle(study: Study) -> Section:
     return Section(
         "Our default method",
         "The bundle method has no hyperparameters, and ends when its certified gap is "
-        "small enough, or with the study.",
+        f"small enough, or with the study. {bundle_clock(study)}",
         (tables.bundle_table(study),),
     )
 
