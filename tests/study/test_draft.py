@@ -125,7 +125,7 @@ def test_text_here_and_numbers_there_is_a_category(hyfdca, tmp_path):
     frames["city.parquet"] = frames["city.parquet"].assign(ward=as_text)
     text, file = drafted(hyfdca, tmp_path, write(tmp_path, frames))
     assert file.study.categorical == ["ward"]
-    assert "# These are text in some tables and not in others." in text
+    assert "# Text in some tables and not in others: 'ward'." in text
     assert set(trained(hyfdca, tmp_path)) == {*FEATURES, "ward=1"}
 
 

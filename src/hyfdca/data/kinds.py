@@ -42,6 +42,7 @@ from hyfdca.data.tables import (
 from hyfdca.data.words import (
     BLANK_WORDS,
     boolean_of,
+    check_no_codes,
     check_no_dates,
     check_no_numbers,
     is_yes_or_no,
@@ -165,7 +166,8 @@ def level_text(value: object) -> str:
 def _text(file: str, name: str, column: Any, columns: Columns) -> Column:
     """Return text as numbers or as yes and no if it is that, or else as a category.
 
-    A column with some numbers is rather one of numbers with mistakes.
+    A column with some numbers is rather one of numbers with mistakes, and numbers
+    with leading zeros are rather codes.
     """
     texts: list[str | None] = column.to_pylist()
     numbers = [number_of(cell, columns.csv.decimal) for cell in texts]
@@ -175,6 +177,7 @@ def _text(file: str, name: str, column: Any, columns: Columns) -> Column:
     has_numbers = any(n is not None and not math.isnan(n) for n in numbers)
     words = words_of(others) - BLANK_WORDS
     if not words:
+        check_no_codes(file, name, texts, columns.text_is_category)
         kind: Kind = "number" if has_numbers or not others else "blank"
         return _with_blanks(file, name, kind, numbers, others)
     if not has_numbers and is_yes_or_no(words):
