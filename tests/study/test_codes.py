@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from hyfdca.data.missing_codes import missing_codes
 from hyfdca.data.readers import read_table
 from hyfdca.data.tables import Columns, TableError
 from hyfdca.maths.seeds import stream
@@ -162,3 +163,62 @@ def test_codes_of_single_rows_are_no_features(hyfdca, tmp_path):
     frame.loc[3, "case"] = frame.loc[4, "case"]  # no ID
     study = drafted(hyfdca, tmp_path, *write(tmp_path, a=frame))
     assert load(study).clients[0].ignore == ["case"]
+
+
+def test_numbers_for_missing_values_are_pointed_out(hyfdca, tmp_path):
+    """In the draft, in check and after training: column, number and what to do."""
+    frame = hospital()
+    frame.loc[:9, "lab"] = -999.0
+    study = drafted(hyfdca, tmp_path, *write(tmp_path, a=frame))
+    said = (
+        "Column 'lab' of a.csv has 10 cells of -999, unlike all other cells: if such "
+        "numbers mean missing values, make these cells blank."
+    )
+    assert f"# {said}" in study.read_text()
+    _, output, _ = hyfdca("check", study)
+    assert f"Warning: {said}" in output
+    _, output = trained(hyfdca, study)
+    assert said in " ".join(output.split())
+
+
+def test_numbers_for_missing_values_beside_words(tmp_path):
+    """Both are said."""
+    frame = hospital().astype({"lab": str})
+    frame.loc[:4, "lab"] = "-"
+    frame.loc[5:9, "lab"] = "-9"
+    [path] = write(tmp_path, a=frame[["patient", "lab", "outcome"]])
+    [note] = read(path).notes
+    assert "5 cells of column 'lab' of a.csv taken as blank: '-'." in note
+    assert "5 cells of -9, unlike" in note
+
+
+@pytest.mark.parametrize(
+    ("cells", "found"),
+    [
+        ([0.3, 2.9, -999.0, -999.0], {-999.0: 2}),
+        ([20.0, 80.0, 999.0, 999.0, 999.0], {999.0: 3}),
+        ([0.0, 1.0, -9.0, -9.0], {-9.0: 2}),
+        ([0.0, 5e4, -99.0, -99.0], {-99.0: 2}),
+        ([1.0, 2.0, -99.0, -99.0, -999.0, -999.0], {-999.0: 2, -99.0: 2}),
+        ([-5.0, 5.0, 9_999.0, 9_999.0], {9_999.0: 2}),
+        ([0.3, 2.9, -999.0], {}),  # once
+        ([-30.0, 30.0, -9.0, -9.0], {}),  # temperatures
+        ([100.0, 2_000.0, 999.0, 999.0], {}),
+        ([400.0, 900.0, 999.0, 999.0], {}),
+        ([-999.0, -999.0, np.nan], {}),  # nothing else
+        ([7.0, 7.0, 999.0, 999.0], {}),  # may be two values
+        ([-2e3, 2e3, -999.0, -999.0, np.inf], {}),
+    ],
+)
+def test_which_numbers_are_odd(cells, found):
+    """Far from all others, or the only negative ones, and more than once."""
+    assert missing_codes(np.array(cells)) == found
+
+
+def test_no_false_alarms_on_ordinary_numbers():
+    """Whole numbers of many scales and signs."""
+    random = stream(9, "ordinary")
+    for scale in (10.0, 100.0, 1e3, 1e4, 1e5):
+        for centre in (0.0, 3.0 * scale):
+            cells = np.round(random.normal(centre, scale, 2_000))
+            assert missing_codes(cells) == {}

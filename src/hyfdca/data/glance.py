@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from hyfdca.data.csv_form import CsvForm
 from hyfdca.data.kinds import Column, is_text, read_column
+from hyfdca.data.missing_codes import missing_note
 from hyfdca.data.named_tables import columns_by_name, without_index
 from hyfdca.data.readers import has_named_columns, open_columns, read_table
 from hyfdca.data.tables import (
@@ -194,6 +195,12 @@ class Glance:
             is_code = all(number_of(text) is not None for text in texts)
             self._codes[name] = n_codes(texts) if is_code else 0
         return self._codes[name]
+
+    def missing_note(self, name: str) -> str:
+        """Return which numbers of a readable column seem to mean missing values."""
+        own = self._read_column(name)
+        is_number = own.kind == "number"
+        return missing_note(self.path.name, name, own.cells) if is_number else ""
 
     def is_stored_as_numbers(self, name: str) -> bool:
         """Return whether the file, unlike one of text, cannot have leading zeros."""

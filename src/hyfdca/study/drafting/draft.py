@@ -17,6 +17,7 @@ from hyfdca.study.drafting.hints import (
     code_hints,
     date_hints,
     id_hints,
+    missing_hints,
     role_hints,
     twin_names,
 )
@@ -128,6 +129,7 @@ def _kinds(glances: Sequence[Glance], roles: Roles) -> Iterator[str]:
                 found.setdefault(name, set()).add(glance.kind_of(name))
     yield from map(_comment, code_hints(glances, roles))
     yield from map(_comment, date_hints(glances, roles))
+    yield from map(_comment, missing_hints(glances, roles))
     for kind in KINDS:
         names = [name for name, kinds in found.items() if kinds - {"blank"} == {kind}]
         if names and kind != "number":
