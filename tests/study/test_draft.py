@@ -180,6 +180,15 @@ def test_ids_with_different_names(hyfdca, tmp_path):
     trained(hyfdca, tmp_path)
 
 
+def test_ids_in_the_index_of_pandas(hyfdca, tmp_path):
+    """An index with a name is a column of the table."""
+    frames = two_parts()
+    frames["city.parquet"] = frames["city.parquet"].set_index("patient")
+    _, file = drafted(hyfdca, tmp_path, write(tmp_path, frames))
+    assert file.study.id_column == "patient"
+    assert set(trained(hyfdca, tmp_path)) == set(FEATURES)
+
+
 def test_ids_keep_leading_zeros(hyfdca, tmp_path):
     """IDs in a CSV are compared as they are written."""
     frame = pooled().assign(patient=[f"{row:04d}" for row in range(N_ROWS)])

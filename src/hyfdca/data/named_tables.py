@@ -45,7 +45,7 @@ class NamedColumns:
     ----------
     content : pyarrow.Table
     index : set of str
-        Columns in which pandas wrote its index.
+        Columns in which pandas wrote its index, if the index has no name.
     notes : tuple of str
         How the file was read, where that was found by looking.
     csv : CsvForm
@@ -221,17 +221,11 @@ def _csv_index(names: Sequence[str]) -> set[str]:
 
 
 def _parquet_index(schema: Any) -> set[str]:
-    """Return the columns in which pandas wrote the index."""
-    try:
-        facts: Any = schema.pandas_metadata
-    except ValueError:  # another program wrote something else there
-        facts = None
-    listed = facts.get("index_columns") if isinstance(facts, dict) else None
-    # The index of a fresh frame is a range, which is not in a column.
-    names = (
-        {n for n in listed if isinstance(n, str)} if isinstance(listed, list) else set()
-    )
-    return names | {n for n in schema.names if n and _PANDAS_INDEX.fullmatch(n)}
+    """Return the columns in which pandas wrote an index without a name.
+
+    An index with a name is a column like any other, and often has the IDs.
+    """
+    return {name for name in schema.names if name and _PANDAS_INDEX.fullmatch(name)}
 
 
 def without_index(path: Path, named: NamedColumns, columns: Columns) -> NamedColumns:
