@@ -140,11 +140,6 @@ def shuffled():
     ("name", "write", "column"),
     [
         ("a.parquet", lambda path: shuffled().to_parquet(path), "__index_level_0__"),
-        (
-            "b.parquet",
-            lambda path: shuffled().rename_axis("line").to_parquet(path),
-            "line",
-        ),
         ("c.csv", lambda path: shuffled().to_csv(path), ""),
         (
             "d.csv",
@@ -171,8 +166,8 @@ def test_what_pandas_should_have_said_may_be_nonsense(said, tmp_path):
     assert read(tmp_path / "table.parquet").features == ("température", "Größe")
 
 
-def test_an_index_that_the_study_names_is_read(tmp_path):
-    """As the ID, or as a feature."""
+def test_an_index_with_a_name_is_a_column(tmp_path):
+    """As the ID, or as a feature, which need not be named."""
     path = tmp_path / "table.parquet"
     FRAME.set_index("patient").to_parquet(path)
     assert read(path).ids == ("007", "8", "9a")
@@ -180,6 +175,7 @@ def test_an_index_that_the_study_names_is_read(tmp_path):
     table = read(path, features=("Größe",))
     assert table.cells.toarray().ravel().tolist() == [1.0, 170.0, 3.75]
     assert table.notes == ()
+    assert set(read(path).features) == {"température", "Größe"}
 
 
 @pytest.mark.parametrize("other", ["fconc1", "FCONC1", "fConc 1", "f Conc1"])

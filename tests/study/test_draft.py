@@ -125,7 +125,7 @@ def test_text_here_and_numbers_there_is_a_category(hyfdca, tmp_path):
     frames["city.parquet"] = frames["city.parquet"].assign(ward=as_text)
     text, file = drafted(hyfdca, tmp_path, write(tmp_path, frames))
     assert file.study.categorical == ["ward"]
-    assert "# These are text in some tables and not in others." in text
+    assert "# Text in some tables and not in others: 'ward'." in text
     assert set(trained(hyfdca, tmp_path)) == {*FEATURES, "ward=1"}
 
 
@@ -178,6 +178,15 @@ def test_ids_with_different_names(hyfdca, tmp_path):
     assert file.study.id_column == "patient"
     assert [client.id_column for client in file.clients] == [None, "pid"]
     trained(hyfdca, tmp_path)
+
+
+def test_ids_in_the_index_of_pandas(hyfdca, tmp_path):
+    """An index with a name is a column of the table."""
+    frames = two_parts()
+    frames["city.parquet"] = frames["city.parquet"].set_index("patient")
+    _, file = drafted(hyfdca, tmp_path, write(tmp_path, frames))
+    assert file.study.id_column == "patient"
+    assert set(trained(hyfdca, tmp_path)) == set(FEATURES)
 
 
 def test_ids_keep_leading_zeros(hyfdca, tmp_path):

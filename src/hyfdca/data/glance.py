@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from hyfdca.data.csv_form import CsvForm
 from hyfdca.data.kinds import Column, is_text, read_column
+from hyfdca.data.missing_codes import missing_note
 from hyfdca.data.named_tables import columns_by_name, without_index
 from hyfdca.data.readers import has_named_columns, open_columns, read_table
 from hyfdca.data.tables import (
@@ -26,7 +27,7 @@ from hyfdca.data.tables import (
     id_text,
     label_text,
 )
-from hyfdca.data.words import is_numeric
+from hyfdca.data.words import is_numeric, n_codes, number_of
 
 _FEW_LEVELS = 20  # a text column with more, in most rows another, is no category
 
@@ -54,6 +55,7 @@ class Glance:
     csv: CsvForm = field(default_factory=CsvForm)
     _read: dict[str, list[object]] = field(default_factory=dict, repr=False)
     _parsed: dict[str, Column] = field(default_factory=dict, repr=False)
+    _codes: dict[str, int] = field(default_factory=dict, repr=False)
 
     @property
     def n_rows(self) -> int:
@@ -138,8 +140,7 @@ class Glance:
         if twin := self._twin(name):
             return f"it differs from {twin!r} in capitals or blanks alone"
         if is_text(column.type):
-            is_remark = _differs_in_most_rows(column) and not _is_mostly_numeric(column)
-            return "it is text that differs in most rows" if is_remark else ""
+            return self._objection_to_text(name)
         # Readers know best what else may be a feature.
         alone = Columns(
             id=id_column, features=(name,), has_label=False, text_is_category=True
@@ -147,6 +148,15 @@ class Glance:
         if not _is_number(column.type) and _is_refused(self.path, alone):
             return "its cells are neither numbers, nor dates, nor names of categories"
         return ""
+
+    def _objection_to_text(self, name: str) -> str:
+        column = self.columns[name]
+        if not _differs_in_most_rows(column):
+            return ""
+        if self.n_codes(name):
+            return "it has leading zeros and differs in most rows, as codes of rows do"
+        is_remark = not _is_mostly_numeric(column)
+        return "it is text that differs in most rows" if is_remark else ""
 
     def mistake(self, name: str) -> str:
         """Return why a column that may be a feature cannot be read; "" if it can."""
@@ -170,10 +180,32 @@ class Glance:
 
     def _read_column(self, name: str) -> Column:
         if name not in self._parsed:
-            as_study = Columns(text_is_category=True, csv=self.csv)
+            codes = (name,) if self.n_codes(name) else ()
+            as_study = Columns(text_is_category=True, csv=self.csv, categorical=codes)
             column = self.columns[name]
             self._parsed[name] = read_column(self.path.name, name, column, as_study)
         return self._parsed[name]
+
+    def n_codes(self, name: str) -> int:
+        """Return how many cells have leading zeros, if all are numbers or blank."""
+        if self.numbered is not None or not is_text(self.columns[name].type):
+            return 0
+        if name not in self._codes:
+            texts = self.columns[name].to_pylist()
+            is_code = all(number_of(text) is not None for text in texts)
+            self._codes[name] = n_codes(texts) if is_code else 0
+        return self._codes[name]
+
+    def missing_note(self, name: str) -> str:
+        """Return which numbers of a readable column seem to mean missing values."""
+        own = self._read_column(name)
+        is_number = own.kind == "number"
+        return missing_note(self.path.name, name, own.cells) if is_number else ""
+
+    def is_stored_as_numbers(self, name: str) -> bool:
+        """Return whether the file, unlike one of text, cannot have leading zeros."""
+        is_text_file = self.csv != CsvForm()
+        return not is_text_file and _is_number(self.columns[name].type)
 
     def blank_ids(self, name: str, id_column: str | None) -> frozenset[str]:
         """Return the IDs of the rows in which a readable column is blank."""

@@ -29,6 +29,7 @@ import pyarrow as pa
 
 from hyfdca.arrays import FloatArray
 from hyfdca.data.csv_form import CsvForm
+from hyfdca.data.missing_codes import missing_note
 from hyfdca.data.tables import (
     Columns,
     Kind,
@@ -42,6 +43,7 @@ from hyfdca.data.tables import (
 from hyfdca.data.words import (
     BLANK_WORDS,
     boolean_of,
+    check_no_codes,
     check_no_dates,
     check_no_numbers,
     is_yes_or_no,
@@ -132,7 +134,14 @@ def read_column(file: str, name: str, column: Any, columns: Columns) -> Column:
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         n_cells = len(column) - column.null_count
         raise _refusal(file, name, n_cells, columns) from None
-    return Column("boolean" if pa.types.is_boolean(kind) else "number", cells)
+    is_boolean = pa.types.is_boolean(kind)
+    return Column("boolean", cells) if is_boolean else _number(file, name, cells)
+
+
+def _number(file: str, name: str, cells: FloatArray, note: str = "") -> Column:
+    """Return numbers; say so if some seem to mean missing values."""
+    notes = (note, missing_note(file, name, cells))
+    return Column("number", cells, note=" ".join(filter(None, notes)))
 
 
 def is_text(kind: Any) -> bool:
@@ -165,7 +174,8 @@ def level_text(value: object) -> str:
 def _text(file: str, name: str, column: Any, columns: Columns) -> Column:
     """Return text as numbers or as yes and no if it is that, or else as a category.
 
-    A column with some numbers is rather one of numbers with mistakes.
+    A column with some numbers is rather one of numbers with mistakes, and numbers
+    with leading zeros are rather codes.
     """
     texts: list[str | None] = column.to_pylist()
     numbers = [number_of(cell, columns.csv.decimal) for cell in texts]
@@ -175,6 +185,7 @@ def _text(file: str, name: str, column: Any, columns: Columns) -> Column:
     has_numbers = any(n is not None and not math.isnan(n) for n in numbers)
     words = words_of(others) - BLANK_WORDS
     if not words:
+        check_no_codes(file, name, texts, columns.text_is_category)
         kind: Kind = "number" if has_numbers or not others else "blank"
         return _with_blanks(file, name, kind, numbers, others)
     if not has_numbers and is_yes_or_no(words):
@@ -193,18 +204,21 @@ def _with_blanks(
     file: str,
     name: str,
     kind: Kind,
-    cells: Sequence[float | None],
+    numbers: Sequence[float | None],
     others: Mapping[str | None, int],
 ) -> Column:
     """Return cells of which texts for a blank are missing; say so if there are any."""
     blank = sorted(text for text in others if text and words_of([text]) <= BLANK_WORDS)
-    values = np.array([math.nan if cell is None else cell for cell in cells])
+    values = np.array([math.nan if own is None else own for own in numbers])
     n_blank = sum(others[text] for text in blank)
     note = (
         f"{counted(n_blank, 'cell')} of column {name!r} of {file} taken as blank: "
         f"{listed(blank)}."
     )
-    return Column(kind, values.astype(np.float64), note=note if blank else "")
+    cells, note = values.astype(np.float64), note if blank else ""
+    if kind == "number":
+        return _number(file, name, cells, note)
+    return Column(kind, cells, note=note)
 
 
 def _category(file: str, name: str, column: Any) -> Column:

@@ -29,6 +29,7 @@ from hyfdca.data.tables import (
     label_text,
     normalised,
 )
+from hyfdca.data.words import LEADING_ZERO
 from hyfdca.errors import counted
 
 _COMMA = r"^(\s*[+-]?[0-9]+),([0-9]+(?:[eE][+-]?[0-9]+)?\s*)$"  # a decimal one
@@ -44,7 +45,7 @@ class NamedColumns:
     ----------
     content : pyarrow.Table
     index : set of str
-        Columns in which pandas wrote its index.
+        Columns in which pandas wrote its index, if the index has no name.
     notes : tuple of str
         How the file was read, where that was found by looking.
     csv : CsvForm
@@ -89,12 +90,11 @@ def _parsed_csv(path: Path, columns: Columns) -> NamedColumns:
         names = first.schema.names
         as_text = {columns.id, columns.label, *columns.categorical}
         texts = [n for n in names if normalised(n) in as_text]
-        converting = pa.csv.ConvertOptions(
-            column_types=dict.fromkeys(texts, pa.string()),
-            strings_can_be_null=True,
-            decimal_point=form.decimal,
-        )
-        table = pa.csv.read_csv(path, reading, parsing, converting)
+        options = (reading, parsing)
+        table = pa.csv.read_csv(path, *options, _converting(texts, form))
+        if codes := _codes(path, table, *options):
+            found = _converting([*texts, *codes], form)
+            table = pa.csv.read_csv(path, *options, found)
         if form.decimal == ",":
             table = _with_points(table, columns.label)
     except (pa.ArrowInvalid, pa.ArrowKeyError):  # its message would quote the row
@@ -110,6 +110,51 @@ def _parsed_csv(path: Path, columns: Columns) -> NamedColumns:
     if left_out:
         notes.append(f"Of {path.name}, {left_out} without any cell are left out.")
     return NamedColumns(table, _csv_index(names), tuple(notes), form)
+
+
+def _converting(texts: Sequence[str], form: CsvForm) -> Any:
+    """Return how cells are converted, some columns of them to text."""
+    return pa.csv.ConvertOptions(
+        column_types=dict.fromkeys(texts, pa.string()),
+        strings_can_be_null=True,
+        decimal_point=form.decimal,
+    )
+
+
+def _codes(path: Path, table: Any, reading: Any, parsing: Any) -> list[str]:
+    """Return columns that were read as numbers, though some have leading zeros.
+
+    They are read again as text, which keeps the zeros.
+    """
+    names = table.column_names  # those that occur twice are refused later
+    once = [name for name, count in Counter(names).items() if count == 1]
+    rest = [name for name in once if _has_whole_numbers(table[name])]
+    found: list[str] = []
+    if not rest:
+        return found
+    as_text = pa.csv.ConvertOptions(
+        column_types=dict.fromkeys(rest, pa.string()), include_columns=rest
+    )
+    with pa.csv.open_csv(path, reading, parsing, as_text) as batches:
+        for batch in batches:
+            found += [n for n in rest if n not in found and _has_code(batch[n])]
+    return found
+
+
+def _has_whole_numbers(column: Any) -> bool:
+    """Return whether some numbers have no fraction, as those with leading zeros."""
+    if not pa.types.is_floating(column.type):
+        return bool(pa.types.is_integer(column.type))
+    is_whole = pc.equal(column, pc.floor(column))
+    return bool(pc.any(is_whole).as_py())
+
+
+def _has_code(column: Any) -> bool:
+    """Return whether a cell has a leading zero."""
+    # Two quick looks spare most columns the slow one.
+    some = column.filter(pc.greater(pc.binary_length(column), 1))
+    some = some.filter(pc.match_substring(some, "0"))
+    return bool(pc.any(pc.match_substring_regex(some, f"^{LEADING_ZERO}$")).as_py())
 
 
 def _without_empty(table: Any) -> tuple[Any, str]:
@@ -176,17 +221,11 @@ def _csv_index(names: Sequence[str]) -> set[str]:
 
 
 def _parquet_index(schema: Any) -> set[str]:
-    """Return the columns in which pandas wrote the index."""
-    try:
-        facts: Any = schema.pandas_metadata
-    except ValueError:  # another program wrote something else there
-        facts = None
-    listed = facts.get("index_columns") if isinstance(facts, dict) else None
-    # The index of a fresh frame is a range, which is not in a column.
-    names = (
-        {n for n in listed if isinstance(n, str)} if isinstance(listed, list) else set()
-    )
-    return names | {n for n in schema.names if n and _PANDAS_INDEX.fullmatch(n)}
+    """Return the columns in which pandas wrote an index without a name.
+
+    An index with a name is a column like any other, and often has the IDs.
+    """
+    return {name for name in schema.names if name and _PANDAS_INDEX.fullmatch(name)}
 
 
 def without_index(path: Path, named: NamedColumns, columns: Columns) -> NamedColumns:

@@ -34,6 +34,8 @@ _NUMBER = re.compile(
     r"(?:[eE][+-]?[0-9]+)?"
     r"\s*(?:[%\u2030$\u20ac\u00a3\u00a5]|EUR|USD|GBP|CHF)?"
 )
+LEADING_ZERO = r"\s*[+-]?0[0-9]+\s*"  # a code rather than a number
+_CODE = re.compile(LEADING_ZERO)
 _SWAPPED = str.maketrans({",": ".", ".": ","})
 _DATE = re.compile(
     r"\s*([0-9]{4}[-/.][0-9]{1,2}[-/.][0-9]{1,2}|[0-9]{1,2}[-/.][0-9]{1,2}[-/.][0-9]{2,4}"
@@ -104,6 +106,32 @@ def is_numeric(cell: object) -> bool:
 def looks_like_date(text: str) -> bool:
     """Return whether a text begins as a date does, in whatever order."""
     return _DATE.match(text) is not None
+
+
+def n_codes(texts: Iterable[str | None]) -> int:
+    """Return how many texts are digits after a zero, as in a code such as 01067."""
+    return sum(text is not None and _CODE.fullmatch(text) is not None for text in texts)
+
+
+def check_no_codes(
+    file: str, name: str, texts: Iterable[str | None], has_settings: bool
+) -> None:
+    """Refuse numbers some of which have leading zeros: these are rather codes."""
+    if not (n_found := n_codes(texts)):
+        return
+    cells = counted(n_found, "cell")
+    quoted = json.dumps(name, ensure_ascii=False)
+    codes = (
+        f"set categorical = [{quoted}] in the study file if these are codes, such as "
+        "those of places, or "
+        if has_settings
+        else ""
+    )
+    rest = f", or leave the column out with ignore = [{quoted}]" if codes else ""
+    raise TableError(
+        f"column {name!r} of {file} has {cells} with leading zeros, which numbers do "
+        f"not have; {codes}write them without these zeros if they are numbers{rest}"
+    )
 
 
 def check_no_dates(file: str, name: str, column: Any) -> None:

@@ -41,12 +41,27 @@ def kind_notes(
     widths = levels.widths[levels.columns.is_category].tolist()
     each = zip(levels.entries.items(), widths, strict=True)
     notes += [_category(name, entry, width) for (name, entry), width in each]
+    notes += [
+        f"The levels {code!r} and {bare!r} of {name!r} differ in leading zeros alone; "
+        "if they are one, an organisation may have saved codes as numbers: write them "
+        "alike, as text."
+        for name, entry in levels.entries.items()
+        for code, bare in _without_zeros(entry)
+    ]
     for name, (one, other) in levels.strangers.items():
         notes.append(
             f"{names[one]} and {names[other]} have no level of {name!r} in common; if "
             "they mean the same, write them alike."
         )
     return tuple(notes)
+
+
+def _without_zeros(entry: CategoryEntry) -> list[tuple[str, str]]:
+    """Return the first level that also occurs without its leading zeros, if any."""
+    known = {*(entry.levels or ()), entry.reference or ""}
+    codes = sorted(code for code in known if code.isdecimal() and code[0] == "0")
+    pairs = ((code, str(int(code))) for code in codes)
+    return [pair for pair in pairs if pair[1] != pair[0] and pair[1] in known][:1]
 
 
 def _category(column: str, entry: CategoryEntry, width: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from hyfdca.study.drafting.hints import (
     code_hints,
     date_hints,
     id_hints,
+    missing_hints,
     role_hints,
     twin_names,
 )
@@ -128,16 +129,47 @@ def _kinds(glances: Sequence[Glance], roles: Roles) -> Iterator[str]:
                 found.setdefault(name, set()).add(glance.kind_of(name))
     yield from map(_comment, code_hints(glances, roles))
     yield from map(_comment, date_hints(glances, roles))
+    yield from map(_comment, missing_hints(glances, roles))
     for kind in KINDS:
         names = [name for name, kinds in found.items() if kinds - {"blank"} == {kind}]
         if names and kind != "number":
             yield _comment(f"{kind_word(kind, DATE_ORIGIN)}: {listed(names)}.")
+    yield from _categorical(glances, found)
+
+
+def _categorical(
+    glances: Sequence[Glance], found: Mapping[str, set[Kind]]
+) -> Iterator[str]:
+    """Name the columns that are categories, though not all tables show it."""
+    codes = {name: n for name in found if (n := sum(_codes(glances, name)))}
     mixed = [n for n, kinds in found.items() if kinds - {"blank"} > {"category"}]
-    mixed = [name for name in mixed if _has_common_values(glances, name)]
+    mixed = [n for n in mixed if n not in codes and _has_common_values(glances, n)]
+    for name, n_codes in codes.items():
+        cells = counted(n_codes, "cell")
+        yield _comment(f"{name!r} has {cells} with leading zeros, as codes have. If")
+        yield "# these are numbers, write them without the zeros in the tables."
+    yield from _comments_of_numbers(glances, codes)
     if mixed:
-        yield "# These are text in some tables and not in others. If they are no"
-        yield "# categories, correct the tables, or leave them out with ignore."
-        yield f"categorical = {json.dumps(mixed, ensure_ascii=False)}"
+        yield _comment(f"Text in some tables and not in others: {listed(mixed)}.")
+        yield "# If they are no categories, correct the tables, or use ignore."
+    if codes or mixed:
+        yield f"categorical = {json.dumps([*codes, *mixed], ensure_ascii=False)}"
+
+
+def _codes(glances: Sequence[Glance], name: str) -> Iterator[int]:
+    """Yield how many cells of a column have leading zeros, by table that has it."""
+    return (glance.n_codes(name) for glance in glances if name in glance.columns)
+
+
+def _comments_of_numbers(
+    glances: Sequence[Glance], codes: Collection[str]
+) -> Iterator[str]:
+    """Say where codes are stored as numbers, which have lost their zeros."""
+    for glance in glances:
+        for name in codes:
+            if name in glance.columns and glance.is_stored_as_numbers(name):
+                yield _comment(f"In {glance.path.name}, {name!r} is stored as numbers:")
+                yield "# if these lost leading zeros, save them as text with the zeros."
 
 
 def _has_common_values(glances: Sequence[Glance], name: str) -> bool:

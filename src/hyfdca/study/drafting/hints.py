@@ -72,6 +72,14 @@ def date_hints(glances: Sequence[Glance], roles: Roles) -> Iterator[str]:
                     )
 
 
+def missing_hints(glances: Sequence[Glance], roles: Roles) -> Iterator[str]:
+    """Yield which features have numbers that seem to mean missing values."""
+    for place, glance in enumerate(glances):
+        for name in roles.features(place, glance):
+            if _is_number(glance, name) and (note := glance.missing_note(name)):
+                yield note
+
+
 def twin_names(
     glances: Sequence[Glance], roles: Roles
 ) -> Iterator[tuple[Glance, str, Glance, str]]:
