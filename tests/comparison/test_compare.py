@@ -13,14 +13,19 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
+from matplotlib.figure import Figure
 
 from hyfdca.algorithms.fedavg import FedAvg
 from hyfdca.algorithms.registry import ALGORITHMS
 from hyfdca.comparison import compare as comparing
+from hyfdca.comparison import figure as figure_module
+from hyfdca.comparison.contenders import Contender
 from hyfdca.comparison.figure import draw_comparison
+from hyfdca.comparison.runs import Curve, CurvePoint, Spent
+from hyfdca.comparison.smoothing import smoothed, smoothed_ratios
 from hyfdca.comparison.table import SCHEMA, as_csv, as_parquet, long_table
 from hyfdca.errors import StudyError
-from hyfdca.maths.objective import reference_optimum
+from hyfdca.maths.objective import Measurement, reference_optimum
 from hyfdca.study.file import load
 from hyfdca.study.local.study import pooled_objective, prepare
 from hyfdca.study.outcome import train
@@ -237,6 +242,48 @@ def test_both_tables_are_the_same(tmp_path):
     assert parquet.to_pylist() == csv.to_pylist() == table.to_pylist()
     assert parquet.column_names == csv.column_names == SCHEMA.names
     assert json.loads(table.to_pylist()[-1]["settings"])["rate"] == 0.5
+
+
+def test_a_rough_curve_is_smoothed():
+    """Up and down in turns cancel, the ends stay, and smooth curves are left alone."""
+    trend = np.linspace(1.0, 0.1, 300)
+    turns = np.where(np.arange(300) % 2 == 0, 1.0, -1.0)
+    rough = trend + 0.05 * turns
+    found = smoothed(rough)
+    assert found == pytest.approx(trend, abs=0.051)
+    assert found[1:-1] == pytest.approx(trend[1:-1], abs=1e-12)
+    assert (found[0], found[-1]) == (rough[0], rough[-1])
+    assert smoothed(trend) is None
+    assert smoothed(rough[:20]) is None
+    ratios = smoothed_ratios(np.exp(rough))
+    assert ratios == pytest.approx(np.exp(found), rel=1e-12)
+    assert smoothed_ratios(rough - 1.0) is None
+
+
+def test_curves_that_end_beyond_the_axis_are_marked():
+    """A diverged curve has a triangle inside the upper edge, another has none."""
+    axes = Figure().subplots()
+    axes.set(xlim=(0, 4), ylim=(0.1, 10.0))
+    losses = {"fedavg": [1.0, 5.0, 20.0, 400.0], "hyfem": [1.0, 20.0, 0.5, 0.4]}
+    curves = [
+        Curve(
+            Contender(label, ALGORITHMS[label]()),
+            [
+                CurvePoint(i, Measurement(1.0, None), loss, None, Spent(), 2)
+                for i, loss in enumerate(own)
+            ],
+            3,
+            "round limit",
+        )
+        for label, own in losses.items()
+    ]
+    figure_module._mark_ends_beyond(
+        axes, curves, figure_module._COLUMNS[0], figure_module._loss
+    )
+    [mark] = axes.get_lines()
+    assert mark.get_marker() == "^"
+    assert mark.get_xdata()[0] == 2.0  # the first round beyond
+    assert 0.9 < mark.get_ydata()[0] < 1.0  # as a share of the axis
 
 
 def test_figure(tmp_path):

@@ -20,7 +20,7 @@ from hyfdca.reproduction.clock import EncryptionCosts
 from hyfdca.reproduction.paper import HYPERPARAMETERS, METHODS
 from hyfdca.reproduction.plan import Effort, RunKey
 from hyfdca.reproduction.report import report
-from hyfdca.reproduction.report.drawing import chart_files
+from hyfdca.reproduction.report.drawing import chart_files, draw_chart
 from hyfdca.reproduction.report.notes import by_set, same_draws
 from hyfdca.reproduction.report.report import report_files, sections_of
 from hyfdca.reproduction.report.times import time_bars
@@ -222,6 +222,25 @@ def test_the_same_draws_are_named(study):
     same = dict.fromkeys(keys, study.runs[keys[0]])
     assert "Covtype, 3x3 clients" in same_draws(replace(study, runs=same))
     assert same_draws(replace(study, runs={**same, keys[1]: other})) == ""
+
+
+def test_bars_are_centred_on_their_ticks(study):
+    """The bars of each method of Figure 4 lie around its tick; patches name them."""
+    chart = time_bars(study)
+    figure = draw_chart(chart)
+    axes = figure.axes[0]
+    spans = {}
+    for bar in axes.patches:
+        middle = bar.get_x() + 0.5 * bar.get_width()
+        spans.setdefault(round(middle), []).append(middle)
+    assert sorted(spans) == list(axes.get_xticks()) == [0, 1, 2]
+    for tick, middles in spans.items():
+        assert np.mean(middles) == pytest.approx(tick)
+    low, high = axes.get_xlim()
+    assert low <= -0.5
+    assert high >= 2.5
+    [legend] = figure.legends
+    assert len(legend.get_patches()) == len(chart.labels) == legend._ncols
 
 
 def test_all_rows_are_in_one_table(study):

@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import (
     EngFormatter,
     Formatter,
@@ -21,9 +22,11 @@ from matplotlib.ticker import (
 from hyfdca.algorithms.registry import ALGORITHMS
 from hyfdca.arrays import FloatArray
 from hyfdca.comparison.runs import Curve, CurvePoint
+from hyfdca.comparison.smoothing import smoothed, smoothed_ratios
 from hyfdca.study.figures import INK, as_png, tidy
 
 Number = Callable[[CurvePoint], float | None]
+Smoothing = Callable[[FloatArray], FloatArray | None]
 
 _COLOURS = (
     *("#b5452c", "#1f6f8b", "#e0a030", "#3f7d4f", "#8e6bb5"),
@@ -35,7 +38,13 @@ _FEW = 2  # points, up to which no line is drawn
 _FAR_APART = 10.0  # curves that end by this factor apart need a logarithmic axis
 _MOST_COLUMNS, _LETTERS = 5, 100  # of the legend; letters in one line of it
 _ABOVE_START = 10.0  # losses that are higher by this factor are not shown
+_NEARLY = 100.0  # a single step's loss that is lower by less extends the axis
 _LOWEST_R2 = -1.0  # scores below are not shown
+_INSIDE = 0.025  # of an axis, by which a mark of a curve beyond it is inside
+_HINT = (
+    "Where a curve goes up and down all the time, the line is a mean of nearby rounds, "
+    "and every round is faint. A triangle is a curve that ends beyond the axis."
+)
 _LEAST_SPAN = 0.1  # of scores, or single rows would look like much
 
 
@@ -75,15 +84,20 @@ def draw_comparison(title: str, curves: Sequence[Curve], metric: str | None) -> 
     panels = figure.subplots(n_rows, 3, sharex="col", sharey="row", squeeze=False)
     # A study's name is plain text, even if it contains mathematical symbols.
     figure.suptitle(title, fontsize=13, color=INK, parse_math=False)
-    _draw_row(panels[0], curves, lambda point: point.relative_loss)
+    handles = _draw_row(panels[0], curves, _loss, smoothed_ratios)
     _show_losses(panels[0, 0], curves)
     if metric is not None:
-        _draw_row(panels[1], curves, lambda point: point.validation)
+        _draw_row(panels[1], curves, _score, smoothed)
         _show_scores(panels[1, 0], curves, metric)
     for axes, column in zip(panels[-1], _COLUMNS, strict=True):
         _show_column(axes, curves, column)
+    for row, height in zip(panels, (_loss, _score), strict=False):
+        for axes, column in zip(row, _COLUMNS, strict=True):
+            _mark_ends_beyond(axes, curves, column, height)
     figure.legend(
-        handles=panels[0, 0].get_lines(),
+        handles=handles,
+        title=_HINT,
+        title_fontsize=8,
         loc="outside lower center",
         ncols=_legend_columns([curve.contender.label for curve in curves]),
         frameon=False,
@@ -92,29 +106,80 @@ def draw_comparison(title: str, curves: Sequence[Curve], metric: str | None) -> 
     return as_png(figure)
 
 
-def _draw_row(panels: Any, curves: Sequence[Curve], height: Number) -> None:
+def _loss(point: CurvePoint) -> float | None:
+    return point.relative_loss
+
+
+def _score(point: CurvePoint) -> float | None:
+    return point.validation
+
+
+def _draw_row(
+    panels: Any, curves: Sequence[Curve], height: Number, smooth: Smoothing
+) -> list[Line2D]:
     """Draw one line per curve into each panel, with a dot where it ends.
 
-    Smooth curves lie on top of rough ones, which would hide them.
+    Smooth curves lie on top of rough ones, which would hide them. A curve that goes up
+    and down all the time is faint, with a smoothed one over it. Returns a line for
+    each curve.
     """
     heights = [_numbers(curve, height) for curve in curves]
-    roughest_first = np.argsort([-_roughness(own) for own in heights]).tolist()
+    roughest_first = np.argsort([-_roughness(own) for own in heights])
+    styles = _styles(curves)
     for axes, column in zip(panels, _COLUMNS, strict=True):
-        styles = _styles(curves)
+        lines = []
         for place, (curve, y) in enumerate(zip(curves, heights, strict=True)):
             colour, dashes = styles[place]
+            x = _numbers(curve, column.number)
+            own_place = roughest_first.tolist().index(place) / len(curves)
+            mean = smooth(y)
+            if mean is not None:
+                axes.plot(x, y, color=colour, lw=0.5, alpha=0.3, zorder=1.5)
+            axes.plot(x[-1:], y[-1:], "o", color=colour, ms=5, zorder=2.0 + own_place)
             [line] = axes.plot(
-                _numbers(curve, column.number),
-                y,
+                x,
+                y if mean is None else mean,
                 color=colour,
                 # A line to the one round of ``pooled`` would show a way it did not go.
                 ls=dashes if len(y) > _FEW else "none",
                 lw=1.4,
-                label=curve.contender.label,
-                zorder=2.0 + roughest_first.index(place) / len(curves),
+                zorder=2.0 + own_place,
             )
-            line.set(marker="o", markersize=5, markevery=[-1])
+            lines.append(line)
         tidy(axes)
+    return [
+        _legend_line(line, curve) for line, curve in zip(lines, curves, strict=True)
+    ]
+
+
+def _legend_line(line: Line2D, curve: Curve) -> Line2D:
+    label, colour = curve.contender.label, line.get_color()
+    style = line.get_linestyle()
+    return Line2D([], [], color=colour, ls=style, lw=1.4, marker="o", ms=5, label=label)
+
+
+def _mark_ends_beyond(
+    axes: Axes, curves: Sequence[Curve], column: _Column, height: Number
+) -> None:
+    """Draw a triangle at the edge for every curve that ends above or below the axis."""
+    low, high = axes.get_ylim()
+    for curve, (colour, _) in zip(curves, _styles(curves), strict=True):
+        x, y = _numbers(curve, column.number), _numbers(curve, height)
+        if np.isnan(y[-1]) or low <= y[-1] <= high:
+            continue
+        is_above = bool(y[-1] > high)
+        is_beyond = (y > high) if is_above else (y < low)
+        first = len(y) - int(np.argmin(is_beyond[::-1])) if not is_beyond.all() else 0
+        axes.plot(
+            x[first : first + 1],
+            [1.0 - _INSIDE if is_above else _INSIDE],
+            marker="^" if is_above else "v",
+            color=colour,
+            ms=6,
+            ls="none",
+            transform=axes.get_xaxis_transform(),
+            zorder=3.5,
+        )
 
 
 def _styles(curves: Sequence[Curve]) -> list[tuple[str, str]]:
@@ -142,13 +207,16 @@ def _roughness(heights: FloatArray) -> float:
 
 def _show_losses(axes: Axes, curves: Sequence[Curve]) -> None:
     axes.set_ylabel("relative loss (P - P*) / P*")
-    losses = [_numbers(curve, lambda point: point.relative_loss) for curve in curves]
+    losses = [_numbers(curve, _loss) for curve in curves]
     drawn = [own for own in losses if len(own) > _FEW] or losses
     every, start = np.concatenate(drawn), max(own[0] for own in losses)
     shown = every[(every > 0.0) & (every <= _ABOVE_START * start)]
     if len(shown):
+        lowest = shown.min()
+        # The end of a single step, if that does not squeeze the others.
+        near = [own[-1] for own in losses if lowest / _NEARLY < own[-1] < lowest]
         axes.set_yscale("log")
-        axes.set_ylim(shown.min() / 1.6, shown.max() * 1.6)
+        axes.set_ylim(min([lowest, *near]) / 1.6, shown.max() * 1.6)
 
 
 def _show_scores(axes: Axes, curves: Sequence[Curve], metric: str) -> None:
@@ -159,7 +227,7 @@ def _show_scores(axes: Axes, curves: Sequence[Curve], metric: str) -> None:
     axes.set_ylabel(_SCORES[metric])
     lows, highs = [], []
     for curve in curves:
-        scores = _numbers(curve, lambda point: point.validation)
+        scores = _numbers(curve, _score)
         known = scores[np.isfinite(scores)]
         if len(known):
             highs.append(float(known.max()))

@@ -17,6 +17,10 @@ global margins; changes are averaged over the holders of a sample.
 
 A round takes 4.5 round trips under partial participation, 3 under complete
 participation and 2 where moreover every sample has one holder (no margins exchange).
+
+With everybody present in every round the default step is an exact line search: then the
+rounds are those of ``LineSearchServer.round`` in ``line_search.py``, with exchanges of
+its own, and not those of this table.
 """
 
 from __future__ import annotations

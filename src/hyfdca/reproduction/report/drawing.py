@@ -6,16 +6,19 @@ import io
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 
-from hyfdca.reproduction.report.charts import Chart, Panel
+from hyfdca.reproduction.report.charts import Bar, Chart, Panel
 from hyfdca.study.figures import INK, as_png, tidy
 
 _DASHES = {"solid": "-", "dash": "--", "dot": ":"}
 _WIDTH, _HEIGHT = 4.2, 2.9  # inches of a panel
+_GROUP = 0.8  # of the distance of two ticks, at most taken by the bars of a group
 _DPI = 90  # of figures with up to 18 panels
 
 
@@ -30,17 +33,26 @@ def draw_chart(chart: Chart) -> Figure:
     for axes_row, row in zip(grid, chart.panels, strict=True):
         for axes, panel in zip(axes_row, row, strict=True):
             _draw_panel(axes, panel)
-    handles = [
-        Line2D([], [], color=colour, ls=_DASHES[dash], lw=2.5, label=label)
-        for label, (colour, dash) in chart.labels.items()
-    ]
+    handles = _handles(chart)
+    has_bars = any(isinstance(handle, Patch) for handle in handles)
     figure.legend(
         handles=handles,
         loc="outside lower center",
-        ncols=min(len(handles), 4),
+        ncols=len(handles) if has_bars else min(len(handles), 4),
         frameon=False,
     )
     return figure
+
+
+def _handles(chart: Chart) -> list[Artist]:
+    """Return a line for every label of lines, and a patch for every label of bars."""
+    bars = {bar.label for row in chart.panels for panel in row for bar in panel.bars}
+    return [
+        Patch(color=colour, label=label)
+        if label in bars
+        else Line2D([], [], color=colour, ls=_DASHES[dash], lw=2.5, label=label)
+        for label, (colour, dash) in chart.labels.items()
+    ]
 
 
 def chart_files(chart: Chart) -> dict[str, bytes]:
@@ -74,11 +86,15 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
 
 
 def _draw_bars(axes: Axes, panel: Panel) -> None:
+    """Draw the bars of a group side by side, with the group's tick in their middle."""
     axes.set_axisbelow(True)
-    groups = list(dict.fromkeys(bar.group for bar in panel.bars))
-    labels = list(dict.fromkeys(bar.label for bar in panel.bars))
-    width = 0.8 / len(labels)
+    groups: dict[str, list[Bar]] = {}
     for bar in panel.bars:
-        place = groups.index(bar.group) + (labels.index(bar.label) + 0.5) * width - 0.4
-        axes.bar(place, bar.value, width, color=bar.colour)
-    axes.set_xticks(np.arange(len(groups)), groups, fontsize=9)
+        groups.setdefault(bar.group, []).append(bar)
+    width = _GROUP / max(map(len, groups.values()))
+    for tick, own in enumerate(groups.values()):
+        for number, bar in enumerate(own):
+            place = tick + (number - 0.5 * (len(own) - 1)) * width
+            axes.bar(place, bar.value, width, color=bar.colour)
+    axes.set_xticks(np.arange(len(groups)), list(groups), fontsize=9)
+    axes.set_xlim(-0.5, len(groups) - 0.5)

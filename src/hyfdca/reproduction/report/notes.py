@@ -36,8 +36,9 @@ def final_values(study: Study) -> str:
         "Final losses and accuracies are means over the paper's last window: of rounds "
         f"({windows}) at equal rounds, of the last 1 % of a run's rounds at equal "
         "time. A run is called diverged here if that mean is not finite; a loss of a "
-        "million times the first counts as infinite. Tuning is stricter: a trial counts as diverged if any of its losses is not finite, or "
-        "if its last five losses are on average not below the first."
+        "million times the first counts as infinite. Tuning is stricter: a trial "
+        "counts as diverged if any of its losses is not finite, or if its last five "
+        "losses are on average not below the first."
     )
 
 
