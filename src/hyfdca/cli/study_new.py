@@ -21,8 +21,14 @@ def new_study(
     out: Annotated[Path, typer.Option(help="The study file to write.")] = Path(
         "study.toml"
     ),
-    id_column: Annotated[
-        str | None, typer.Option("--id", help="The column with IDs; else guessed.")
+    id_columns: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--id",
+            metavar="[FILE=]COLUMN",
+            help="The column with IDs, of all tables, or of one, as in --id "
+            "bank.csv=customer; repeat it for others. Guessed if not given.",
+        ),
     ] = None,
     label_column: Annotated[
         str | None,
@@ -38,7 +44,7 @@ def new_study(
 
     if out.exists() and not force:
         raise _exists(out)
-    content = draft_study(tables, out, id_column, label_column).encode()
+    content = draft_study(tables, out, id_columns or (), label_column).encode()
     try:
         if force:
             write_whole(out, content)

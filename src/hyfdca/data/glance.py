@@ -83,12 +83,13 @@ class Glance:
             if name and _is_discrete(column.type) and self._is_unique(column)
         )
 
-    def n_repeated(self, name: str) -> int:
-        """Return in how many rows a column is blank, or as in a row before."""
+    def n_blank_and_repeated(self, name: str) -> tuple[int, int]:
+        """Return in how many rows a column is blank, and as in a row before."""
         column = self.columns[name]
         if not _is_discrete(column.type):
-            return 0
-        return len(column) - int(pc.count_distinct(column).as_py())
+            return 0, 0
+        n_known = len(column) - column.null_count
+        return column.null_count, n_known - int(pc.count_distinct(column).as_py())
 
     def ids(self, name: str | None) -> frozenset[str]:
         """Return the IDs of the rows, given the column that has them."""

@@ -35,7 +35,7 @@ _HEAD = """\
 def draft_study(
     paths: Sequence[Path],
     out: Path,
-    id_column: str | None = None,
+    id_columns: Sequence[str] = (),
     label_column: str | None = None,
 ) -> str:
     """Return the text of a study file for these tables.
@@ -44,8 +44,11 @@ def draft_study(
     ----------
     out : Path
         Where the file will be; paths in it are relative to its folder.
-    id_column, label_column : str, optional
-        What these columns are called; guessed if not given.
+    id_columns : sequence of str
+        What the columns of IDs are called: a name for all tables, or
+        ``table=column`` for some; guessed if not given.
+    label_column : str, optional
+        What the column of labels is called; guessed if not given.
 
     Raises
     ------
@@ -54,7 +57,7 @@ def draft_study(
     """
     try:
         glances = [glance_at(path) for path in paths]
-        roles = guess_roles(glances, id_column, label_column)
+        roles = guess_roles(glances, id_columns, label_column)
         lines = [*_study(glances, roles, out), *_clients(glances, roles, out)]
     except TableError as error:
         raise StudyError(_sentence(str(error), paths)) from None

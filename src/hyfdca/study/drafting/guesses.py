@@ -2,46 +2,21 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from hyfdca.data.glance import Glance
 from hyfdca.data.labels import is_fraction
 from hyfdca.data.tables import listed
-from hyfdca.errors import StudyError, counted
+from hyfdca.errors import StudyError
+from hyfdca.study.drafting.guess import Guess, has_word
+from hyfdca.study.drafting.ids import check_known, given_ids, guess_ids
 
-_ID_WORDS = (
-    "id",
-    *("patient", "person", "customer", "client", "subject", "case", "record"),
-    *("member", "account", "key", "code", "number", "nr"),
-)
 _LABEL_WORDS = (
     *("label", "outcome", "target", "y", "class", "response", "diagnosis"),
     *("result", "event", "status", "default", "churn", "readmitted"),
 )
 _MOST_CLASSES = 20  # more values are rather numbers
-
-
-@dataclass(frozen=True)
-class Guess:
-    """A column, and why it was chosen.
-
-    Parameters
-    ----------
-    columns : tuple of str or None
-        By table; None where a table has no such column.
-    """
-
-    columns: tuple[str | None, ...]
-    why: str
-
-    @property
-    def usual(self) -> str | None:
-        """The name that most tables have."""
-        found = Counter(name for name in self.columns if name is not None)
-        return found.most_common(1)[0][0] if found else None
 
 
 @dataclass(frozen=True)
@@ -67,9 +42,14 @@ class Roles:
 
 
 def guess_roles(
-    glances: Sequence[Glance], id_column: str | None, label_column: str | None
+    glances: Sequence[Glance], id_columns: Sequence[str], label_column: str | None
 ) -> Roles:
     """Return what columns seem to be; names that are given are not guessed.
+
+    Parameters
+    ----------
+    id_columns : sequence of str
+        As ``--id`` takes them: names of columns, or ``table=column``.
 
     Raises
     ------
@@ -79,9 +59,8 @@ def guess_roles(
     empty = [glance.path.name for glance in glances if not glance.n_rows]
     if empty:
         raise StudyError(f"The file {empty[0]} has no rows; add some, or leave it out.")
-    ids = _given(glances, id_column, "--id") or _guess_ids(glances)
-    _check_ids(glances, ids)
-    labels = _given(glances, label_column, "--label") or _guess_labels(glances, ids)
+    ids = given_ids(glances, id_columns) or guess_ids(glances, {})
+    labels = _given_labels(glances, label_column) or _guess_labels(glances, ids)
     values = [
         glance.label_values(name)
         for glance, name in zip(glances, labels.columns, strict=True)
@@ -94,106 +73,18 @@ def guess_roles(
     return Roles(ids, labels, ignored, frozenset().union(*values))
 
 
-def _given(glances: Sequence[Glance], name: str | None, option: str) -> Guess | None:
+def _given_labels(glances: Sequence[Glance], name: str | None) -> Guess | None:
     if name is None:
         return None
+    check_known(glances, name, "--label")
     columns = tuple(name if name in glance.columns else None for glance in glances)
-    if not any(columns):
-        known = sorted({column for glance in glances for column in glance.columns})
-        raise StudyError(
-            f"No table has the column {name!r} that {option} names; the columns are "
-            f"{listed(known) or 'without names'}."
-        )
-    return Guess(columns, f"As {option} says.")
-
-
-def _check_ids(glances: Sequence[Glance], ids: Guess) -> None:
-    """Refuse an option --id that names no column of some table."""
-    for glance, name in zip(glances, ids.columns, strict=True):
-        if name is None and glance.numbered is None:
-            raise StudyError(
-                f"{glance.path.name} has no column {ids.usual!r}, which --id names; "
-                f"its columns are {listed(list(glance.columns))}."
-            )
+    return Guess(columns, "As --label says.")
 
 
 def _ignored(glance: Glance, own_id: str | None, label: str | None) -> dict[str, str]:
     names = [] if glance.numbered else glance.features((own_id, label))
     found = {name: glance.objection(name, own_id) for name in names}
     return {name: why for name, why in found.items() if why}
-
-
-# IDs
-
-
-def _guess_ids(glances: Sequence[Glance]) -> Guess:
-    named = [glance for glance in glances if glance.numbered is None]
-    if not named:
-        return Guess((None,) * len(glances), "")
-    common = [
-        name
-        for name in named[0].id_candidates
-        if all(name in glance.id_candidates for glance in named)
-    ]
-    if not common:
-        return _guess_own_ids(glances)
-    shared = {name: _n_shared(glances, [name] * len(glances)) for name in common}
-    best = max(common, key=lambda name: _id_rank(name, named, shared[name]))
-    columns = tuple(None if glance.numbered else best for glance in glances)
-    return Guess(columns, _why_ids(best, shared[best], len(glances)))
-
-
-def _guess_own_ids(glances: Sequence[Glance]) -> Guess:
-    """Guess the IDs of tables that name them differently, by the rows they share."""
-    known: set[str] = set()
-    chosen: list[str | None] = []
-    for glance in glances:
-        if glance.numbered is not None:
-            chosen.append(None)
-            known |= glance.ids(None)
-            continue
-        overlaps = {n: len(glance.ids(n) & known) for n in glance.id_candidates}
-        if not overlaps or (known and not max(overlaps.values())):
-            raise StudyError(
-                f"No column of {glance.path.name} looks like the IDs of its rows: "
-                "texts or whole numbers, another in each row, shared with the other "
-                f"tables{_near_miss(glance)}; name it with --id."
-            )
-        best = max(overlaps, key=lambda n: (overlaps[n], *_id_rank(n, [glance], 0)))
-        chosen.append(best)
-        known |= glance.ids(best)
-    return Guess(tuple(chosen), "The columns whose values the tables share.")
-
-
-def _near_miss(glance: Glance) -> str:
-    """Return which column would be the IDs by its name, but repeats or has blanks."""
-    for name in glance.columns:
-        n_odd = glance.n_repeated(name) if has_word(name, _ID_WORDS) else 0
-        if 0 < 2 * n_odd < glance.n_rows:
-            return f" ({name!r} is blank or repeats in {counted(n_odd, 'row')})"
-    return ""
-
-
-def _id_rank(name: str, glances: Sequence[Glance], n_shared: int) -> tuple[int, ...]:
-    """Return a sort key: the larger, the more a column looks like an ID."""
-    counts_rows = any(glance.is_row_number(name) for glance in glances)
-    return (n_shared > 0, not counts_rows, has_word(name, _ID_WORDS), n_shared)
-
-
-def _n_shared(glances: Sequence[Glance], names: Sequence[str]) -> int:
-    """Return how many IDs two or more tables have."""
-    own = [glance.ids(name) for glance, name in zip(glances, names, strict=True)]
-    counts = Counter(value for ids in own for value in ids)
-    return sum(count > 1 for count in counts.values())
-
-
-def _why_ids(name: str, n_shared: int, n_tables: int) -> str:
-    if n_tables == 1:
-        return f"{name!r} differs in every row."
-    return (
-        f"{name!r} is in all tables, differs in every row of each, and {n_shared:,} of "
-        "its values are in two tables or more."
-    )
 
 
 # Labels
@@ -233,9 +124,3 @@ def _label_rank(name: str, glances: Sequence[Glance]) -> tuple[int, int]:
 def _n_values(glances: Sequence[Glance], name: str) -> int:
     own = [glance.label_values(name) for glance in glances if name in glance.columns]
     return len(frozenset().union(*own))
-
-
-def has_word(name: str, words: Sequence[str]) -> bool:
-    """Return whether one of the words is in a name such as "patient_id" or "rowID"."""
-    parts = re.split(r"[\W_]+|(?<=[a-z])(?=[A-Z])", name)
-    return any(part.casefold() in words for part in parts)

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import combinations
 
 from hyfdca.data.glance import Glance
-from hyfdca.data.id_forms import ID_FORMS, IdForm
 from hyfdca.data.labels import is_fraction
 from hyfdca.data.tables import without_brackets
-from hyfdca.study.drafting.guesses import Roles, has_word
+from hyfdca.study.drafting.guess import has_word
+from hyfdca.study.drafting.guesses import Roles
+from hyfdca.study.drafting.ids import SINGLE_FORMS, n_alike
 
 _ROLES = {
     "weight_column": ("how often each row counts", ("weight", "weights")),
     "offset_column": ("an offset of each margin", ("offset", "offsets", "exposure")),
 }
-_SINGLE_FORMS: tuple[IdForm, ...] = (
-    *("leading zeros", "zeros after a decimal point"),
-    *("capitals", "blanks or punctuation"),
-)
 _CODES = (
     *("code", "type", "kind", "category", "status", "group", "stage", "class"),
     *("grade", "region", "zip", "ward", "sex", "gender", "race"),
@@ -105,17 +102,11 @@ def id_hints(glances: Sequence[Glance], roles: Roles) -> Iterator[str]:
     ids = [g.ids(own) for g, own in zip(glances, roles.ids.columns, strict=True)]
     for (one, own), (other, theirs) in combinations(zip(glances, ids, strict=True), 2):
         n_shared = len(own & theirs)
-        found = {form: _n_alike(form, own, theirs) for form in _SINGLE_FORMS}
-        form = max(_SINGLE_FORMS, key=found.__getitem__)
+        found = {form: n_alike(form, own, theirs) for form in SINGLE_FORMS}
+        form = max(SINGLE_FORMS, key=found.__getitem__)
         n_more = found[form] - n_shared
         if n_more > _MANY * min(len(own), len(theirs)):
             yield (
                 f"{one.path.name} and {other.path.name} share {n_shared:,} IDs, and "
                 f"{n_more:,} more that differ in {form} alone: write them alike."
             )
-
-
-def _n_alike(form: IdForm, own: Collection[str], theirs: Collection[str]) -> int:
-    """Return how many IDs of two tables are the same in a form."""
-    simple = ID_FORMS[form]
-    return len(set(map(simple, own)) & set(map(simple, theirs)))
