@@ -48,11 +48,11 @@ class Phasebook:
 
         def framed(
             session: ServerSession, phase: str, requests: Mapping[int, Message]
-        ) -> tuple[int, dict[int, bytearray]]:
-            number, payloads = original(session, phase, requests)
+        ) -> tuple[Phase, int, dict[int, bytearray]]:
+            entry, number, payloads = original(session, phase, requests)
             for payload in payloads.values():
-                phases[phase, bytes(payload[:_NUMBERED])] = session._phases[phase]
-            return number, payloads
+                phases[phase, bytes(payload[:_NUMBERED])] = entry
+            return entry, number, payloads
 
         ServerSession._framed = framed  # type: ignore[method-assign]
         try:

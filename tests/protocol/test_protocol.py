@@ -39,6 +39,7 @@ from hyfdca.stages.keys import messages as keys
 from hyfdca.stages.labels import messages as labels
 from hyfdca.stages.levels import messages as levels
 from hyfdca.stages.scaling import messages as scaling
+from hyfdca.stages.validation import messages as validation
 from hyfdca.study import messages as study
 
 TOKEN = b"study--1"
@@ -64,6 +65,7 @@ KINDS = [
         keys,
         study,
         evaluation,
+        validation,
         prediction,
     )
     for _, kind in inspect.getmembers(module, inspect.isclass)
