@@ -117,3 +117,32 @@ def test_a_file_whose_columns_do_not_fit_is_refused(spoilt, small_covtype, tmp_p
     path.write_text(json.dumps(json.loads(path.read_text()) | spoilt))
     with pytest.raises(StudyError, match=r"do not fit together; delete it"):
         load_outcome(JOB, tmp_path)
+
+
+def test_compiling_is_not_timed(small_covtype, tmp_path, monkeypatch):
+    """A process runs rounds of another run first, once for each method."""
+    made, make_run = [], jobs.make_run
+
+    class Counted:
+        def __init__(self, run):
+            self.run, self.n_rounds = run, 0
+
+        def round(self):
+            self.n_rounds += 1
+            return self.run.round()
+
+        def __getattr__(self, name):
+            return getattr(self.run, name)
+
+    def counted(*given, **choices):
+        made.append(Counted(make_run(*given, **choices)))
+        return made[-1]
+
+    monkeypatch.setattr(jobs, "make_run", counted)
+    monkeypatch.setattr(jobs, "_warm", set())
+    first = replace(JOB, n_rounds=6)
+    cold = dict(run_jobs([first, JOB], tmp_path / "cold", None, Workers(1)))
+    assert [run.n_rounds for run in made] == [2, 6, 8]
+    warm = dict(run_jobs([first, JOB], tmp_path / "warm", None, Workers(1)))
+    assert [run.n_rounds for run in made] == [2, 6, 8, 6, 8]
+    assert all(same(cold[job], warm[job]) for job in cold)

@@ -45,10 +45,13 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
 
 class Watcher:
-    """Takes no note."""
+    """Notes how much of each part is kept."""
 
-    def begin(self, what, n_all):
-        pass
+    def __init__(self):
+        self.begun = {}
+
+    def begin(self, what, n_all, n_kept=0):
+        self.begun[what] = (n_all, n_kept)
 
     def step(self, what):
         pass
@@ -100,8 +103,13 @@ def test_a_study_goes_on_where_it_was(study, small_covtype, tmp_path, monkeypatc
         with pytest.raises(KeyboardInterrupt):
             reproduce(OPTIONS, tmp_path / "cut", Watcher())
     assert len(small_covtype) == n_before
-    rest = reproduce(OPTIONS, tmp_path / "cut", Watcher())
-    n_trials = 3 * 3 * SMALL.n_trials
+    watcher, n_trials = Watcher(), 3 * 3 * SMALL.n_trials
+    rest = reproduce(OPTIONS, tmp_path / "cut", watcher)
+    assert watcher.begun["reading the data sets, optima and λ"] == (1, 1)
+    # Our own tuning comes first, of which all is done, then the paper's runs.
+    assert watcher.begun["trials"] == (n_trials, n_trials)
+    assert watcher.begun["runs, paper's settings"] == (54, n_before - n_trials)
+    assert watcher.begun["bundle method"] == (3, 0)
     assert len(small_covtype) == len(set(small_covtype)) == n_trials + len(rest.runs)
     for key, run in study.runs.items():
         if key.source == "paper":  # our tuning looks at times, which differ

@@ -92,7 +92,7 @@ def bundle_history(
         return run_steps(problem, merged, algorithm, limits)
     path = kept_path(
         folder,
-        "bundle-" + "-".join(map(str, np.atleast_1d(clients))),
+        history_name(clients),
         problem,
         clients=clients,
         algorithm=dataclasses.asdict(algorithm),
@@ -103,6 +103,11 @@ def bundle_history(
         found = bundle_history(problem, clients, None, limits)
         keep(path, found)
     return found
+
+
+def history_name(clients: Clients) -> str:
+    """Return what a kept history is called."""
+    return "bundle-" + "-".join(map(str, np.atleast_1d(clients)))
 
 
 def run_steps(

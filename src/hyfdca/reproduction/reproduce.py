@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 
 from hyfdca import __version__
 from hyfdca.data.sources import require
-from hyfdca.reproduction.bundle_run import Limits
+from hyfdca.reproduction.bundle_run import Limits, history_name
 from hyfdca.reproduction.central import Central, L2Choice, central_models
 from hyfdca.reproduction.clock import PAPER_PAILLIER, EncryptionCosts
 from hyfdca.reproduction.jobs import Job, run_jobs
@@ -45,8 +45,8 @@ T = TypeVar("T")
 class StudyWatcher(Protocol):
     """Receives the progress of a study."""
 
-    def begin(self, what: str, n_all: int) -> None:
-        """Take note of a part of the study, with its number of steps."""
+    def begin(self, what: str, n_all: int, n_kept: int = 0) -> None:
+        """Take note of a part of the study: its steps, and how many are done before."""
         ...
 
     def step(self, what: str) -> None:
@@ -155,8 +155,21 @@ def _central(work: _Work) -> dict[DataSetName, Central]:
         name: (name, options.choices, options.l2, work.folder / KEPT, options.data)
         for name in options.efforts
     }
-    found = dict(_side_by_side("optima and λ", central_models, calls, work))
+    # What is kept is found by the rows it was computed from, which takes a while.
+    what = "reading the data sets, optima and λ"
+    n_kept = sum(_has_central(name, work) for name in calls)
+    found = dict(_side_by_side(what, central_models, calls, work, n_kept))
     return {name: found[name] for name in options.efforts}
+
+
+def _has_central(name: DataSetName, work: _Work) -> bool:
+    """Return whether there are files of what takes long, going by their names."""
+    needed = ["optimum", *(["central"] if work.options.l2 == "validation" else [])]
+    return all(_is_kept(f"{name}-{what}", work) for what in needed)
+
+
+def _is_kept(stem: str, work: _Work) -> bool:
+    return any((work.folder / KEPT).glob(f"{stem}-*.json"))
 
 
 def _tuned(plan: Plan, work: _Work) -> dict[Setting, dict[Method, Hyperparameters]]:
@@ -201,8 +214,10 @@ def _run_all(
 def _run_jobs(
     jobs: Sequence[Job], what: str, work: _Work
 ) -> Iterator[tuple[Job, SimulatedRun]]:
-    work.watch.begin(what, len(jobs))
-    runs = run_jobs(jobs, work.folder / RUNS, work.options.data, work.workers)
+    runs_folder = work.folder / RUNS
+    n_kept = sum((runs_folder / job.file_name).exists() for job in jobs)
+    work.watch.begin(what, len(jobs), n_kept)
+    runs = run_jobs(jobs, runs_folder, work.options.data, work.workers)
     for job, run in runs:
         work.watch.step(f"{job.setting.data_set} {job.setting.label}, {job.method}")
         yield job, run
@@ -218,9 +233,14 @@ def _bundles(plan: Plan, work: _Work) -> dict[Setting, BundleCurve]:
         split: (plan, tuple(settings), work.folder / KEPT, work.options.data)
         for split, settings in splits.items()
     }
-    found = dict(_side_by_side("bundle method", _split_bundles, calls, work))
+    n_kept = sum(_is_kept(_bundle_stem(own[0]), work) for own in splits.values())
+    found = dict(_side_by_side("bundle method", _split_bundles, calls, work, n_kept))
     curves = {s: curve for own in found.values() for s, curve in own.items()}
     return {setting: curves[setting] for setting in plan.settings}
+
+
+def _bundle_stem(setting: Setting) -> str:
+    return f"{setting.data_set}-{history_name(setting.clients)}"
 
 
 def _length(setting: Setting) -> int:
@@ -248,9 +268,10 @@ def _side_by_side(
     function: Callable[..., T],
     calls: dict[K, tuple[Any, ...]],
     work: _Work,
+    n_kept: int,
 ) -> Iterator[tuple[K, T]]:
     """Return what calls return, by their keys, in the order in which they end."""
-    work.watch.begin(what, len(calls))
+    work.watch.begin(what, len(calls), n_kept)
     for key, found in work.workers.side_by_side(function, calls):
         yield key, found
         work.watch.step(key)

@@ -43,12 +43,14 @@ class ReproductionDisplay(BarDisplay):
         self._what, self._n_all, self._n_done = "", 0, 0
         self._said = 0.0
 
-    def begin(self, what: str, n_all: int) -> None:
+    def begin(self, what: str, n_all: int, n_kept: int = 0) -> None:
         """Show which part begins."""
         self._what, self._n_all, self._n_done = what, n_all, 0
-        self._progress.reset(self._task, total=n_all, description=what, last="")
+        kept = f"{n_kept} kept" if n_kept else ""
+        self._progress.reset(self._task, total=n_all, description=what, last=kept)
         if not self._console.is_terminal:
-            self._say(f"{n_all} to do")
+            kept = f", {n_kept} kept" if n_kept else ""
+            self._say(f"{n_all - n_kept} to do{kept}")
 
     def step(self, what: str) -> None:
         """Show a step that has ended."""
