@@ -222,3 +222,20 @@ def test_no_false_alarms_on_ordinary_numbers():
         for centre in (0.0, 3.0 * scale):
             cells = np.round(random.normal(centre, scale, 2_000))
             assert missing_codes(cells) == {}
+
+
+@pytest.mark.parametrize("column", ["plz", "outcome"])
+def test_values_that_are_written_differently_in_all_rows(hyfdca, tmp_path, column):
+    """Capitals in every shared row: the sentence says so, without any value."""
+    frame = hospital().assign(plz=["east", "west"] * (N_ROWS // 2))
+    other = frame[80:].assign(**{column: frame[column][80:].str.title()})
+    study = drafted(hyfdca, tmp_path, *write(tmp_path, a=frame, b=other))
+    _, output, _ = hyfdca("check", study)
+    assert "2 tables were looked at one by one, not compared" in output
+    code, _, errors = hyfdca("train", study, "--out", tmp_path / "out")
+    assert code == 2
+    assert_one_sentence(errors)
+    assert "as none of the 40 rows that they share agrees, write" in errors
+    assert "cell_tolerance" not in errors
+    assert "East" not in errors
+    assert "Ill" not in errors

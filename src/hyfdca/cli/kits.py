@@ -200,13 +200,15 @@ def check_data(
     """Compare tables, and a kit if there is one, with the study before going online."""
     from rich.console import Console
 
-    from hyfdca.cli.displays.kits import show_checked
+    from hyfdca.cli.displays.kits import show_checked, show_not_compared
     from hyfdca.kits.checking import check, check_without_kits
 
     console = Console()
     if study is not None and kit is None:
-        for checked in check_without_kits(study, client, data):
+        found = check_without_kits(study, client, data)
+        for checked in found:
             show_checked(console, checked)
+        show_not_compared(console, len(found))
     elif kit is not None and data is not None and study is None and client is None:
         show_checked(console, check(kit, data))
     else:

@@ -37,6 +37,16 @@ def show_checked(console: Console, checked: Checked) -> None:
         say(console, f"Warning: {warning}")
 
 
+def show_not_compared(console: Console, n_tables: int) -> None:
+    """Say that tables that fit the study need not fit each other."""
+    if n_tables > 1:
+        say(
+            console,
+            f"The {n_tables} tables were looked at one by one, not compared with each "
+            "other: hyfdca train does that before its first round.",
+        )
+
+
 def _rows(checked: Checked) -> list[tuple[str, str]]:
     own = checked.table
     where = "in the study file" if checked.kit is None else "on the roster"

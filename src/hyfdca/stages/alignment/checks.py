@@ -208,9 +208,12 @@ def check_similar_ids(names: Sequence[str], found: SimilarIds | None) -> None:
 
 
 def differing_targets(
-    names: Sequence[str], compared: ComparedTargets, settings: AlignmentSettings
+    names: Sequence[str],
+    compared: ComparedTargets,
+    settings: AlignmentSettings,
+    rows: Sequence[IntArray],
 ) -> AlignmentError:
-    """Return that labels, weights or offsets differ, and in which columns."""
+    """Return that labels, weights or offsets of clients' rows differ, and which."""
     columns = settings.targets.names
     what = [
         f"{name}s ({key} {columns[key]!r})" if key in columns else f"{name}s"
@@ -226,7 +229,8 @@ def differing_targets(
     return AlignmentError(
         f"Organisations have different {_listed(what)} for rows that they share: "
         f"{_pairs(names, compared.counts)}; correct them{exactly}, or write label = "
-        "false below the name of an organisation whose labels are not to count."
+        "false below the name of an organisation whose labels are not to count"
+        f"{_alike(compared.counts, rows)}."
     )
 
 
@@ -234,11 +238,23 @@ def differing_cells(
     names: Sequence[str],
     counts: Disagreements,
     columns: Sequence[str],
-    tolerance: float,
+    tolerance: float | None,
+    rows: Sequence[IntArray],
     *,
     may_be_blank: bool,
 ) -> AlignmentError:
-    """Return that cells differ by more than a tolerance, in some columns."""
+    """Return that cells differ by more than a tolerance, in some columns.
+
+    Parameters
+    ----------
+    tolerance : float or None
+        None if all these columns are categories.
+    rows : sequence of arrays
+        Each client's.
+    """
+    is_text = tolerance is None
+    first = ", capitals and blanks first" if is_text else ""
+    wider = "" if is_text else f"raise cell_tolerance (relative, now {tolerance:g}), "
     ignored = json.dumps(columns[:1], ensure_ascii=False)
     blank = (
         'set blank_cells = "share" if some of them are blank and all organisations '
@@ -248,11 +264,11 @@ def differing_cells(
     )
     return AlignmentError(
         f"Organisations have different values in cells that they share: "
-        f"{_pairs(names, counts)}, in {_columns(columns)}; correct them, {blank}raise "
-        f"cell_tolerance (relative, now {tolerance:g}), write ignore = {ignored} below "
-        "the name of the organisation that has them, or set disagreeing_cells = "
-        '"first" to take the cell of the organisation that the study names first'
-        f"{', blank or not' if may_be_blank else ''}."
+        f"{_pairs(names, counts)}, in {_columns(columns)}; correct them{first}, "
+        f"{blank}{wider}write ignore = {ignored} below the name of the organisation "
+        'that has them, or set disagreeing_cells = "first" to take the cell of the '
+        "organisation that the study names first"
+        f"{', blank or not' if may_be_blank else ''}{_alike(counts, rows)}."
     )
 
 
@@ -378,6 +394,17 @@ def _pairs(names: Sequence[str], counts: Disagreements) -> str:
         f"{names[a]!r} and {names[b]!r} in {counted(n, 'row')}" for (a, b), n in most
     ]
     return _listed(parts, ", ")
+
+
+def _alike(counts: Disagreements, rows: Sequence[IntArray]) -> str:
+    """Return that it is the way of writing, if pairs differ in all rows they share."""
+    n_shared = [len(np.intersect1d(rows[a], rows[b])) for a, b in counts]
+    if min(n_shared) < 2 or n_shared != list(counts.values()):
+        return ""
+    return (
+        f", or, as none of the {max(n_shared):,} rows that they share agrees, write "
+        "the values in the same way and unit"
+    )
 
 
 def _columns(names: Sequence[str]) -> str:

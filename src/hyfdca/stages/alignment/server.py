@@ -225,7 +225,8 @@ class AlignmentServer:
                 self._names,
                 counts,
                 columns,
-                tolerance,
+                None if alignment.is_category[differing].all() else tolerance,
+                alignment.layout.samples.items,
                 may_be_blank=alignment.has_blanks and not shares,
             )
 
@@ -239,7 +240,8 @@ class AlignmentServer:
             every, rows.orders, labels, columns, self._session
         )
         if compared.counts:
-            raise checks.differing_targets(names, compared, settings)
+            rows_of = every.samples.items
+            raise checks.differing_targets(names, compared, settings, rows_of)
         if settings.is_held_out:
             check_some_held_out(labels.is_labelled)
             return compared.is_rounded

@@ -194,7 +194,8 @@ def _cells(glances: Sequence[Glance], roles: Roles) -> Iterator[str]:
     n_blank = sum(glance.n_blank(own) for glance, own in each)
     if n_blank:
         blank = counted(n_blank, "cell is", "cells are")
-        yield f"# {blank} blank: taken as the mean of their column."
+        yield f"# {blank} blank: taken as the mean of their column,"
+        yield "# or in text as a level of its own."
         yield _line("missing", "mean")
     if n_blank and (n_known := _n_known(glances, roles, features)):
         yield f"# {n_known:,} of them have a value in another table, which is given to"
