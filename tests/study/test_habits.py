@@ -208,7 +208,7 @@ REFUSED = {
     ),
     "visits": (
         {"patient_id": ["P0000", *parts()[0]["patient_id"][:39]]},
-        "No column of north.csv .*'patient_id' is blank or repeats in 1 row",
+        "No column of north.csv .*'patient_id' repeats in 1 row",
     ),
     "other labels": (
         {"outcome": np.where(parts()[0]["outcome"], "yes", "no")},
