@@ -338,7 +338,10 @@ def test_refusals(tmp_path, case):
 
 
 SETTINGS = {
-    "categorical": ('["wards"]', "categorical names 'wards', which is a feature of no"),
+    "categorical": (
+        '["wards", "code"]',
+        "categorical names 'wards', which is a feature of no",
+    ),
     "min_level_count": ("0", "min_level_count"),
     "date_origin": ('"2000-13-01"', "date_origin"),
 }
