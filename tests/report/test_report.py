@@ -117,6 +117,19 @@ def test_held_out_rows_and_the_path_are_shown(out):
     assert len(card_in(out)["path"]) == 9
 
 
+def test_charts_of_a_path_say_that_they_add_up(out):
+    """The history of a path is of all fits; the page must not call it the model's."""
+    alone = page_in(out)
+    assert "The best possible loss lies in the shaded area." in alone.text
+    assert "fits" not in alone.text
+    evaluate(out)
+    page = page_in(out)
+    n_fits = 9 * (5 + 1)
+    assert f"added up over all {n_fits} fits that chose λ" in page.text
+    assert f"The largest certified relative gap of all {n_fits} fits." in page.text
+    assert "The best possible loss lies in the shaded area." not in page.text
+
+
 def test_without_held_out_rows_the_page_says_how(out):
     """A key that is missing and one that is null are the same."""
     first = page_in(out)
