@@ -125,7 +125,7 @@ def test_charts_of_a_path_say_that_they_add_up(out):
     evaluate(out)
     page = page_in(out)
     n_fits = 9 * (5 + 1)
-    assert f"added up over all {n_fits} fits that chose λ" in page.text
+    assert f"P and D added up over all {n_fits} fits that chose λ, not" in page.text
     assert f"The largest certified relative gap of all {n_fits} fits." in page.text
     assert "The best possible loss lies in the shaded area." not in page.text
 

@@ -52,7 +52,7 @@ def _content(found: Coefficients) -> Iterator[Html]:
     yield note(_remark(found))
     if rest := largest[_MOST_DRAWN:]:
         title = f"{counted(len(rest), 'more feature')}, by effect"
-        yield folded(title, _table(found, rest))
+        yield folded(title, _table(found, rest), is_printed=True)
 
 
 def _remark(found: Coefficients) -> str:

@@ -108,8 +108,8 @@ def _objectives(card: Card, history: Sequence[Round]) -> Html:
     if card.n_fits > 1:
         what = f"sum of {card.n_fits:,} losses"
         caption = (
-            f"P and D, each added up over all {card.n_fits:,} fits that chose λ: not "
-            "this model's loss. The lowest possible sum lies in the shaded area."
+            f"P and D added up over all {card.n_fits:,} fits that chose λ, not this "
+            "model's. The lowest possible sum lies in the shaded area."
         )
     return f.figure(
         "objectives",

@@ -62,7 +62,7 @@ def _content(found: Evaluation) -> Iterator[Html]:
     if found.roc or found.classes:
         yield note(_INTERVALS)
     if found.calibration and found.calibration.bins:
-        yield folded("Calibration by bin", _bins(found.calibration))
+        yield folded("Calibration by bin", _bins(found.calibration), is_printed=True)
 
 
 def _numbers(found: Evaluation) -> Iterator[tuple[str, str, str]]:
