@@ -103,7 +103,9 @@ def test_held_out_rows_and_the_path_are_shown(out):
     evaluate(out)
     page = page_in(out)
     found = json.loads((out / "result.json").read_text())["evaluation"]
-    assert page.row("AUC")[-1] == f"{found['auc_low']:.4f} to {found['auc_high']:.4f}"
+    assert page.row("AUC")[-1] == (
+        f"{found['auc']:.4f} (bins: {found['auc_low']:.4f} to {found['auc_high']:.4f})"
+    )
     assert page.row("accuracy")[-1] == f"{100 * found['accuracy']:.1f} %"
     assert page.row("calibration slope")[-1] == f"{found['calibration']['slope']:.3f}"
     chosen = [row for row in page.rows if len(row) > 1 and "chosen" in row[1]]

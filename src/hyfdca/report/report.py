@@ -124,7 +124,12 @@ def _scores(card: Card) -> Iterator[tuple[str, str]]:
     """Yield the one number that says most: of held-out rows, or of training rows."""
     found, training = card.evaluation, card.training
     if found is not None and found.auc_low is not None:
-        yield "AUC, held-out rows", between(found.auc_low, found.auc_high)
+        interval = between(found.auc_low, found.auc_high, 3)
+        if found.auc is None:
+            yield "AUC, held-out rows, by bins", interval
+        else:
+            # Not beside the number: it would pass for a confidence interval.
+            yield f"AUC, held-out rows (bins: {interval})", f"{found.auc:.3f}"
     elif found is not None and found.accuracy is not None:
         yield "accuracy, held-out rows", share(found.accuracy)
     elif found is not None and found.r2 is not None:
