@@ -108,6 +108,7 @@ def test_held_out_rows_and_the_path_are_shown(out):
     )
     assert page.row("accuracy")[-1] == f"{100 * found['accuracy']:.1f} %"
     assert page.row("calibration slope")[-1] == f"{found['calibration']['slope']:.3f}"
+    assert "relative gap is at most tol; the largest here is 0.00080." in page.text
     chosen = [row for row in page.rows if len(row) > 1 and "chosen" in row[1]]
     assert len(chosen) == 1
     assert {"chart-roc", "chart-calibration", "chart-path", "chart-validation"} <= set(
