@@ -89,6 +89,24 @@ def test_the_page_and_the_card_have_the_facts(out):
     assert set(page.charts) <= set(page.ids)
 
 
+def test_times_of_the_headline_and_the_table_agree(out):
+    """Both are of all stages; a result without stages says what its seconds are."""
+
+    def spend(result):
+        for cost in result["about"]["costs"]:
+            cost["seconds"] = 0.0
+        result["about"]["costs"][0].update(seconds=28.4, round_trips=1.0)
+        result["seconds"] = 17.1
+
+    changed(out, "result.json", spend)
+    page = page_in(out)
+    assert page.row("all stages")[1] == "28.4 s"
+    assert "28.4 sall stages" in page.text
+    assert "17.1 s" not in page.text
+    changed(out, "result.json", lambda result: result.pop("about"))
+    assert "17.1 sfrom the first round to the last" in page_in(out).text
+
+
 def test_links_lead_to_sections(out):
     """And every section has one."""
     page = page_in(out)
@@ -195,7 +213,7 @@ def test_a_result_of_an_older_version(out):
     page = page_in(out)
     assert "This folder does not say" in page.text
     assert card_in(out)["seen"] is None
-    assert page.row("all")  # bytes of the whole study
+    assert page.row("all stages")  # bytes of the whole study
 
 
 def test_what_did_not_converge_is_said_first(tmp_path):

@@ -167,7 +167,7 @@ def results_table(name: str, result: dict[str, Any]) -> Table:
         picked = {"all vectors": picked["samples"]}
     for kind, scheme in picked.items():
         table.add_row(f"  {kind} sealed with", scheme)
-    table.add_row("seconds", f"{result['seconds']:.2f}")
+    table.add_row("seconds from the first round on", f"{result['seconds']:.2f}")
     if "warning" in result:
         table.caption, table.caption_style = escape(result["warning"]), "bold yellow"
     return table
