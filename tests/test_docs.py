@@ -14,7 +14,10 @@ from sklearn.datasets import load_breast_cancer
 
 from hyfdca import HyFDCAClassifier
 from hyfdca.crypto.keys.identity import Identity
+from hyfdca.crypto.keys.pseudonyms import folds_of
+from hyfdca.data.held_out import is_drawn
 from hyfdca.data.sources import VARIABLE
+from hyfdca.data.tables import normalised
 from hyfdca.maths.seeds import stream
 from hyfdca.study.file import load
 from tests.support.data_sets import write_sets
@@ -116,6 +119,22 @@ _ELSEWHERE = {"docs/contributing.md", "docs/data-sets.md", "docs/protocol.md"}
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_python_examples_run(page, files):
     _run(page)
+
+
+@pytest.mark.parametrize("salt", ["", "2026", "Zürich ⟨1⟩", "s" * 200])
+def test_an_auditor_s_rows_are_those_of_hyfdca(salt):
+    """The example of evaluation.md, on IDs as organisations write them."""
+    names = _run(ROOT / "docs" / "evaluation.md")
+    raw = [f"P{number}" for number in range(500)]
+    raw += ["", " 007 ", 7, "Müller", "Mu\u0308ller", "患者"]
+    ids = [normalised(own) for own in raw]
+    for share in (0.2, 0.999):
+        mine = [names["is_set_aside"](own, share, salt) for own in raw]
+        assert mine == is_drawn(ids, share, salt).tolist()
+        assert any(mine)
+    for n_folds in (2, 5, 100):
+        mine = [names["fold_of"](own, n_folds, salt) for own in raw]
+        assert mine == folds_of(ids, n_folds, salt).tolist()
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

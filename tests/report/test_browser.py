@@ -89,7 +89,10 @@ def test_the_page_prints(tmp_path):
     ]
     assert len(widths) >= 9
     assert max(widths) == 680
-    assert '<details class="printed" open="">' in drawn
+    folded = re.findall(r"<details[^>]*>", drawn)
+    assert set(folded) == {'<details class="printed" open="">'}
+    for title in ("Calibration by bin", "Settings of the study file", "Names of the"):
+        assert any(title in text for text in re.findall("<summary>(.*?)<", drawn))
     paper = tmp_path / "page.pdf"
     browse(page, "--no-pdf-header-footer", f"--print-to-pdf={paper}")
     assert paper.read_bytes().startswith(b"%PDF")

@@ -89,6 +89,24 @@ def test_the_page_and_the_card_have_the_facts(out):
     assert set(page.charts) <= set(page.ids)
 
 
+def test_times_of_the_headline_and_the_table_agree(out):
+    """Both are of all stages; a result without stages says what its seconds are."""
+
+    def spend(result):
+        for cost in result["about"]["costs"]:
+            cost["seconds"] = 0.0
+        result["about"]["costs"][0].update(seconds=28.4, round_trips=1.0)
+        result["seconds"] = 17.1
+
+    changed(out, "result.json", spend)
+    page = page_in(out)
+    assert page.row("all stages")[1] == "28.4 s"
+    assert "28.4 sall stages" in page.text
+    assert "17.1 s" not in page.text
+    changed(out, "result.json", lambda result: result.pop("about"))
+    assert "17.1 sfrom the first round to the last" in page_in(out).text
+
+
 def test_links_lead_to_sections(out):
     """And every section has one."""
     page = page_in(out)
@@ -103,9 +121,12 @@ def test_held_out_rows_and_the_path_are_shown(out):
     evaluate(out)
     page = page_in(out)
     found = json.loads((out / "result.json").read_text())["evaluation"]
-    assert page.row("AUC")[-1] == f"{found['auc_low']:.4f} to {found['auc_high']:.4f}"
+    assert page.row("AUC")[-1] == (
+        f"{found['auc']:.4f} (bins: {found['auc_low']:.4f} to {found['auc_high']:.4f})"
+    )
     assert page.row("accuracy")[-1] == f"{100 * found['accuracy']:.1f} %"
     assert page.row("calibration slope")[-1] == f"{found['calibration']['slope']:.3f}"
+    assert "relative gap is at most tol; the largest here is 0.00080." in page.text
     chosen = [row for row in page.rows if len(row) > 1 and "chosen" in row[1]]
     assert len(chosen) == 1
     assert {"chart-roc", "chart-calibration", "chart-path", "chart-validation"} <= set(
@@ -115,6 +136,19 @@ def test_held_out_rows_and_the_path_are_shown(out):
     assert "They are not sampling errors" in page.text
     assert card_in(out)["evaluation"]["auc_low"] == found["auc_low"]
     assert len(card_in(out)["path"]) == 9
+
+
+def test_charts_of_a_path_say_that_they_add_up(out):
+    """The history of a path is of all fits; the page must not call it the model's."""
+    alone = page_in(out)
+    assert "The best possible loss lies in the shaded area." in alone.text
+    assert "fits" not in alone.text
+    evaluate(out)
+    page = page_in(out)
+    n_fits = 9 * (5 + 1)
+    assert f"P and D added up over all {n_fits} fits that chose λ, not" in page.text
+    assert f"The largest certified relative gap of all {n_fits} fits." in page.text
+    assert "The best possible loss lies in the shaded area." not in page.text
 
 
 def test_without_held_out_rows_the_page_says_how(out):
@@ -179,7 +213,7 @@ def test_a_result_of_an_older_version(out):
     page = page_in(out)
     assert "This folder does not say" in page.text
     assert card_in(out)["seen"] is None
-    assert page.row("all")  # bytes of the whole study
+    assert page.row("all stages")  # bytes of the whole study
 
 
 def test_what_did_not_converge_is_said_first(tmp_path):

@@ -15,6 +15,7 @@ from sklearn.preprocessing import StandardScaler
 from hyfdca.model.file import CertificateEntry
 from hyfdca.report.card import card_of
 from hyfdca.report.certificate import in_words, rounded_up
+from hyfdca.report.figures import ratio_ticks
 from hyfdca.report.numbers import plain, ratio, seconds
 from hyfdca.report.report import write_report
 from hyfdca.report.result_files import read_result_folder
@@ -126,6 +127,45 @@ def test_levels_are_compared_with_their_reference(tmp_path):
             assert own["ratio"][0] == pytest.approx(np.exp(of), rel=1e-3)
             assert change == f"one {'day' if name == 'admitted' else 'unit'} more"
         assert page.row(name, change)
+
+
+def test_levels_are_not_said_to_be_of_a_step(tmp_path):
+    """A level is there or not; a deviation more of it means nothing."""
+    page = reported(MixedStudy(), tmp_path)[1]
+    assert "of levels (name=level), against the reference level" in page.text
+    assert '"text":"odds ratio"' in (tmp_path / "out" / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("effects", "shown"),
+    [
+        ([-0.35, 0.41], ["0.6", "0.8", "1", "1.2", "1.4", "1.6"]),
+        ([0.02], ["1", "1.005", "1.01", "1.015", "1.02", "1.025"]),
+        ([-0.5, 0.6], ["0.5", "1", "1.5", "2"]),
+        ([-2.0, 2.0], ["0.1", "0.2", "0.5", "1", "2", "5", "10", "20", "50"]),
+        ([700.0], ["1", "1e51", "1e102", "1e153", "1e204", "1e255", "1e306"]),
+    ],
+)
+def test_ticks_are_round(effects, shown):
+    """They stand where their odds ratios are, 1 among them, around all bars."""
+    ticks = ratio_ticks(effects)
+    assert ticks["ticktext"] == shown
+    places = ticks["tickvals"]
+    known = [(p, t) for p, t in zip(places, shown, strict=True) if "e" not in t]
+    for place, text in known:
+        assert place == pytest.approx(np.log(float(text)), abs=1e-12)
+    assert places[0] <= min(*effects, 0.0)
+    assert places[-1] >= max(*effects, 0.0)
+    assert "1" in shown
+
+
+@pytest.mark.parametrize("size", 10.0 ** np.linspace(-9, 3, 60))
+def test_ticks_are_few(size):
+    """Of whatever size effects are."""
+    for effects in ([size], [-size], [-size, size], []):
+        ticks = ratio_ticks(effects)
+        assert 1 <= len(ticks["ticktext"]) <= 20
+        assert len(set(ticks["ticktext"])) == len(ticks["ticktext"])
 
 
 def _reference(card):

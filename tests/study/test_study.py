@@ -20,6 +20,7 @@ from hyfdca.cli.displays.run import RoundsDisplay
 from hyfdca.errors import StudyError
 from hyfdca.maths.losses import make_loss
 from hyfdca.maths.objective import Objective
+from hyfdca.study import figures
 from hyfdca.study.figures import Convergence, draw_convergence
 from hyfdca.study.file import load
 from hyfdca.study.local.study import prepare
@@ -349,6 +350,22 @@ def test_a_figure_of_curves_has_a_third_part():
     # A PNG begins with its width.
     narrow, wide = (int.from_bytes(picture[16:20], "big") for picture in pictures)
     assert wide == pytest.approx(1.5 * narrow, abs=2)
+
+
+def test_a_figure_of_a_path_says_that_it_adds_up(monkeypatch):
+    """Its P is not the model's, and the pooled optimum is of the model alone."""
+    said = []
+    monkeypatch.setattr(figures, "as_png", lambda figure: said.append(figure) or b"")
+    history = [
+        {"round": n, "primal": 37.0, "dual": n, "relative_gap": 1.0} for n in (1, 2)
+    ]
+    for n_fits in (1, 54):
+        draw_convergence(Convergence("t", history, 0.1, 0.6, n_fits))
+    one, many = ([axes.get_title() for axes in figure.axes] for figure in said)
+    assert one == ["The optimum lies between P and D", "Certified relative gap"]
+    assert all("all 54 fits" in title for title in many)
+    n_lines = [len(figure.axes[0].lines) for figure in said]
+    assert n_lines == [3, 2]
 
 
 @pytest.mark.parametrize("tol", ["1e-4", "0.99"])

@@ -18,28 +18,31 @@ _ESCAPED = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
 DRAW = """
 "use strict";
 (function () {
-  var drawn = [], paper = 680;
+  var drawn = [], paper = 680, low = 230;
   document.querySelectorAll("script[data-chart]").forEach(function (source) {
     var chart = document.getElementById(source.dataset.chart);
     var figure = JSON.parse(source.textContent);
     figure.layout.autosize = true;
     var config = Object.assign({displaylogo: false, responsive: true}, figure.config);
     Plotly.newPlot(chart, figure.data, figure.layout, config);
-    drawn.push(chart);
+    drawn.push({chart: chart, height: figure.layout.height});
   });
   var closed = [];
   window.addEventListener("beforeprint", function () {
     closed = Array.from(document.querySelectorAll("details.printed:not([open])"));
     closed.forEach(function (own) { own.open = true; });
-    drawn.forEach(function (chart) {
-      var width = chart.closest(".pair") ? paper / 2 - 8 : paper;
-      Plotly.relayout(chart, {width: width});
+    drawn.forEach(function (own) {
+      var size = {width: paper};
+      if (own.chart.closest(".pair")) {
+        size = {width: paper / 2 - 8, height: Math.min(own.height, low)};
+      }
+      Plotly.relayout(own.chart, size);
     });
   });
   window.addEventListener("afterprint", function () {
     closed.forEach(function (own) { own.open = false; });
-    drawn.forEach(function (chart) {
-      Plotly.relayout(chart, {width: null, autosize: true});
+    drawn.forEach(function (own) {
+      Plotly.relayout(own.chart, {width: null, height: own.height, autosize: true});
     });
   });
 })();

@@ -31,6 +31,13 @@ def element(name: str, *content: str, **attributes: str) -> Html:
     return Html(f"<{name}{''.join(given)}>{joined(content)}</{name}>")
 
 
-def folded(title: str, *content: str) -> Html:
-    """Return content of which a reader sees the title alone until asking for it."""
-    return element("details", element("summary", title), *content)
+def folded(title: str, *content: str, is_printed: bool = False) -> Html:
+    """Return content of which a reader sees the title alone until asking for it.
+
+    Parameters
+    ----------
+    is_printed : bool
+        Whether it is on paper too, where nobody can ask for it.
+    """
+    printed = {"class_": "printed"} if is_printed else {}
+    return element("details", element("summary", title), *content, **printed)

@@ -106,6 +106,11 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the folder says how the study went, beside its model."""
         return RESULT not in self.missing_files
 
+    @property
+    def n_fits(self) -> int:
+        """How many fits a history adds up: per λ, one per fold and one more."""
+        return sum(len(own.folds) + 1 for own in self.path or ()) or 1
+
     def as_json(self) -> bytes:
         """Return the content of ``model-card.json``."""
         return as_json(msgspec.to_builtins(self))

@@ -19,6 +19,7 @@ from hyfdca.model.file import ModelFile
 from hyfdca.model.model import Model
 
 ONE_UNIT = "one unit more"
+_AGAINST = "instead of "
 MOST = 500  # coefficients in a card and a page; all are in the model file
 
 _LARGEST = 700.0  # exponents beyond this overflow
@@ -50,6 +51,11 @@ class Coefficient(msgspec.Struct, frozen=True, kw_only=True):
     per_scale: tuple[float, ...] | None
     ratio: tuple[float | None, ...] | None
     ratio_per_scale: tuple[float | None, ...] | None
+
+    @property
+    def is_level(self) -> bool:
+        """Whether it is of a category's level, against the reference level."""
+        return self.change.startswith(_AGAINST)
 
     @property
     def effect(self) -> tuple[float, ...]:
@@ -156,6 +162,6 @@ def _units(file: ModelFile) -> _Units:
         reference = entry.reference
         named = None if reference is None else reference or MISSING
         against = "its reference level" if named is None else f"{column}={named}"
-        of |= dict.fromkeys(own, f"instead of {against}")
+        of |= dict.fromkeys(own, f"{_AGAINST}{against}")
         levels.update(own)
     return _Units(of, frozenset(levels))

@@ -20,6 +20,11 @@ DASHES = ("solid", "dash", "dot", "dashdot")
 _MOST_TEXT = 42  # characters of a label
 _FEW = 12  # rounds
 
+# Ticks of odds ratios: evenly apart if the largest is at most so many times the least.
+_EVEN = 4.0
+_MOST_TICKS, _FEW_DECADES = 6, 3
+_STEPS = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
+
 Trace = dict[str, Any]
 
 
@@ -96,10 +101,32 @@ def dashed(trace: Trace, dash: str = "dash") -> Trace:
 
 
 def ratio_ticks(effects: Sequence[float]) -> dict[str, Any]:
-    """Return ticks that show the exponentials of an axis of logarithms."""
-    most = max((abs(e) for e in effects), default=1.0)
-    steps = (1.05, 1.1, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0, 100.0, 1e4, 1e8, 1e16, 1e64)
-    step = next((s for s in steps if most <= 4 * math.log(s)), steps[-1])
-    powers = range(-4, 5)
-    texts = [f"{step**power:.3g}" for power in powers]
-    return {"tickvals": [p * math.log(step) for p in powers], "ticktext": texts}
+    """Return ticks at round odds ratios, on an axis of their logarithms."""
+    low, high = min(effects, default=0.0), max(effects, default=0.0)
+    ratios = _round_ratios(min(low, 0.0), max(high, 0.0))
+    return {
+        "tickvals": [power * math.log(10) + math.log(m) for m, power in ratios],
+        "ticktext": [_ratio_text(m, power) for m, power in ratios],
+    }
+
+
+def _round_ratios(low: float, high: float) -> list[tuple[float, int]]:
+    """Return numbers times powers of ten, from about exp(low) to exp(high)."""
+    first, last = math.floor(low / math.log(10)), math.ceil(high / math.log(10))
+    if high - low > math.log(_EVEN):
+        step = math.ceil((last - first) / _MOST_TICKS)
+        mantissas = (1.0, 2.0, 5.0) if last - first <= _FEW_DECADES else (1.0,)
+        # A multiple of the step, so that 1 is among them.
+        powers = range(step * math.floor(first / step), last + step, step)
+        return [(m, power) for power in powers for m in mantissas]
+    least, most = math.exp(low), math.exp(high)
+    fits = (s for s in _STEPS if most - least <= _MOST_TICKS * s)
+    step_size = next(fits, _STEPS[-1])
+    places = range(math.floor(least / step_size), math.ceil(most / step_size) + 1)
+    return [(place * step_size, 0) for place in places if place > 0]
+
+
+def _ratio_text(mantissa: float, power: int) -> str:
+    if abs(power) > _FEW_DECADES:
+        return f"{mantissa:g}e{power}"
+    return f"{mantissa * 10.0**power:.6g}"

@@ -15,7 +15,7 @@ from hyfdca.report.sections import Section
 from hyfdca.report.sections.asked import asked
 from hyfdca.report.sections.coefficients import coefficients
 from hyfdca.report.sections.convergence import convergence
-from hyfdca.report.sections.costs import costs
+from hyfdca.report.sections.costs import all_seconds, costs
 from hyfdca.report.sections.evaluation import evaluation
 from hyfdca.report.sections.holdings import holdings
 from hyfdca.report.sections.limits import limits
@@ -116,15 +116,22 @@ def _tiles(card: Card) -> Iterator[tuple[str, str]]:
     if card.training.bytes_up is not None:
         n_bytes = card.training.bytes_up + (card.training.bytes_down or 0)
         yield "exchanged", readable_size(n_bytes)
-    if card.training.seconds is not None:
-        yield "training", seconds(card.training.seconds)
+    if (spent := all_seconds(card)) is not None:
+        yield "all stages", seconds(spent)
+    elif card.training.seconds is not None:
+        yield "from the first round to the last", seconds(card.training.seconds)
 
 
 def _scores(card: Card) -> Iterator[tuple[str, str]]:
     """Yield the one number that says most: of held-out rows, or of training rows."""
     found, training = card.evaluation, card.training
     if found is not None and found.auc_low is not None:
-        yield "AUC, held-out rows", between(found.auc_low, found.auc_high)
+        interval = between(found.auc_low, found.auc_high, 3)
+        if found.auc is None:
+            yield "AUC, held-out rows, by bins", interval
+        else:
+            # Not beside the number: it would pass for a confidence interval.
+            yield f"AUC, held-out rows (bins: {interval})", f"{found.auc:.3f}"
     elif found is not None and found.accuracy is not None:
         yield "accuracy, held-out rows", share(found.accuracy)
     elif found is not None and found.r2 is not None:

@@ -48,5 +48,14 @@ footer { margin-top: 3rem; color: #5d5d5d; font-size: .88rem; }
   td, th { padding: .15rem .5rem; }
   .pair, .columns { grid-template-columns: 1fr 1fr; }
   .columns { font-size: 9pt; }
+  .columns p { font-size: 8.5pt; line-height: 1.4; }
+  header { margin-bottom: 1rem; }
+  .summary { font-size: 11pt; }
+  .claim { font-size: 13pt; margin: .8rem 0; padding: .6rem 1rem; }
+  .tiles { gap: .4rem; }
+  .tiles div { padding: .3rem .5rem; }
+  .tiles b { font-size: 10pt; }
+  .tiles span { font-size: 7.5pt; }
+  dl > div { grid-template-columns: 16rem 1fr; padding: .12rem 0; }
 }
 """

@@ -30,12 +30,15 @@ class Convergence:
         ``validation_loss`` too.
     pooled_primal : float or None
         The optimum of the pooled data, if known.
+    n_fits : int
+        How many fits the history adds up: more than one where λ was chosen.
     """
 
     title: str
     history: Sequence[Mapping[str, Any]]
     tolerance: float
     pooled_primal: float | None = None
+    n_fits: int = 1
 
     def measured(self, name: str) -> Any:
         """Return a column of the history, for the rounds that were measured."""
@@ -98,14 +101,18 @@ def _draw_objectives(axes: Axes, run: Convergence) -> None:
     )
     axes.plot(rounds, primal, color=_PRIMAL, lw=2, label="primal P(w), current loss")
     axes.plot(rounds, dual, color=_DUAL, lw=2, label="dual D(α), lower bound")
-    if run.pooled_primal is not None:
+    if run.pooled_primal is not None and run.n_fits == 1:
         axes.axhline(
             run.pooled_primal, color=_POOLED, lw=1.2, ls="--", label="pooled optimum"
         )
     if len(primal):
         axes.set_ylim(*_range(primal, dual))
-    axes.set_title("The optimum lies between P and D", fontsize=11, color=INK)
-    axes.set_ylabel("regularised loss")
+    title, what = "The optimum lies between P and D", "regularised loss"
+    if run.n_fits > 1:  # the model's own P is another number
+        title = f"P and D, summed over all {run.n_fits} fits"
+        what = f"sum of {run.n_fits} regularised losses"
+    axes.set_title(title, fontsize=11, color=INK)
+    axes.set_ylabel(what)
     axes.legend(frameon=False, fontsize=9)
 
 
@@ -134,7 +141,10 @@ def _draw_gap(axes: Axes, run: Convergence) -> None:
             color=_POOLED,
         )
     axes.set_yscale("log")
-    axes.set_title("Certified relative gap", fontsize=11, color=INK)
+    title = "Certified relative gap"
+    if run.n_fits > 1:
+        title = f"Largest certified relative gap of all {run.n_fits} fits"
+    axes.set_title(title, fontsize=11, color=INK)
     axes.set_ylabel("(P - D) / P")
 
 

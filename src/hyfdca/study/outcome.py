@@ -267,7 +267,8 @@ class Outcome:
         from hyfdca.study.figures import Convergence, draw_convergence  # noqa: PLC0415
 
         study, history = self.run.study, self.run.training.history
-        figure = Convergence(study.name, history, study.tol, self.pooled_primal)
+        n_fits = sum(len(row.folds) + 1 for row in self.run.path or ()) or 1
+        figure = Convergence(study.name, history, study.tol, self.pooled_primal, n_fits)
         write_files(
             folder,
             {

@@ -178,11 +178,13 @@ _EVALUATION = {
     "class than this in one of them.",
     "curves": "After every so many rounds, the mean loss of the rows set aside is "
     "measured and stands in `history.json`; see [evaluation.md](evaluation.md#curves). "
-    "A multiple of `measure_every`. Each point tells an organisation one more score of "
-    "every row set aside whose label it has.",
+    "A multiple of `measure_every`; not together with a list of `l2` or `auto`. Each "
+    "point tells an organisation one more score of every row set aside whose label it "
+    "has.",
     "folds": "Into how many folds rows are divided where `l2` is chosen. The fold of a "
-    "row follows from its ID and `salt`. Scaling, levels and class weights are those "
-    "of all rows: the folds share them.",
+    "row [follows](evaluation.md#to-compute-the-rows-again) from its ID and `salt`. "
+    "Not together with `curves`. Scaling, levels and class weights are those of all "
+    "rows: the folds share them.",
     "choice": "Of several `l2`, that with the lowest mean loss of the rows left out, "
     "or the largest whose mean is at most one standard error above it.",
 }

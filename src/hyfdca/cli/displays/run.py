@@ -167,7 +167,7 @@ def results_table(name: str, result: dict[str, Any]) -> Table:
         picked = {"all vectors": picked["samples"]}
     for kind, scheme in picked.items():
         table.add_row(f"  {kind} sealed with", scheme)
-    table.add_row("seconds", f"{result['seconds']:.2f}")
+    table.add_row("seconds from the first round on", f"{result['seconds']:.2f}")
     if "warning" in result:
         table.caption, table.caption_style = escape(result["warning"]), "bold yellow"
     return table
@@ -177,7 +177,12 @@ def path_table(result: dict[str, Any]) -> Table:
     """Return how l2 was chosen, one line per l2."""
     score = result["path_score"].replace("_", " ")
     title = f"Choosing l2 by the {score} of rows left out"
-    table = Table(title=title, title_justify="left")
+    caption = (
+        "Differences of the means within the gap say nothing; a smaller tol helps."
+    )
+    table = Table(
+        title=title, title_justify="left", caption=caption, caption_justify="left"
+    )
     for what in ("l2", "mean", "standard error", "largest gap"):
         table.add_column(what, justify="right")
     table.add_column("")

@@ -55,7 +55,9 @@ def _content(card: Card) -> Iterator[Html]:
     if rows := list(_settings(about)):
         table = Table("", ("key", "value"), tuple(rows), n_words=2)
         yield folded(
-            "Settings of the study file that are not the default", as_html(table)
+            "Settings of the study file that are not the default",
+            as_html(table),
+            is_printed=True,
         )
 
 

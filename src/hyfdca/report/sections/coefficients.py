@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import msgspec
+
 from hyfdca.errors import counted
 from hyfdca.pages.elements import Html, folded
 from hyfdca.pages.tables import Table, as_html
@@ -52,7 +54,7 @@ def _content(found: Coefficients) -> Iterator[Html]:
     yield note(_remark(found))
     if rest := largest[_MOST_DRAWN:]:
         title = f"{counted(len(rest), 'more feature')}, by effect"
-        yield folded(title, _table(found, rest))
+        yield folded(title, _table(found, rest), is_printed=True)
 
 
 def _remark(found: Coefficients) -> str:
@@ -85,7 +87,7 @@ def _bars(found: Coefficients, drawn: Sequence[Coefficient]) -> Html:
     }
     layout = {
         "xaxis": {
-            "title": f.title(_axis(found)),
+            "title": f.title(_axis(found, drawn)),
             **(f.ratio_ticks(effects) if found.has_odds else {}),
         },
         "yaxis": {
@@ -97,15 +99,28 @@ def _bars(found: Coefficients, drawn: Sequence[Coefficient]) -> Html:
         },
         "bargap": 0.35,
     }
-    caption = f"The {counted(len(drawn), 'largest effect')}, {_axis(found)}."
+    caption = f"The {counted(len(drawn), 'largest effect')}"
     if len(drawn) == found.n_features:
-        caption = f"All {counted(len(drawn), 'feature')}, {_axis(found)}."
+        caption = f"All {counted(len(drawn), 'feature')}"
+    caption += f": {_of_what(found, drawn)}."
     return f.figure("coefficients", caption, [bars], layout, _height(drawn))
 
 
-def _axis(found: Coefficients) -> str:
+def _axis(found: Coefficients, drawn: Sequence[Coefficient]) -> str:
+    """Return the title of the axis: levels of categories have no steps."""
+    if any(own.is_level for own in drawn):
+        return "odds ratio" if found.has_odds else "coefficient"
+    return _of_what(found, drawn)
+
+
+def _of_what(found: Coefficients, drawn: Sequence[Coefficient]) -> str:
     what = "odds ratio" if found.has_odds else "coefficient"
-    return f"{what} of {found.step or 'one unit'} more"
+    of = f"{what} of {found.step or 'one unit'} more"
+    if all(own.is_level for own in drawn) and drawn:
+        return f"{what} of each level against the reference level"
+    if any(own.is_level for own in drawn):
+        of += "; of levels (name=level), against the reference level"
+    return of
 
 
 def _said(found: Coefficients, own: Coefficient) -> str:
@@ -137,10 +152,8 @@ def _heat(found: Coefficients, drawn: Sequence[Coefficient]) -> Html:
             "autorange": "reversed",
         },
     }
-    step = found.step or "one unit"
-    caption = (
-        f"Coefficients of {step} more, by class: red raises its score, blue lowers it."
-    )
+    of = _of_what(msgspec.structs.replace(found, has_odds=False), drawn)
+    caption = f"By class, {of}: red raises the score of a class, blue lowers it."
     return f.figure("coefficients", caption, [heat], layout, _height(drawn))
 
 

@@ -10,7 +10,7 @@ from hyfdca.report import figures as f
 from hyfdca.report.card import Card
 from hyfdca.report.numbers import plain, share
 from hyfdca.report.result_files import Round
-from hyfdca.report.sections import Section, facts, pair, warning
+from hyfdca.report.sections import Section, facts, note, pair, warning
 
 _MOST_POINTS = 400
 
@@ -41,7 +41,9 @@ def _content(card: Card, history: Sequence[Round]) -> Iterator[Html]:
     )
     measured = _thinned([own for own in history if own.primal is not None])
     if len(measured) > 1:
-        yield pair(_objectives(measured), _gap(card, measured))
+        yield pair(_objectives(card, measured), _gap(card, measured))
+    if len(measured) > 1 and card.n_fits > 1:
+        yield note(_sums(card))
     if any(own.validation_loss is not None for own in history):
         yield _validation(history)
 
@@ -82,7 +84,17 @@ def _thinned(history: Sequence[Round]) -> list[Round]:
     return [*history[:-1:step], *history[-1:]]
 
 
-def _objectives(history: Sequence[Round]) -> Html:
+def _sums(card: Card) -> str:
+    """Return why the charts show other numbers than the model's."""
+    return (
+        f"All {card.n_fits:,} fits that chose λ were trained in the same rounds, and "
+        "the rounds were recorded for all of them together. So the charts are not of "
+        "this model alone; its own P and D are in the list above. The largest gap is 1 "
+        "for as long as any fit has no bound yet."
+    )
+
+
+def _objectives(card: Card, history: Sequence[Round]) -> Html:
     rounds = [own.round for own in history]
     primal = [own.primal for own in history if own.primal is not None]
     lower = f.line(rounds, [own.dual for own in history], "D, lower bound", f.BLUE)
@@ -91,13 +103,21 @@ def _objectives(history: Sequence[Round]) -> Html:
     last = primal[-1]
     # Where the curves end matters, not how high they began.
     high = min(max(primal), max(3 * last, sorted(primal)[len(primal) * 9 // 10]))
+    caption = "The best possible loss lies in the shaded area."
+    what = "loss"
+    if card.n_fits > 1:
+        what = f"sum of {card.n_fits:,} losses"
+        caption = (
+            f"P and D added up over all {card.n_fits:,} fits that chose λ, not this "
+            "model's. The lowest possible sum lies in the shaded area."
+        )
     return f.figure(
         "objectives",
-        "The best possible loss lies in the shaded area.",
+        caption,
         [lower, upper],
         {
             "xaxis": f.round_axis(rounds[-1]),
-            "yaxis": {"title": f.title("loss"), "range": [0, 1.05 * high]},
+            "yaxis": {"title": f.title(what), "range": [0, 1.05 * high]},
         },
     )
 
@@ -115,9 +135,12 @@ def _gap(card: Card, history: Sequence[Round]) -> Html:
     if isinstance(tolerance, float) and tolerance > 0 and shown:
         ends = [shown[0].round, shown[-1].round]
         traces.append(f.dashed(f.line(ends, [tolerance] * 2, "tolerance", f.RUST)))
+    caption = "The certified relative gap, (P − D) / P."
+    if card.n_fits > 1:
+        caption = f"The largest certified relative gap of all {card.n_fits:,} fits."
     return f.figure(
         "gap",
-        "The certified relative gap, (P − D) / P.",
+        caption,
         traces,
         {
             "xaxis": f.round_axis(history[-1].round),

@@ -56,10 +56,11 @@ def _content(card: Card) -> Iterator[Html]:
         for own in spent
     ]
     if training.bytes_up is not None and training.bytes_down is not None:
-        known = [own.seconds for own in spent if own.seconds is not None]
-        total = sum(known) if known else training.seconds
+        total = all_seconds(card) or training.seconds
         up, down = map(readable_size, (training.bytes_up, training.bytes_down))
-        rows.append(("all", seconds(total), up, down, count(training.round_trips)))
+        rows.append(
+            ("all stages", seconds(total), up, down, count(training.round_trips))
+        )
     if rows:
         columns = ("stage", "time", "to the server", "to organisations", "round trips")
         yield as_html(Table("", columns, tuple(rows)))
@@ -67,6 +68,13 @@ def _content(card: Card) -> Iterator[Html]:
         yield note(UNKNOWN)
     if any(own.seconds is None for own in spent):
         yield note(f"{ABSENT}: not timed. A server that is restarted forgets times.")
+
+
+def all_seconds(card: Card) -> float | None:
+    """Return the seconds of all stages that were timed."""
+    costs = card.about.costs if card.about else ()
+    known = [own.seconds for own in costs if own.round_trips and own.seconds]
+    return sum(known) if known else None
 
 
 def _name(cost: Cost) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from hyfdca.errors import counted
 from hyfdca.pages.elements import Html, element, folded
 from hyfdca.pages.tables import Table, as_html
 from hyfdca.report import figures as f
 from hyfdca.report.card import Card
+from hyfdca.report.class_counts import class_counts
 from hyfdca.report.numbers import ABSENT, between, count, plain, share
 from hyfdca.report.result_files import Calibration, Evaluation, RocPoint, Scores
 from hyfdca.report.sections import UNKNOWN, Section, note, pair
@@ -26,7 +27,8 @@ _HELD_OUT = (
 )
 _INTERVALS = (
     "Intervals of AUC, KS and the ROC curve say how exactly sealed histograms give "
-    "these numbers. They are not sampling errors: other rows would give other numbers."
+    "these numbers on these rows. They are not sampling errors and no confidence "
+    "intervals: other rows would give other numbers."
 )
 _MOST_CLASSES = 8  # in a chart of ROC curves
 _NORMAL = 1.96  # of 95 %
@@ -45,14 +47,18 @@ def evaluation(card: Card) -> Section:
         lead += (
             f" Not counted: {found.n_rows_left_out:,} without a label or of weight 0."
         )
-    return Section("evaluation", _TITLE, lead, tuple(_content(found)))
+    return Section("evaluation", _TITLE, lead, tuple(_content(card, found)))
 
 
-def _content(found: Evaluation) -> Iterator[Html]:
-    known = [(what, said, n) for what, n, said in _numbers(found) if n != ABSENT]
+def _content(card: Card, found: Evaluation) -> Iterator[Html]:
+    counts = _counts(card, found)
+    numbers = _numbers(found, counts, card.model.classes)
+    known = [(what, said, n) for what, n, said in numbers if n != ABSENT]
     if known:
         columns = ("measure", "", "held-out rows")
         yield as_html(Table("", columns, tuple(known), n_words=2))
+    if found.accuracy is not None and card.model.classes:
+        yield note(_threshold(card))
     if found.classes:
         yield _class_table(found.classes)
         yield from _class_curves(found.classes)
@@ -62,16 +68,45 @@ def _content(found: Evaluation) -> Iterator[Html]:
     if found.roc or found.classes:
         yield note(_INTERVALS)
     if found.calibration and found.calibration.bins:
-        yield folded("Calibration by bin", _bins(found.calibration))
+        yield folded("Calibration by bin", _bins(found.calibration), is_printed=True)
 
 
-def _numbers(found: Evaluation) -> Iterator[tuple[str, str, str]]:
+def _counts(card: Card, found: Evaluation) -> dict[str, int]:
+    """Return the rows of each class, or nothing: weights of rows hide them."""
+    if card.about is None or card.about.settings.get("weight_column") is not None:
+        return {}
+    return class_counts(found, card.model.classes) or {}
+
+
+def _threshold(card: Card) -> str:
+    if len(card.model.classes) > 2:
+        return "A row is classified as the class with the highest score."
+    second = card.model.classes[-1]
+    if card.model.loss == "logistic":
+        return (
+            f"A row is classified as {second} if its predicted probability is above "
+            "0.5. No other threshold was tried."
+        )
+    return f"A row is classified as {second} if its score is above 0."
+
+
+def _numbers(
+    found: Evaluation, counts: dict[str, int], classes: Sequence[str]
+) -> Iterator[tuple[str, str, str]]:
+    for name, n_rows in counts.items():
+        part = share(n_rows / max(sum(counts.values()), 1))
+        yield f"rows of {name}", count(n_rows), f"{part} of the held-out rows"
     yield "AUC", _auc(found), "0.5 is guessing, 1 is perfect order"
     ks = between(found.ks_low, found.ks_high)
     yield "Kolmogorov–Smirnov", ks, "largest distance between the classes' scores"
     yield "accuracy", share(found.accuracy), "rows classified correctly"
-    yield "sensitivity", share(found.sensitivity), "of the positive rows"
-    yield "specificity", share(found.specificity), "of the other rows"
+    if counts:
+        most = max(counts, key=lambda name: counts[name])
+        always = share(counts[most] / sum(counts.values()))
+        yield "accuracy without a model", always, f"if every row were taken as {most}"
+    first, second = classes if len(classes) == 2 else ("", "")
+    yield "sensitivity", share(found.sensitivity), f"of the rows of {second}"
+    yield "specificity", share(found.specificity), f"of the rows of {first}"
     yield "log loss", plain(found.log_loss), "lower is better"
     yield "Brier score", plain(found.brier), "mean squared error of probabilities"
     if found.calibration is not None:
@@ -86,7 +121,9 @@ def _numbers(found: Evaluation) -> Iterator[tuple[str, str, str]]:
 
 def _auc(found: Scores) -> str:
     interval = between(found.auc_low, found.auc_high)
-    return plain(found.auc) if interval == ABSENT else interval
+    if interval == ABSENT or found.auc is None:
+        return plain(found.auc) if interval == ABSENT else interval
+    return f"{found.auc:.4f} (bins: {interval})"
 
 
 def _class_table(classes: dict[str, Scores]) -> Html:

@@ -51,7 +51,7 @@ def _content(about: About) -> Iterator[Html]:
         yield _map(about)
     names = [element("li", line) for line in map(_columns, about.column_groups)]
     if names:
-        yield folded("Names of the columns", element("ul", *names))
+        yield folded("Names of the columns", element("ul", *names), is_printed=True)
 
 
 def _map(about: About) -> Html:

@@ -10,7 +10,7 @@ from hyfdca.report import figures as f
 from hyfdca.report.card import Card
 from hyfdca.report.numbers import ABSENT, count, plain
 from hyfdca.report.result_files import PathPoint
-from hyfdca.report.sections import UNKNOWN, Section
+from hyfdca.report.sections import UNKNOWN, Section, note
 
 _TITLE = "How λ was chosen"
 _FIXED = (
@@ -51,8 +51,20 @@ def _content(points: Sequence[PathPoint], score: str) -> Iterator[Html]:
         for own in points
     ]
     columns = ("λ", "", score, "standard error", "largest gap", "most rounds")
-    note = "The largest certified relative gap and the most rounds of any fold."
-    yield as_html(Table("", columns, tuple(rows), note))
+    said = "The largest certified relative gap and the most rounds of any fold."
+    yield as_html(Table("", columns, tuple(rows), said))
+    yield note(_exactness(points))
+
+
+def _exactness(points: Sequence[PathPoint]) -> str:
+    gaps = [gap for own in points for gap in own.relative_gap if gap is not None]
+    largest = f"; the largest here is {plain(max(gaps), 2)}" if gaps else ""
+    return (
+        f"Fits end when their certified relative gap is at most tol{largest}. "
+        "Differences between scores that are, relative to the score, no larger than "
+        "that may come from where fits ended and say nothing about λ. A smaller tol "
+        "makes the curve smooth."
+    )
 
 
 def _marks(point: PathPoint) -> str:

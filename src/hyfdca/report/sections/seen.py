@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from hyfdca.pages.elements import Html, element
+from hyfdca.pages.elements import Html, element, folded
 from hyfdca.pages.tables import Table, as_html
 from hyfdca.report.card import Card
 from hyfdca.report.sections import UNKNOWN, Section, note, warning
@@ -38,12 +38,8 @@ def _content(card: Card) -> Iterator[Html]:
         _party("The server could read", opened),
         class_="columns",
     )
-    yield element(
-        "details",
-        element("summary", "Every value, and which organisations see it"),
-        _table(card.seen),
-        class_="printed",
-    )
+    title = "Every value, and which organisations see it"
+    yield folded(title, _table(card.seen), is_printed=True)
 
 
 def _party(heading: str, values: Sequence[str]) -> Html:
