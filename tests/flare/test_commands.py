@@ -89,7 +89,7 @@ def tunable(kit: Kit) -> Kit:
     """Return a server's kit whose study leaves l2 open, with an unfinished run."""
     study = kit.folder / "study.toml"
     study.write_bytes(study.read_bytes() + RANGES)
-    archive(kit).write("starts", b"1")
+    archive(kit).write("asked", b"1")
     return kit
 
 
@@ -124,21 +124,65 @@ def test_a_further_run_begins_after_the_last_one(
     assert (kit.log / RUNS_LOG).read_text().endswith(f" {said}1.0).\n")
     assert not is_over(kit)
     assert archive(kit).rounds == []
-    # Organisations may know run 2 already, so another choice has another number.
+    # Organisations may know a run that they were asked for.
+    archive(kit).write("asked", b"2")
     begun(kit, monkeypatch, "l2=0.6", how="first")
     assert current_run(kit) == RunChoice(number=3, l2=0.6)
     archive(kit).write_round(1, b"kept")
     begun(kit, monkeypatch, how="restart")
     assert current_run(kit) == RunChoice(number=3, l2=0.6)
     assert archive(kit).rounds == []
-    with pytest.raises(StudyError, match="Run 4 is not allowed"):
+
+
+def test_runs_that_trained_no_round_use_up_nothing(
+    tunable: Kit, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One that nobody was asked to begin is replaced; the next follows any other."""
+    kit = tunable
+    note_over(kit)
+    for value in (0.5, 0.6):  # each stopped while it waits for organisations
+        begun(kit, monkeypatch, f"l2={value}", how="first")
+        assert current_run(kit) == RunChoice(number=2, l2=value)
+    for number in (3, 4, 5):  # each refused by a policy before its first round
+        archive(kit).write("asked", b"%d" % (number - 1))
+        begun(kit, monkeypatch, "l2=0.5", how="first")
+        assert current_run(kit).number == number
+    for number in (6, 7):
+        archive(kit).write("asked", b"%d" % (number - 1))
+        archive(kit).write_round(1, b"kept")
+        if number < 7:
+            begun(kit, monkeypatch, "l2=0.5", how="restart")
+            begun(kit, monkeypatch, how="restart")  # forgets no run that was trained
+    with pytest.raises(StudyError, match="Run 7 is not allowed, because the study"):
         serve_study(kit.folder, Console(quiet=True), "restart", ["l2=0.5"])
+
+
+def test_it_is_said_that_a_run_trained_no_round(
+    tunable: Kit, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Only of a run that organisations may know, and that has no round."""
+    kit = tunable
+    note_over(kit)
+    monkeypatch.setattr(flare_commands, "run_server", _ends)
+    for asked, said in (
+        (b"1", ""),
+        (b"2", "Run 2 was begun but has trained no round; run 3 begins.\n"),
+        (b"2", ""),
+    ):
+        archive(kit).write("asked", asked)
+        with pytest.raises(StudyError, match="it ends here"):
+            serve_study(kit.folder, Console(), "first", ["l2=0.5"])
+        assert capsys.readouterr().out == said
+
+
+def _ends(*given: Any) -> None:
+    given[-1]()
+    raise StudyError("it ends here")
 
 
 def test_a_study_without_ranges_has_one_run(kit: Kit) -> None:
     """The coordinator is told before anything begins."""
     note_over(kit)
-    archive(kit).write("starts", b"1")
     with pytest.raises(StudyError, match=r"no table .tuning.: the study has one run"):
         serve_study(kit.folder, Console(quiet=True), "first", ["l2=0.5"])
 

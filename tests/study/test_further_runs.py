@@ -109,7 +109,6 @@ def test_rounds_of_one_run_are_not_continued_as_another(consortium):
         (RunChoice(number=2, l2=2.0), "run 2 has l2 = 2.0, but the study file allows"),
         (RunChoice(number=2, tol=0.5), "allows tol from 1e-06 to 0.01"),
         (RunChoice(number=2, max_rounds=2001), "allows max_rounds from 1 to 2000"),
-        (RunChoice(number=6), "run 6 is not allowed"),
     ],
 )
 def test_clients_refuse_what_their_study_file_does_not_allow(run, said, consortium):
@@ -125,6 +124,24 @@ def test_clients_refuse_what_their_study_file_does_not_allow(run, said, consorti
 
 def _names(consortium):
     return consortium.stores[1].names()
+
+
+def test_only_runs_with_an_answered_round_count(consortium):
+    """They are counted before the answer, on disk, each once; the others never are."""
+    begin(consortium, RunChoice(number=2, l2=0.5))
+    consortium.server_plan = consortium.plan.of_run(RunChoice(number=10))
+    for _ in range(5):
+        consortium.further(l2=0.5)
+        begin(consortium, consortium.server_plan.run)  # stopped before its first round
+        consortium.further(l2=0.5)
+        consortium.begin(1)
+    number = consortium.server_plan.run.number
+    consortium.network.restart(1)
+    again = RunChoice(number=number, l2=0.5)
+    begin(consortium, again)  # it counts already
+    with pytest.raises(RefusedError, match="is not allowed, because the study file"):
+        begin(consortium, RunChoice(number=number + 1))
+    assert consortium.network._members[1].plan.run == again
 
 
 @pytest.mark.parametrize("run", [RunChoice(number=2), RunChoice(l2=0.1)])
