@@ -11,6 +11,7 @@ from rich.console import Console
 from hyfdca.cli import flare_commands
 from hyfdca.cli.flare_commands import join_study, serve_study
 from hyfdca.errors import StudyError
+from hyfdca.flare import client
 from hyfdca.flare.lock import only_one
 from hyfdca.flare.predictions.inputs import KEPT
 from hyfdca.flare.status import RUNS_LOG, current_run, is_over, note_over, result_folder
@@ -21,6 +22,7 @@ from hyfdca.runtime.store import Archive, FolderStore
 from hyfdca.study.local.saved_run import How
 from hyfdca.study.tuning import RunChoice
 from tests.kits.kit_makers import Parties
+from tests.kits.test_check import data_of
 from tests.model.models import make_file
 from tests.prediction.predictions import model_at
 from tests.support.consortia import assert_one_sentence
@@ -202,6 +204,7 @@ def test_an_organisation_takes_part_once_more_on_request(
         model_at(kit.out)
 
     monkeypatch.setattr(flare_commands, "run_client", run_client)
+    monkeypatch.setattr(flare_commands, "check_before_connecting", lambda *_: None)
     join_study(kit.folder, Path("table.csv"), Console(quiet=True), restart)
     assert is_over(kit) is not restart
 
@@ -264,3 +267,33 @@ def test_without_nvflare_there_is_one_sentence(
     assert "install hyfdca[nvflare]" in errors
     assert_one_sentence(errors)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("case", ["empty", "no id", "keys"])
+def test_an_organisation_checks_its_own_side_before_it_connects(
+    case: str,
+    installed: Parties,
+    monkeypatch: pytest.MonkeyPatch,
+    hyfdca: Callable[..., tuple[int, str, str]],
+) -> None:
+    """Otherwise it would wait for a server, or end the study of all others."""
+    connected: list[Path] = []
+    monkeypatch.setattr(client, "_keep_running", lambda kit, *_: connected.append(kit))
+    made = Kit(installed.kit("north"))
+    data = made.folder / "own.csv"
+    table = data_of(installed).read_text()
+    if case == "empty":
+        table, said = "", "the file own.csv is empty"
+    elif case == "no id":
+        table, said = table.replace("id", "number", 1), "id"
+    else:
+        made.state.mkdir(exist_ok=True)
+        (made.state / KEPT).mkdir()
+        (made.state / KEPT / "keys").write_bytes(b"spoilt")
+        said = "keys is damaged"
+    data.write_text(table)
+    code, _, errors = hyfdca("client", "--kit", made.folder, "--data", data)
+    assert code == 2
+    assert_one_sentence(errors)
+    assert said in errors
+    assert connected == []

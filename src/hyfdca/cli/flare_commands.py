@@ -13,7 +13,7 @@ from hyfdca.cli.displays.study import StudyDisplay
 from hyfdca.cli.report import try_report
 from hyfdca.errors import StudyError, as_study_error, reading
 from hyfdca.flare.client import run_client
-from hyfdca.flare.jobs import MODEL, RESULT
+from hyfdca.flare.jobs import MODEL, RESULT, check_before_connecting
 from hyfdca.flare.lock import plain_errors
 from hyfdca.flare.predictions.inputs import KEPT
 from hyfdca.flare.predictions.serving import (
@@ -106,8 +106,13 @@ def join_study(folder: Path, data: Path, console: Console, restart: bool) -> End
     """
     kit = read_client_kit(folder)
     with plain_errors(folder), StudyDisplay(console, kit.state) as display:
-        forget = (lambda: _forget_end(kit)) if restart else (lambda: None)
-        run_client(folder, data, display.tell, prepare=forget)
+
+        def prepare() -> None:
+            check_before_connecting(kit, data)
+            if restart:
+                _forget_end(kit)
+
+        run_client(folder, data, display.tell, prepare=prepare)
     ending = _ending(kit)
     console.print(ending.sentence, soft_wrap=True, markup=False)
     said = f"The model is in {result_folder(kit) / MODEL}"
