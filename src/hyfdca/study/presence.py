@@ -18,6 +18,7 @@ from hyfdca.protocol.transcript import Account
 from hyfdca.runtime.driver import Driver, Traffic
 from hyfdca.study import messages as m
 from hyfdca.study.client.client import STUDY_TOKEN
+from hyfdca.study.client.policy import is_by_policy
 from hyfdca.study.own_model import MISFIT
 from hyfdca.study.plan import PROTOCOL, Plan
 
@@ -138,6 +139,10 @@ class Presence:
             self._note(client, reason)
             self._n_failures[client] = self._n_failures.get(client, 0) + 1
             is_refusal = reason.startswith(REFUSED)
+            if is_by_policy(reason):  # it would say so again
+                said = reason.removeprefix(f"{REFUSED}: ").rstrip(".")
+                said = said[:1].lower() + said[1:]
+                raise StudyError(f"{self._one_of(failure, client)} refuses: {said}.")
             most = _MOST_REFUSALS if is_refusal else _MOST_FAILURES
             if self._n_failures[client] > most:
                 raise StudyError(

@@ -53,8 +53,6 @@ class KnownRun:
         """
         try:
             plan = self._agreed.of_run(run)
-            others = self._trained - {run.number}
-            check_choice(run, self._agreed.file, len(others))
         except ValueError as error:
             raise RefusedError(_inside(str(error))) from None
         known = self._known
@@ -69,6 +67,11 @@ class KnownRun:
                 f"run {run.number} of this study was begun with other settings; give "
                 "the server those settings, or begin a further run with --tune"
             )
+        others = self._trained - {run.number}
+        try:
+            check_choice(run, self._agreed.file, len(others))
+        except ValueError as error:
+            raise RefusedError(_inside(str(error))) from None
         return plan
 
     def begin(self, plan: Plan) -> bool:
