@@ -135,14 +135,14 @@ class Presence:
         if isinstance(failure, BadReplyError) and failure.is_final:
             raise StudyError(self._dispute(failure))
         for client, reason in failure.reasons.items():
-            self.present.pop(client, None)
-            self._note(client, reason)
-            self._n_failures[client] = self._n_failures.get(client, 0) + 1
-            is_refusal = reason.startswith(REFUSED)
             if is_by_policy(reason):  # it would say so again
                 said = reason.removeprefix(f"{REFUSED}: ").rstrip(".")
                 said = said[:1].lower() + said[1:]
                 raise StudyError(f"{self._one_of(failure, client)} refuses: {said}.")
+            self.present.pop(client, None)
+            self._note(client, reason)
+            self._n_failures[client] = self._n_failures.get(client, 0) + 1
+            is_refusal = reason.startswith(REFUSED)
             most = _MOST_REFUSALS if is_refusal else _MOST_FAILURES
             if self._n_failures[client] > most:
                 raise StudyError(
