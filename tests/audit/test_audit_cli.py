@@ -40,7 +40,11 @@ def test_expected_findings_are_accepted(hyfdca, tmp_path):
     assert code == 0
     last = shown.splitlines()[-1]
     assert last == "Cells were recovered, as expected: client-rows."
-    assert hyfdca("audit", out, "--expect", "client-rows=0.9")[0] == 1
+    code, shown, _ = hyfdca("audit", out, "--expect", "client-rows=0.9")
+    assert code == 1
+    said = " 100 % was recovered (client-rows), and --expect accepts 90 %."
+    assert shown.splitlines()[-1].endswith(said)
+    assert "say so with" not in shown
     assert hyfdca("audit", out, "--expect", "client-columns,server-shares")[0] == 1
 
 

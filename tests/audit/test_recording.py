@@ -191,3 +191,14 @@ def test_strangers_are_not_recorded(tmp_path):
     with pytest.raises(StudyError, match="Cannot record 'south', which is not in"):
         train_recorded(path, tmp_path / "out", silent, ["south"])
     assert not (tmp_path / "out").exists()
+
+
+def test_views_of_an_earlier_run_do_not_stay(tmp_path):
+    """Once a run is recorded; one that fails leaves the earlier views as they were."""
+    recorded(hyfdca_run(), tmp_path, [0, 1])
+    recorder = Recorder(tmp_path, HEADER, {1: "somebody"})
+    with pytest.raises(ValueError, match="in the middle"), recorder.recording():
+        raise ValueError("in the middle")
+    assert client_views(tmp_path) == [view_path(tmp_path, n) for n in (0, 1)]
+    recorded(hyfdca_run(), tmp_path, [1])
+    assert client_views(tmp_path) == [view_path(tmp_path, 1)]

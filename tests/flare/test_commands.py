@@ -11,6 +11,7 @@ from rich.console import Console
 from hyfdca.cli import flare_commands
 from hyfdca.cli.flare_commands import join_study, serve_study
 from hyfdca.errors import StudyError
+from hyfdca.flare import client
 from hyfdca.flare.lock import only_one
 from hyfdca.flare.predictions.inputs import KEPT
 from hyfdca.flare.status import RUNS_LOG, current_run, is_over, note_over, result_folder
@@ -21,6 +22,7 @@ from hyfdca.runtime.store import Archive, FolderStore
 from hyfdca.study.local.saved_run import How
 from hyfdca.study.tuning import RunChoice
 from tests.kits.kit_makers import Parties
+from tests.kits.test_check import data_of
 from tests.model.models import make_file
 from tests.prediction.predictions import model_at
 from tests.support.consortia import assert_one_sentence
@@ -89,7 +91,7 @@ def tunable(kit: Kit) -> Kit:
     """Return a server's kit whose study leaves l2 open, with an unfinished run."""
     study = kit.folder / "study.toml"
     study.write_bytes(study.read_bytes() + RANGES)
-    archive(kit).write("starts", b"1")
+    archive(kit).write("asked", b"1")
     return kit
 
 
@@ -124,21 +126,65 @@ def test_a_further_run_begins_after_the_last_one(
     assert (kit.log / RUNS_LOG).read_text().endswith(f" {said}1.0).\n")
     assert not is_over(kit)
     assert archive(kit).rounds == []
-    # Organisations may know run 2 already, so another choice has another number.
+    # Organisations may know a run that they were asked for.
+    archive(kit).write("asked", b"2")
     begun(kit, monkeypatch, "l2=0.6", how="first")
     assert current_run(kit) == RunChoice(number=3, l2=0.6)
     archive(kit).write_round(1, b"kept")
     begun(kit, monkeypatch, how="restart")
     assert current_run(kit) == RunChoice(number=3, l2=0.6)
     assert archive(kit).rounds == []
-    with pytest.raises(StudyError, match="Run 4 is not allowed"):
+
+
+def test_runs_that_trained_no_round_use_up_nothing(
+    tunable: Kit, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One that nobody was asked to begin is replaced; the next follows any other."""
+    kit = tunable
+    note_over(kit)
+    for value in (0.5, 0.6):  # each stopped while it waits for organisations
+        begun(kit, monkeypatch, f"l2={value}", how="first")
+        assert current_run(kit) == RunChoice(number=2, l2=value)
+    for number in (3, 4, 5):  # each refused by a policy before its first round
+        archive(kit).write("asked", b"%d" % (number - 1))
+        begun(kit, monkeypatch, "l2=0.5", how="first")
+        assert current_run(kit).number == number
+    for number in (6, 7):
+        archive(kit).write("asked", b"%d" % (number - 1))
+        archive(kit).write_round(1, b"kept")
+        if number < 7:
+            begun(kit, monkeypatch, "l2=0.5", how="restart")
+            begun(kit, monkeypatch, how="restart")  # forgets no run that was trained
+    with pytest.raises(StudyError, match="Run 7 is not allowed, because the study"):
         serve_study(kit.folder, Console(quiet=True), "restart", ["l2=0.5"])
+
+
+def test_it_is_said_that_a_run_trained_no_round(
+    tunable: Kit, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Only of a run that organisations may know, and that has no round."""
+    kit = tunable
+    note_over(kit)
+    monkeypatch.setattr(flare_commands, "run_server", _ends)
+    for asked, said in (
+        (b"1", ""),
+        (b"2", "Run 2 was begun but has trained no round; run 3 begins.\n"),
+        (b"2", ""),
+    ):
+        archive(kit).write("asked", asked)
+        with pytest.raises(StudyError, match="it ends here"):
+            serve_study(kit.folder, Console(), "first", ["l2=0.5"])
+        assert capsys.readouterr().out == said
+
+
+def _ends(*given: Any) -> None:
+    given[-1]()
+    raise StudyError("it ends here")
 
 
 def test_a_study_without_ranges_has_one_run(kit: Kit) -> None:
     """The coordinator is told before anything begins."""
     note_over(kit)
-    archive(kit).write("starts", b"1")
     with pytest.raises(StudyError, match=r"no table .tuning.: the study has one run"):
         serve_study(kit.folder, Console(quiet=True), "first", ["l2=0.5"])
 
@@ -158,6 +204,7 @@ def test_an_organisation_takes_part_once_more_on_request(
         model_at(kit.out)
 
     monkeypatch.setattr(flare_commands, "run_client", run_client)
+    monkeypatch.setattr(flare_commands, "check_before_connecting", lambda *_: None)
     join_study(kit.folder, Path("table.csv"), Console(quiet=True), restart)
     assert is_over(kit) is not restart
 
@@ -220,3 +267,33 @@ def test_without_nvflare_there_is_one_sentence(
     assert "install hyfdca[nvflare]" in errors
     assert_one_sentence(errors)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("case", ["empty", "no id", "keys"])
+def test_an_organisation_checks_its_own_side_before_it_connects(
+    case: str,
+    installed: Parties,
+    monkeypatch: pytest.MonkeyPatch,
+    hyfdca: Callable[..., tuple[int, str, str]],
+) -> None:
+    """Otherwise it would wait for a server, or end the study of all others."""
+    connected: list[Path] = []
+    monkeypatch.setattr(client, "_keep_running", lambda kit, *_: connected.append(kit))
+    made = Kit(installed.kit("north"))
+    data = made.folder / "own.csv"
+    table = data_of(installed).read_text()
+    if case == "empty":
+        table, said = "", "the file own.csv is empty"
+    elif case == "no id":
+        table, said = table.replace("id", "number", 1), "id"
+    else:
+        made.state.mkdir(exist_ok=True)
+        (made.state / KEPT).mkdir()
+        (made.state / KEPT / "keys").write_bytes(b"spoilt")
+        said = "keys is damaged"
+    data.write_text(table)
+    code, _, errors = hyfdca("client", "--kit", made.folder, "--data", data)
+    assert code == 2
+    assert_one_sentence(errors)
+    assert said in errors
+    assert connected == []

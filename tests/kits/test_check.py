@@ -295,3 +295,15 @@ def test_what_does_not_fit_before_there_are_kits(tmp_path, hyfdca, options, sent
     files.organisations["city"].extra = 'features = ["x9"]'
     study = files.write(tmp_path)
     assert sentence in refused(hyfdca, tmp_path, "check", study, *options)
+
+
+def test_the_server_s_kit(installed, hyfdca, tmp_path):
+    """It is said whose kit it is, and which one is meant."""
+    server = installed.kits / "server"
+    for command in ("check", "client"):
+        code, shown, errors = hyfdca(
+            command, "--kit", server, "--data", tmp_path / "own.csv"
+        )
+        assert (code, shown) == (2, "")
+        assert_one_sentence(errors)
+        assert "server is the server's kit; an organisation's kit is made by" in errors

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
+
 from hyfdca.holdings.layout import layout_of
 from hyfdca.holdings.partition import from_holdings
 from hyfdca.study.exposure_notes import exposure_notes
@@ -45,3 +49,12 @@ def test_many_organisations_are_summed_up():
     lines = exposure_notes(names, layout_of(partition), [1] * 15)
     assert len(lines) == 11
     assert lines[-1] == "The same kind of line holds for 5 more organisations."
+
+
+def test_organisations_without_labels_learn_them():
+    """Once there is a round; those with labels learn nothing new."""
+    layout = replace(layout_of(PARTITION), labelled=np.array([True, False, True]))
+    lines = exposure_notes(NAMES, layout, [4, 2, 0])
+    assert lines[0] == "city learns the labels of 20 rows, from the signs of duals."
+    assert not any("labels" in line for line in lines[1:])
+    assert exposure_notes(NAMES, layout, [0, 0, 0]) == ()

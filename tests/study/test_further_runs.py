@@ -11,11 +11,12 @@ from hyfdca.protocol.client_session import decode, frame, unframe
 from hyfdca.protocol.codec import RefusedError
 from hyfdca.protocol.server_session import ClientsFailedError
 from hyfdca.runtime.driver import Traffic
-from hyfdca.runtime.store import Archive
+from hyfdca.runtime.store import Archive, MemoryStore
 from hyfdca.study import messages as m
 from hyfdca.study.client.client import STUDY_TOKEN, StudyClient
 from hyfdca.study.client.policy import MemberPolicy
 from hyfdca.study.client.release import forget_release
+from hyfdca.study.client.runs import KnownRun
 from hyfdca.study.tuning import FIRST_RUN, RunChoice
 from tests.support.durable_runs import Consortium, numbers, undisturbed, write
 
@@ -109,7 +110,6 @@ def test_rounds_of_one_run_are_not_continued_as_another(consortium):
         (RunChoice(number=2, l2=2.0), "run 2 has l2 = 2.0, but the study file allows"),
         (RunChoice(number=2, tol=0.5), "allows tol from 1e-06 to 0.01"),
         (RunChoice(number=2, max_rounds=2001), "allows max_rounds from 1 to 2000"),
-        (RunChoice(number=6), "run 6 is not allowed"),
     ],
 )
 def test_clients_refuse_what_their_study_file_does_not_allow(run, said, consortium):
@@ -125,6 +125,23 @@ def test_clients_refuse_what_their_study_file_does_not_allow(run, said, consorti
 
 def _names(consortium):
     return consortium.stores[1].names()
+
+
+def test_only_runs_with_an_answered_round_count(consortium):
+    """They are counted on disk, each once; a run that only began never is."""
+    plan, archive = consortium.plan, Archive(MemoryStore())
+    for number in range(1, 10):
+        known = KnownRun(plan, archive)  # as after a restart
+        known.begin(known.checked(RunChoice(number=number)))
+        if number % 2:
+            known.note_round()
+            known.note_round()
+    known.begin(known.checked(RunChoice(number=9)))
+    known = KnownRun(plan, archive)
+    with pytest.raises(RefusedError, match="run 10 is not allowed, because the study"):
+        known.checked(RunChoice(number=10))
+    with pytest.raises(RefusedError, match="it took part in run 9 of this study"):
+        known.checked(RunChoice(number=8))
 
 
 @pytest.mark.parametrize("run", [RunChoice(number=2), RunChoice(l2=0.1)])
@@ -290,11 +307,13 @@ def test_a_run_that_may_exceed_the_policy_is_refused(tmp_path):
     taken = len(consortium.train()[0].history)
     left = 80 - taken
     consortium.further(l2=0.5, max_rounds=left + 1)
-    with pytest.raises(StudyError, match="failed more than") as told:
+    with pytest.raises(StudyError, match="'city' refuses: its policy") as told:
         consortium.train()
     said = f"run 2 has {left + 1} times 1 after {taken} that it took part in"
     assert said in str(told.value)
+    assert "lower max_rounds with --tune max_rounds, or in the study" in str(told.value)
     assert consortium.n_taken() == taken
+    assert consortium.network._members[1]._run._trained == {1}  # it used up no run
     consortium.further(l2=0.5, max_rounds=left)
     assert len(consortium.train()[0].history) <= left
 

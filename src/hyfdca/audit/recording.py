@@ -24,6 +24,7 @@ from hyfdca.audit.views import (
     Header,
     Record,
     ViewWriter,
+    remove_other_views,
     view_path,
 )
 from hyfdca.errors import StudyError
@@ -111,6 +112,7 @@ class Recorder:
                 yield
             for writer in self._writers.values():
                 writer.close()
+            remove_other_views(self._folder, self._headers)
         finally:
             for writer in self._writers.values():
                 writer.discard()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -88,6 +88,14 @@ def view_path(folder: Path, party: int | None) -> Path:
 def client_views(folder: Path) -> list[Path]:
     """Return the paths of the clients' views in a folder, by name."""
     return sorted(folder.glob(_CLIENT.format("*")))
+
+
+def remove_other_views(folder: Path, parties: Collection[int | None]) -> None:
+    """Remove clients' views of an earlier run, of which these parties have none."""
+    kept = {view_path(folder, party) for party in parties}
+    for path in client_views(folder):
+        if path not in kept:
+            path.unlink()
 
 
 class ViewWriter:

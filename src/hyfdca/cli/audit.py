@@ -81,7 +81,8 @@ def _verdict(audit: Audit, expected: Mapping[str, float]) -> str:
     """Return the last line, which must not sound like more than was measured."""
     unexpected = audit.unexpected(expected)
     if unexpected:
-        return f"Cells were recovered: {_kinds(unexpected)}.{_advice(unexpected)}"
+        advice = _advice(unexpected, expected)
+        return f"Cells were recovered: {_kinds(unexpected)}.{advice}"
     if audit.complaints:
         return "A party saw more than the trust model allows."
     if audit.findings:
@@ -96,12 +97,23 @@ def _kinds(findings: Sequence[Finding]) -> str:
     return ", ".join(dict.fromkeys(found.kind for found in findings))
 
 
-def _advice(findings: Sequence[Finding]) -> str:
+def _advice(findings: Sequence[Finding], expected: Mapping[str, float]) -> str:
     """Return how to accept findings, if the trust model admits all of them."""
     if not all(found.is_admitted for found in findings):
         return ""
+    if beyond := [found for found in findings if found.kind in expected]:
+        most = max(beyond, key=lambda found: found.share - expected[found.kind])
+        return (
+            f" {_share(most.share)} was recovered ({most.kind}), and --expect accepts "
+            f"{_share(expected[most.kind])}."
+        )
     option = f"--expect {_kinds(findings)}".replace(", ", ",")
     return f" If the organisations accept that, say so with {option}."
+
+
+def _share(share: float) -> str:
+    """Return a share in per cent, exact enough to tell it from a smaller one."""
+    return f"{100 * share:.4g} %"
 
 
 def _seen_table(title: str, seen: list[Sighting]) -> Table:

@@ -13,7 +13,7 @@ from hyfdca.cli.displays.study import StudyDisplay
 from hyfdca.cli.report import try_report
 from hyfdca.errors import StudyError, as_study_error, reading
 from hyfdca.flare.client import run_client
-from hyfdca.flare.jobs import MODEL, RESULT
+from hyfdca.flare.jobs import MODEL, RESULT, check_before_connecting
 from hyfdca.flare.lock import plain_errors
 from hyfdca.flare.predictions.inputs import KEPT
 from hyfdca.flare.predictions.serving import (
@@ -25,7 +25,9 @@ from hyfdca.flare.status import (
     forget_over,
     is_over,
     note_run,
+    note_trained,
     result_folder,
+    runs_trained,
     without_model,
 )
 from hyfdca.flare.supervisor import Terms, run_server
@@ -37,7 +39,7 @@ from hyfdca.study.ending import Ending, ending_of
 from hyfdca.study.identity import study_hash
 from hyfdca.study.local.saved_run import How
 from hyfdca.study.plan import plan_of
-from hyfdca.study.resume import has_started
+from hyfdca.study.resume import run_asked_for
 from hyfdca.study.tuning import RunChoice, check_choice, choice_of, tuned
 
 
@@ -57,6 +59,12 @@ def serve_study(
     """
     kit = read_server_kit(folder)
     further = _further_run(kit, tuning, how) if tuning else None
+    if further is not None and _is_in_vain(kit, further):
+        said = (
+            f"Run {further.number - 1} was begun but has trained no round; run "
+            f"{further.number} begins."
+        )
+        console.print(said, soft_wrap=True, markup=False)
     if how == "first" and further is None:
         _check_no_earlier_run(kit)
     if how == "resume" and is_over(kit) and not without_model(kit):
@@ -98,8 +106,13 @@ def join_study(folder: Path, data: Path, console: Console, restart: bool) -> End
     """
     kit = read_client_kit(folder)
     with plain_errors(folder), StudyDisplay(console, kit.state) as display:
-        forget = (lambda: _forget_end(kit)) if restart else (lambda: None)
-        run_client(folder, data, display.tell, prepare=forget)
+
+        def prepare() -> None:
+            check_before_connecting(kit, data)
+            if restart:
+                _forget_end(kit)
+
+        run_client(folder, data, display.tell, prepare=prepare)
     ending = _ending(kit)
     console.print(ending.sentence, soft_wrap=True, markup=False)
     said = f"The model is in {result_folder(kit) / MODEL}"
@@ -161,9 +174,12 @@ def _check_no_unfinished_run(kit: ServerKit) -> None:
 def _further_run(kit: ServerKit, tuning: Collection[str], how: How) -> RunChoice:
     """Return the next run of a study, if it may begin now."""
     # A run that organisations may know keeps its number, even if it had no round.
-    has_begun = has_started(Archive(FolderStore(kit.state / KEPT)))
-    run = choice_of(current_run(kit).number + has_begun, tuning)
-    as_study_error(lambda: check_choice(run, kit.file))
+    last = current_run(kit).number
+    is_known = run_asked_for(Archive(FolderStore(kit.state / KEPT))) == last
+    run = choice_of(last + (is_known or _has_trained(kit)), tuning)
+    trained = runs_trained(kit) | ({last} if _has_trained(kit) else set())
+    n_before = len(trained - {run.number})
+    as_study_error(lambda: check_choice(run, kit.file, n_before))
     if how == "restart":
         return run
     if is_over(kit):
@@ -177,10 +193,21 @@ def _further_run(kit: ServerKit, tuning: Collection[str], how: How) -> RunChoice
     return run
 
 
+def _has_trained(kit: ServerKit) -> bool:
+    """Return whether a round of the current run was begun, as far as is known."""
+    return is_over(kit) or bool(Archive(FolderStore(kit.state / KEPT)).rounds)
+
+
+def _is_in_vain(kit: ServerKit, further: RunChoice) -> bool:
+    """Return whether a further run follows one that trained nothing."""
+    last = current_run(kit).number
+    is_known = last in runs_trained(kit) or _has_trained(kit)
+    return further.number > last and not is_known
+
+
 def _begin_further(kit: ServerKit, run: RunChoice) -> None:
     """Begin a run; the note of it comes last, so that it never has others' rounds."""
-    Archive(FolderStore(kit.state / KEPT)).forget_after(-1)
-    (kit.state / "progress.json").unlink(missing_ok=True)
+    _forget_rounds(kit)
     note_run(kit, kit.file, run)
 
 
@@ -190,6 +217,13 @@ def _forget_end(kit: ClientKit) -> None:
 
 
 def _forget_run(kit: ServerKit) -> None:
+    _forget_rounds(kit)
+    forget_over(kit)
+
+
+def _forget_rounds(kit: ServerKit) -> None:
+    """Forget the rounds of the current run, but not that there were any."""
+    if _has_trained(kit):
+        note_trained(kit)
     Archive(FolderStore(kit.state / KEPT)).forget_after(-1)
     (kit.state / "progress.json").unlink(missing_ok=True)
-    forget_over(kit)

@@ -23,6 +23,7 @@ from hyfdca.flare.status import (
     write_progress,
 )
 from hyfdca.flare.watching import ClientWatch, ServerWatch
+from hyfdca.kits.checking import checked_table
 from hyfdca.kits.kit import (
     ClientKit,
     ServerKit,
@@ -35,6 +36,7 @@ from hyfdca.runtime.driver import Driver
 from hyfdca.runtime.store import Archive, FolderStore, StoreError
 from hyfdca.study.about import Asked
 from hyfdca.study.client.client import StudyClient
+from hyfdca.study.client.records import KEYS
 from hyfdca.study.evaluating import STAGE, evaluator_of
 from hyfdca.study.identity import make_roster, study_hash
 from hyfdca.study.local.study import Consortium, Run
@@ -204,6 +206,20 @@ class StudyClientHandler:
             raise RefusedError(
                 "it cannot write the model to the folder out of its kit"
             ) from None
+
+
+def check_before_connecting(own: ClientKit, data: Path) -> None:
+    """Refuse a table or saved keys that would end the study for everybody.
+
+    Raises
+    ------
+    StudyError
+    """
+    own.policy.check_table(checked_table(own.file, own.client, data))
+    try:
+        Archive(own_store(own, own.identity)).read(KEYS)
+    except StoreError as error:
+        raise StudyError(str(error)) from None
 
 
 def join(kit: Path, data: Path) -> StudyClientHandler:

@@ -16,6 +16,7 @@ from hyfdca.study.file import StudyFile
 from hyfdca.study.tuning import FIRST_RUN, RunChoice, run_folder, run_sentence
 
 _FILE, _PROGRESS, _RUN = "status.json", "progress.json", "run.json"
+_TRAINED = "runs-trained.json"
 RUNS_LOG = "runs.log"
 
 
@@ -178,6 +179,20 @@ def note_run(kit: Kit, file: StudyFile, run: RunChoice) -> None:
         now = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
         log.write(f"{now} {run_sentence(file, run)}\n")
     write_note_file(kit.state / _RUN, run.to_bytes(), is_durable=True)
+
+
+def runs_trained(kit: Kit) -> frozenset[int]:
+    """Return the earlier runs of which a server has begun a round."""
+    decoder = msgspec.json.Decoder(list[int])
+    found = read_note_file(kit.state / _TRAINED, decoder.decode)
+    return frozenset(range(1, current_run(kit).number) if found is None else found)
+
+
+def note_trained(kit: Kit) -> None:
+    """Record that a round of the current run was begun, before it is forgotten."""
+    numbers = sorted(runs_trained(kit) | {current_run(kit).number})
+    content = msgspec.json.encode(numbers)
+    write_note_file(kit.state / _TRAINED, content, is_durable=True)
 
 
 def result_folder(kit: Kit) -> Path:

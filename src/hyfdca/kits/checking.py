@@ -178,7 +178,13 @@ def check_certificate(own: ClientKit) -> x509.Certificate:
     return certificate
 
 
-def _table(file: StudyFile, client: Client, data: Path) -> CheckedTable:
+def checked_table(file: StudyFile, client: Client, data: Path) -> Table:
+    """Return an organisation's table, if it fits the study as far as it can tell.
+
+    Raises
+    ------
+    StudyError
+    """
     study, settings = file.study, alignment_settings(file)
     table = table_of(study, client, data, file.evaluation)
     refused = own_refusal(table, settings)
@@ -189,9 +195,14 @@ def _table(file: StudyFile, client: Client, data: Path) -> CheckedTable:
             f'The table {data.name} is sparse, and scale = "standard" would make it '
             'dense by centring features; use scale = "maxabs".'
         )
+    return table
+
+
+def _table(file: StudyFile, client: Client, data: Path) -> CheckedTable:
+    study, table = file.study, checked_table(file, client, data)
     return CheckedTable(
         len(table.ids),
-        _labels(table, settings.task),
+        _labels(table, alignment_settings(file).task),
         table.n_missing,
         _features(table, study.date_origin),
         table.notes,

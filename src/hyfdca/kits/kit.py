@@ -167,6 +167,11 @@ def read_client_kit(folder: Path) -> ClientKit:
     StudyError
         If parts are missing or do not match.
     """
+    if (folder / FLARE / "startup" / "fed_server.json").is_file():
+        raise StudyError(
+            f"{folder} is the server's kit; an organisation's kit is made by hyfdca "
+            "kit install."
+        )
     file, content = _read_study(folder, _REMEDY)
     identity = read_identity(folder / KEYS)
     _require(folder / FLARE / "startup" / "fed_client.json", _REMEDY)

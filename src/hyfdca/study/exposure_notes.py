@@ -48,6 +48,25 @@ def exposure_notes(
         lines[_MOST_LINES:] = [f"The same kind of line holds for {others}."]
     if any(one.n_columns <= n_margins[one.client] for one in found):
         lines.append(_SPARSE)
+    return (*(label_notes(names, layout) if any(n_margins) else ()), *lines)
+
+
+def label_notes(names: Sequence[str], layout: Layout) -> tuple[str, ...]:
+    """Return a sentence about each organisation that learns labels it does not have.
+
+    It needs the duals of its rows for its share, and the sign of a dual is the label.
+    """
+    without = [client for client, has in enumerate(layout.labelled) if not has]
+    learnt = [(names[c], len(layout.samples.items[c])) for c in without]
+    lines = [
+        f"{name} learns the labels of {counted(n_rows, 'row')}, from the signs of "
+        "duals."
+        for name, n_rows in learnt
+        if n_rows
+    ]
+    if n_more := len(lines[_MOST_LINES:]):
+        others = counted(n_more, "more organisation")
+        lines[_MOST_LINES:] = [f"The same kind of line holds for {others}."]
     return tuple(lines)
 
 

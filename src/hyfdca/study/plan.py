@@ -102,7 +102,7 @@ class Plan:
         Raises
         ------
         ValueError
-            If the study file does not allow it.
+            If the study file does not leave these settings open.
         """
         file = tuned(self.file, run)
         # All that a run may change is about training.

@@ -18,6 +18,7 @@ from hyfdca.protocol.transcript import Account
 from hyfdca.runtime.driver import Driver, Traffic
 from hyfdca.study import messages as m
 from hyfdca.study.client.client import STUDY_TOKEN
+from hyfdca.study.client.policy import is_by_policy
 from hyfdca.study.own_model import MISFIT
 from hyfdca.study.plan import PROTOCOL, Plan
 
@@ -134,6 +135,10 @@ class Presence:
         if isinstance(failure, BadReplyError) and failure.is_final:
             raise StudyError(self._dispute(failure))
         for client, reason in failure.reasons.items():
+            if is_by_policy(reason):  # it would say so again
+                said = reason.removeprefix(f"{REFUSED}: ").rstrip(".")
+                said = said[:1].lower() + said[1:]
+                raise StudyError(f"{self._one_of(failure, client)} refuses: {said}.")
             self.present.pop(client, None)
             self._note(client, reason)
             self._n_failures[client] = self._n_failures.get(client, 0) + 1

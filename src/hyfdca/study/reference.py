@@ -193,7 +193,8 @@ _TUNING = {
     "file's own must be among them. Not where `l2` is chosen among several.",
     "tol": "The same for `tol`.",
     "max_rounds": "The same; `least` is 1 if it is not given.",
-    "most_runs": "How many runs the study may have in all. Each gives further margins "
+    "most_runs": "How many runs the study may have in all; one that trained no round "
+    "does not count. Each gives further margins "
     "to those who receive them, and releases a model.",
 }
 _SERVER = {

@@ -27,6 +27,7 @@ from hyfdca.study.validating import note_before, validator_of
 from hyfdca.training.runner import DrawnMembers, Runner, make_runner
 
 _STARTS, _PREPARATION = "starts", "preparation"
+_ASKED = "asked"  # which run organisations were last asked to begin
 _NUMBERS = 2**32  # request numbers reserved for each start of the server
 
 
@@ -51,9 +52,10 @@ class ReadyStudy:
     traffic: Traffic
 
 
-def has_started(archive: Archive) -> bool:
-    """Return whether a server has ever started the study, if only to wait."""
-    return archive.read(_STARTS) is not None
+def run_asked_for(archive: Archive) -> int:
+    """Return the last run that any organisation was asked to begin; 0: none yet."""
+    with reading(archive.damage(_ASKED)):
+        return int(archive.read(_ASKED) or b"0")
 
 
 class ResumableStudy:
@@ -92,6 +94,7 @@ class ResumableStudy:
         """Start with all members; save their replies when all is ready."""
         presence, number = self._presence, self.number_again()
         presence.wait_for(len(presence.everyone))
+        self._archive.write(_ASKED, b"%d" % self._plan.run.number)
         presence.begin(number)
         holders = [c for c, answer in presence.present.items() if answer.has_keys]
         heard: Heard = []

@@ -132,13 +132,31 @@ def check_tuning(where: str, study: Study, tuning: Tuning | None) -> None:
             )
 
 
-def check_choice(choice: RunChoice, file: StudyFile) -> None:
+def check_choice(
+    choice: RunChoice, file: StudyFile, n_before: int | None = None
+) -> None:
     """Refuse a run that a study file does not allow.
+
+    Parameters
+    ----------
+    n_before : int, optional
+        How many other runs have trained a round; by default all of lower numbers.
 
     Raises
     ------
     ValueError
     """
+    _check_settings(choice, file)
+    n_before = choice.number - 1 if n_before is None else n_before
+    if file.tuning is not None and n_before >= file.tuning.most_runs:
+        raise ValueError(
+            f"Run {choice.number} is not allowed, because the study file allows "
+            f"{counted(file.tuning.most_runs, 'run')} (most_runs in [tuning])."
+        )
+
+
+def _check_settings(choice: RunChoice, file: StudyFile) -> None:
+    """Refuse what was chosen for a run if a study file does not leave it open."""
     tuning, number = file.tuning, choice.number
     if tuning is None:
         if choice == FIRST_RUN:
@@ -146,11 +164,6 @@ def check_choice(choice: RunChoice, file: StudyFile) -> None:
         raise ValueError(
             f"{_named(choice)} is not allowed, because the study file has no table "
             "[tuning]: the study has one run, with the settings of its file."
-        )
-    if number > tuning.most_runs:
-        raise ValueError(
-            f"Run {number} is not allowed, because the study file allows "
-            f"{counted(tuning.most_runs, 'run')} (most_runs in [tuning])."
         )
     ranges = _ranges(tuning)
     for name, value in choice.chosen.items():
@@ -181,12 +194,14 @@ def _ranges(tuning: Tuning) -> dict[str, Any]:
 def tuned(file: StudyFile, choice: RunChoice) -> StudyFile:
     """Return a study file with the settings of a run.
 
+    How many runs there may be is checked by ``check_choice``.
+
     Raises
     ------
     ValueError
-        If the file does not allow it.
+        If the file does not leave these settings open.
     """
-    check_choice(choice, file)
+    _check_settings(choice, file)
     study = msgspec.structs.replace(file.study, **choice.chosen)
     return msgspec.structs.replace(file, study=study)
 

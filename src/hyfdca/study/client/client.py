@@ -173,7 +173,7 @@ class StudyClient:
         return self._run.plan
 
     def _new_releases(self) -> Releases:
-        return Releases(self.plan, self._archive, self._taken)
+        return Releases(self.plan, self._archive, self._taken, self._run.note_round)
 
     def _forget(self) -> None:
         """Reset to the state before the first stage."""

@@ -91,7 +91,7 @@ class MemberPolicy(
         earlier = f" after {n_taken} that it took part in" if n_taken else ""
         raise StudyError(
             f"Its {POLICY} allows {counted(most, 'round')} times outputs, but {what} "
-            f"{n_rounds} times {n_outputs}{earlier}; lower max_rounds there."
+            f"{n_rounds} times {n_outputs}{earlier}; lower max_rounds {_where(plan)}."
         )
 
     def check_table(self, table: Table) -> None:
@@ -124,6 +124,19 @@ class MemberPolicy(
                 f"an organisation of the study; they are {', '.join(names)}."
             )
         return frozenset({own, *self.predictions_for})
+
+
+def is_by_policy(reason: str) -> bool:
+    """Return whether a member's own policy is why it refuses."""
+    return f"its {POLICY} " in reason.replace("Its ", "its ")
+
+
+def _where(plan: Plan) -> str:
+    """Return where the rounds of a run can be changed."""
+    tuning = plan.file.tuning
+    if tuning is None or tuning.max_rounds is None:
+        return "in the study file"
+    return "with --tune max_rounds, or in the study file"
 
 
 def n_fits(plan: Plan) -> int:

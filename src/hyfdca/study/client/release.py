@@ -11,6 +11,7 @@ points of the server's choice, one release after the other.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import replace
 
 from hyfdca.errors import reading
@@ -52,10 +53,19 @@ class Releases:
         to one person, who may look at the model at any time.
     taken : RoundsTaken
         Counts the rounds that the client answers.
+    note_round : callable
+        Is called before a round is answered.
     """
 
-    def __init__(self, plan: Plan, archive: Archive, taken: RoundsTaken) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        archive: Archive,
+        taken: RoundsTaken,
+        note_round: Callable[[], None],
+    ) -> None:
         self._settings, self._archive, self._taken = plan.training, archive, taken
+        self._note_round = note_round
         self._every, self._is_rehearsal = plan.checkpoint_every, plan.is_rehearsal
         self._of_run = b"%d.%d" % (plan.epoch, plan.run.number)
         self._stop: m.StopRequest | None = None
@@ -150,6 +160,7 @@ class Releases:
                 f"the server had more than {most} rounds repeated; start this "
                 "organisation's client with --restart if that is right"
             )
+        self._note_round()
         # Which rounds these are is known once one of them is saved.
         left = self._settings.max_rounds - self.last_saved
         self._taken.take(min(self._every, left))

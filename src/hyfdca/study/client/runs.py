@@ -2,7 +2,9 @@
 
 The server says which run begins and what was chosen for it. The client checks both
 against its own study file, and writes them down before it answers. So a server can
-neither choose what the study file does not allow, nor repeat an earlier run.
+neither choose what the study file does not allow, nor repeat an earlier run. Only runs
+of which the client has answered a round count against ``most_runs``: one that a policy
+refused, or that waited for an organisation in vain, has told nobody anything.
 """
 
 from __future__ import annotations
@@ -13,9 +15,9 @@ from hyfdca.errors import reading
 from hyfdca.protocol.codec import RefusedError
 from hyfdca.runtime.store import Archive
 from hyfdca.study.plan import Plan
-from hyfdca.study.tuning import FIRST_RUN, RunChoice
+from hyfdca.study.tuning import FIRST_RUN, RunChoice, check_choice
 
-_RUN = "run"
+_RUN, _TRAINED = "run", "runs-trained"
 
 
 class KnownRun:
@@ -36,6 +38,10 @@ class KnownRun:
             if study == plan.study_hash:  # another study file has runs of its own
                 self._known = run
             self.plan = plan.of_run(self._known or FIRST_RUN)
+        kept = archive.read(_TRAINED)
+        with reading(archive.damage(_TRAINED)):
+            study, runs = (b"", []) if kept is None else _runs_decoder.decode(kept)
+        self._trained = frozenset(runs if study == plan.study_hash else [])
 
     def checked(self, run: RunChoice) -> Plan:
         """Return the plan of a run that may begin.
@@ -61,6 +67,11 @@ class KnownRun:
                 f"run {run.number} of this study was begun with other settings; give "
                 "the server those settings, or begin a further run with --tune"
             )
+        others = self._trained - {run.number}
+        try:
+            check_choice(run, self._agreed.file, len(others))
+        except ValueError as error:
+            raise RefusedError(_inside(str(error))) from None
         return plan
 
     def begin(self, plan: Plan) -> bool:
@@ -70,9 +81,20 @@ class KnownRun:
         self._known, self.plan = run, plan
         return run != known
 
+    def note_round(self) -> None:
+        """Count this run, before a round of it is answered."""
+        number = self.plan.run.number
+        if number in self._trained:
+            return
+        trained = self._trained | {number}
+        record = (self.plan.study_hash, sorted(trained))
+        self._archive.write(_TRAINED, _encoder.encode(record))
+        self._trained = trained
+
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(tuple[bytes, RunChoice])
+_runs_decoder = msgspec.msgpack.Decoder(tuple[bytes, list[int]])
 
 
 def _inside(sentence: str) -> str:

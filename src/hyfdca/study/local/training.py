@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from hyfdca.data.tables import Table
-from hyfdca.errors import StudyError
+from hyfdca.errors import StudyError, as_study_error
 from hyfdca.protocol.codec import RefusedError, RemoteProtocolError
 from hyfdca.runtime.driver import Handler
 from hyfdca.runtime.inprocess import InProcess
@@ -33,7 +33,7 @@ from hyfdca.study.outcome import Outcome, Watcher, check_folder, train
 from hyfdca.study.plan import Plan
 from hyfdca.study.presence import Presence
 from hyfdca.study.resume import ResumableStudy
-from hyfdca.study.tuning import FIRST_RUN, RunChoice, run_sentence
+from hyfdca.study.tuning import FIRST_RUN, RunChoice, check_choice, run_sentence
 from hyfdca.study.validating import note_before
 from hyfdca.training.runner import Failure, Runner
 
@@ -161,6 +161,7 @@ def train_file(
     """
     check_folder(folder)
     file, content = load_with_content(path)
+    as_study_error(lambda: check_choice(run, file))
     plan = local_plan(file, run)
     asked = Asked.of(content, file, run, is_rehearsal=True)
     if said := run_sentence(file, run):
