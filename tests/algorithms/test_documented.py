@@ -11,6 +11,11 @@ import pytest
 
 from hyfdca.algorithms.registry import ALGORITHMS, settings_of
 
+PARTITIONS = {
+    "rows": "row-partitioned",
+    "columns": "column-partitioned",
+    "rows or columns": "row- or column-partitioned",
+}
 PAGE = Path(__file__).parents[2] / "docs" / "algorithms.md"
 
 
@@ -45,11 +50,11 @@ def test_settings_are_those_of_the_algorithm(name):
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_needs_are_those_of_the_algorithm(name):
-    """What the table says of splits, labels and presence is what is refused."""
-    split, _, presence, labels, *_ = (
+    """What the table says of partitions, labels and presence is what is refused."""
+    partition, _, presence, labels, *_ = (
         cell.strip() for cell in rows("# Algorithms")[name].split("|")[1:]
     )
     needs = ALGORITHMS[name]().needs
-    assert split.replace(", or ", " or ") == needs.split
+    assert partition == PARTITIONS.get(needs.split, needs.split)
     assert labels == needs.labels
     assert (presence == "yes") == (needs.presence == "everyone")

@@ -142,7 +142,7 @@ def test_encrypted_equals_unencrypted(case, scheme):
             assert ours[name] == theirs[name]
 
 
-REASONS = "every client in every round|are split|whole rows or|one client for every"
+REASONS = "every client in every round|-partitioned|whole rows or|one client for every"
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=str)

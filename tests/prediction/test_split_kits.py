@@ -48,8 +48,8 @@ class Kits:
         for name in ("server", *self.names):
             for folder in ("state", "log", "out", "flare/startup", "admin/startup"):
                 (home / name / folder).mkdir(parents=True)
-            for file in ("flare/startup/fed_client", "flare/startup/fed_server"):
-                (home / name / f"{file}.json").touch()
+            part = "server" if name == "server" else "client"
+            (home / name / f"flare/startup/fed_{part}.json").touch()
             (home / name / "admin/startup/fed_admin.json").touch()
             (home / name / "study.toml").write_text("\n".join([_STUDY, *entries]))
         for name, own in identities.items():
