@@ -117,7 +117,7 @@ MUTANTS: dict[str, Mutant] = {
         "tests/study/test_evaluation.py",
     ),
     "any model is tested": _one(
-        "study/tested_model.py",
+        "study/client/tested_model.py",
         "        check_model(content, own)\n",
         "",
         "tests/study/test_lying_evaluations.py",

@@ -82,10 +82,10 @@ from hyfdca.study.client.release import Releases, forget_release
 from hyfdca.study.client.rounds import RoundsTaken
 from hyfdca.study.client.runs import KnownRun
 from hyfdca.study.client.stages import Begin, ClientStages
+from hyfdca.study.client.tested_model import tested_model
 from hyfdca.study.client.validating import DueRounds, OwnPoint
 from hyfdca.study.own_model import OwnModel, own_model
 from hyfdca.study.plan import PROTOCOL, Plan
-from hyfdca.study.tested_model import tested_model
 
 T = TypeVar("T")
 
