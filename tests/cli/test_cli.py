@@ -202,6 +202,13 @@ def test_the_demo_s_study_can_be_trained(tmp_path, hyfdca):
     assert result["relative_gap"] <= 1e-3
 
 
+def test_the_demo_on_machines_without_bfv(tmp_path, monkeypatch):
+    """Its study says which encryption it has instead."""
+    monkeypatch.setattr("hyfdca.demo.in_process.find_spec", lambda _: None)
+    (tmp_path / "study.toml").write_bytes(demo_files()["study.toml"])
+    assert load(tmp_path / "study.toml").study.encryption == "stream"
+
+
 def test_hospitals_share_patients_and_columns(tmp_path):
     """Every hospital shares some rows and columns, and lacks some others."""
     for name, content in demo_files().items():

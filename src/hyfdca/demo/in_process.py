@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -52,6 +53,7 @@ label_column = "diagnosis"
 positive_label = "malignant"
 """
 
+_WITHOUT_BFV = 'encryption = "stream"  # BFV has no package for this machine\n'
 _CLIENT = """
 [[clients]]
 name = "{0}"
@@ -86,8 +88,9 @@ def demo_files() -> dict[str, bytes]:
         first, last = (round(share * n_patients) for share in hospital.patients)
         patients = np.sort(shuffled[np.arange(first, last) % n_patients])
         files[f"{hospital.name}.csv"] = _table(data, patients, hospital.columns)
+    encryption = "" if find_spec("seal") else _WITHOUT_BFV
     clients = "".join(_CLIENT.format(hospital.name) for hospital in HOSPITALS)
-    return {**files, "study.toml": (_STUDY + clients).encode()}
+    return {**files, "study.toml": (_STUDY + encryption + clients).encode()}
 
 
 def pooled_optimum(run: LocalRun) -> float:

@@ -8,12 +8,13 @@ Learning", AAAI 2024, with the errata of ``docs/errata.md``. It solves
 through its dual. Each client improves the duals of some of its samples from their
 global margins; changes are averaged over the holders of a sample.
 
-| phase   | down                             | up                       | Algorithm |
-|---------|----------------------------------|--------------------------|-----------|
-| shares  | duals that changed, sealed       | Σ_i α_i x_{k,i}          | 4         |
-| margins | weights of the client's features | x_{k,i}·w_k, sealed      | 2         |
-| step    | margins of drawn samples, sealed | changes of duals, sealed | 3, 5      |
-| weights | weights of the client's features | -                        | 4         |
+| phase   | down                               | up                       | Algorithm |
+|---------|------------------------------------|--------------------------|-----------|
+| shares  | duals that returning clients miss  | Σ_i α_i x_{k,i}          | 1, 4      |
+| margins | weights of the client's features   | x_{k,i}·w_k, sealed      | 2         |
+| step    | margins of drawn samples, sealed   | changes of duals, sealed | 1, 3, 5   |
+| shares  | duals that changed, sealed         | Σ_i α_i x_{k,i}          | 1, 4      |
+| weights | weights of the client's features   | -                        | 4         |
 
 A round takes 4.5 round trips under partial participation, 3 under complete
 participation and 2 where moreover every sample has one holder (no margins exchange).
@@ -81,31 +82,25 @@ class HyfdcaServer:
         self._previous: set[int] = set()  # who took part in the last round
 
     def round(self, participants: Sequence[int]) -> Conversation[None]:
-        """Run one pass of Algorithm 1's outer loop with these clients."""
+        """Run iteration t of Algorithm 1; ``participants`` is K^t."""
         self.round_number += 1
-        returning = [c for c in participants if c not in self._previous]
         draw = self.draws.of_round(self.round_number, participants)
-        if not self._federation.is_complete:  # else the round before ended with both
+        if not self._federation.is_complete:
+            # If everybody is always present, the previous round ended with these two
+            # steps, and the first round starts from zeros.
+            returning = [c for c in participants if c not in self._previous]
             yield from self.primal_aggregation(returning)
             yield from self.secure_inner_product(participants, draw)
-        yield from self.local_dual_method(participants, draw)
+        yield from self.gather_dual_changes(participants, draw)
         yield from self.primal_aggregation(participants)
-        if self._federation.is_complete:
-            upcoming = self.draws.of_round(self.round_number + 1, participants)
-            yield from self.secure_inner_product(participants, upcoming)
-        elif self._settings.second_inner_product:
-            yield from self.secure_inner_product(participants, draw)
-        else:
-            yield from self.dual.send_weights(participants)
+        yield from self.closing_inner_product(participants, draw)
         # Not in the paper: sums of many changes are sealed again before they wear out.
         yield from self.dual.reseal_duals(participants)
         self._previous = set(participants)
-        # Only where everything is sent again: a share that is updated gathers rounding.
-        is_hybrid = not self._federation.layout.is_horizontal
-        self.dual.is_exact = is_hybrid and not draw.is_shared
+        self.dual.is_exact = self._is_exact(draw)
 
     def primal_aggregation(self, clients: Sequence[int]) -> Conversation[None]:
-        """Algorithm 4, after sending the duals that changed (Algorithm 1)."""
+        """Algorithm 4; it first sends enc(α_0), the duals that changed."""
         behind = [c for c in clients if self.dual.has_news(c)]
         yield from self.dual.refresh_shares(behind)
 
@@ -121,10 +116,33 @@ class HyfdcaServer:
             touched = [c for c in clients if c in draw.touched]
             yield from self.dual.refresh_margins(touched, draw.touched.__getitem__)
 
-    def local_dual_method(
+    def closing_inner_product(
         self, participants: Sequence[int], draw: Draw
     ) -> Conversation[None]:
-        """Send margins to those who drew samples, add their changes to the duals."""
+        """The last line of Algorithm 1, where the next round needs it.
+
+        Where clients may be absent, the next round begins with it too. Then this one is
+        left out by default, as in the paper's experiments, and only weights are sent.
+        """
+        if self._federation.is_complete:
+            upcoming = self.draws.of_round(self.round_number + 1, participants)
+            yield from self.secure_inner_product(participants, upcoming)
+        elif self._settings.second_inner_product:
+            yield from self.secure_inner_product(participants, draw)
+        else:
+            yield from self.dual.send_weights(participants)
+
+    def _is_exact(self, draw: Draw) -> bool:
+        """Return whether this round sent all shares and margins again.
+
+        Those that are only updated gather rounding, so P is not measured with them.
+        """
+        return not self._federation.layout.is_horizontal and not draw.is_shared
+
+    def gather_dual_changes(
+        self, participants: Sequence[int], draw: Draw
+    ) -> Conversation[None]:
+        """Have clients run LocalDualMethod on their draws; α_0 += Σ_b Δα_b/|B_n|."""
         parts = yield from self._federation.gather(
             "step",
             draw.drawn,
