@@ -6,12 +6,8 @@ docs/protocol.md describes them, and use nothing of the library's server.
 
 from __future__ import annotations
 
-import struct
-
-import msgspec
 import numpy as np
 import pytest
-import xxhash
 
 from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.server_session import ClientsFailedError
@@ -19,15 +15,7 @@ from hyfdca.runtime.driver import Traffic
 from hyfdca.runtime.store import Archive
 from hyfdca.study.client.release import forget_release
 from tests.support.durable_runs import Consortium, undisturbed, write
-
-HEADER = struct.Struct("<8sQ")
-BODY = HEADER.size + 16
-
-
-def framed(token, number, content):
-    """Return the bytes of a message: header, digest, MessagePack."""
-    header, body = HEADER.pack(token, number), msgspec.msgpack.encode(content)
-    return header + xxhash.xxh3_128_digest(header + body) + body
+from tests.support.liars import BODY, framed, unframed
 
 
 def reals(values):
@@ -49,8 +37,7 @@ class Tempted:
 
     def handle(self, stage, phase, payload):
         """Pass an honest request on, after the lies about it."""
-        token, number = HEADER.unpack_from(payload)
-        content = msgspec.msgpack.decode(payload[BODY:])
+        token, number, content = unframed(payload)
         for wrong, changed in self._lies(self.member, phase, content):
             self.say(stage, wrong, framed(token, number, changed))
         return self.member.handle(stage, phase, payload)

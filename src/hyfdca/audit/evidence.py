@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hyfdca.algorithms.bundle import messages as b
-from hyfdca.algorithms.bundle.planes import Slopes, by_plane
+from hyfdca.algorithms.bundle.slopes import Slopes, by_plane
 from hyfdca.algorithms.hyfdca.messages import SharesRequest
 from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.audit.facts import Facts, forced, reals_of, rows_of

@@ -23,8 +23,8 @@ from hyfdca.data.tables import (
     Columns,
     Table,
     TableError,
-    bare_name,
     check_columns,
+    first_twins,
     id_text,
     label_text,
     normalised,
@@ -338,15 +338,13 @@ def _check_names(path: Path, features: Sequence[str]) -> None:
             f"a column of {path.name} has no name; give it one, or leave it out with "
             'ignore = [""]'
         )
-    alike: dict[str, str] = {}
-    for name in features:
-        other = alike.setdefault(bare_name(name), name)
-        if other != name:
-            raise TableError(
-                f"columns {other!r} and {name!r} of {path.name} differ in capitals or "
-                "blanks alone; rename one of them, or leave one out with ignore = "
-                f"[{json.dumps(name, ensure_ascii=False)}]"
-            )
+    if twins := first_twins(features):
+        first, second = twins
+        raise TableError(
+            f"columns {first!r} and {second!r} of {path.name} differ in capitals or "
+            "blanks alone; rename one of them, or leave one out with ignore = "
+            f"[{json.dumps(second, ensure_ascii=False)}]"
+        )
 
 
 def _texts(path: Path, name: str, column: Any) -> list[object]:

@@ -7,7 +7,7 @@ import hashlib
 import math
 import re
 import unicodedata
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Literal, get_args
@@ -253,6 +253,18 @@ def bare_name(name: str) -> str:
 def without_brackets(name: str) -> str:
     """Return a bare name without what is in brackets, such as a unit."""
     return bare_name(_BRACKETS.sub("", name)) or bare_name(name)
+
+
+def first_twins(
+    names: Iterable[str], bare: Callable[[str], str] = bare_name
+) -> tuple[str, str] | None:
+    """Return the first two different names that are the same once bare, if any."""
+    met: dict[str, str] = {}
+    for name in names:
+        twin = met.setdefault(bare(name), name)
+        if twin != name:
+            return twin, name
+    return None
 
 
 def id_text(value: object) -> str:

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hyfdca.algorithms.bundle import planes
-from hyfdca.algorithms.bundle.planes import CuttingModel, Slopes
+from hyfdca.algorithms.bundle.planes import CuttingModel
+from hyfdca.algorithms.bundle.slopes import Slopes
 from hyfdca.maths.losses import LOSSES, make_loss
 from hyfdca.maths.objective import Objective, reference_optimum
 from hyfdca.maths.seeds import stream

@@ -38,9 +38,9 @@ from hyfdca.algorithms.bundle.collecting import (
     offsets_width,
     unopened,
 )
-from hyfdca.algorithms.bundle.planes import by_plane
 from hyfdca.algorithms.bundle.server import BundleServer, BundleServerState
 from hyfdca.algorithms.bundle.settings import VISIT_PLACES, BundleSettings
+from hyfdca.algorithms.bundle.slopes import by_plane
 from hyfdca.arrays import FloatArray, IntArray
 from hyfdca.federation.grids import GridState, VectorGrid
 from hyfdca.federation.sealing.client_sealing import read_sum

@@ -16,7 +16,7 @@ from hyfdca.algorithms.bundle.asked import (
 )
 from hyfdca.algorithms.bundle.async_client import VisitedBuckets, VisitedState
 from hyfdca.algorithms.bundle.plane_sums import PlaneSums
-from hyfdca.algorithms.bundle.planes import Slopes, SlopesState, by_plane
+from hyfdca.algorithms.bundle.slopes import Slopes, SlopesState, by_plane
 from hyfdca.arrays import FloatArray
 from hyfdca.crypto.schemes.arrangement import Arrangement
 from hyfdca.crypto.schemes.fixedpoint import GridOverflowError

@@ -19,7 +19,8 @@ import numpy as np
 
 from hyfdca.algorithms.bundle import messages as b
 from hyfdca.algorithms.bundle.buckets import Buckets
-from hyfdca.algorithms.bundle.planes import CuttingModel, GramUpdate, by_plane
+from hyfdca.algorithms.bundle.planes import CuttingModel, GramUpdate
+from hyfdca.algorithms.bundle.slopes import by_plane
 from hyfdca.arrays import FloatArray
 from hyfdca.federation.grids import MARGIN_HEADROOM, GridState, VectorGrid
 from hyfdca.federation.server import Federation

@@ -1,4 +1,4 @@
-"""Cutting planes: their slopes, and the server's model of the loss made of them.
+"""The server's model of the loss, made of cutting planes.
 
 For any dual vector α all holders agree on, l_i(z) >= -α_i z - l_i*(-α_i) for every
 sample. Summed over a bucket that is a plane below the bucket's loss: its slope comes
@@ -22,107 +22,19 @@ from copy import copy
 from dataclasses import dataclass, field, fields
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hyfdca.algorithms.bundle.plane_qp import (
     Balances,
     PlaneProgramme,
     solve_plane_qp,
 )
+from hyfdca.algorithms.bundle.slopes import Array3, Slopes, SlopesState
 from hyfdca.arrays import BoolArray, FloatArray, IntArray
 from hyfdca.federation.problem import SLACK
-from hyfdca.maths.kernels import add_weighted
 
 _NO_WEIGHT = 1e-4  # an interior point leaves some weight everywhere
 _MAX_AGE = 8  # solves that a plane may go without weight
 _WHOLE_PLANES = 16  # from which the limits of an intercept are found
-
-Array3 = NDArray[np.float64]  # planes by features (or planes) by outputs
-
-
-@dataclass(frozen=True)
-class SlopesState:
-    """What a checkpoint keeps of slopes."""
-
-    parts: list[FloatArray]
-    numbers: list[IntArray]
-
-
-class Slopes:
-    """The slopes σ of numbered planes on some features, in the order of arrival.
-
-    Stored as they came, one array per delivery: some studies have a million features.
-    """
-
-    def __init__(self, n_features: int, n_outputs: int) -> None:
-        self._empty = np.zeros((n_features, n_outputs))
-        self._parts: list[Array3] = []
-        self._take_numbers([])
-
-    def state(self) -> SlopesState:
-        """Return what a checkpoint keeps."""
-        return SlopesState(self._parts, self._numbers)
-
-    def restore(self, state: SlopesState) -> None:
-        """Take a state."""
-        self._parts = list(state.parts)
-        self._take_numbers(list(state.numbers))
-
-    def _take_numbers(self, by_part: list[IntArray]) -> None:
-        self._numbers = by_part
-        # Of all planes, ascending
-        self.numbers: IntArray = np.concatenate([*by_part, np.empty(0, np.int64)])
-
-    def append(self, first: int, slopes: Array3) -> None:
-        """Add planes with numbers from ``first``; slopes are (planes, features, C)."""
-        self._parts.append(slopes)
-        new = np.arange(first, first + len(slopes))
-        self._take_numbers([*self._numbers, new])
-
-    def of_planes(self, kept: BoolArray) -> Slopes:
-        """Return the slopes of some planes."""
-        own = Slopes(*self._empty.shape)
-        if len(kept):
-            own._parts = [self.matrix()[kept]]
-            own._take_numbers([self.numbers[kept]])
-        return own
-
-    def keep(self, numbers: IntArray) -> None:
-        """Forget all planes but these."""
-        kept = [np.isin(own, numbers) for own in self._numbers]
-        zipped = list(zip(self._parts, self._numbers, kept, strict=True))
-        self._parts = [p if k.all() else p[k] for p, _, k in zipped if k.any()]
-        self._take_numbers([n[k] for _, n, k in zipped if k.any()])
-
-    def combine(self, plane_weights: FloatArray) -> FloatArray:
-        """Return Σ_s b_s σ_s, (features, outputs); one addition a plane, in order."""
-        total = np.zeros_like(self._empty)
-        first = 0
-        for part in self._parts:
-            add_weighted(part, plane_weights[first : first + len(part)], total)
-            first += len(part)
-        return total
-
-    def products(self, n_new: int, counted: BoolArray | slice) -> Array3:
-        """Return σ·σ' of the newest planes with all, over some of the features."""
-        newest = self.matrix(n_new)[:, counted]
-        columns = [
-            [
-                newest[:, :, c] @ part[:, counted, c].T
-                for c in range(self._empty.shape[1])
-            ]
-            for part in self._parts
-        ]
-        return np.concatenate([np.stack(c, axis=-1) for c in columns], axis=1)
-
-    def matrix(self, n_newest: int | None = None) -> Array3:
-        """Return the slopes of all planes, or of the newest, as one array."""
-        if n_newest is not None and len(self._parts[-1]) == n_newest:
-            return self._parts[-1]
-        if n_newest is None and len(self._parts) == 1:
-            return self._parts[0]
-        whole = np.concatenate(self._parts)
-        return whole if n_newest is None else whole[len(whole) - n_newest :]
 
 
 @dataclass(frozen=True)
@@ -462,13 +374,6 @@ class CuttingModel:
         # The weights of each bucket add up to 1.
         rounding = self.n_buckets * self.balance_error + SLACK * sizes
         return np.asarray(self.reach * (imbalances + rounding))
-
-
-def by_plane(columns: FloatArray, n_outputs: int) -> FloatArray:
-    """Return (items, planes * outputs) as (planes, items, outputs)."""
-    n_items, width = columns.shape  # of which the first may be 0
-    apart = columns.reshape(n_items, width // n_outputs, n_outputs)
-    return np.ascontiguousarray(apart.transpose(1, 0, 2))
 
 
 _NONE = np.empty((0, 0, 0))

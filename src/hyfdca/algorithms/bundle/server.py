@@ -36,7 +36,7 @@ from hyfdca.algorithms.bundle.collecting import (
     PlaneGrids,
     PlaneGridsState,
 )
-from hyfdca.algorithms.bundle.planes import CuttingModel, ModelState, Slopes
+from hyfdca.algorithms.bundle.planes import CuttingModel, ModelState
 from hyfdca.algorithms.bundle.settings import (
     PLACES,
     TRIAL_STEPS,
@@ -44,6 +44,7 @@ from hyfdca.algorithms.bundle.settings import (
     WIDE_PLACES,
     BundleSettings,
 )
+from hyfdca.algorithms.bundle.slopes import Slopes
 from hyfdca.arrays import FloatArray
 from hyfdca.federation.server import Federation, FederationState, Point
 from hyfdca.maths.objective import Measurement

@@ -82,7 +82,10 @@ class HyfdcaServer:
         self._previous: set[int] = set()  # who took part in the last round
 
     def round(self, participants: Sequence[int]) -> Conversation[None]:
-        """Run iteration t of Algorithm 1; ``participants`` is K^t."""
+        """Run iteration t of Algorithm 1; ``participants`` is K^t.
+
+        Clients answer what the server asks; ``self.dual`` keeps the encrypted sums.
+        """
         self.round_number += 1
         draw = self.draws.of_round(self.round_number, participants)
         if not self._federation.is_complete:
@@ -91,9 +94,9 @@ class HyfdcaServer:
             returning = [c for c in participants if c not in self._previous]
             yield from self.primal_aggregation(returning)
             yield from self.secure_inner_product(participants, draw)
-        yield from self.gather_dual_changes(participants, draw)
-        yield from self.primal_aggregation(participants)
-        yield from self.closing_inner_product(participants, draw)
+        yield from self.gather_dual_changes(participants, draw)  # α += changes
+        yield from self.primal_aggregation(participants)  # α to w
+        yield from self.closing_inner_product(participants, draw)  # w to x_i·w
         # Not in the paper: sums of many changes are sealed again before they wear out.
         yield from self.dual.reseal_duals(participants)
         self._previous = set(participants)
@@ -115,6 +118,23 @@ class HyfdcaServer:
         else:
             touched = [c for c in clients if c in draw.touched]
             yield from self.dual.refresh_margins(touched, draw.touched.__getitem__)
+
+    def gather_dual_changes(
+        self, participants: Sequence[int], draw: Draw
+    ) -> Conversation[None]:
+        """Have clients run LocalDualMethod on their draws; α_0 += Σ_b Δα_b/|B_n|.
+
+        Clients divide by |B_n|, so that the server adds encrypted numbers and no more.
+        """
+        parts = yield from self._federation.gather(
+            "step",
+            draw.drawn,
+            [self._federation.grids.duals],
+            lambda client: self._step_request(client, participants, draw),
+            Part,
+        )
+        self.dual.add_dual_changes(parts, draw.drawn)
+        self.dual.announce(draw.touched)
 
     def closing_inner_product(
         self, participants: Sequence[int], draw: Draw
@@ -138,20 +158,6 @@ class HyfdcaServer:
         Those that are only updated gather rounding, so P is not measured with them.
         """
         return not self._federation.layout.is_horizontal and not draw.is_shared
-
-    def gather_dual_changes(
-        self, participants: Sequence[int], draw: Draw
-    ) -> Conversation[None]:
-        """Have clients run LocalDualMethod on their draws; α_0 += Σ_b Δα_b/|B_n|."""
-        parts = yield from self._federation.gather(
-            "step",
-            draw.drawn,
-            [self._federation.grids.duals],
-            lambda client: self._step_request(client, participants, draw),
-            Part,
-        )
-        self.dual.add_dual_changes(parts, draw.drawn)
-        self.dual.announce(draw.touched)
 
     def _step_request(
         self, client: int, participants: Sequence[int], draw: Draw

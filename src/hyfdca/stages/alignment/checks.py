@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
 from hyfdca.arrays import BoolArray, IntArray
-from hyfdca.data.tables import bare_name, without_brackets
+from hyfdca.data.tables import bare_name, first_twins, without_brackets
 from hyfdca.errors import counted
 from hyfdca.holdings.coverage import Coverage
 from hyfdca.holdings.layout import Layout
@@ -147,11 +147,9 @@ def check_covered(
 
 def _twins(features: Sequence[str]) -> str:
     """Return advice on two names that differ in brackets alone, such as units."""
-    met: dict[str, str] = {}
-    for name in features:
-        twin = met.setdefault(without_brackets(name), name)
-        if twin != name:
-            return f"name {twin!r} and {name!r} alike if they are the same column, "
+    if twins := first_twins(features, without_brackets):
+        first, second = twins
+        return f"name {first!r} and {second!r} alike if they are the same column, "
     return ""
 
 
@@ -335,14 +333,12 @@ def check_classes(
 
 def _check_spelling(classes: Sequence[str]) -> None:
     """Refuse classes that differ in capitals or blanks alone."""
-    known: dict[str, str] = {}
-    for name in classes:
-        twin = known.setdefault(bare_name(name), name)
-        if twin != name:
-            raise AlignmentError(
-                f"The labels {twin!r} and {name!r} differ in capitals or blanks alone; "
-                "write them alike in all tables."
-            )
+    if twins := first_twins(classes):
+        first, second = twins
+        raise AlignmentError(
+            f"The labels {first!r} and {second!r} differ in capitals or blanks alone; "
+            "write them alike in all tables."
+        )
 
 
 def _check_class_weight(classes: Sequence[str], settings: AlignmentSettings) -> None:
