@@ -136,7 +136,7 @@ def model_of(consortium):
         runner,
         target=prepared.target,
     )
-    model = Outcome(run, weights, runner.measurement, 0.0).model()
+    model = Outcome(run, weights, runner.certificate, 0.0).model()
     accounts = hosted.checkpoints._presence.accounts
     return model, msgspec.msgpack.decode(msgspec.msgpack.encode(accounts))
 
@@ -177,12 +177,36 @@ FORGERIES = {
     "the certificate": lambda model: changed(
         model, certificate=changed(model.certificate, relative_gap=1e-9)
     ),
+    "the loss": lambda model: changed(model, loss="squared_hinge"),
+    "what becomes of blank cells": lambda model: changed(
+        model, scaling=changed(model.scaling, missing="mean")
+    ),
+    "which columns are dates": lambda model: changed(model, dates=("x3",)),
 }
 STUDIES = {
     "classes": {},
     "penalised": {"penalise_intercept": "true"},
+    "chosen l2": {"l2": "[1.0, 0.1]", "folds": "2"},
     "regression": {"loss": '"half_squared"', "labels": True},
 }
+
+
+def test_classes_the_other_way_round_are_refused(tmp_path):
+    """All weights are right, and every prediction is wrong."""
+    consortium = Consortium(write(tmp_path, tol="1e-2"))
+    model, accounts = model_of(consortium)
+    swapped = changed(model, classes=model.classes[::-1])
+    for rank in range(3):
+        with pytest.raises(RemoteProtocolError, match="order of the classes differs"):
+            hand_over(consortium, swapped, accounts, rank)
+
+
+def test_another_l2_is_refused(tmp_path):
+    """Unless it is chosen in the run, organisations know it."""
+    consortium = Consortium(write(tmp_path, tol="1e-2"))
+    model, accounts = model_of(consortium)
+    with pytest.raises(RemoteProtocolError, match="released: l2 differs"):
+        hand_over(consortium, changed(model, l2=2 * model.l2), accounts, 1)
 
 
 @pytest.mark.parametrize("kind", STUDIES)

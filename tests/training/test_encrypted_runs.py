@@ -125,6 +125,24 @@ def test_schemes_side_by_side_change_no_bit(method):
     assert schemes == {"samples": "bfv", "features": "stream", "totals": "stream"}
 
 
+@pytest.mark.parametrize("name", ["stream", "bfv"])
+@pytest.mark.parametrize("method", ["bundle", "lbfgs"])
+def test_buckets_that_not_all_clients_have_change_no_bit(method, name):
+    """The witness vouches for each part by the buckets that its sender has."""
+    X, y = classification(60, 8, noise=0.5)
+
+    def run(encryption):
+        partition = partition_of("6x2")
+        keys = keys_of(encryption)
+        given = {**METHODS[method], "keys": keys, "profile": "sealed", "max_rounds": 4}
+        return make_training(X, y, partition, encryption=encryption, **given)
+
+    sealed = run(ENCRYPTIONS[name])
+    assert found_by(sealed) == found_by(run(Encryption()))
+    if method == "bundle":
+        assert sealed.server.buckets.n_buckets == 2
+
+
 @pytest.mark.sampled(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("bits", [2048, 3072])

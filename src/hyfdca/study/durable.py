@@ -180,11 +180,11 @@ class RoundCheckpoints:
 
     def announce_end(self) -> None:
         """Announce why the study ends; only then do members release the model."""
-        runner, progress = self._runner, self._runner.progress
-        if runner.stop_reason is None or progress.measurement is None:
+        runner, certificate = self._runner, self._runner.certificate
+        if runner.stop_reason is None or certificate is None:
             return
-        gap = progress.measurement.relative_gap
-        self._presence.stop(progress.n_rounds, gap, runner.stop_reason)
+        n_rounds, gap = runner.progress.n_rounds, certificate.relative_gap
+        self._presence.stop(n_rounds, gap, runner.stop_reason)
 
     # Recovery
 

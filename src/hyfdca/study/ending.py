@@ -1,4 +1,4 @@
-"""How a study ended, in the words that every party is told."""
+"""How a study ended, in one sentence that every party reads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Ending:
     Parameters
     ----------
     relative_gap : float
-        Certified.
+        Of the model, certified. Where l2 was chosen, other fits may have larger ones.
     tolerance : float
         What was asked for.
     algorithm : str
@@ -40,10 +40,12 @@ class Ending:
         """One sentence if it did not, with what to do; else None."""
         if self.is_converged:
             return None
+        tolerance = f"above tol = {self.tolerance:g}"
+        if self.relative_gap <= self.tolerance:
+            tolerance = f"but fits by which l2 was chosen are {tolerance}"
         return (
             f"Not converged: stopped ({self.stop_reason}) after {self.n_rounds} rounds "
-            f"at a certified relative gap of {self.relative_gap:.2g}, above tol = "
-            f"{self.tolerance:g}; "
+            f"at a certified relative gap of {self.relative_gap:.2g}, {tolerance}; "
             f"{advice_for(self.stop_reason, ALGORITHMS[self.algorithm])}."
         )
 

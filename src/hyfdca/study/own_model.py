@@ -1,17 +1,18 @@
 """What an organisation knows of the model, to compare with the file that comes.
 
-It knows the weights and the scaling of its own columns, the intercept, and how the
-study ended. All of that is saved when its weights are confirmed, because the model may
-come after a restart.
+It knows the weights and the scaling of its own columns, the intercept, what its study
+file and the classes say, and how the study ended. All of that is saved when its weights
+are confirmed, because the model may come after a restart.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
 from hyfdca.arrays import FloatArray, IntArray
@@ -21,6 +22,7 @@ from hyfdca.model.categories import level_features
 from hyfdca.model.file import ModelError, ModelFile, parse_model_file
 from hyfdca.protocol.codec import RefusedError, RemoteProtocolError
 from hyfdca.study.client.stages import ClientStages
+from hyfdca.study.plan import Plan
 
 MISFIT = "the model does not fit"  # starts the reason of a refusal
 
@@ -48,6 +50,10 @@ class OwnModel:
         What the intercept is multiplied by.
     target : array (2,) or None
         Centre and scale of the target; None without labels.
+    facts : dict of str to str
+        What the study file says of the model, as JSON, by what it is.
+    dates, others : list of str
+        Columns that are dates, and that are not; blank ones may be either.
     ending : tuple of (int, float, str) or None
         Rounds, relative gap and reason, as they were announced.
     """
@@ -60,21 +66,17 @@ class OwnModel:
     intercept: FloatArray | None
     bias: float
     target: FloatArray | None
+    facts: dict[str, str]
+    dates: list[str]
+    others: list[str]
     ending: tuple[int, float, str] | None = None
 
 
-def own_model(
-    stages: ClientStages, confirmed: Confirming, bias: float | None
-) -> OwnModel:
-    """Return what an organisation knows, once its weights are confirmed.
-
-    Parameters
-    ----------
-    bias : float or None
-        The value of the bias feature, if there is one: the last.
-    """
+def own_model(stages: ClientStages, confirmed: Confirming, plan: Plan) -> OwnModel:
+    """Return what an organisation knows, once its weights are confirmed."""
     assert confirmed.weights is not None  # noqa: S101  # they are confirmed
     expansion, scaling, target = stages.expansion, stages.scaling, stages.target
+    bias, kinds = plan.bias, stages.kinds  # the bias feature, if there is one, is last
     own, rest = np.split(confirmed.weights, [int(expansion.widths.sum())])
     intercept = confirmed.intercepts if bias is None else None
     return OwnModel(
@@ -86,7 +88,47 @@ def own_model(
         intercept=rest[0] if len(rest) else intercept,
         bias=1.0 if bias is None else bias,
         target=None if target is None else np.array([target.centre, target.scale]),
+        facts=_facts_of_study(plan, stages.aligned.classes),
+        dates=[name for name, kind in kinds.items() if kind == "date"],
+        others=[name for name, kind in kinds.items() if kind not in ("date", "blank")],
     )
+
+
+def _facts_of_study(plan: Plan, classes: Sequence[str]) -> dict[str, str]:
+    """Return what an organisation knows without the server."""
+    study = plan.file.study
+    return _as_json(
+        {
+            "the loss": (study.loss, study.loss_parameter),
+            # Where it is chosen, only its range is known.
+            "l2": None if plan.training.path else plan.training.l2_strength,
+            "the order of the classes": classes,
+            "the positive label": study.positive_text,
+            "the kind of scaling": study.scale,
+            "what becomes of blank cells": study.missing,
+            "the day from which dates are counted": study.date_origin,
+        }
+    )
+
+
+def _facts_of_model(model: ModelFile) -> dict[str, str]:
+    """Return the same of a model."""
+    return _as_json(
+        {
+            "the loss": (model.loss, model.loss_parameter),
+            "l2": model.l2,
+            "the order of the classes": model.classes,
+            "the positive label": model.positive_label,
+            "the kind of scaling": model.scaling.scale,
+            "what becomes of blank cells": model.scaling.missing,
+            "the day from which dates are counted": model.date_origin,
+        }
+    )
+
+
+def _as_json(facts: Mapping[str, object]) -> dict[str, str]:
+    known = {what: value for what, value in facts.items() if value is not None}
+    return {what: msgspec.json.encode(value).decode() for what, value in known.items()}
 
 
 def _levels(stages: ClientStages) -> dict[str, dict[str, int]]:
@@ -122,6 +164,10 @@ def check_model(content: bytes, own: OwnModel) -> None:
 
 def _differences(model: ModelFile, own: OwnModel) -> Iterator[str]:
     """Yield what of a model differs, in words."""
+    facts = _facts_of_model(model)
+    yield from (what for what, fact in own.facts.items() if facts.get(what) != fact)
+    if not set(own.dates) <= set(model.dates) or set(own.others) & set(model.dates):
+        yield "which columns are dates"
     target = np.array([model.training.target_centre, model.training.target_scale])
     if own.target is not None and np.any(target != own.target):
         yield "the scale of the target"
@@ -137,7 +183,7 @@ def _differences(model: ModelFile, own: OwnModel) -> Iterator[str]:
         wanted = (own.intercept * target[1]) * own.bias + target[0]
         if model.intercept != tuple(wanted.tolist()):
             yield "the intercept"
-    if own.ending is not None and not _is_ending(model, *own.ending):
+    if own.ending is not None and not _has_ending(model, *own.ending):
         yield "the certificate"
 
 
@@ -168,7 +214,7 @@ def _scaling_differences(model: ModelFile, own: OwnModel) -> Iterator[str]:
                 yield f"the scaling of {name!r}"
 
 
-def _is_ending(model: ModelFile, n_rounds: int, gap: float, reason: str) -> bool:
+def _has_ending(model: ModelFile, n_rounds: int, gap: float, reason: str) -> bool:
     """Return whether a model has the certificate that was announced."""
     announced = gap if math.isfinite(gap) else None  # JSON has no infinity
     training, certificate = model.training, model.certificate

@@ -41,9 +41,11 @@ def combinations(words: WordArray, rows: IntArray, seed: bytes) -> IntArray:
         Numbers of the rows among those of the sum.
     """
     n_rows, width = int(rows.max(initial=-1)) + 1, words.shape[1]
-    stream = Cipher(algorithms.AES(seed), modes.CTR(bytes(16))).encryptor()
     found = np.zeros((1, N_TAGS), np.uint64)
     for tag in range(N_TAGS):
+        # A row's coefficients do not depend on which other rows the caller has.
+        counter = modes.CTR(tag.to_bytes(8) + bytes(8))
+        stream = Cipher(algorithms.AES(seed), counter).encryptor()
         keystream = stream.update(bytes(8 * n_rows * width))
         factors = np.frombuffer(keystream, np.uint64).reshape(n_rows, width)
         found[0, tag] = (factors[rows] * words).sum(dtype=np.uint64)

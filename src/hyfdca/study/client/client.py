@@ -366,12 +366,12 @@ class StudyClient:
         """Return the model to test, if this client released its part of it."""
         if self._own_model is None:
             raise RemoteProtocolError("no model has been released yet")
-        return tested_model(content, self._own_model, self._stages.held_out.classes)
+        return tested_model(content, self._own_model)
 
     def _confirm(self, ending: Confirming, request: Message) -> Message | None:
         """Save its part of the model, to compare with the file that comes."""
         reply = ending.handlers["confirm"](request)
-        self._own_model = own_model(self._stages, ending, self.plan.bias)
+        self._own_model = own_model(self._stages, ending, self.plan)
         self._releases.note(self._own_model)
         return reply
 

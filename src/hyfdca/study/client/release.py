@@ -105,7 +105,7 @@ class Releases:
         last = self.last_saved
         if stop.round < last:
             raise RemoteProtocolError(f"round {last} was saved before that end")
-        if self._last_gap not in (None, stop.relative_gap) and stop.round == last:
+        if stop.round == last and not self._is_known(stop.relative_gap):
             raise RemoteProtocolError(
                 f"the gap of round {last} was {self._last_gap:g} when it was saved, "
                 f"and is {stop.relative_gap:g} at the end"
@@ -116,6 +116,16 @@ class Releases:
                 f"{stop.reason!r} at a relative gap of {stop.relative_gap:g}"
             )
         self._stop = stop
+
+    def _is_known(self, gap: float) -> bool:
+        """Return whether a gap may be that of the round which was saved last.
+
+        Where a study chooses l2, that was the largest gap of all fits. The model is one
+        of them.
+        """
+        if self._last_gap is None or self._settings.path is None:
+            return self._last_gap in (None, gap)
+        return gap <= self._last_gap
 
     def _is_due(self, stop: m.StopRequest) -> bool:
         """Return whether the study file has this end.

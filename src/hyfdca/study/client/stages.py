@@ -15,7 +15,7 @@ from hyfdca.arrays import IntArray
 from hyfdca.crypto.keys.pseudonyms import folds_of
 from hyfdca.data.expansion import Expansion, expansion_of_numbers
 from hyfdca.data.held_out import SplitTable, split_table
-from hyfdca.data.tables import Table
+from hyfdca.data.tables import Kind, Table
 from hyfdca.federation.client import check_few
 from hyfdca.federation.sealing.secrets import ClientSecrecy
 from hyfdca.holdings.block import Block
@@ -96,6 +96,12 @@ class ClientStages:
             secrets=secrecy.secrets,
         )
         return self._alignment.handlers
+
+    @property
+    def kinds(self) -> dict[str, Kind]:
+        """The kind of each of the organisation's columns, by name."""
+        table = self._table
+        return {name: table.kind_of(c) for c, name in enumerate(table.features)}
 
     @property
     def _placed(self) -> AlignmentClient:

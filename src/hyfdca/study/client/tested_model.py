@@ -14,7 +14,7 @@ from hyfdca.protocol.codec import RefusedError, RemoteProtocolError
 from hyfdca.study.own_model import OwnModel, check_model
 
 
-def tested_model(content: bytes, own: OwnModel, classes: tuple[str, ...]) -> Model:
+def tested_model(content: bytes, own: OwnModel) -> Model:
     """Return the model of a file, if the client released its part of it.
 
     Raises
@@ -27,6 +27,4 @@ def tested_model(content: bytes, own: OwnModel, classes: tuple[str, ...]) -> Mod
         check_model(content, own)
     except (ModelError, RefusedError) as error:
         raise RemoteProtocolError(f"the model to test: {error}") from None
-    if model.classes != classes:
-        raise RemoteProtocolError("the model to test has other classes")
     return model
