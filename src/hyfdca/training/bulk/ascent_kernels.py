@@ -13,6 +13,8 @@ from hyfdca.training.bulk.counts import WORK
 
 NOT_MISSED, LAST = -2, -1  # in the lists of rows that absent clients missed
 _DUAL_GRID = 2.0**50
+_AHEAD = 64  # samples whose values are fetched together
+_LINE = 64  # bytes that memory gives at a time
 
 _compiled = jit(nogil=True, error_model="numpy")
 
@@ -107,17 +109,18 @@ class Draw(NamedTuple):
 
 @_compiled
 def ascent_round(table, rule, present, draw, state):  # type: ignore[no-untyped-def]
-    """Run one round; changes ``state``."""
+    """Run one round; changes ``state``. The return value means nothing."""
     for client in present.participants:
         state.missed[client] = state.counts[client, :] = 0
     _catch_up(table, rule, present, state)
-    _inner_products(table, rule, present, state, draw.samples)
+    fetched = _inner_products(table, rule, present, state, draw.samples)
     changes = _dual_changes(table, rule, present, state, draw.samples)
     duals, places, row_samples = state.duals, state.places, table.row_samples
     for row in draw.rows:  # all who draw a sample would change it in the same way
         sample = row_samples[row]
         duals[sample] += changes[places[sample]]
     _announce(table, rule, present, state, draw.samples)
+    return fetched  # or else the compiler would leave out the fetching
 
 
 @_compiled
@@ -151,43 +154,56 @@ def drawn(table: Table, present: Present, state: State) -> Draw:
     n_drawn = int(present.steps[present.participants].sum())
     rows, samples = np.empty(n_drawn, np.int64), np.empty(n_drawn, np.int64)
     touched = np.zeros(table.client_starts.size - 1, np.int64)
-    n_samples = _draw(table, present, state, rows, samples, touched)
-    return Draw(rows, samples[:n_samples], touched)
+    samples = samples[: _draw(table, present, state, rows, samples)]
+    samples.sort()  # memory is read faster in its order
+    _place(table, state, samples, touched)
+    return Draw(rows, samples, touched)
 
 
 @_compiled
-def _draw(table, present, state, rows, samples, held):  # type: ignore[no-untyped-def]
-    """Fill ``rows``, ``samples`` and ``held``; return how many samples there are."""
+def _draw(table, present, state, rows, samples):  # type: ignore[no-untyped-def]
+    """Fill ``rows`` and ``samples``; return how many samples there are."""
     n_drawn = n_touched = 0
+    starts, steps, taken = table.client_starts, present.steps, state.taken
     for client in present.participants:
-        first, last = table.client_starts[client], table.client_starts[client + 1]
-        own = rows[n_drawn : n_drawn + present.steps[client]]
-        taken = state.taken[first:last]
-        draw_distinct(present.key, client, last - first, taken, present.number, own)
+        first, last = starts[client], starts[client + 1]
+        own = rows[n_drawn : n_drawn + steps[client]]
+        draw_distinct(
+            present.key, client, last - first, taken[first:last], present.number, own
+        )
+        own += first
         n_drawn += own.size
-        for j in range(own.size):
-            own[j] = table.client_rows[first + own[j]]
-            sample = table.row_samples[own[j]]
-            if state.touched[sample] != present.number:
-                state.touched[sample] = present.number
-                samples[n_touched] = sample
-                n_touched += 1
-    samples[:n_touched].sort()  # memory is read faster in its order
-    places, starts, row_clients = state.places, table.sample_starts, table.row_clients
-    for j in range(n_touched):
+    # One array after the other: cells that are far apart are then read side by side.
+    for j in range(n_drawn):
+        rows[j] = table.client_rows[rows[j]]
+    for j in range(n_drawn):
+        samples[j] = table.row_samples[rows[j]]
+    for sample in samples:
+        if state.touched[sample] != present.number:
+            state.touched[sample] = present.number
+            samples[n_touched] = sample
+            n_touched += 1
+    return n_touched
+
+
+@_compiled
+def _place(table, state, samples, held):  # type: ignore[no-untyped-def]
+    """Note where each sample is among those drawn, and how many each client holds."""
+    starts, row_clients = table.sample_starts, table.row_clients
+    for j in range(samples.size):
         sample = samples[j]
-        places[sample] = j
+        state.places[sample] = j
         for row in range(starts[sample], starts[sample + 1]):
             held[row_clients[row]] += 1
-    return n_touched
 
 
 @_compiled
 def _inner_products(table, rule, present, state, touched):  # type: ignore[no-untyped-def]
     """SecureInnerProduct: those present send margins of the samples drawn, or all."""
+    fetched = 0.0
     if rule.refreshes_all:
         _refresh(table, present, state)
-        return
+        return fetched
     indptr, indices, data, weights = _shares(table, state)
     margins, counts, last_present = state.margins, state.counts, state.last_present
     row_clients, is_present = table.row_clients, present.is_present
@@ -196,7 +212,11 @@ def _inner_products(table, rule, present, state, touched):  # type: ignore[no-un
         rule.recalls,
         state.past_weights,
     )
-    for sample in touched:
+    for j in range(touched.size):
+        sample = touched[j]
+        if j % _AHEAD == 0:
+            soon = touched[j : j + _AHEAD]
+            fetched += _fetch(indptr, indices, data, starts, soon)
         for row in range(starts[sample], starts[sample + 1]):
             client = row_clients[row]
             first, last = indptr[row], indptr[row + 1]
@@ -209,6 +229,7 @@ def _inner_products(table, rule, present, state, touched):  # type: ignore[no-un
     if recalls:
         past_weights[present.number] = weights
         last_present[present.participants] = present.number
+    return fetched
 
 
 @_compiled
@@ -278,6 +299,22 @@ def _shares(table, state):  # type: ignore[no-untyped-def]
 @_compiled
 def _lists(state):  # type: ignore[no-untyped-def]
     return state.missed, state.missed_first, state.missed_next
+
+
+@_compiled
+def _fetch(indptr, indices, data, starts, samples):  # type: ignore[no-untyped-def]
+    """Bring the values of samples close, side by side; return a number that uses all.
+
+    One product after the other would wait for memory at each sample.
+    """
+    total = 0.0
+    for sample in samples:
+        first, last = indptr[starts[sample]], indptr[starts[sample + 1]]
+        for p in range(first, last, _LINE // data.itemsize):
+            total += data[p]
+        for p in range(first, last, _LINE // indices.itemsize):
+            total += indices[p]
+    return total
 
 
 @_compiled
