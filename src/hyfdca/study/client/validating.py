@@ -24,6 +24,7 @@ from hyfdca.model.file import CategoryEntry
 from hyfdca.model.scaling import Scaling
 from hyfdca.protocol.codec import RemoteProtocolError, unpack_reals
 from hyfdca.protocol.phases import Phases
+from hyfdca.stages.evaluation.answered import Answered
 from hyfdca.stages.levels.messages import ColumnLevels
 from hyfdca.stages.score_parts import OwnParts, parts_of
 from hyfdca.stages.validation.client import (
@@ -93,13 +94,18 @@ class OwnPoint:
         self._stages, self._party, self._half = stages, party, half
         self._phases, self._bias, self._due = phases, bias, due
 
-    def client(self, plan: Plan, sealers: Callable[[], Sealers]) -> ValidationClient:
+    def client(
+        self, plan: Plan, sealers: Callable[[], Sealers], answered: Answered
+    ) -> ValidationClient:
         """Return what answers points of the curves."""
         inputs = ValidationInputs(
             self._stages.held_out,
+            self._stages.held_out_order,
             sealers,
             self._party.rank,
             len(plan.names),
+            self._party.least_rows,
+            answered,
             self.named_by,
             plan.training.loss,
             self._stages.target,
