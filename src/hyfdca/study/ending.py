@@ -1,4 +1,4 @@
-"""How a study ended, in the words that every party is told."""
+"""How a study ended, in the words that every party sees."""
 
 from __future__ import annotations
 
