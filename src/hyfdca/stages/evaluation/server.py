@@ -66,7 +66,7 @@ from hyfdca.stages.evaluation.measures import (
     widths_of,
 )
 from hyfdca.stages.evaluation.scores import HeldOut, ScoresServer
-from hyfdca.stages.evaluation.totals import TotalsServer
+from hyfdca.stages.evaluation.totals import TotalsServer, largest_bounds
 
 _FEWEST_BINS, _MOST_BINS = 10, 1000
 
@@ -155,16 +155,13 @@ class EvaluationServer:
     def _measured(self, centre: float) -> Conversation[tuple[list[FloatArray], float]]:
         """Return all sums of measures, and a bound on the scores."""
         widths = widths_of(len(self._classes), self._settings.loss)
-        replies = yield from self._totals.ask("measure bounds", m.BoundsRequest(centre))
-        bounds: list[float] = [0.0] * len(widths)
-        score = 0.0
-        for client, reply in replies.items():
-            assert isinstance(reply, m.MeasureBounds)  # noqa: S101  # the table of phases
-            with reply_of(client):
-                if len(reply.sums) != len(widths):
-                    raise RemoteProtocolError("it has bounds of other measures")
-            bounds = list(map(max, bounds, reply.sums))
-            score = max(score, reply.score)
+        request = m.BoundsRequest(centre)
+        replies = yield from self._totals.ask(
+            "measure bounds", request, m.MeasureBounds
+        )
+        sums = {client: reply.sums for client, reply in replies.items()}
+        bounds = largest_bounds(sums, len(widths))
+        score = max(reply.score for reply in replies.values())
         totals = yield from self._totals.gather(
             "measures", lambda grids: m.MeasuresRequest(centre, grids), bounds, widths
         )

@@ -21,7 +21,7 @@ from hyfdca.federation.client import Party
 from hyfdca.federation.messages import Released
 from hyfdca.model.categories import places_of, width_of
 from hyfdca.model.file import CategoryEntry
-from hyfdca.model.scaling import Scaling
+from hyfdca.model.scaling import Scaling, among_levels
 from hyfdca.protocol.codec import RemoteProtocolError, unpack_reals
 from hyfdca.protocol.phases import Phases
 from hyfdca.stages.evaluation.answered import Answered
@@ -164,13 +164,10 @@ class OwnPoint:
 
     def _scaling(self) -> Scaling:
         """Return the scaling of all own features: those of levels stay as they are."""
-        expansion, numbers = self._stages.expansion, self._stages.scaling
+        expansion = self._stages.expansion
         places = expansion.starts[expansion.is_number]
         size = int(expansion.widths.sum())
-        offset, filling, scale = np.zeros(size), np.zeros(size), np.ones(size)
-        offset[places], scale[places] = numbers.offset, numbers.scale
-        filling[places] = numbers.filling
-        return Scaling(offset, scale, filling)
+        return among_levels(self._stages.scaling, places, size)
 
     def _entries(self, levels: list[ColumnLevels]) -> dict[str, CategoryEntry]:
         """Return the levels of own categories; refuse those that differ from its own.
