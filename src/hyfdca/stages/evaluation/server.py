@@ -20,7 +20,7 @@ opens for the server.
 Theory of operation. A client tests no model but the one of which it released its own
 weights, and only if all others were sent the same: otherwise a server could have a
 model of its choice tested, one column after the other. What may be asked of the scores
-is limited too (``MOST_PASSES``, ``MOST_STEPS``), and no client shows fewer than
+is limited too, over the whole run (``answered.py``), and no client shows fewer than
 ``min_bin`` rows of a class in a bin (``bins.py``).
 """
 
