@@ -151,7 +151,7 @@ VALUES: dict[str, Value] = {
     "plane weights": Value("weights of planes", None, _RECEIVER),
     "plane lengths": Value("lengths of slopes", None, _RECEIVER),
     "path": Value(
-        "which fits have a point, and the largest strength", None, "all clients"
+        "which strengths are tried at a point, and the largest", None, "all clients"
     ),
     "random start": Value("random weights to start from", None, _FEATURES),
     "bounds": Value(
