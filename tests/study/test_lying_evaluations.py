@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 
 import numpy as np
@@ -158,13 +159,17 @@ def test_two_clients_are_not_sent_two_models(tmp_path):
     assert len(seen) == 3
 
 
-def asked_about(phase, number):
-    """Return a question that no honest server asks."""
-    own = memoryview(reals([0.25, 1.0 + number]))
+_NUMBERS = itertools.count(1)
+
+
+def asked_about(phase):
+    """Return a question that nobody has asked before."""
+    number = float(next(_NUMBERS))
+    own = memoryview(reals([0.25, number]))
     grids = [TotalsSpec(20, 50, 0)]
     return {
-        "measure bounds": m.BoundsRequest(1.0 + number),
-        "measures": m.MeasuresRequest(1.0 + number, 4 * grids),
+        "measure bounds": m.BoundsRequest(number),
+        "measures": m.MeasuresRequest(number, 4 * grids),
         "score bins": m.BinsRequest(3 * grids, [own]),
         "recalibration": m.RecalibrationRequest(6 * grids, own),
     }[phase]
@@ -172,18 +177,15 @@ def asked_about(phase, number):
 
 def n_answered(consortium, phase):
     """Return how many such questions the first member answers until it refuses."""
-    client = consortium.network._members[0].evaluation
-    for number in range(100):
-        try:
-            client.handlers[phase](asked_about(phase, number + n_answered.before))
-        except RemoteProtocolError as error:
-            assert "times in this run, to other questions" in str(error)  # noqa: PT017
-            n_answered.before += 100
-            return number
-    return 100
+    ask, answers = consortium.network._members[0].evaluation.handlers[phase], []
 
+    def ask_on():
+        while len(answers) < 100:
+            answers.append(ask(asked_about(phase)))
 
-n_answered.before = 0
+    with pytest.raises(RemoteProtocolError, match="in this run, to other questions"):
+        ask_on()
+    return len(answers)
 
 
 @pytest.mark.parametrize(
