@@ -126,6 +126,8 @@ def test_a_further_run_is_resumed_with_its_choice(
     with pytest.raises(Killed):
         train_file(study, run_folder(out, 2), kill, run=run)
     assert next_choice(out, [], "first") == FIRST_RUN
+    assert next_choice(out, [], "restart") == run
+    assert next_choice(out, ["l2=0.6"], "restart") == RunChoice(number=2, l2=0.6)
     code, _, errors = run_command("train", study, "--out", out, "--tune", "l2=0.6")
     assert code == 2
     assert "saved up to round 1; continue it with --resume" in errors
@@ -135,3 +137,32 @@ def test_a_further_run_is_resumed_with_its_choice(
     found = (out / "run-2" / "model.json").read_bytes()
     assert found == (second / "model.json").read_bytes()
     assert next_choice(out, ["l2=0.6"], "first") == RunChoice(number=3, l2=0.6)
+
+
+def test_a_further_run_is_restarted_with_its_choice(
+    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a server; the results of the first run stay, and no state is left."""
+    monkeypatch.setattr(local_training, "_SECONDS", 0.0)
+    monkeypatch.setattr(local_training, "_SHARE", 1e9)
+    out, run = tmp_path / "out", RunChoice(number=2, l2=0.5)
+
+    def kill(_: object, report: object) -> None:
+        raise Killed
+
+    train_file(study, out, lambda *_: None)
+    first = (out / "model.json").read_bytes()
+    with pytest.raises(Killed):
+        train_file(study, run_folder(out, 2), kill, run=run)
+    kept = out / "run-2" / "state" / "server" / "run"
+    content = kept.read_bytes()
+    kept.write_bytes(b"damaged")
+    assert next_choice(out, [], "restart") == RunChoice(number=2)
+    kept.write_bytes(content)
+    code, _, errors = run_command("train", study, "--out", out, "--restart")
+    assert (code, errors) == (0, SAID)
+    assert (out / "model.json").read_bytes() == first
+    assert (out / "run-2" / "model.json").exists()
+    assert not (out / "run-2" / "state").exists()
+    # Nothing is unfinished now: without --tune it is the run of the file itself.
+    assert next_choice(out, [], "restart") == FIRST_RUN

@@ -14,13 +14,20 @@ from hyfdca.errors import StudyError
 from hyfdca.flare import client
 from hyfdca.flare.lock import only_one
 from hyfdca.flare.predictions.inputs import KEPT
-from hyfdca.flare.status import RUNS_LOG, current_run, is_over, note_over, result_folder
+from hyfdca.flare.status import (
+    RUNS_LOG,
+    current_run,
+    is_over,
+    note_over,
+    note_run,
+    result_folder,
+)
 from hyfdca.kits import startup
-from hyfdca.kits.kit import Kit
+from hyfdca.kits.kit import Kit, read_server_kit
 from hyfdca.model.file import StopReason
 from hyfdca.runtime.store import Archive, FolderStore
 from hyfdca.study.local.saved_run import How
-from hyfdca.study.tuning import RunChoice
+from hyfdca.study.tuning import FIRST_RUN, RunChoice
 from tests.kits.kit_makers import Parties
 from tests.kits.test_check import data_of
 from tests.model.models import make_file
@@ -126,6 +133,13 @@ def test_a_further_run_begins_after_the_last_one(
     assert (kit.log / RUNS_LOG).read_text().endswith(f" {said}1.0).\n")
     assert not is_over(kit)
     assert archive(kit).rounds == []
+    # A kit whose study file was replaced begins with the run of the file itself.
+    before = (kit.log / RUNS_LOG).read_text()
+    file = read_server_kit(kit.folder).file
+    note_run(kit, file, FIRST_RUN)
+    assert current_run(kit) == FIRST_RUN
+    assert (kit.log / RUNS_LOG).read_text() == before
+    note_run(kit, file, RunChoice(number=2, l2=0.5))
     # Organisations may know a run that they were asked for.
     archive(kit).write("asked", b"2")
     begun(kit, monkeypatch, "l2=0.6", how="first")

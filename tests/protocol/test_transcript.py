@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from hyfdca.algorithms.bundle.messages import FitsNotice, Move
 from hyfdca.federation.messages import GridRequest
 from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.messages import GridSpec, Message, TotalsSpec
@@ -132,5 +133,27 @@ def test_grids_of_several_totals_are_compared_without_their_seeds(bits, clients)
     if bits == 4:
         clients.compare()
         return
+    with pytest.raises(RemoteProtocolError, match="something else than this one"):
+        clients.compare()
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"fits": [0, 2]},
+        {"sources": [0, 1]},
+        {"shares": (0.25, 0.75)},
+        {"largest_l2": 2.0},
+        {"largest_l2": None},
+    ],
+)
+def test_all_clients_work_at_the_same_fits(changed, clients):
+    """At the same strengths and folds, or the sum of their losses is no loss."""
+    notice = FitsNotice(Move(0, [0.0]), [0, 1], [0, 0], (0.5, 0.5), 1.0)
+    for client, transcript in enumerate(clients.transcripts):
+        own = msgspec.structs.replace(notice, **(changed if client == 2 else {}))
+        transcript.note(False, 10**6, "fits", own)
+    clients.number = 10**6
+    clients.compare()
     with pytest.raises(RemoteProtocolError, match="something else than this one"):
         clients.compare()

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 
 import numpy as np
 import pytest
 
 from hyfdca.model.file import as_bytes
-from hyfdca.protocol.codec import RemoteProtocolError
+from hyfdca.protocol.codec import RefusedError, RemoteProtocolError
 from hyfdca.protocol.messages import TotalsSpec
 from hyfdca.protocol.server_session import ServerSession
 from hyfdca.runtime.driver import Traffic
+from hyfdca.runtime.store import Archive
 from hyfdca.stages.evaluation import messages as m
 from hyfdca.study.client.policy import MemberPolicy
+from hyfdca.study.client.release import forget_release
 from hyfdca.study.file import load
 from hyfdca.study.local.study import prepare
 from hyfdca.study.outcome import train
@@ -156,40 +159,137 @@ def test_two_clients_are_not_sent_two_models(tmp_path):
     assert len(seen) == 3
 
 
+_NUMBERS = itertools.count(1)
+
+
+def asked_about(phase):
+    """Return a question that nobody has asked before."""
+    number = float(next(_NUMBERS))
+    own = memoryview(reals([0.25, number]))
+    grids = [TotalsSpec(20, 50, 0)]
+    return {
+        "measure bounds": m.BoundsRequest(number),
+        "measures": m.MeasuresRequest(number, 4 * grids),
+        "score bins": m.BinsRequest(3 * grids, [own]),
+        "recalibration": m.RecalibrationRequest(6 * grids, own),
+    }[phase]
+
+
+def n_answered(consortium, phase):
+    """Return how many such questions the first member answers until it refuses."""
+    ask, answers = consortium.network._members[0].evaluation.handlers[phase], []
+
+    def ask_on():
+        while len(answers) < 100:
+            answers.append(ask(asked_about(phase)))
+
+    with pytest.raises(RemoteProtocolError, match="in this run, to other questions"):
+        ask_on()
+    return len(answers)
+
+
 @pytest.mark.parametrize(
     ("phase", "most"),
-    [("score bins", m.MOST_PASSES), ("recalibration", m.MOST_STEPS)],
+    [
+        ("measure bounds", 2),
+        ("measures", 2),
+        ("score bins", m.MOST_PASSES),
+        ("recalibration", m.MOST_STEPS),
+    ],
 )
 def test_scores_are_not_asked_for_again_and_again(phase, most, tmp_path):
-    """A server could find them by counting in ever smaller bins."""
+    """Neither in one test nor in the next ones of the run, which are as ever."""
     write(tmp_path, **HOLDOUT)
-    run = prepare(load(tmp_path / "study.toml"), tmp_path)
-    train(run, lambda *_: None)
-    member, n_answers = run.members[0].evaluation, 0
-    grids = [TotalsSpec(20, 50, 0)] * {"score bins": 3, "recalibration": 6}[phase]
-    request = {
-        "score bins": m.BinsRequest(grids, [memoryview(reals([0.0]))]),
-        "recalibration": m.RecalibrationRequest(grids, memoryview(reals([0.0, 1.0]))),
-    }[phase]
-    while member._n_asked[phase] < most:  # some were in the evaluation itself
-        member.handlers[phase](request)
-        n_answers += 1
-    with pytest.raises(RemoteProtocolError, match=f"answered {most} times"):
-        member.handlers[phase](request)
-    assert 0 < n_answers < most
+    consortium = Consortium(tmp_path)
+    first = consortium.tested()
+    assert 0 < n_answered(consortium, phase) < most  # some were in the test itself
+    again = consortium.tested()  # the server sends the same model again
+    assert n_answered(consortium, phase) == 0
+    for rank in range(3):
+        consortium.network.restart(rank)
+    third = consortium.tested()
+    assert n_answered(consortium, phase) == 0
+    assert first.evaluation == again.evaluation == third.evaluation
+    # Only the member's own user can allow more.
+    forget_release(Archive(consortium.stores[0]))
+    assert consortium.tested().evaluation == first.evaluation
+    assert n_answered(consortium, phase) > 0
+
+
+class Holders:
+    """Names other label holders, after or instead of the honest ones."""
+
+    def __init__(self, change, n_honest):
+        self._change, self._n_honest, self._n_seen = change, n_honest, 0
+
+    def __call__(self, _, phase, content):
+        """Yield the lie once the honest holders came often enough."""
+        if phase == "arrange held-out":
+            self._n_seen += 1
+            if self._n_seen > self._n_honest:
+                owners = np.frombuffer(content[7], "<u4").copy()
+                self._change(owners)
+                yield phase, [*content[:7], numbers(owners)]
+
+
+def one_less(owners):
+    """Have another organisation get the score of one row."""
+    owners[np.flatnonzero(owners == 1)[0]] = 0
+
+
+def one_alone(owners):
+    """Have the victim get the score of one row alone."""
+    owners[np.flatnonzero(owners == 1)[1:]] = 0
+
+
+def test_label_holders_stay_the_same_in_a_run(tmp_path):
+    """The difference of two sums would be one row; a restart changes nothing."""
+    write(tmp_path, curves="2", **{**HOLDOUT, "tol": "1e-4"})
+    wanted = expected(tmp_path)
+    consortium = LyingConsortium(tmp_path, Holders(one_less, n_honest=1))
+    consortium.begin(n_rounds=2)
+    consortium.network.restart(1)
+    outcome = consortium.tested()
+    assert (as_bytes(outcome.model()), outcome.evaluation) == wanted
+    assert consortium.victim.answers == []
+    reasons = {why for _, why in consortium.victim.refusals}
+    assert len(reasons) == 1
+    assert "other label holders than before in this run" in reasons.pop()
+
+
+def test_a_policy_refuses_to_have_single_rows_measured(tmp_path):
+    """Who gets the scores is the server's word; how few rows may be one's own."""
+    write(tmp_path, **HOLDOUT)
+    wanted = expected(tmp_path)
+    consortium = LyingConsortium(tmp_path, Holders(one_alone, n_honest=0))
+    consortium.victim.member._policy = MemberPolicy(least_rows=2)
+    outcome = consortium.tested()
+    assert as_bytes(outcome.model()) == wanted[0]
+    assert outcome.evaluation["log_loss"] == wanted[1]["log_loss"]
+    assert consortium.victim.answers == []
+    [[_, why]] = consortium.victim.refusals
+    assert "at least 2 of its rows in every sum" in why
+    assert "has 1;" in why
+
+
+def evaluated_with(policy, folder):
+    """Return what a test finds if all organisations have the same policy."""
+    run = prepare(load(folder / "study.toml"), folder)
+    for member in run.members:
+        member._policy = policy
+    return train(run, lambda *_: None).evaluation
 
 
 def test_a_policy_withholds_small_bins(tmp_path):
     """Calibration bins are then empty; everything else is as it was."""
-    files = make_files(**{**HOLDOUT, "encryption": '"none"'})
+    files = make_files(**{**HOLDOUT, "salt": '"d"', "encryption": '"none"'})
     run = prepare(load(files.write(tmp_path)), tmp_path)
     plain = train(run, lambda *_: None).evaluation
     assert plain["calibration"]["bins"]
-    again = prepare(load(tmp_path / "study.toml"), tmp_path)
-    for member in again.members:
-        member._policy = MemberPolicy(least_rows=9)
-    strict = train(again, lambda *_: None).evaluation
+    strict = evaluated_with(MemberPolicy(least_rows=5), tmp_path)
     assert strict["calibration"]["bins"] == []
     assert strict["calibration"]["slope"] == plain["calibration"]["slope"]
     assert strict["log_loss"] == plain["log_loss"]
     assert strict["auc_low"] <= plain["auc_low"]
+    with pytest.raises(RefusedError, match="at least 9 of its rows in every sum"):
+        evaluated_with(MemberPolicy(least_rows=9), tmp_path)

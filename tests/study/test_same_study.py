@@ -53,6 +53,19 @@ def test_a_server_that_tells_two_stories_ends_the_study(
         consortium.train()
 
 
+def stronger(request):
+    """Return the request with a larger strength of all penalties."""
+    return msgspec.structs.replace(request, largest_l2=2.0 * request.largest_l2)
+
+
+def test_all_choose_among_the_same_strengths(tmp_path, monkeypatch):
+    """The server alone knows them where they are left to the data."""
+    folder = write(tmp_path, l2='"auto"', folds="2", tol="1e-2", max_rounds="5")
+    lying(monkeypatch, "fits", lambda r: stronger(r) if r.largest_l2 else r)
+    with pytest.raises(StudyError, match="something else than this one"):
+        Consortium(folder).train()
+
+
 def test_the_model_comes_with_the_last_accounts(consortium):
     """A server that withholds them cannot deliver a model."""
     consortium.train()

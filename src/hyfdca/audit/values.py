@@ -150,6 +150,9 @@ VALUES: dict[str, Value] = {
     "steps": Value("steps and where planes touch", None, _RECEIVER),
     "plane weights": Value("weights of planes", None, _RECEIVER),
     "plane lengths": Value("lengths of slopes", None, _RECEIVER),
+    "path": Value(
+        "which strengths are tried at a point, and the largest", None, "all clients"
+    ),
     "random start": Value("random weights to start from", None, _FEATURES),
     "bounds": Value(
         "bounds on rows, weights and targets, as powers of two", None, "nobody else's"

@@ -40,7 +40,7 @@ from hyfdca.study.identity import study_hash
 from hyfdca.study.local.saved_run import How
 from hyfdca.study.plan import plan_of
 from hyfdca.study.resume import run_asked_for
-from hyfdca.study.tuning import RunChoice, check_choice, choice_of, tuned
+from hyfdca.study.tuning import RunChoice, check_choice, choice_after, tuned
 
 
 def serve_study(
@@ -176,7 +176,7 @@ def _further_run(kit: ServerKit, tuning: Collection[str], how: How) -> RunChoice
     # A run that organisations may know keeps its number, even if it had no round.
     last = current_run(kit).number
     is_known = run_asked_for(Archive(FolderStore(kit.state / KEPT))) == last
-    run = choice_of(last + (is_known or _has_trained(kit)), tuning)
+    run = choice_after(last, is_known or _has_trained(kit), tuning)
     trained = runs_trained(kit) | ({last} if _has_trained(kit) else set())
     n_before = len(trained - {run.number})
     as_study_error(lambda: check_choice(run, kit.file, n_before))

@@ -171,13 +171,14 @@ def current_run(kit: Kit) -> RunChoice:
 
 
 def note_run(kit: Kit, file: StudyFile, run: RunChoice) -> None:
-    """Record that a run begins, and log what was chosen for it."""
+    """Record that a run begins, and log what was chosen for it, if anything."""
     if run == current_run(kit):
         return
-    kit.log.mkdir(mode=0o700, exist_ok=True)
-    with (kit.log / RUNS_LOG).open("a", encoding="utf-8") as log:
-        now = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
-        log.write(f"{now} {run_sentence(file, run)}\n")
+    if said := run_sentence(file, run):
+        kit.log.mkdir(mode=0o700, exist_ok=True)
+        with (kit.log / RUNS_LOG).open("a", encoding="utf-8") as log:
+            now = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
+            log.write(f"{now} {said}\n")
     write_note_file(kit.state / _RUN, run.to_bytes(), is_durable=True)
 
 

@@ -1,7 +1,7 @@
 """Which cells of a table nobody holds.
 
-A row group and a column group of owners form a rectangle of cells. Whoever holds one
-cell of it holds all, so a rectangle is held as a whole or not at all.
+A row group and a column group of owners form a rectangle of cells. A client that holds
+one cell of it holds all, so a rectangle is held as a whole or not at all.
 """
 
 from __future__ import annotations

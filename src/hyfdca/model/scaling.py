@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 import scipy.sparse as sp
 
-from hyfdca.arrays import FloatArray
+from hyfdca.arrays import FloatArray, IntArray
 
 Scale = Literal["none", "standard", "maxabs"]
 Missing = Literal["refuse", "mean"]
@@ -38,6 +38,21 @@ class Scaling:
         table = sp.csr_array(parts, shape=cells.shape, copy=not scaled.all())
         table.eliminate_zeros()
         return table
+
+
+def among_levels(numbers: Scaling, places: IntArray, n_features: int) -> Scaling:
+    """Return the scaling of all features: those of levels stay as they are.
+
+    Parameters
+    ----------
+    places : array
+        Those of numbers among the features.
+    """
+    offset, filling = np.zeros((2, n_features))
+    scale = np.ones(n_features)
+    offset[places], scale[places] = numbers.offset, numbers.scale
+    filling[places] = numbers.filling
+    return Scaling(offset, scale, filling)
 
 
 @dataclass(frozen=True)

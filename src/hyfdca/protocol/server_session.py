@@ -6,7 +6,7 @@ or socket. Requests are numbered over the whole study, so that a client can tell
 retry from a replay (``client_session.py``). Both sides check every request against the
 table of phases.
 
-Whoever reads a reply says whose it is if it turns out to be invalid.
+The code that reads a reply names its sender if the reply is invalid.
 """
 
 from __future__ import annotations

@@ -32,8 +32,10 @@ COMMON = frozenset(
     {
         "algorithm",
         "certificate",
+        "fold shares",
         "grids",
         "members",
+        "path",
         "plane lengths",
         "plane weights",
         "run settings",

@@ -43,9 +43,7 @@ def exposure_notes(
         _line(names, list(own), n_margins[client])
         for client, own in groupby(found, key=lambda one: one.client)
     ]
-    if n_more := len(lines[_MOST_LINES:]):
-        others = counted(n_more, "more organisation")
-        lines[_MOST_LINES:] = [f"The same kind of line holds for {others}."]
+    lines = _shortened(lines)
     if any(one.n_columns <= n_margins[one.client] for one in found):
         lines.append(_SPARSE)
     return (*(label_notes(names, layout) if any(n_margins) else ()), *lines)
@@ -64,10 +62,7 @@ def label_notes(names: Sequence[str], layout: Layout) -> tuple[str, ...]:
         for name, n_rows in learnt
         if n_rows
     ]
-    if n_more := len(lines[_MOST_LINES:]):
-        others = counted(n_more, "more organisation")
-        lines[_MOST_LINES:] = [f"The same kind of line holds for {others}."]
-    return tuple(lines)
+    return tuple(_shortened(lines))
 
 
 def held_out_notes(
@@ -86,10 +81,16 @@ def held_out_notes(
         _line(names, own, n_scores[client], "score", "row set aside")
         for client, own in _told(layout, held_out, n_scores)
     ]
-    if n_more := len(lines[_MOST_LINES:]):
-        others = counted(n_more, "more organisation")
-        lines[_MOST_LINES:] = [f"The same kind of line holds for {others}."]
-    return tuple(lines)
+    return tuple(_shortened(lines))
+
+
+def _shortened(lines: list[str]) -> list[str]:
+    """Return the first lines, and how many more there are."""
+    n_more = len(lines[_MOST_LINES:])
+    if not n_more:
+        return lines
+    others = counted(n_more, "more organisation")
+    return [*lines[:_MOST_LINES], f"The same kind of line holds for {others}."]
 
 
 def curves_note(

@@ -220,7 +220,7 @@ def changes_of(file: StudyFile, choice: RunChoice) -> Iterator[Change]:
 
 
 def run_sentence(file: StudyFile, choice: RunChoice) -> str | None:
-    """Return what every party is told of a run; None for the run of the file itself."""
+    """Return a run and its settings in words; None for the run of the file itself."""
     if choice == FIRST_RUN:
         return None
     changes = [
@@ -230,6 +230,21 @@ def run_sentence(file: StudyFile, choice: RunChoice) -> str | None:
     ]
     what = ", ".join(changes) or "with the settings of the study file"
     return f"Run {choice.number} of the study {file.study.name!r}: {what}."
+
+
+def choice_after(last: int, is_taken: bool, options: Iterable[str]) -> RunChoice:
+    """Return the choice of the run that comes next.
+
+    Parameters
+    ----------
+    is_taken : bool
+        The number of the last run cannot be given again.
+
+    Raises
+    ------
+    StudyError
+    """
+    return choice_of(last + is_taken, options)
 
 
 def choice_of(number: int, options: Iterable[str]) -> RunChoice:

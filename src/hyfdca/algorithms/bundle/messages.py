@@ -38,7 +38,7 @@ _Slopes = Annotated[list[Sealed], Seen("slopes")]
 _FitNumbers = Annotated[
     list[Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]],
     msgspec.Meta(max_length=4096),
-    Seen("numbers"),
+    Seen("path"),
 ]
 _PositiveStrength = Annotated[float, msgspec.Meta(ge=1e-100, le=1e100)]
 
@@ -95,7 +95,7 @@ class FitsNotice(Message, frozen=True):
         tuple[Share, ...], msgspec.Meta(max_length=1000), Seen("fold shares")
     ]
     # λ, where the study leaves it to the data
-    largest_l2: Annotated[_PositiveStrength | None, Seen("bounds")] = None
+    largest_l2: Annotated[_PositiveStrength | None, Seen("path")] = None
 
 
 class PlanesRequest(Message, frozen=True):

@@ -160,7 +160,7 @@ class PathServer(BundleServer):
             yield from self.planes.collect(self._move)
             largest = self._largest_l2(float(found[1:].sum()))
             self.path = self.path.scaled(largest)
-        self._tell_all(found, self._best_intercepts[None])
+        self._show_all(found, self._best_intercepts[None])
         yield from self._go_on_with(self.with_point, self.with_point, largest)
 
     def _largest_l2(self, primal: float) -> float:
@@ -296,7 +296,7 @@ class PathServer(BundleServer):
         found = yield from self._measure_along(margins, TRIAL_STEPS, len(points))
         trial = np.stack([point.intercepts for point in points])
         change = TRIAL_STEPS[:, None, None] * (trial - self._best_intercepts)
-        lowest = self._tell_all(found, self._best_intercepts + change)
+        lowest = self._show_all(found, self._best_intercepts + change)
         steps = TRIAL_STEPS[lowest]
         self._best_intercepts = self._best_intercepts + steps * (
             trial - self._best_intercepts
@@ -325,23 +325,23 @@ class PathServer(BundleServer):
         by_point[0] /= np.array(l2s)[:, None]
         return by_point
 
-    def _tell_all(self, found: FloatArray, intercepts: FloatArray) -> IntArray:
+    def _show_all(self, found: FloatArray, intercepts: FloatArray) -> IntArray:
         """Have all fits look at what was measured; return the lowest steps of points.
 
         Intercepts are (steps, points, outputs), what is returned (points, outputs).
         """
         penalties, losses = found[0], found[1:]
         lowest = np.zeros(intercepts.shape[1:], np.int64)
+        places = {number: place for place, number in enumerate(self.with_point)}
         for number, fit in enumerate(self.fits):
-            fold = self.path.fold(number)
+            fold, place = self.path.fold(number), places.get(number)
             others = np.delete(losses, fold, axis=0) if fold < len(losses) else losses
             primals = fit.l2_strength * penalties + others.sum(axis=0)
-            if number in self.with_point:
-                place = self.with_point.index(number)
+            if place is not None:
                 lowest[place] = primals[:, place].argmin(axis=0)
             if not self.path.is_whole(number):
                 fit.look(primals, intercepts, losses[fold])
-            elif number in self.with_point:
+            elif place is not None:
                 own = slice(place, place + 1)
                 fit.go(primals[:, own], intercepts[:, own])
             elif not self._n_measured:  # at w = 0, where all begin

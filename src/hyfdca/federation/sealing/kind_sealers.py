@@ -30,7 +30,7 @@ class KindSealers(dict[Key, Sealer]):
     Parameters
     ----------
     opener : int, optional
-        The client that opens all vectors, whoever holds their items.
+        The client that opens all vectors, even those of items that it does not hold.
     """
 
     def __init__(self, sealers: Sealers, opener: int | None = None) -> None:
@@ -109,7 +109,7 @@ class KindSealers(dict[Key, Sealer]):
         if kind.name in ("totals", "tags"):
             members = _pairs_with(opener, witness)
         elif owners is not None:
-            members = lambda _: owners  # noqa: E731  # whoever sends them
+            members = lambda _: owners  # noqa: E731  # from any sender
         else:
             raise ValueError("nobody is named to open these totals")
         sealer = self._by_sender(kind, members)

@@ -26,18 +26,13 @@ from hyfdca.stages.evaluation.curves import pairs_within
 from hyfdca.stages.evaluation.held_out_client import (
     HeldOutClient,
     HeldOutInputs,
+    bounds_of,
     weights_of,
 )
 from hyfdca.stages.evaluation.measures import ScoredRows
 from hyfdca.stages.evaluation.totals import sealed_parts
 from hyfdca.stages.score_parts import OwnParts, own_parts
 
-# By phase, in a test of one model
-_MOST_ANSWERS = {
-    "score bins": m.MOST_PASSES,
-    "calibration bins": 1,
-    "recalibration": m.MOST_STEPS,
-}
 _REAL_BYTES = 8
 
 
@@ -51,23 +46,17 @@ class EvaluationInputs(HeldOutInputs):
         Returns the model of a file, if it is the one that the client released.
     tag_key : bytes
         Of the proofs of which model a client was sent; the server does not have it.
-    min_bin, least_rows : int
-        Rows of a class in a bin, by the study, and of all kinds in a sum, by the
-        client's own policy.
+    min_bin : int
+        Rows of a class in a bin, by the study.
     """
 
     accept: Callable[[bytes], Model]
     tag_key: bytes
     min_bin: int
-    least_rows: int
 
 
-class EvaluationClient(HeldOutClient):
+class EvaluationClient(HeldOutClient[EvaluationInputs]):
     """Gives parts of scores to label holders, and sums over the rows it labels."""
-
-    def __init__(self, inputs: EvaluationInputs) -> None:
-        self._inputs = inputs
-        super().__init__(inputs)
 
     def _forget(self) -> None:
         super()._forget()
@@ -76,7 +65,6 @@ class EvaluationClient(HeldOutClient):
         self._model: Model | None = None
         self._parts: OwnParts | None = None
         self._rows: ScoredRows | None = None
-        self._n_asked = dict.fromkeys(_MOST_ANSWERS, 0)
 
     @property
     def handlers(self) -> Handlers:
@@ -98,6 +86,7 @@ class EvaluationClient(HeldOutClient):
         content = bytes(request.model)
         model = self._inputs.accept(content)
         self._forget()
+        self._inputs.answered.begin_test()
         self._model, self._content = model, content
         return m.ModelTag(self._tag(self._inputs.rank))
 
@@ -138,6 +127,7 @@ class EvaluationClient(HeldOutClient):
         margins = sums + model.intercept
         if targets.offsets is not None:
             margins = margins + targets.offsets[:, None]
+        self._inputs.answered.check_scores(margins.tobytes())
         labels, weights = targets.values[:, 0], weights_of(targets)
         self._rows = ScoredRows(margins, labels, weights, n_classes, model.loss)
 
@@ -152,16 +142,18 @@ class EvaluationClient(HeldOutClient):
     def _bounds(self, request: m.BoundsRequest) -> m.MeasureBounds:
         rows = self._scored
         largest = float(np.abs(rows.scores).max(initial=0.0))
-        sums = rows.sums(request.centre)
-        bounds = [power_above(float(np.abs(own).max())) for own in sums]
+        bounds = bounds_of(rows.sums(request.centre))
+        self._inputs.answered.take("measure bounds", request.centre)
         return m.MeasureBounds(power_above(largest), bounds)
 
     def _measure(self, request: m.MeasuresRequest) -> m.MeasureParts:
         sums = self._scored.sums(request.centre)
-        return sealed_parts(self._sealing, sums, request.grids)
+        parts = sealed_parts(self._sealing, sums, request.grids)
+        self._inputs.answered.take("measures", request.centre)
+        return parts
 
     def _count(self, request: m.BinsRequest) -> m.MeasureParts:
-        self._check_asked("score bins")
+        self._check_classes()
         edges = [_reals(own) for own in request.edges]
         is_fine = all(map(are_edges, edges))
         if not is_fine or len(edges) != self._scored.scores.shape[1]:
@@ -170,38 +162,33 @@ class EvaluationClient(HeldOutClient):
         counts, weights = shown_bins(self._scored, edges, least)
         pairs = pairs_within(self._scored, edges, least).ravel()
         parts = sealed_parts(self._sealing, [counts, weights, pairs], request.grids)
-        self._n_asked["score bins"] += 1
+        self._inputs.answered.take("score bins", request.edges)
         return parts
 
     def _calibrate(self, request: m.CalibrationRequest) -> m.MeasureParts | m.Withheld:
-        self._check_asked("calibration bins")
+        self._check_classes()
         ends = [unpack_indices(own, N_TENTHS + 1) for own in request.tenths]
         are_bins = all(len(own) and own[0] and own[-1] == N_TENTHS for own in ends)
         if not are_bins or len(ends) != self._scored.scores.shape[1]:
             raise RemoteProtocolError("these cannot be bins of all probabilities")
+        self._inputs.answered.take("calibration bins", request.tenths)
         counts, sums = bin_sums(self._scored, ends)
         if np.any((counts > 0) & (counts < self._inputs.least_rows)):
             return m.Withheld()
-        parts = sealed_parts(self._sealing, [counts, sums], request.grids)
-        self._n_asked["calibration bins"] += 1
-        return parts
+        return sealed_parts(self._sealing, [counts, sums], request.grids)
 
     def _recalibrate(self, request: m.RecalibrationRequest) -> m.MeasureParts:
-        self._check_asked("recalibration")
+        self._check_classes()
         n_outputs = self._scored.scores.shape[1]
         points = unpack_reals(request.points, 2 * n_outputs).reshape(n_outputs, 2)
         sums = derivatives(self._scored, points)
         parts = sealed_parts(self._sealing, sums, request.grids)
-        self._n_asked["recalibration"] += 1
+        self._inputs.answered.take("recalibration", request.points)
         return parts
 
-    def _check_asked(self, phase: str) -> None:
-        """Refuse to answer more often than a test of one model needs."""
+    def _check_classes(self) -> None:
         if not self._scored.n_classes:
             raise RemoteProtocolError("numbers have no classes")
-        most = _MOST_ANSWERS[phase]
-        if self._n_asked[phase] >= most:
-            raise RemoteProtocolError(f"phase {phase!r} was answered {most} times")
 
 
 def _reals(payload: memoryview) -> FloatArray:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import numpy as np
 
-from hyfdca.arrays import FloatArray
+from hyfdca.arrays import FloatArray, IntArray
+from hyfdca.crypto.schemes.fixedpoint import power_above
 from hyfdca.crypto.schemes.registry import Sealers
 from hyfdca.data.targets import Targets
+from hyfdca.federation.client import check_few
 from hyfdca.federation.messages import Arrangements, Opened, OpenRequest, Vouched
 from hyfdca.federation.sealing.client_sealing import Sealing
 from hyfdca.federation.sealing.opening import Opening
@@ -18,6 +21,7 @@ from hyfdca.protocol.client_session import Handlers
 from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.stages.alignment.aligned_table import AlignedTable
 from hyfdca.stages.evaluation import messages as m
+from hyfdca.stages.evaluation.answered import Answered
 from hyfdca.stages.evaluation.scores import ScoresClient
 from hyfdca.stages.score_parts import OwnParts
 
@@ -30,19 +34,31 @@ class HeldOutInputs:
     ----------
     table : AlignedTable
         Its rows that are set aside.
+    order : array (rows,)
+        Where these are among the rows that the client set aside.
+    least_rows : int
+        Of its own, in every sum: the client's own policy.
+    answered : Answered
+        What it has answered in this run.
     """
 
     table: AlignedTable
+    order: IntArray
     sealers: Callable[[], Sealers]
     rank: int
     n_clients: int
+    least_rows: int
+    answered: Answered
 
 
-class HeldOutClient(ABC):
+Inputs = TypeVar("Inputs", bound=HeldOutInputs)
+
+
+class HeldOutClient(ABC, Generic[Inputs]):
     """Gives parts of scores to label holders, and opens sums if it is to."""
 
-    def __init__(self, inputs: HeldOutInputs) -> None:
-        self._held_out = inputs
+    def __init__(self, inputs: Inputs) -> None:
+        self._inputs = inputs
         # It seals to the client that a request names, and opens totals if it is that.
         # Made once: a witness must remember what it has vouched for.
         sealers = inputs.sealers()
@@ -77,7 +93,7 @@ class HeldOutClient(ABC):
         """Take the sums of all parts of the rows whose labels the client holds."""
 
     def _arrange(self, notice: m.HeldOutArrangements) -> None:
-        inputs, table = self._held_out, self._held_out.table
+        inputs, table = self._inputs, self._inputs.table
         shape = self._own_parts.margins.shape
         ranks = (inputs.rank, inputs.n_clients)
         scores = ScoresClient(inputs.sealers(), shape, *ranks)
@@ -86,7 +102,15 @@ class HeldOutClient(ABC):
             targets = table.targets
             if targets is None or not targets.is_known[own].all():
                 raise RemoteProtocolError("it does not have the label of a score")
+        check_few(inputs.least_rows, len(own), "the test of the rows it labels")
+        self._check_owners(scores.owners)
         self._scores = scores
+
+    def _check_owners(self, owners: IntArray) -> None:
+        """Refuse other label holders than before, in the order of the own table."""
+        places = np.argsort(self._inputs.order)
+        rows = np.stack([self._inputs.order[places], owners[places]])
+        self._inputs.answered.check_owners(rows.astype(np.int64).tobytes())
 
     @property
     def _scoring(self) -> ScoresClient:
@@ -95,13 +119,18 @@ class HeldOutClient(ABC):
         return self._scores
 
     def _take_scores(self, notice: m.HeldOutScores) -> None:
-        targets = self._held_out.table.targets
+        targets = self._inputs.table.targets
         assert targets is not None  # noqa: S101  # it has labels of its own rows
         own = targets.of_rows(self._scoring.own_rows)
         self._score(self._scoring.take(notice), own)
 
     def _open(self, request: OpenRequest) -> Opened | Vouched:
         return self._opening.answer(request)
+
+
+def bounds_of(sums: Sequence[FloatArray]) -> list[float]:
+    """Return a power of two above each of a client's sums."""
+    return [power_above(float(np.abs(own).max())) for own in sums]
 
 
 def weights_of(targets: Targets) -> FloatArray:

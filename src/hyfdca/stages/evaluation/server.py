@@ -20,7 +20,7 @@ opens for the server.
 Theory of operation. A client tests no model but the one of which it released its own
 weights, and only if all others were sent the same: otherwise a server could have a
 model of its choice tested, one column after the other. What may be asked of the scores
-is limited too (``MOST_PASSES``, ``MOST_STEPS``), and no client shows fewer than
+is limited too, over the whole run (``answered.py``), and no client shows fewer than
 ``min_bin`` rows of a class in a bin (``bins.py``).
 """
 
@@ -66,7 +66,7 @@ from hyfdca.stages.evaluation.measures import (
     widths_of,
 )
 from hyfdca.stages.evaluation.scores import HeldOut, ScoresServer
-from hyfdca.stages.evaluation.totals import TotalsServer
+from hyfdca.stages.evaluation.totals import TotalsServer, largest_bounds
 
 _FEWEST_BINS, _MOST_BINS = 10, 1000
 
@@ -155,16 +155,13 @@ class EvaluationServer:
     def _measured(self, centre: float) -> Conversation[tuple[list[FloatArray], float]]:
         """Return all sums of measures, and a bound on the scores."""
         widths = widths_of(len(self._classes), self._settings.loss)
-        replies = yield from self._totals.ask("measure bounds", m.BoundsRequest(centre))
-        bounds: list[float] = [0.0] * len(widths)
-        score = 0.0
-        for client, reply in replies.items():
-            assert isinstance(reply, m.MeasureBounds)  # noqa: S101  # the table of phases
-            with reply_of(client):
-                if len(reply.sums) != len(widths):
-                    raise RemoteProtocolError("it has bounds of other measures")
-            bounds = list(map(max, bounds, reply.sums))
-            score = max(score, reply.score)
+        request = m.BoundsRequest(centre)
+        replies = yield from self._totals.ask(
+            "measure bounds", request, m.MeasureBounds
+        )
+        sums = {client: reply.sums for client, reply in replies.items()}
+        bounds = largest_bounds(sums, len(widths))
+        score = max(reply.score for reply in replies.values())
         totals = yield from self._totals.gather(
             "measures", lambda grids: m.MeasuresRequest(centre, grids), bounds, widths
         )

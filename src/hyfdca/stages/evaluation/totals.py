@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 from hyfdca.arrays import FloatArray
 from hyfdca.crypto.schemes.fixedpoint import GridOverflowError, grid_for
@@ -24,8 +25,11 @@ from hyfdca.protocol.server_session import (
     ClientsFailedError,
     Conversation,
     ServerSession,
+    reply_of,
 )
 from hyfdca.stages.evaluation.messages import MeasureParts
+
+T = TypeVar("T")
 
 _OPEN = "open measures"
 
@@ -56,10 +60,12 @@ class TotalsServer:
         """Those who add to sums or open them."""
         return sorted({*self.senders, min(self._everyone)})
 
-    def ask(self, phase: str, request: Message) -> Conversation[dict[int, Message]]:
+    def ask(
+        self, phase: str, request: Message, kind: type[T]
+    ) -> Conversation[dict[int, T]]:
         """Ask all senders."""
         requests = dict.fromkeys(self.senders, request)
-        replies = yield from self._session.ask(phase, requests, Message)
+        replies = yield from self._session.ask(phase, requests, kind)
         return replies
 
     def gather(
@@ -109,6 +115,17 @@ class TotalsServer:
             raise blamed(error, lambda _: senders_of(totals)) from None
         opened = opened_totals(answers, totals, openers, adders.encryption)
         return [own.ravel() for own in opened]
+
+
+def largest_bounds(
+    by_client: Mapping[int, Sequence[float]], n_sums: int
+) -> list[float]:
+    """Return the largest bound on each sum; refuse another number of them."""
+    for client, own in by_client.items():
+        with reply_of(client):
+            if len(own) != n_sums:
+                raise RemoteProtocolError("it has bounds of other sums")
+    return [max(each) for each in zip(*by_client.values(), strict=True)]
 
 
 def sealed_parts(

@@ -12,7 +12,7 @@ from hyfdca.arrays import IntArray
 from hyfdca.holdings.axis import Axis
 from hyfdca.model.categories import level_features
 from hyfdca.model.file import CategoryEntry
-from hyfdca.model.scaling import Scaling
+from hyfdca.model.scaling import Scaling, among_levels
 from hyfdca.stages.alignment.checks import AlignmentError
 from hyfdca.stages.alignment.server import Alignment
 
@@ -90,11 +90,7 @@ class Levels:
             return of_numbers
         starts = np.cumsum(self.widths) - self.widths
         places = starts[~self.columns.is_category]
-        offset, filling = np.zeros((2, int(self.widths.sum())))
-        scale = np.ones(len(offset))
-        offset[places], scale[places] = of_numbers.offset, of_numbers.scale
-        filling[places] = of_numbers.filling
-        return Scaling(offset, scale, filling)
+        return among_levels(of_numbers, places, int(self.widths.sum()))
 
 
 def levels_of_numbers(columns: Alignment) -> Levels:

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
-
 from hyfdca.arrays import FloatArray
-from hyfdca.crypto.schemes.fixedpoint import power_above
 from hyfdca.data.targets import Targets
 from hyfdca.maths.losses import Loss
 from hyfdca.model.scaling import TargetScaling
 from hyfdca.protocol.client_session import Handlers
 from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.messages import Message
-from hyfdca.stages.evaluation.held_out_client import HeldOutClient, HeldOutInputs
+from hyfdca.stages.evaluation.held_out_client import (
+    HeldOutClient,
+    HeldOutInputs,
+    bounds_of,
+)
 from hyfdca.stages.evaluation.messages import MeasureParts
 from hyfdca.stages.evaluation.totals import sealed_parts
 from hyfdca.stages.score_parts import OwnParts
@@ -54,12 +55,8 @@ class ValidationInputs(HeldOutInputs):
     target: TargetScaling | None
 
 
-class ValidationClient(HeldOutClient):
+class ValidationClient(HeldOutClient[ValidationInputs]):
     """Gives parts of scores to label holders, and sums over the rows it labels."""
-
-    def __init__(self, inputs: ValidationInputs) -> None:
-        self._inputs = inputs
-        super().__init__(inputs)
 
     def _forget(self) -> None:
         super()._forget()
@@ -104,8 +101,7 @@ class ValidationClient(HeldOutClient):
         return self._sums
 
     def _bounds(self, _: Message) -> m.SumBounds:
-        bounds = [power_above(float(np.abs(own).max())) for own in self._own_sums]
-        return m.SumBounds(bounds)
+        return m.SumBounds(bounds_of(self._own_sums))
 
     def _add_up(self, request: m.SumsRequest) -> MeasureParts:
         return sealed_parts(self._sealing, self._own_sums, request.grids)

@@ -35,7 +35,7 @@ from hyfdca.protocol.messages import Message
 from hyfdca.protocol.server_session import Conversation, ServerSession, reply_of
 from hyfdca.stages.alignment.server import Alignment
 from hyfdca.stages.evaluation.scores import HeldOut, ScoresServer
-from hyfdca.stages.evaluation.totals import TotalsServer
+from hyfdca.stages.evaluation.totals import TotalsServer, largest_bounds
 from hyfdca.stages.levels.messages import ColumnLevels
 from hyfdca.stages.validation import messages as m
 from hyfdca.stages.validation.sums import as_entries, n_sums
@@ -104,16 +104,11 @@ class ValidationServer:
 
     def _bounds(self) -> Conversation[list[float]]:
         """Return a bound on each sum of every client."""
-        wanted = n_sums(len(self._alignment.classes))
-        bounds = [0.0] * wanted
-        replies = yield from self._totals.ask("validation bounds", Message())
-        for client, reply in replies.items():
-            assert isinstance(reply, m.SumBounds)  # noqa: S101  # the table of phases
-            with reply_of(client):
-                if len(reply.sums) != wanted:
-                    raise RemoteProtocolError("it has bounds of other sums")
-            bounds = list(map(max, bounds, reply.sums))
-        return bounds
+        replies = yield from self._totals.ask(
+            "validation bounds", Message(), m.SumBounds
+        )
+        sums = {client: reply.sums for client, reply in replies.items()}
+        return largest_bounds(sums, n_sums(len(self._alignment.classes)))
 
     def _entries_of(self, totals: list[FloatArray]) -> dict[str, float]:
         if totals[0][0] != len(self.held_out.owners):

@@ -54,6 +54,7 @@ from hyfdca.runtime.driver import one_thread
 from hyfdca.runtime.store import Archive, MemoryStore, Store, StoreError
 from hyfdca.stages.alignment.aligned_table import AlignedTable
 from hyfdca.stages.evaluation import messages as evaluation_messages
+from hyfdca.stages.evaluation.answered import Answered
 from hyfdca.stages.evaluation.client import EvaluationClient, EvaluationInputs
 from hyfdca.stages.groups import PHASES as GROUP_PHASES
 from hyfdca.stages.groups import GroupsClient
@@ -61,6 +62,7 @@ from hyfdca.stages.keys import messages as key_messages
 from hyfdca.stages.keys.client import HeldKeys, KeyHolder
 from hyfdca.stages.validation import messages as validation_messages
 from hyfdca.study import messages as m
+from hyfdca.study.client.answered import answered_in
 from hyfdca.study.client.checks import (
     check_openers,
     check_owner_groups,
@@ -174,6 +176,10 @@ class StudyClient:
 
     def _new_releases(self) -> Releases:
         return Releases(self.plan, self._archive, self._taken, self._run.note_round)
+
+    @property
+    def _answered(self) -> Answered:
+        return answered_in(self.plan, self._archive)
 
     def _forget(self) -> None:
         """Reset to the state before the first stage."""
@@ -344,20 +350,22 @@ class StudyClient:
         phases = self._sessions["training"].phases
         bias = self.plan.bias
         own = OwnPoint(self._stages, party, half, phases, bias, self._due)
-        return own.client(self.plan, self.secrecy.sealers).handlers
+        return own.client(self.plan, self.secrecy.sealers, self._answered).handlers
 
     def _begin_evaluation(self) -> Handlers:
         """Test the model, once its weights have been released."""
         stages, plan = self._stages, self.plan
         inputs = EvaluationInputs(
             stages.held_out,
+            stages.held_out_order,
             self.secrecy.sealers,
             self._key_holder.rank,
             len(plan.names),
+            self._policy.least_rows,
+            self._answered,
             self._accepted,
             self._keys.derive("hyfdca evaluated model"),
             plan.evaluation.min_bin,
-            self._policy.least_rows,
         )
         self.evaluation = EvaluationClient(inputs)
         return self.evaluation.handlers

@@ -20,6 +20,7 @@ from hyfdca.protocol import checkpoint
 from hyfdca.protocol.codec import RefusedError, RemoteProtocolError
 from hyfdca.runtime.store import Archive
 from hyfdca.study import messages as m
+from hyfdca.study.client.answered import TESTS
 from hyfdca.study.client.records import read_record
 from hyfdca.study.client.rounds import RoundsTaken
 from hyfdca.study.own_model import MISFIT, OwnModel, check_model
@@ -41,6 +42,7 @@ def forget_release(archive: Archive) -> None:
     archive.forget(_RELEASED)
     archive.forget(_OWN_MODEL)
     archive.forget(_REPEATS)
+    archive.forget(TESTS)
 
 
 class Releases:

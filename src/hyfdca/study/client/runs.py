@@ -3,8 +3,8 @@
 The server says which run begins and what was chosen for it. The client checks both
 against its own study file, and writes them down before it answers. So a server can
 neither choose what the study file does not allow, nor repeat an earlier run. Only runs
-of which the client has answered a round count against ``most_runs``: one that a policy
-refused, or that waited for an organisation in vain, has told nobody anything.
+of which the client has answered a round count against ``most_runs``. A run that a
+policy refused, or that waited for an organisation in vain, has shown nothing.
 """
 
 from __future__ import annotations

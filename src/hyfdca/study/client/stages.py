@@ -132,6 +132,13 @@ class ClientStages:
             raise RemoteProtocolError("the rows set aside have not been aligned")
         return self._held_out.aligned
 
+    @property
+    def held_out_order(self) -> IntArray:
+        """Where these rows were in the table, before the study ordered them."""
+        assert self.held_out  # noqa: S101  # refuses to go on before the alignment
+        assert self._held_out is not None  # noqa: S101  # likewise
+        return self._held_out.order
+
     def _begin_labels(self) -> Handlers:
         if self._block is not None:
             raise RemoteProtocolError("labels come before training")

@@ -21,9 +21,10 @@ from hyfdca.federation.client import Party
 from hyfdca.federation.messages import Released
 from hyfdca.model.categories import places_of, width_of
 from hyfdca.model.file import CategoryEntry
-from hyfdca.model.scaling import Scaling
+from hyfdca.model.scaling import Scaling, among_levels
 from hyfdca.protocol.codec import RemoteProtocolError, unpack_reals
 from hyfdca.protocol.phases import Phases
+from hyfdca.stages.evaluation.answered import Answered
 from hyfdca.stages.levels.messages import ColumnLevels
 from hyfdca.stages.score_parts import OwnParts, parts_of
 from hyfdca.stages.validation.client import (
@@ -93,13 +94,18 @@ class OwnPoint:
         self._stages, self._party, self._half = stages, party, half
         self._phases, self._bias, self._due = phases, bias, due
 
-    def client(self, plan: Plan, sealers: Callable[[], Sealers]) -> ValidationClient:
+    def client(
+        self, plan: Plan, sealers: Callable[[], Sealers], answered: Answered
+    ) -> ValidationClient:
         """Return what answers points of the curves."""
         inputs = ValidationInputs(
             self._stages.held_out,
+            self._stages.held_out_order,
             sealers,
             self._party.rank,
             len(plan.names),
+            self._party.least_rows,
+            answered,
             self.named_by,
             plan.training.loss,
             self._stages.target,
@@ -158,13 +164,10 @@ class OwnPoint:
 
     def _scaling(self) -> Scaling:
         """Return the scaling of all own features: those of levels stay as they are."""
-        expansion, numbers = self._stages.expansion, self._stages.scaling
+        expansion = self._stages.expansion
         places = expansion.starts[expansion.is_number]
         size = int(expansion.widths.sum())
-        offset, filling, scale = np.zeros(size), np.zeros(size), np.ones(size)
-        offset[places], scale[places] = numbers.offset, numbers.scale
-        filling[places] = numbers.filling
-        return Scaling(offset, scale, filling)
+        return among_levels(self._stages.scaling, places, size)
 
     def _entries(self, levels: list[ColumnLevels]) -> dict[str, CategoryEntry]:
         """Return the levels of own categories; refuse those that differ from its own.

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 
 from hyfdca.errors import StudyError
+from hyfdca.runtime.store import StoreError
 from hyfdca.study.local.saved_run import How, saved_choice
-from hyfdca.study.tuning import FIRST_RUN, RunChoice, choice_of, run_folder
+from hyfdca.study.tuning import FIRST_RUN, RunChoice, choice_after, run_folder
 
 STATE = "state"  # folder of a run that can be resumed
 _MODEL = "model.json"
@@ -25,7 +27,7 @@ def next_choice(folder: Path, options: Collection[str], how: How) -> RunChoice:
     ----------
     options : collection of str
         What to choose for a further run, such as "l2=1e-3"; without any, it is the
-        run of the study file itself, or the one to resume.
+        run of the study file itself, or the one to resume or restart.
 
     Raises
     ------
@@ -40,12 +42,15 @@ def next_choice(folder: Path, options: Collection[str], how: How) -> RunChoice:
                 "discard the run with --restart."
             )
         return saved_choice(state)
-    if not options:
-        return FIRST_RUN
-    has_begun = last > 1 or (folder / _MODEL).exists()
-    if state.exists() or not has_begun:
-        return choice_of(last, options)
-    return choice_of(last + 1, options)
+    is_unfinished = state.exists()
+    if options:
+        has_model = last > 1 or (folder / _MODEL).exists()
+        return choice_after(last, has_model and not is_unfinished, options)
+    if how == "restart" and is_unfinished:
+        with suppress(StoreError):  # a state that is damaged is discarded too
+            return saved_choice(state)
+        return RunChoice(number=last)
+    return FIRST_RUN
 
 
 def _last_run(folder: Path) -> int:
