@@ -24,7 +24,8 @@ requests; none of them contains pads or noise.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import TypeVar
 
@@ -211,7 +212,7 @@ class StudyClient:
         try:
             if stage == "training":
                 self._releases.check_phase(phase)
-            with one_thread(), self._transcript.unchanged_by_errors():
+            with one_thread(), self._unchanged_by_errors():
                 reply = self._session(stage).handle(phase, payload)
             if stage == "keys":
                 self._keep_keys()
@@ -220,6 +221,13 @@ class StudyClient:
         if stage not in ("study", "keys") and self._said is not None:
             self._said.append((stage, phase, bytes(payload)))
         return reply
+
+    @contextmanager
+    def _unchanged_by_errors(self) -> Iterator[None]:
+        """Forget what was noted of a request that is refused."""
+        noted = self._transcript.unchanged_by_errors()
+        with noted, self._releases.unchanged_by_errors():
+            yield
 
     def _session(self, stage: str) -> ClientSession:
         if stage not in self._sessions:
@@ -245,9 +253,12 @@ class StudyClient:
         return self._sessions[stage]
 
     def _note(self, stage: str, number: int, phase: str, request: Message) -> None:
-        """Note a request, to compare what all clients were sent; check its openers."""
+        """Note a request, to compare what all clients were sent; check and count it."""
         check_openers(request, len(self.plan.names))
         self._transcript.note(stage == "study", number, phase, request)
+        if stage == "training":
+            known = self._sessions[stage].phases[phase]
+            self._releases.take(phase, known, request)
 
     # The stages
 
@@ -317,25 +328,24 @@ class StudyClient:
             self._half = algorithm.client(self._party)
         except ValueError as error:
             raise RefusedError(str(error)) from None
-        session = self._sessions["training"]
+        session, phases = self._sessions["training"], algorithm.all_phases()
+        n_clients = len(plan.names)
+        self._releases.begin_training(
+            {name: algorithm.most_asked(name, n_clients) for name in phases}
+        )
         release = {"release": self._release}
         ending = Confirming(self._party, {**self._half.handlers, **release})
         confirm = {"confirm": partial(self._confirm, ending)}
         session.take(
-            {**m.START_PHASES, **algorithm.all_phases()},
+            {**m.START_PHASES, **phases},
             {**session.handlers, **ending.handlers, **confirm},
             training.profile,
         )
 
     def _release(self, request: Message) -> Message | None:
-        """Give away the weights, once; a refusal changes nothing."""
-        before = checkpoint.save(self.half)
+        """Give away the weights, once."""
         reply = self.half.handlers["release"](request)
-        try:
-            self._releases.check_reply(msgspec.msgpack.encode(reply))
-        except RemoteProtocolError:
-            checkpoint.load(self.half, before)
-            raise
+        self._releases.check_reply(msgspec.msgpack.encode(reply))
         return reply
 
     def _begin_validation(self) -> Handlers:
@@ -401,15 +411,13 @@ class StudyClient:
         plan = self._run.checked(request.run_choice())
         self._archive.forget_after(-1)
         self._archive.forget(PREPARATION)
-        is_new = self._run.begin(plan)
+        self._run.begin(plan)
         self._key_holder = self._new_key_holder()
         self._after = request.after
-        if is_new:
+        if self._taken.is_new(plan):
             forget_release(self._archive)
-        else:
-            self._releases.forget()
         self._releases = self._new_releases()
-        self._taken.begin(is_new)
+        self._taken.begin(plan)  # written last: only then the run is not new any more
         self._forget()
 
     def _stop(self, request: m.StopRequest) -> None:
@@ -417,6 +425,7 @@ class StudyClient:
 
     def _keep(self, request: m.KeepRequest) -> m.Kept:
         content = checkpoint.save(self.half)
+        self._releases.check_keep(request.round)
         self._compare(request.accounts)
         account = self._transcript.account(
             self._account_key, self._key_holder.rank, request.present
@@ -463,7 +472,7 @@ class StudyClient:
         self._after = request.after
         self._sessions["training"].resume(request.after, kept.last_phase)
         self._archive.forget_after(request.round)
-        self._releases.forget(request.round)
+        self._releases.resume_after(request.round)
         self._due.go_back(request.round)
 
     def _repeat_preparation(self) -> None:
@@ -482,8 +491,9 @@ class StudyClient:
             )
         self._after = 0
         self._forget()
-        for stage, phase, payload in kept.said:
-            self._session(stage).handle(phase, payload)
+        with self._releases.uncounted():
+            for stage, phase, payload in kept.said:
+                self._session(stage).handle(phase, payload)
         self._said = None
 
     def _finish(self, notice: m.FinishNotice) -> None:
