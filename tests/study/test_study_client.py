@@ -184,7 +184,6 @@ def test_a_study_that_begins_anew_forgets_all_but_its_keys(consortium):
     Server(consortium).say("begin", m.BeginRequest.of(FIRST_RUN, 0))
     kept = [
         "keys",
-        "own-model",
         "released",
         "repeats",
         "rounds-taken",

@@ -183,6 +183,10 @@ class RoundCheckpoints:
         runner, progress = self._runner, self._runner.progress
         if runner.stop_reason is None or progress.measurement is None:
             return
+        is_diverged = runner.stop_reason == "diverged"  # then within a round
+        if len(set(self.kept_by.values())) > 1 and not is_diverged:
+            # Who was away then could not compare the accounts that go with the model.
+            self.keep(progress.n_rounds)
         gap = progress.measurement.relative_gap
         self._presence.stop(progress.n_rounds, gap, runner.stop_reason)
 
@@ -246,8 +250,7 @@ class RoundCheckpoints:
         raise damages[0]
 
     def _kept(self, number: int) -> ServerRound:
-        content = self._archive.read_round(number) or b""
-        return checkpoint.decode(ServerRound, content)
+        return _read_round(self._archive, number)
 
     def restore(self, number: int) -> None:
         """Restore the checkpoint of a round.
@@ -265,10 +268,7 @@ class RoundCheckpoints:
                 raise ValueError("a member is missing")
             history = _history(kept.history, number)
             traffic = Traffic(**kept.set_up_traffic)  # type: ignore[arg-type]
-            accounts = [
-                msgspec.msgpack.decode(account, type=Account)
-                for account in kept.accounts
-            ]
+            accounts = _accounts(kept)
         progress, server = self._runner.progress, self._runner.server
         self.kept_by = dict(kept.kept_by)
         self._presence.accounts = accounts
@@ -284,6 +284,32 @@ class RoundCheckpoints:
             conversation = server.round(since.participants)
             Repeating(list(since.heard)).run(conversation, Traffic())
         self._session.number = max(highest, self._session.number)
+
+
+def last_accounts(archive: Archive) -> list[Account]:
+    """Return the accounts that members gave when the last round was saved.
+
+    Raises
+    ------
+    StoreError
+        If that round is damaged.
+    CheckpointError
+        If another version wrote it.
+    """
+    if not archive.rounds:
+        return []
+    last = archive.rounds[-1]
+    kept = _read_round(archive, last)
+    with reading(archive.damage_of_round(last)):
+        return _accounts(kept)
+
+
+def _read_round(archive: Archive, number: int) -> ServerRound:
+    return checkpoint.decode(ServerRound, archive.read_round(number) or b"")
+
+
+def _accounts(kept: ServerRound) -> list[Account]:
+    return [msgspec.msgpack.decode(own, type=Account) for own in kept.accounts]
 
 
 def _history(content: bytes, n_rounds: int) -> list[dict[str, Any]]:

@@ -85,7 +85,7 @@ from hyfdca.study.client.runs import KnownRun
 from hyfdca.study.client.stages import Begin, ClientStages
 from hyfdca.study.client.tested_model import tested_model
 from hyfdca.study.client.validating import DueRounds, OwnPoint
-from hyfdca.study.own_model import OwnModel, own_model
+from hyfdca.study.own_model import OwnModel, check_model, own_model
 from hyfdca.study.plan import PROTOCOL, Plan
 
 T = TypeVar("T")
@@ -382,7 +382,7 @@ class StudyClient:
         """Save its part of the model, to compare with the file that comes."""
         reply = ending.handlers["confirm"](request)
         self._own_model = own_model(self._stages, ending, self.plan.bias)
-        self._releases.note(self._own_model)
+        self._releases.note(self._own_model, self._transcript.state())
         return reply
 
     @property
@@ -417,6 +417,7 @@ class StudyClient:
         if self._taken.is_new(plan):
             forget_release(self._archive)
         self._releases = self._new_releases()
+        self._releases.forget_model()
         self._taken.begin(plan)  # written last: only then the run is not new any more
         self._forget()
 
@@ -497,7 +498,8 @@ class StudyClient:
         self._said = None
 
     def _finish(self, notice: m.FinishNotice) -> None:
+        confirmed, model = self._releases.confirmed(), bytes(notice.model)
+        self._transcript.restore(confirmed.transcript)  # this process may be new
         self._compare(notice.accounts, is_last=True)
-        model = bytes(notice.model)
-        self._releases.check_model(model)
+        check_model(model, confirmed.own)
         self.model = model

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from hyfdca.errors import counted
 from hyfdca.federation.messages import CONFIRMING, SET_UP
@@ -21,16 +21,17 @@ from hyfdca.protocol import checkpoint
 from hyfdca.protocol.codec import RefusedError, RemoteProtocolError
 from hyfdca.protocol.messages import Message
 from hyfdca.protocol.phases import Phase
+from hyfdca.protocol.transcript import TranscriptState
 from hyfdca.runtime.store import Archive
 from hyfdca.study import messages as m
 from hyfdca.study.client.asked import AskedPhases
 from hyfdca.study.client.records import read_record
 from hyfdca.study.client.repeats import START, Repeats, forget_repeats
 from hyfdca.study.client.rounds import RoundsTaken
-from hyfdca.study.own_model import MISFIT, OwnModel, check_model
+from hyfdca.study.own_model import MISFIT, OwnModel
 from hyfdca.study.plan import Plan
 
-_RELEASED, _OWN_MODEL = "released", "own-model"
+_RELEASED, _CONFIRMED = "released", "own-model"
 
 # A round is repeated after a failure, and may then have another point. Beyond the
 # rounds that the study file allows, that happens this often at most.
@@ -44,8 +45,22 @@ def forget_release(archive: Archive) -> None:
     What counts over all runs stays: which run it is, and the rounds taken part in.
     """
     archive.forget(_RELEASED)
-    archive.forget(_OWN_MODEL)
+    archive.forget(_CONFIRMED)
     forget_repeats(archive)
+
+
+@dataclass(frozen=True)
+class Confirmed:
+    """What a client saves at the end of a run, to compare with what comes after it.
+
+    Parameters
+    ----------
+    transcript : TranscriptState
+        What it was sent. Other clients' accounts of the last round come with the model.
+    """
+
+    own: OwnModel
+    transcript: TranscriptState
 
 
 class Releases:
@@ -87,9 +102,14 @@ class Releases:
         self._most = most
 
     def resume_after(self, round_number: int) -> None:
-        """Have training continue after a round: forget the announced end."""
+        """Have training continue after a round: forget the end, and its model."""
         self._stop = None
+        self.forget_model()
         self._continue(round_number, None)
+
+    def forget_model(self) -> None:
+        """Accept no model until another one is confirmed."""
+        self._archive.forget(_CONFIRMED)
 
     def check_keep(self, round_number: int) -> None:
         """Refuse to save as a round what is none, or more than one.
@@ -259,23 +279,25 @@ class Releases:
                 "released"
             )
 
-    def note(self, own: OwnModel) -> None:
+    def note(self, own: OwnModel, transcript: TranscriptState) -> None:
         """Save what this client knows of the model that it confirmed."""
         if (stop := self._stop) is not None:
             own = replace(own, ending=(stop.round, stop.relative_gap, stop.reason))
-        self._archive.write(_OWN_MODEL, checkpoint.encode(own))
+        confirmed = Confirmed(own, transcript)
+        self._archive.write(_CONFIRMED, checkpoint.encode(confirmed))
 
-    def check_model(self, content: bytes) -> None:
-        """Refuse a model that differs from what this client released.
+    def confirmed(self) -> Confirmed:
+        """Return what the client saved when it confirmed its weights.
 
         Raises
         ------
-        RemoteProtocolError
+        RefusedError
+            If it confirmed none.
         """
-        known = self._archive.read(_OWN_MODEL)
+        known = self._archive.read(_CONFIRMED)
         if known is None:
             raise RefusedError(
                 f"{MISFIT} this organisation, which has no record of weights that it "
                 "released; copy model.json from an organisation that has it"
             )
-        check_model(content, read_record(OwnModel, known))
+        return read_record(Confirmed, known)
