@@ -142,7 +142,9 @@ def test_the_readme_says_what_its_example_prints(files, capsys):
     _run(ROOT / "README.md")
     accuracy, rounds, gap = capsys.readouterr().out.split()
     text = (ROOT / "README.md").read_text("utf-8")
-    said = f"# accuracy {float(accuracy):.3f} on these rows, after {rounds} rounds, with"
+    said = (
+        f"# accuracy {float(accuracy):.3f} on these rows, after {rounds} rounds, with"
+    )
     assert f"{said} a certified relative gap of {float(gap):.4f}" in text
 
 

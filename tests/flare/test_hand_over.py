@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
-from hyfdca.flare.jobs import MODEL, _has_model, hand_over
+from hyfdca.flare.jobs import MODEL, _can_hand_over, _has_model, hand_over
 from hyfdca.flare.network import PausedError
 from hyfdca.flare.status import is_over, note_over, progress, without_model
 from hyfdca.flare.supervisor import Supervisor, Terms
 from hyfdca.kits.kit import Kit
+from hyfdca.protocol.checkpoint import CheckpointError
+from hyfdca.runtime.store import StoreError
 
 NAMES = ("north", "city", "coast")
 
@@ -98,6 +100,22 @@ def test_a_study_without_its_model_is_not_over(kit: Any) -> None:
     note_over(kit, NAMES)
     (kit.out / MODEL).unlink()
     assert not _has_model(kit)
+
+
+@pytest.mark.parametrize("error", [StoreError, CheckpointError, None])
+def test_a_study_whose_last_round_is_damaged_is_not_over(
+    kit: Any, error: type[Exception] | None
+) -> None:
+    """What members said of that round would be missing, so it is run again."""
+
+    class Host:
+        def hand_over(self) -> None:
+            if error is not None:
+                raise error("It is damaged.")
+
+    host: Any = Host()
+    assert _can_hand_over(kit, host) == (error is None)
+    assert is_over(kit) == (error is None)
 
 
 def test_a_returning_organisation_gets_the_model_while_another_is_away(

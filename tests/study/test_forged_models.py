@@ -6,6 +6,8 @@ if the lie is found out.
 
 from __future__ import annotations
 
+from itertools import product
+
 import msgspec
 import numpy as np
 import pytest
@@ -14,11 +16,14 @@ from hyfdca.errors import StudyError
 from hyfdca.model.file import as_bytes
 from hyfdca.protocol.codec import RemoteProtocolError
 from hyfdca.protocol.server_session import BadReplyError
+from hyfdca.runtime.store import Archive, StoreError
 from hyfdca.study.local.study import Consortium as Names
 from hyfdca.study.local.study import Run
-from hyfdca.study.outcome import Outcome
+from hyfdca.study.outcome import Outcome, conclude
+from hyfdca.study.presence import Presence
+from hyfdca.study.resume import ResumableStudy
 from tests.support.durable_runs import Consortium, undisturbed, write
-from tests.support.liars import Liar, framed, times
+from tests.support.liars import Liar, framed, times, unframed
 from tests.support.small_runs import classification, make_training, partition_of
 
 NAMES = ["north", "city", "coast"]
@@ -225,6 +230,116 @@ def test_a_forged_model_is_refused_by_who_holds_the_column(kind, tmp_path):
         assert f"the model does not fit what this organisation released: {what}" in str(
             refused.value
         )
+
+
+def test_a_new_process_still_wants_the_accounts_of_the_last_round(tmp_path):
+    """A server that starts another job has not escaped the comparison."""
+    consortium = Consortium(write(tmp_path, tol="1e-2"))
+    model, accounts = model_of(consortium)
+    withheld = ([], accounts[:2], [*accounts[:2], accounts[0]])
+    for rank, given in product(range(3), withheld):
+        if rank == 2 and given:
+            continue  # its own account is the one that is missing
+        with pytest.raises(RemoteProtocolError, match="withholds what other"):
+            hand_over(consortium, model, given, rank)
+    for _ in range(2):
+        assert hand_over(consortium, model, accounts, 1).model == as_bytes(model)
+
+
+def test_a_new_process_notices_what_the_old_one_was_sent(tmp_path):
+    """One organisation was sent something else with the last round."""
+    consortium = Consortium(write(tmp_path, tol="0.0", max_rounds="3"))
+    deliver = consortium.network._delivered
+
+    def lying(rank, stage, phase, payload):
+        if phase == "keep" and rank == 1:
+            token, number, content = unframed(payload)
+            if content[0] == 3:
+                content[2] = content[2][::-1]  # who is present
+            payload = framed(token, number, content)
+        return deliver(rank, stage, phase, payload)
+
+    consortium.network._delivered = lying
+    model, accounts = model_of(consortium)
+    for rank in range(3):
+        with pytest.raises(RemoteProtocolError, match="something else than this one"):
+            hand_over(consortium, model, accounts, rank)
+
+
+@pytest.mark.parametrize("phase", ["return", "begin"])
+def test_where_training_continues_the_model_is_confirmed_again(phase, tmp_path):
+    """Otherwise the accounts of later rounds would not be compared."""
+    consortium = Consortium(write(tmp_path, tol="0.0", max_rounds="3"))
+    model, accounts = model_of(consortium)
+    content = [2, 2**50] if phase == "return" else [2**50, 1, None, None, None]
+    member = consortium.member(1)
+    member.handle("study", phase, framed(b"hyfdca:1", 2**50, content))
+    with pytest.raises(RemoteProtocolError, match="no record of weights"):
+        hand_over(consortium, model, accounts, 1)
+
+
+def hosts(consortium):
+    """Return a server that has just started, with everybody restarted too."""
+    for rank in range(3):
+        consortium.network.restart(rank)
+    plan, archive = consortium.plan, Archive(consortium.server_store)
+    presence = Presence(plan, consortium.network, consortium.sentences.append)
+    return ResumableStudy(plan, consortium.network, presence, archive), presence
+
+
+def test_a_server_that_restarts_hands_the_accounts_over_too(tmp_path):
+    """Everybody has a new process, and the model is accepted as often as it comes."""
+    consortium = Consortium(write(tmp_path, tol="1e-2"))
+    model, _ = model_of(consortium)
+    for _ in range(2):
+        host, presence = hosts(consortium)
+        host.hand_over()
+        presence.call(presence.everyone)
+        for _ in range(2):
+            assert presence.finish(as_bytes(model), presence.everyone) == [0, 1, 2]
+
+
+def test_a_damaged_last_round_of_the_server_is_run_again(tmp_path):
+    """The accounts are lost, and the model is the same."""
+    consortium = Consortium(write(tmp_path, tol="1e-2"))
+    model, _ = model_of(consortium)
+    archive = Archive(consortium.server_store)
+    name = f"round-{archive.rounds[-1]}"
+    consortium.server_store.write(name, consortium.server_store.read(name)[:-1])
+    host, _ = hosts(consortium)
+    with pytest.raises(StoreError, match="damaged"):
+        host.hand_over()
+    again, accounts = model_of(consortium)
+    assert again.weights == model.weights
+    assert hand_over(consortium, again, accounts, 1).model == as_bytes(again)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_who_was_away_in_the_last_rounds_gets_the_model(restarts, tmp_path):
+    """Its account is of an earlier round, so everybody gives another one."""
+    settings = {"quorum": "2", "profile": '"open"', "tol": "0.0", "max_rounds": "7"}
+    consortium = Consortium(write(tmp_path, algorithm='"bundle"', **settings))
+    deliver, is_away = consortium.network._delivered, False
+
+    def partly(rank, stage, phase, payload):
+        if is_away and rank == 2:
+            raise RemoteProtocolError("it is away")
+        return deliver(rank, stage, phase, payload)
+
+    def wait(missing):
+        nonlocal is_away
+        is_away = False
+        if restarts:
+            consortium.network.restart(2)
+
+    consortium.network._delivered, consortium.network.wait = partly, wait
+    hosted = consortium.hosted()
+    for report in hosted.runner.rounds():
+        is_away = report.round_number >= 4
+    assert report.participants == (0, 1)
+    model = conclude(consortium._run(hosted)).model()
+    presence = hosted.checkpoints._presence
+    assert presence.finish(as_bytes(model), presence.everyone) == [0, 1, 2]
 
 
 def test_a_model_before_the_end_is_refused(tmp_path):

@@ -79,7 +79,8 @@ class Careful(Consortium):
         (
             MemberPolicy(most_rounds=99),
             {},
-            "lower max_rounds in the study file",
+            "allows 99 rounds times outputs, but run 1 has 100 times 1; lower "
+            "max_rounds in the study file",
         ),
         (MemberPolicy(never_offer=["x3"]), {}, "never offers the column 'x3'"),
     ],

@@ -182,7 +182,14 @@ def test_a_study_that_begins_anew_forgets_all_but_its_keys(consortium):
     consortium.train()
     keys = consortium.stores[1].read("keys")
     Server(consortium).say("begin", m.BeginRequest.of(FIRST_RUN, 0))
-    kept = ["keys", "own-model", "released", "rounds-taken", "run", "runs-trained"]
+    kept = [
+        "keys",
+        "released",
+        "repeats",
+        "rounds-taken",
+        "run",
+        "runs-trained",
+    ]
     assert consortium.stores[1].names() == kept
     assert consortium.stores[1].read("keys") is keys
 

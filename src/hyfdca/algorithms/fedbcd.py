@@ -234,7 +234,10 @@ class FedBcd(MarginDescent):
         **SET_UP,
         **evaluation_phases("turn", "batch margins", "slopes"),
         "batch margins": summing(
-            BatchMarginsRequest, "margins", *before_round("turn", "batch margins")
+            BatchMarginsRequest,
+            "margins",
+            *before_round("turn", "batch margins"),
+            again=("positions",),
         ),
         "slopes": summing(
             SlopesRequest, "duals", *before_round("turn", "batch margins", "slopes")
@@ -243,6 +246,7 @@ class FedBcd(MarginDescent):
             ColumnTurnRequest,
             "margins",
             *before_round("turn", "batch margins", "slopes"),
+            again=("sent",),
         ),
     }
 
@@ -254,6 +258,12 @@ class FedBcd(MarginDescent):
     def needs(self) -> Needs:
         """Columns that are split, rows that all clients have."""
         return Needs(split="columns")
+
+    def most_asked(self, name: str, n_clients: int) -> int | None:
+        """Return the turns of others that one client with labels finds slopes for."""
+        if name == "slopes" and self.order == "sequential":
+            return max(n_clients - 1, 1)
+        return super().most_asked(name, n_clients)
 
     def server(self, federation: Federation) -> FedBcdServer:
         """Return the server's half."""

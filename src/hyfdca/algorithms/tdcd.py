@@ -175,7 +175,10 @@ class Tdcd(MarginDescent):
     phases: ClassVar[Phases] = {
         **primal_phases("steps", StepsRequest, within=("batch margins",)),
         "batch margins": summing(
-            BatchMarginsRequest, "margins", *before_round("steps", "batch margins")
+            BatchMarginsRequest,
+            "margins",
+            *before_round("steps", "batch margins"),
+            again=("positions",),
         ),
         "steps": summing(StepsRequest, "shares", "batch margins", "steps"),
     }

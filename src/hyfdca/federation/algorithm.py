@@ -140,6 +140,14 @@ class Algorithm(ABC):
         """Return its phases, and those that follow the release of every model."""
         return {**cls.phases, **CONFIRMING}
 
+    def most_asked(self, name: str, n_clients: int) -> int | None:
+        """Return how often a client answers a phase in one round; None for any number.
+
+        A method overrides it where that follows from its settings, or from the number
+        of clients.
+        """
+        return self.all_phases()[name].most
+
     @abstractmethod
     def server(self, federation: Federation) -> ServerHalf:
         """Return the server's half."""

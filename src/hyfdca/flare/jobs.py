@@ -31,6 +31,7 @@ from hyfdca.kits.kit import (
     read_server_kit,
 )
 from hyfdca.model.file import ModelError, parse_model_file
+from hyfdca.protocol.checkpoint import CheckpointError
 from hyfdca.protocol.codec import RefusedError, RemoteProtocolError
 from hyfdca.runtime.driver import Driver
 from hyfdca.runtime.store import Archive, FolderStore, StoreError
@@ -104,9 +105,7 @@ def serve(kit: Path, network: Network) -> None:
     for stray in archive.strays:
         watch.tell(stray)
     host = ResumableStudy(plan, carrier, presence, archive)
-    if _has_model(own):
-        host.number_again()
-    else:
+    if not (_has_model(own) and _can_hand_over(own, host)):
         hosted = host.ready()
         write_progress(own.state, len(hosted.runner.history))
         for report in hosted.runner.rounds():
@@ -126,6 +125,16 @@ def _has_model(kit: ServerKit) -> bool:
     try:
         parse_model_file(path.read_bytes(), path)
     except (OSError, ModelError):
+        forget_over(kit)
+        return False
+    return True
+
+
+def _can_hand_over(kit: ServerKit, host: ResumableStudy) -> bool:
+    """Return whether the last round is intact; if it is not, it is run again."""
+    try:
+        host.hand_over()
+    except (StoreError, CheckpointError):
         forget_over(kit)
         return False
     return True

@@ -8,9 +8,9 @@ may skip phases that are not for it, such as those of clients with labels, so a 
 lists what may come before rather than one sequence.
 
 A table also says what a server may not ask although the order would allow it: phases
-and fields of the other profile (``Phase.profile``, ``OnlyIn``), and the same phase
-again with other content (``Phase.is_single``). A client decides by the profile of its
-own study file.
+and fields of the other profile (``Phase.profile``, ``OnlyIn``), the same phase again
+with other content (``Phase.is_single``), and a phase more often than a round has it
+(``Phase.most``). A client decides by its own study file.
 
 The audit reads the same tables: a phase that stands in none of them does not exist.
 """
@@ -54,6 +54,13 @@ class Phase:
         answered at several points.
     counts_as : str
         Another phase: what may follow that one may also follow this one.
+    most : int or None
+        How often a client answers it in one round; None for any number of times. The
+        same request with other grids counts once.
+    most_at_start : int, optional
+        How often before the first round, instead of ``most``.
+    again : tuple of str
+        Fields that may change together with the grids, such as which rows are sent.
     """
 
     request: type[Message]
@@ -65,6 +72,9 @@ class Phase:
     sealed_after: tuple[str, ...] | None = None
     is_single: bool = False
     counts_as: str = ""
+    most: int | None = 1
+    most_at_start: int | None = None
+    again: tuple[str, ...] = ()
 
     def allowed_after(self, profile: Profile | None = None) -> tuple[str, ...] | None:
         """Return the phases that may come directly before; None for any."""
@@ -138,7 +148,13 @@ def profiles_of(kind: type[Message]) -> dict[str, Profile]:
     }
 
 
-def differ_in_grids_only(first: Message, again: Message) -> bool:
-    """Return whether two requests of a phase have the same content but for grids."""
-    values = ((getattr(first, n), getattr(again, n)) for n in first.__struct_fields__)
+def differ_in_grids_only(
+    first: Message, again: Message, others: tuple[str, ...] = ()
+) -> bool:
+    """Return whether two requests of a phase have the same content but for grids.
+
+    ``others`` are fields that may differ too.
+    """
+    fields = [name for name in first.__struct_fields__ if name not in others]
+    values = ((getattr(first, name), getattr(again, name)) for name in fields)
     return all(isinstance(a, GridSpec) or a == b for a, b in values)

@@ -183,8 +183,15 @@ class RoundCheckpoints:
         runner, certificate = self._runner, self._runner.certificate
         if runner.stop_reason is None or certificate is None:
             return
-        n_rounds, gap = runner.progress.n_rounds, certificate.relative_gap
-        self._presence.stop(n_rounds, gap, runner.stop_reason)
+        n_rounds, is_diverged = (
+            runner.progress.n_rounds,
+            runner.stop_reason == "diverged",
+        )
+        # A run diverges within a round, of which there is nothing to save.
+        if len(set(self.kept_by.values())) > 1 and not is_diverged:
+            # Who was away then could not compare the accounts that go with the model.
+            self.keep(n_rounds)
+        self._presence.stop(n_rounds, certificate.relative_gap, runner.stop_reason)
 
     # Recovery
 
@@ -246,8 +253,7 @@ class RoundCheckpoints:
         raise damages[0]
 
     def _kept(self, number: int) -> ServerRound:
-        content = self._archive.read_round(number) or b""
-        return checkpoint.decode(ServerRound, content)
+        return _read_round(self._archive, number)
 
     def restore(self, number: int) -> None:
         """Restore the checkpoint of a round.
@@ -265,10 +271,7 @@ class RoundCheckpoints:
                 raise ValueError("a member is missing")
             history = _history(kept.history, number)
             traffic = Traffic(**kept.set_up_traffic)  # type: ignore[arg-type]
-            accounts = [
-                msgspec.msgpack.decode(account, type=Account)
-                for account in kept.accounts
-            ]
+            accounts = _accounts(kept)
         progress, server = self._runner.progress, self._runner.server
         self.kept_by = dict(kept.kept_by)
         self._presence.accounts = accounts
@@ -284,6 +287,32 @@ class RoundCheckpoints:
             conversation = server.round(since.participants)
             Repeating(list(since.heard)).run(conversation, Traffic())
         self._session.number = max(highest, self._session.number)
+
+
+def last_accounts(archive: Archive) -> list[Account]:
+    """Return the accounts that members gave when the last round was saved.
+
+    Raises
+    ------
+    StoreError
+        If that round is damaged.
+    CheckpointError
+        If another version wrote it.
+    """
+    if not archive.rounds:
+        return []
+    last = archive.rounds[-1]
+    kept = _read_round(archive, last)
+    with reading(archive.damage_of_round(last)):
+        return _accounts(kept)
+
+
+def _read_round(archive: Archive, number: int) -> ServerRound:
+    return checkpoint.decode(ServerRound, archive.read_round(number) or b"")
+
+
+def _accounts(kept: ServerRound) -> list[Account]:
+    return [msgspec.msgpack.decode(own, type=Account) for own in kept.accounts]
 
 
 def _history(content: bytes, n_rounds: int) -> list[dict[str, Any]]:

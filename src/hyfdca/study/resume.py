@@ -18,7 +18,7 @@ from hyfdca.runtime.journal import Heard, Journaling, Repeating
 from hyfdca.runtime.store import Archive
 from hyfdca.stages.alignment.checks import AlignmentError
 from hyfdca.study.costs import forget_times
-from hyfdca.study.durable import PresentMembers, RoundCheckpoints
+from hyfdca.study.durable import PresentMembers, RoundCheckpoints, last_accounts
 from hyfdca.study.plan import Plan
 from hyfdca.study.presence import Presence, StudyNetwork
 from hyfdca.study.server import Prepared, StudyServer
@@ -71,6 +71,17 @@ class ResumableStudy:
     def has_begun(self) -> bool:
         """Whether there is a checkpoint to resume from."""
         return bool(self._archive.rounds)
+
+    def hand_over(self) -> None:
+        """Prepare to hand the model over, after a restart.
+
+        Raises
+        ------
+        StoreError, CheckpointError
+            If what members said of the last round cannot be read.
+        """
+        self._presence.accounts = last_accounts(self._archive)
+        self.number_again()
 
     def ready(self) -> ReadyStudy:
         """Return the study, resumed from its last checkpoint or started.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
@@ -266,6 +266,7 @@ PHASES: Phases = {
         (Planes, TooLarge),
         ("buckets", *_VISITS, *_ROUND),
         profile="open",
+        most=2,  # before and after new margins
     ),
     "forward visit": Phase(
         ForwardedVisit,
@@ -273,6 +274,7 @@ PHASES: Phases = {
         ("buckets", *_VISITS, *_ROUND),
         "slopes",
         profile="open",
+        most=2,
     ),
     "release": Phase(
         MovedRelease,
@@ -285,6 +287,7 @@ PHASES: Phases = {
 # follow either; set-up may collect the first ones.
 _FOLDS = ("folds", "open folds")
 _COLLECTED = ("planes", "forward planes", "gram", "open planes")
+_AT_START: Any = {"most": 0, "most_at_start": 1}
 
 
 def _also_after(name: str, *more: str) -> Phase:
@@ -297,8 +300,10 @@ def _also_after(name: str, *more: str) -> Phase:
 
 PATH_PHASES: Phases = {
     **PHASES,
-    "folds": totalling(FoldsRequest, "fold weights", "search", "open search", "folds"),
-    "open folds": opening("fold shares", "folds"),
+    "folds": totalling(
+        FoldsRequest, "fold weights", "search", "open search", "folds", **_AT_START
+    ),
+    "open folds": opening("fold shares", "folds", **_AT_START),
     "fits": Phase(FitsNotice, after=(*_FOLDS, *_COLLECTED, "fits", "release")),
     "planes": _also_after("planes", "fits", *_FOLDS),
     "forward planes": _also_after("forward planes", "fits", *_FOLDS),

@@ -71,6 +71,11 @@ class Pooled(BundleSettings):
     gap: Positive = 1e-9
     max_steps: AtLeastOne = 1_000
 
+    def most_asked(self, name: str, n_clients: int) -> int | None:
+        """Return as often as the bundle method, in each of the steps of a round."""
+        once = super().most_asked(name, n_clients)
+        return None if once is None else once * self.max_steps
+
     def server(self, federation: Federation) -> ServerHalf:
         """Return the server's half."""
         return PooledServer(federation, self)

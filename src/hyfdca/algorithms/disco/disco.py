@@ -278,8 +278,9 @@ class Disco(Algorithm):
             "hessian product",
             "inner products",
             "open curvature",
+            most=None,  # of one direction, until the grid is fine enough
         ),
-        "open curvature": opening("step totals", "inner products"),
+        "open curvature": opening("step totals", "inner products", most=None),
         "newton step": Phase(NewtonNotice, after=("inner products", "open curvature")),
     }
 
@@ -290,6 +291,12 @@ class Disco(Algorithm):
     def needs(self) -> Needs:
         """A smooth loss, and everybody, with labels."""
         return Needs(presence="everyone", smooth_loss=True, labels="all")
+
+    def most_asked(self, name: str, n_clients: int) -> int | None:
+        """Return one more for each step of conjugate gradients."""
+        if name in {"direction margins", "hessian product"}:
+            return self.cg_steps
+        return super().most_asked(name, n_clients)
 
     def server(self, federation: Federation) -> DiscoServer:
         """Return the server's half."""

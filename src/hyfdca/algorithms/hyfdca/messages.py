@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
@@ -172,6 +172,9 @@ _ROUND = ("shares", "margins", "weights", "reseal")
 _SEARCH = ("step", "direction", "forward direction", "products", "open step", "move")
 _MEASURING = ("measure shares", "measure margins")
 
+PROBES = 12  # iterations of the probe, before the first round
+_PROBE: Any = {"most": 0, "most_at_start": PROBES}
+
 PHASES: Phases = {
     **SET_UP,
     "probe margins": summing(
@@ -182,6 +185,7 @@ PHASES: Phases = {
         "open",
         "probe margins",
         is_single=True,
+        **_PROBE,
     ),
     "probe shares": Phase(
         ProbeSharesRequest,
@@ -189,11 +193,19 @@ PHASES: Phases = {
         ("probe margins", "probe shares"),
         "probe shares",
         is_single=True,
+        **_PROBE,
     ),
     "factors": Phase(FactorsNotice, after=("probe shares", "open")),
     # Rounds
-    "shares": summing(SharesRequest, "shares", "step", *_ROUND, *_REST),
-    "margins": summing(MarginsRequest, "margins", "move", *_ROUND, *_REST),
+    # Clients that return begin a round with shares and margins, too.
+    "shares": summing(SharesRequest, "shares", "step", *_ROUND, *_REST, most=2),
+    "margins": summing(
+        MarginsRequest,
+        "margins",
+        *("move", *_ROUND, *_REST),
+        most=2,
+        again=("positions",),
+    ),
     "step": summing(
         StepRequest, "dual changes", "step", *_ROUND, *_REST, is_single=True
     ),
@@ -241,7 +253,7 @@ PHASES: Phases = {
     "losses": totalling(
         LossesRequest, "losses", "measure margins", "margins", "reseal", *_REST
     ),
-    "open": opening("P and D", "losses", "probe shares"),
+    "open": opening("P and D", "losses", "probe shares", most_at_start=1 + PROBES),
     # A run that diverges ends within a round, with the model last measured.
     "release": Phase(
         ReleaseRequest, (Released,), (*_ROUND, *_REST, *_SEARCH, *_MEASURING)

@@ -26,7 +26,7 @@ from hyfdca.protocol.codec import RemoteProtocolError, pack_reals, unpack_reals
 from hyfdca.protocol.messages import Message, TooLarge
 from hyfdca.protocol.server_session import Conversation
 
-ITERATIONS = 12
+ITERATIONS = m.PROBES
 SAFETY = 1.1  # power iteration approaches Λ from below
 
 _FIRST_LOOK, _MOST_FEATURES = 1_000, 20_000_000

@@ -24,7 +24,8 @@ requests; none of them contains pads or noise.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import TypeVar
 
@@ -86,7 +87,7 @@ from hyfdca.study.client.runs import KnownRun
 from hyfdca.study.client.stages import Begin, ClientStages
 from hyfdca.study.client.tested_model import tested_model
 from hyfdca.study.client.validating import DueRounds, OwnPoint
-from hyfdca.study.own_model import OwnModel, own_model
+from hyfdca.study.own_model import OwnModel, check_model, own_model
 from hyfdca.study.plan import PROTOCOL, Plan
 
 T = TypeVar("T")
@@ -217,7 +218,7 @@ class StudyClient:
         try:
             if stage == "training":
                 self._releases.check_phase(phase)
-            with one_thread(), self._transcript.unchanged_by_errors():
+            with one_thread(), self._unchanged_by_errors():
                 reply = self._session(stage).handle(phase, payload)
             if stage == "keys":
                 self._keep_keys()
@@ -226,6 +227,13 @@ class StudyClient:
         if stage not in ("study", "keys") and self._said is not None:
             self._said.append((stage, phase, bytes(payload)))
         return reply
+
+    @contextmanager
+    def _unchanged_by_errors(self) -> Iterator[None]:
+        """Forget what was noted of a request that is refused."""
+        noted = self._transcript.unchanged_by_errors()
+        with noted, self._releases.unchanged_by_errors():
+            yield
 
     def _session(self, stage: str) -> ClientSession:
         if stage not in self._sessions:
@@ -251,9 +259,12 @@ class StudyClient:
         return self._sessions[stage]
 
     def _note(self, stage: str, number: int, phase: str, request: Message) -> None:
-        """Note a request, to compare what all clients were sent; check its openers."""
+        """Note a request, to compare what all clients were sent; check and count it."""
         check_openers(request, len(self.plan.names))
         self._transcript.note(stage == "study", number, phase, request)
+        if stage == "training":
+            known = self._sessions[stage].phases[phase]
+            self._releases.take(phase, known, request)
 
     # The stages
 
@@ -323,25 +334,24 @@ class StudyClient:
             self._half = algorithm.client(self._party)
         except ValueError as error:
             raise RefusedError(str(error)) from None
-        session = self._sessions["training"]
+        session, phases = self._sessions["training"], algorithm.all_phases()
+        n_clients = len(plan.names)
+        self._releases.begin_training(
+            {name: algorithm.most_asked(name, n_clients) for name in phases}
+        )
         release = {"release": self._release}
         ending = Confirming(self._party, {**self._half.handlers, **release})
         confirm = {"confirm": partial(self._confirm, ending)}
         session.take(
-            {**m.START_PHASES, **algorithm.all_phases()},
+            {**m.START_PHASES, **phases},
             {**session.handlers, **ending.handlers, **confirm},
             training.profile,
         )
 
     def _release(self, request: Message) -> Message | None:
-        """Give away the weights, once; a refusal changes nothing."""
-        before = checkpoint.save(self.half)
+        """Give away the weights, once."""
         reply = self.half.handlers["release"](request)
-        try:
-            self._releases.check_reply(msgspec.msgpack.encode(reply))
-        except RemoteProtocolError:
-            checkpoint.load(self.half, before)
-            raise
+        self._releases.check_reply(msgspec.msgpack.encode(reply))
         return reply
 
     def _begin_validation(self) -> Handlers:
@@ -380,7 +390,7 @@ class StudyClient:
         """Save its part of the model, to compare with the file that comes."""
         reply = ending.handlers["confirm"](request)
         self._own_model = own_model(self._stages, ending, self.plan)
-        self._releases.note(self._own_model)
+        self._releases.note(self._own_model, self._transcript.state())
         return reply
 
     @property
@@ -409,15 +419,14 @@ class StudyClient:
         plan = self._run.checked(request.run_choice())
         self._archive.forget_after(-1)
         self._archive.forget(PREPARATION)
-        is_new = self._run.begin(plan)
+        self._run.begin(plan)
         self._key_holder = self._new_key_holder()
         self._after = request.after
-        if is_new:
+        if self._taken.is_new(plan):
             forget_release(self._archive)
-        else:
-            self._releases.forget()
         self._releases = self._new_releases()
-        self._taken.begin(is_new)
+        self._releases.forget_model()
+        self._taken.begin(plan)  # written last: only then the run is not new any more
         self._forget()
 
     def _stop(self, request: m.StopRequest) -> None:
@@ -425,6 +434,7 @@ class StudyClient:
 
     def _keep(self, request: m.KeepRequest) -> m.Kept:
         content = checkpoint.save(self.half)
+        self._releases.check_keep(request.round)
         self._compare(request.accounts)
         account = self._transcript.account(
             self._account_key, self._key_holder.rank, request.present
@@ -471,7 +481,7 @@ class StudyClient:
         self._after = request.after
         self._sessions["training"].resume(request.after, kept.last_phase)
         self._archive.forget_after(request.round)
-        self._releases.forget(request.round)
+        self._releases.resume_after(request.round)
         self._due.go_back(request.round)
 
     def _repeat_preparation(self) -> None:
@@ -490,12 +500,14 @@ class StudyClient:
             )
         self._after = 0
         self._forget()
-        for stage, phase, payload in kept.said:
-            self._session(stage).handle(phase, payload)
+        with self._releases.uncounted():
+            for stage, phase, payload in kept.said:
+                self._session(stage).handle(phase, payload)
         self._said = None
 
     def _finish(self, notice: m.FinishNotice) -> None:
+        confirmed, model = self._releases.confirmed(), bytes(notice.model)
+        self._transcript.restore(confirmed.transcript)  # this process may be new
         self._compare(notice.accounts, is_last=True)
-        model = bytes(notice.model)
-        self._releases.check_model(model)
+        check_model(model, confirmed.own)
         self.model = model

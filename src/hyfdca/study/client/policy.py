@@ -86,12 +86,11 @@ class MemberPolicy(
         most, n_rounds = self.most_rounds, plan.training.max_rounds
         if most is None or n_taken + n_rounds * n_outputs <= most:
             return
-        number = plan.run.number
-        what = "the study file" if number == 1 else f"run {number} has"
         earlier = f" after {n_taken} that it took part in" if n_taken else ""
         raise StudyError(
-            f"Its {POLICY} allows {counted(most, 'round')} times outputs, but {what} "
-            f"{n_rounds} times {n_outputs}{earlier}; lower max_rounds {_where(plan)}."
+            f"Its {POLICY} allows {counted(most, 'round')} times outputs, but run "
+            f"{plan.run.number} has {n_rounds} times {n_outputs}{earlier}; lower "
+            f"max_rounds {_where(plan)}."
         )
 
     def check_table(self, table: Table) -> None:

@@ -11,22 +11,28 @@ points of the server's choice, one release after the other.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
-from hyfdca.errors import reading
+from hyfdca.errors import counted
 from hyfdca.federation.messages import CONFIRMING, SET_UP
 from hyfdca.protocol import checkpoint
 from hyfdca.protocol.codec import RefusedError, RemoteProtocolError
+from hyfdca.protocol.messages import Message
+from hyfdca.protocol.phases import Phase
+from hyfdca.protocol.transcript import TranscriptState
 from hyfdca.runtime.store import Archive
 from hyfdca.study import messages as m
 from hyfdca.study.client.answered import TESTS
+from hyfdca.study.client.asked import AskedPhases
 from hyfdca.study.client.records import read_record
+from hyfdca.study.client.repeats import START, Repeats, forget_repeats
 from hyfdca.study.client.rounds import RoundsTaken
-from hyfdca.study.own_model import MISFIT, OwnModel, check_model
+from hyfdca.study.own_model import MISFIT, OwnModel
 from hyfdca.study.plan import Plan
 
-_RELEASED, _OWN_MODEL, _REPEATS = "released", "own-model", "repeats"
+_RELEASED, _CONFIRMED = "released", "own-model"
 
 # A round is repeated after a failure, and may then have another point. Beyond the
 # rounds that the study file allows, that happens this often at most.
@@ -35,14 +41,28 @@ _BEFORE_ROUNDS = ("start", *SET_UP)
 
 
 def forget_release(archive: Archive) -> None:
-    """Let another model be released in this run, as only the client's user may.
+    """Let another model be released: in a new run, or if the client's user says so.
 
     What counts over all runs stays: which run it is, and the rounds taken part in.
     """
     archive.forget(_RELEASED)
-    archive.forget(_OWN_MODEL)
-    archive.forget(_REPEATS)
+    archive.forget(_CONFIRMED)
+    forget_repeats(archive)
     archive.forget(TESTS)
+
+
+@dataclass(frozen=True)
+class Confirmed:
+    """What a client saves at the end of a run, to compare with what comes after it.
+
+    Parameters
+    ----------
+    transcript : TranscriptState
+        What it was sent. Other clients' accounts of the last round come with the model.
+    """
+
+    own: OwnModel
+    transcript: TranscriptState
 
 
 class Releases:
@@ -73,28 +93,55 @@ class Releases:
         self._stop: m.StopRequest | None = None
         self.last_saved = 0  # round
         self._last_gap: float | None = None  # as announced when it was saved
+        self._has_start = False  # whether the start was saved, which is round 0
         self._is_in_round = False  # since the last round was saved, or restored
+        self._is_counting = not self._is_rehearsal
+        self._repeats, self._asked = Repeats(archive), AskedPhases()
+        self._most: Mapping[str, int | None] = {}
 
-    def forget(self, last_saved: int = 0) -> None:
-        """Forget the announced end: training continues after a round, 0 the first.
+    def begin_training(self, most: Mapping[str, int | None]) -> None:
+        """Take how often a round has each phase of the algorithm."""
+        self._most = most
 
-        A round that was under way is repeated, which counts.
+    def resume_after(self, round_number: int) -> None:
+        """Have training continue after a round: forget the end, and its model."""
+        self._stop = None
+        self.forget_model()
+        self._continue(round_number, None)
+
+    def forget_model(self) -> None:
+        """Accept no model until another one is confirmed."""
+        self._archive.forget(_CONFIRMED)
+
+    def check_keep(self, round_number: int) -> None:
+        """Refuse to save as a round what is none, or more than one.
+
+        Otherwise a server could have rounds answered that no number stands for.
+
+        Raises
+        ------
+        RemoteProtocolError
         """
-        self._stop, self.last_saved, self._last_gap = None, last_saved, None
-        if self._is_in_round and not self._is_rehearsal:
-            self._archive.write(_REPEATS, b"%d" % (self._n_repeats() + 1))
-        self._is_in_round = False
+        if self._is_rehearsal or not self._has_start:
+            return
+        n_saved = round_number - self.last_saved
+        n_answered = max(self._asked.n_rounds(self._most), self._is_in_round)
+        if n_saved < n_answered:
+            raise RemoteProtocolError(
+                f"round {round_number} cannot be saved: round {self.last_saved} was, "
+                f"and {counted(n_answered, 'round')} answered since"
+            )
 
     def saved(self, round_number: int, gap: float | None) -> None:
         """Note that a round was saved, with the gap that the server announced."""
-        self.last_saved, self._last_gap = round_number, gap
-        self._is_in_round = False
+        self._continue(round_number, gap)
         if not self._is_rehearsal:
             self._taken.saved()
 
-    def _n_repeats(self) -> int:
-        with reading(self._archive.damage(_REPEATS)):
-            return int(self._archive.read(_REPEATS) or b"0")
+    def _continue(self, round_number: int, gap: float | None) -> None:
+        self.last_saved, self._last_gap, self._has_start = round_number, gap, True
+        self._is_in_round = False
+        self._asked.clear()
 
     def announce(self, stop: m.StopRequest) -> None:
         """Take the announcement of the end.
@@ -160,22 +207,63 @@ class Releases:
         most = self._settings.max_rounds
         if not is_end and self.last_saved >= most:
             raise RemoteProtocolError(f"the study has at most {most} rounds")
-        if not is_end and phase not in _BEFORE_ROUNDS:
-            self._begin_round(most + MOST_REPEATS)
 
-    def _begin_round(self, most: int) -> None:
-        """Note that a round is under way; refuse it if too many were repeated."""
-        if self._is_in_round:
+    @contextmanager
+    def unchanged_by_errors(self) -> Iterator[None]:
+        """Do not count a request that is refused."""
+        with self._asked.unchanged_by_errors():
+            yield
+
+    @contextmanager
+    def uncounted(self) -> Iterator[None]:
+        """Count no request: these were counted when they came."""
+        self._is_counting = False
+        try:
+            yield
+        finally:
+            self._is_counting = not self._is_rehearsal
+
+    def take(self, name: str, phase: Phase, request: Message) -> None:
+        """Count a request of the training before it is answered.
+
+        Raises
+        ------
+        RemoteProtocolError
+            If the rounds until the next one that is saved have no more of them.
+        """
+        is_end = name == "release" or name in CONFIRMING
+        if is_end or name in _BEFORE_ROUNDS or not self._is_counting:
             return
-        if self._n_repeats() > most:
-            raise RemoteProtocolError(
-                f"the server had more than {most} rounds repeated; start this "
-                "organisation's client with --restart if that is right"
-            )
+        self._asked.take(name, phase, request, self._most_of(name, phase))
+        self.begin_round()
+
+    def _most_of(self, name: str, phase: Phase) -> int | None:
+        """Return how often a phase may come until a round is saved."""
+        most = self._most.get(name, phase.most)
+        if not self._has_start:
+            return most if phase.most_at_start is None else phase.most_at_start
+        return None if most is None else most * self._n_rounds
+
+    @property
+    def _n_rounds(self) -> int:
+        """How many rounds there are at most until one is saved."""
+        return min(self._every, self._settings.max_rounds - self.last_saved)
+
+    def begin_round(self) -> None:
+        """Note that a round is under way, before anything of it is answered.
+
+        Raises
+        ------
+        RemoteProtocolError
+            If too many were repeated, or the client's own policy allows no more.
+        """
+        if self._is_in_round or self._is_rehearsal:
+            return
+        most = self._settings.max_rounds + MOST_REPEATS
+        self._repeats.begin(self.last_saved if self._has_start else START, most)
         self._note_round()
         # Which rounds these are is known once one of them is saved.
-        left = self._settings.max_rounds - self.last_saved
-        self._taken.take(min(self._every, left))
+        self._taken.take(self._n_rounds)
         self._is_in_round = True
 
     def check_not_over(self) -> None:
@@ -203,23 +291,25 @@ class Releases:
                 "released"
             )
 
-    def note(self, own: OwnModel) -> None:
+    def note(self, own: OwnModel, transcript: TranscriptState) -> None:
         """Save what this client knows of the model that it confirmed."""
         if (stop := self._stop) is not None:
             own = replace(own, ending=(stop.round, stop.relative_gap, stop.reason))
-        self._archive.write(_OWN_MODEL, checkpoint.encode(own))
+        confirmed = Confirmed(own, transcript)
+        self._archive.write(_CONFIRMED, checkpoint.encode(confirmed))
 
-    def check_model(self, content: bytes) -> None:
-        """Refuse a model that differs from what this client released.
+    def confirmed(self) -> Confirmed:
+        """Return what the client saved when it confirmed its weights.
 
         Raises
         ------
-        RemoteProtocolError
+        RefusedError
+            If it confirmed none.
         """
-        known = self._archive.read(_OWN_MODEL)
+        known = self._archive.read(_CONFIRMED)
         if known is None:
             raise RefusedError(
                 f"{MISFIT} this organisation, which has no record of weights that it "
                 "released; copy model.json from an organisation that has it"
             )
-        check_model(content, read_record(OwnModel, known))
+        return read_record(Confirmed, known)

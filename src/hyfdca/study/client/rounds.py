@@ -35,18 +35,21 @@ class RoundsTaken:
         self._width = 1
         kept = archive.read(_ROUNDS)
         with reading(archive.damage(_ROUNDS)):
-            found = _decoder.decode(kept) if kept else (0, 0, True)
-            self.total, self._before, self._is_at_start = found
+            found = _decoder.decode(kept) if kept else (0, 0, True, b"", 0)
+            self.total, self._before, self._is_at_start, *run = found
+            self._run = tuple(run)
 
-    def begin(self, is_new: bool) -> None:
+    def is_new(self, plan: Plan) -> bool:
+        """Return whether the run of the study has not begun before."""
+        return self._run != _run_of(plan)
+
+    def begin(self, plan: Plan) -> None:
         """Note that a training begins; what was taken part in so far stays counted.
 
-        Parameters
-        ----------
-        is_new : bool
-            The run of the study has not begun before.
+        If it begins again before the start was measured, that is still free.
         """
-        self._before, self._is_at_start = self.total, is_new
+        self._is_at_start = self.is_new(plan) or self._is_at_start
+        self._before, self._run = self.total, _run_of(plan)
         self._write()
 
     def saved(self) -> None:
@@ -87,8 +90,13 @@ class RoundsTaken:
         self._write()
 
     def _write(self) -> None:
-        record = (self.total, self._before, self._is_at_start)
+        record = (self.total, self._before, self._is_at_start, *self._run)
         self._archive.write(_ROUNDS, msgspec.msgpack.encode(record))
 
 
-_decoder = msgspec.msgpack.Decoder(tuple[int, int, bool])
+_decoder = msgspec.msgpack.Decoder(tuple[int, int, bool, bytes, int])
+
+
+def _run_of(plan: Plan) -> tuple[bytes, int]:
+    """Return the study file and the number of a run."""
+    return plan.study_hash, plan.run.number

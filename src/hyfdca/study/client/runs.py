@@ -74,12 +74,10 @@ class KnownRun:
             raise RefusedError(_inside(str(error))) from None
         return plan
 
-    def begin(self, plan: Plan) -> bool:
-        """Take part in a run from now on; return whether it is a new one."""
-        run, known = plan.run, self._known
-        self._archive.write(_RUN, _encoder.encode((plan.study_hash, run)))
-        self._known, self.plan = run, plan
-        return run != known
+    def begin(self, plan: Plan) -> None:
+        """Take part in a run from now on."""
+        self._archive.write(_RUN, _encoder.encode((plan.study_hash, plan.run)))
+        self._known, self.plan = plan.run, plan
 
     def note_round(self) -> None:
         """Count this run, before a round of it is answered."""

@@ -52,6 +52,9 @@ class DueRounds:
     def take(self, number: int) -> None:
         """Note a round; refuse one that is not due, or was answered.
 
+        A point shows scores even where nothing else of the round was answered, so it
+        counts as a round that is under way.
+
         Raises
         ------
         RemoteProtocolError
@@ -68,6 +71,7 @@ class DueRounds:
         is_always_present = plan.quorum == len(plan.names) and not plan.is_rehearsal
         if is_always_present and number > last_saved + plan.checkpoint_every:
             raise RemoteProtocolError(f"round {number} has not been reached")
+        self._releases.begin_round()
         self._last = number
 
 
