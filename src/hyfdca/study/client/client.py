@@ -12,7 +12,7 @@ begins with its first request and builds on the result of the previous one. The 
 | begin   | a run, and what was chosen     | - (everything but the keys restarts)     |
 | keep    | the number of a round          | - (its state is on disk)                 |
 | return  | the number of a round          | - (its state is restored)                |
-| stop    | why the study ends             | - (only the model is released from now)  |
+| stop    | why the study ends             | - (no more rounds: release and test)     |
 | finish  | the model                      | -                                        |
 
 Theory of operation. Requests before the first round are saved verbatim and replayed
@@ -426,7 +426,7 @@ class StudyClient:
             forget_release(self._archive)
         self._releases = self._new_releases()
         self._releases.forget_model()
-        self._taken.begin(plan)  # written last: only then the run is not new any more
+        self._taken.begin(plan)  # written last: until then the run is new
         self._forget()
 
     def _stop(self, request: m.StopRequest) -> None:

@@ -114,9 +114,9 @@ class Releases:
         self._archive.forget(_CONFIRMED)
 
     def check_keep(self, round_number: int) -> None:
-        """Refuse to save as a round what is none, or more than one.
+        """Refuse a number that does not stand for all rounds answered since the last.
 
-        Otherwise a server could have rounds answered that no number stands for.
+        Otherwise a server could have more rounds answered than it counts.
 
         Raises
         ------
