@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from hyfdca.federation.sealing.client_sealing import read_sum
+from hyfdca.holdings.participation import cyclic
 from tests.algorithms.rivals import (
     L2,
     N_SAMPLES,
@@ -61,6 +63,21 @@ def test_fedbcd_reaches_the_pooled_optimum(shape, order):
     run = rival("fedbcd", shape, order=order, max_rounds=120, **STEADY)
     assert excess(run) < 1e-11
     assert run.measurement.gap < 1e-8
+
+
+@pytest.mark.parametrize("name", ["fedbcd", "tdcd"])
+@pytest.mark.parametrize("stays_away", [True, False])
+def test_absent_clients_leave_margins_of_all_rows_behind(name, stays_away):
+    """Or else later batches would have none of rows that were not drawn before."""
+    turns = cyclic([[0, 1, 2], [0, 1]]) if stays_away else None
+    run = set_up(rival(name, "1x3", batch=10, participation=turns, **STEADY))
+    run_round(run)
+    margins = run.server._margins
+    sums = read_sum(margins.take_all(), (N_SAMPLES, 1))
+    run_round(run)
+    changed = read_sum(margins.take_all(), (N_SAMPLES, 1)) != sums
+    n_changed = np.count_nonzero(changed)
+    assert n_changed > 0.8 * N_SAMPLES if stays_away else n_changed == 10
 
 
 def test_fedbcd_in_parallel_is_tdcd_on_split_columns():

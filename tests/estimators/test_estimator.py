@@ -5,6 +5,7 @@ from copy import deepcopy
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.base import clone
 from sklearn.datasets import (
     load_breast_cancer,
     load_diabetes,
@@ -351,6 +352,25 @@ def test_wide_data_converges_when_clients_are_absent():
     assert model.stop_reason_ == "tolerance"
 
 
+def test_a_paper_setting_chooses_the_papers_method_whatever_its_value(cancer):
+    """Also with the value that it has by default."""
+    model = HyFDCAClassifier(paper_settings={"divide_by": "active"}, tol=0.5)
+    assert model.fit(*cancer).algorithm_ == "hyfdca"
+
+
+def test_a_subclass_may_have_keywords_of_its_own(cancer):
+    """As scikit-learn's estimators allow."""
+
+    class Named(HyFDCAClassifier):
+        def __init__(self, name="own", l2=1e-2):
+            super().__init__(l2=l2, tol=0.1)
+            self.name = name
+
+    model = clone(Named(name="other")).fit(*cancer)
+    assert (model.name, model.l2) == ("other", 1e-2)
+    assert model.get_params() == {"name": "other", "l2": 1e-2}
+
+
 def test_fitting_leaves_the_threads_of_matrix_products_alone():
     """Concurrent clients use one thread each; the caller's number is restored."""
     random = np.random.Generator(np.random.PCG64(0))
@@ -381,6 +401,16 @@ def test_fitting_leaves_the_threads_of_matrix_products_alone():
             "iic is a setting of algorithms 'hyfdca', 'fedavg'",
         ),
         ({"tol": "a"}, "tol must be a number"),
+        (
+            {"penalise_intercept": False, "intercept_scaling": 2.0},
+            "intercept_scaling = 2 scales an intercept with a penalty; leave it at 1",
+        ),
+        ({"paper_settings": {"aggregation": "decreasing"}}, "with the line search"),
+        ({"paper_settings": {"cap": "one"}}, "belongs to variant='theory'"),
+        (
+            {"step": "paper", "paper_settings": {"second_inner_product": True}},
+            "no effect if everybody is always present",
+        ),
     ],
 )
 def test_settings_that_would_be_ignored_are_refused(settings, message, cancer):

@@ -105,7 +105,7 @@ class FedBcdServer(TwoSumServer):
                 "batch margins",
                 participants,
                 self._margins,
-                batch.positions,
+                batch.shown(federation.is_complete),
                 lambda _, rows, grid: BatchMarginsRequest(None, rows, grid),
             )
         is_parallel = settings.order == "parallel"

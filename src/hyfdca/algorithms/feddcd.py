@@ -252,6 +252,10 @@ class FedDcd(Algorithm):
     """
 
     name: ClassVar[str] = "feddcd"
+    # The mean of one model is that model: nothing is corrected.
+    late_advice: ClassVar[str] = (
+        ", or raise participation if rounds had a single organisation each"
+    )
     phases: ClassVar[Phases] = {
         **SET_UP,
         **evaluation_phases("solve", "correct"),

@@ -101,7 +101,17 @@ def frees_intercept(
 
     Where it is not said, it does if the algorithm allows, and if there is no scaling,
     which makes sense only with a penalty. An algorithm that is left open (None) allows.
+
+    Raises
+    ------
+    ValueError
+        If there is a scaling that would have no effect.
     """
+    if is_penalised is False and scaling != 1.0:
+        raise ValueError(
+            f"intercept_scaling = {scaling:g} scales an intercept with a penalty; "
+            "leave it at 1, or set penalise_intercept to true."
+        )
     if is_penalised is not None:
         return not is_penalised
     return scaling == 1.0 and (algorithm is None or algorithm.frees_intercept)

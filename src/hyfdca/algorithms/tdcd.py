@@ -86,7 +86,7 @@ class TdcdServer(TwoSumServer):
             "batch margins",
             participants,
             margins,
-            batch.positions,
+            batch.shown(federation.is_complete),
             lambda client, rows, grid: BatchMarginsRequest(
                 self.weights.take(client), rows, grid
             ),

@@ -106,8 +106,10 @@ class FederatedLinearModel(BaseEstimator):
 
     def _store(self, arguments: Mapping[str, Any]) -> None:
         """Set the constructor's arguments as attributes, as scikit-learn requires."""
-        for name in self._get_param_names():
-            setattr(self, name, arguments[name])
+        # Those of the class that calls; a subclass may have more, or fewer.
+        for name, value in arguments.items():
+            if name not in ("self", "__class__"):
+                setattr(self, name, value)
 
     @classmethod
     def from_model(cls, path: str | PathLike[str]) -> Self:
@@ -328,9 +330,11 @@ class FederatedLinearModel(BaseEstimator):
             "step": self.step,
             "local_fraction": float(self.local_fraction),
             "iic": self.iic,
+        }
+        given = {
+            **{k: v for k, v in paper.items() if v != getattr(Hyfdca, k)},
             **_mapping("paper_settings", self.paper_settings),
         }
-        given = {k: v for k, v in paper.items() if v != getattr(Hyfdca, k, _UNKNOWN)}
         bundle = _mapping("bundle_settings", self.bundle_settings)
         if isinstance(self.algorithm, Algorithm):
             if given or bundle:
@@ -401,9 +405,6 @@ class FederatedLinearModel(BaseEstimator):
         if model is not None:
             tags.input_tags.allow_nan = model.file.scaling.missing == "mean"
         return tags
-
-
-_UNKNOWN = object()
 
 
 def _uncovered_share(layout: Layout, n_features: int) -> float:

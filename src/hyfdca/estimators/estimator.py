@@ -220,8 +220,7 @@ class HyFDCARegressor(RegressorMixin, FederatedLinearModel):  # noqa: D101
         """Return what brings targets to deviation 1, and to mean 0 if that is free."""
         check_sizes(targets)
         # An intercept that is to have a penalty has it for the mean too.
-        is_free = not self.penalise_intercept and self.intercept_scaling == 1.0
-        is_centred = self.fit_intercept and is_free
+        is_centred = self._frees_intercept(None)
         mean = float(np.average(targets, weights=weights))
         distances = targets - mean if is_centred else targets
         mean_square = float(np.average(distances**2, weights=weights))

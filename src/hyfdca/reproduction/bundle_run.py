@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 import scipy.sparse as sp
 
+from hyfdca import __version__
 from hyfdca.algorithms.bundle.bundle import Bundle
 from hyfdca.arrays import FloatArray
 from hyfdca.holdings.block import split_blocks
@@ -94,6 +95,7 @@ def bundle_history(
         folder,
         history_name(clients),
         problem,
+        version=__version__,  # another one may compute something else
         clients=clients,
         algorithm=dataclasses.asdict(algorithm),
         limits=dataclasses.asdict(limits),

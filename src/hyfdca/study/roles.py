@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Literal
 
+from hyfdca.algorithms.registry import frees_intercept
 from hyfdca.data.tables import label_text, normalised
 from hyfdca.data.targets import TargetSettings
 from hyfdca.errors import StudyError
@@ -75,7 +76,7 @@ def _target_scaling(study: Study) -> Literal["none", "scale", "centre"]:
     task = make_loss(study.loss, study.loss_parameter).task
     if task == "classification" or study.scale_target is False:
         return "none"
-    is_free = not study.penalise_intercept and study.intercept_scaling == 1.0
+    is_free = frees_intercept(None, study.penalise_intercept, study.intercept_scaling)
     return "centre" if study.fit_intercept and is_free else "scale"
 
 

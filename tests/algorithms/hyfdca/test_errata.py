@@ -134,3 +134,30 @@ def test_larger_cap_of_e12_is_faster():
             run_round(run)
         duals[cap] = measure(run).dual
     assert duals["largest"] > duals["printed"]
+
+
+def test_holders_of_unequal_size_each_have_their_own_cap():
+    """Theory variant (E5): a change is the mean of those of all holders, c_k each.
+
+    With so large a λ every coordinate maximiser is beyond its cap.
+    """
+    X, y = classification(60, 8)
+    holdings = [
+        (range(60), range(4)),
+        (range(20), range(4, 8)),
+        (range(20, 60), range(4, 8)),
+    ]
+    run = make_training(
+        X,
+        y,
+        parts.from_holdings(60, 8, holdings),
+        l2=10.0,
+        algorithm="hyfdca",
+        variant="theory",
+        cap="largest",
+        max_rounds=1,
+    )
+    whole, first, second = 1.0, 20 / 60, 40 / 60
+    caps = np.where(np.arange(60) < 20, whole + first, whole + second) / 2
+    expected = X.T @ (y.ravel() * caps) / (10.0 * 60)
+    assert run.finish().ravel() == pytest.approx(expected, rel=1e-12)

@@ -307,7 +307,8 @@ class AsyncBundleServer(BundleServer):
         """Start a bucket's slopes again if its duals were rounded on another grid."""
         state, grid = self.states[bucket], self.federation.grids.duals.spec
         owed = state.owed
-        if owed is not None and owed.forwarded is not None and owed.duals_grid != grid:
+        is_rounded = bool(self.federation.unlabelled)  # as clients were asked to
+        if owed is not None and is_rounded and owed.duals_grid != grid:
             state.number -= 1  # the same visit, of which clients have the margins
             state.owe(owed.point, owed.margins, grid)
         return state

@@ -91,11 +91,17 @@ class Draws:
         for client in participants:
             if layout.labelled[client] and len(items[client]):
                 drawn[client] = self._draw_of(client, round_number)
-        if self.is_complete and all(rows is None for rows in drawn.values()):
+        is_everything = all(rows is None for rows in drawn.values())
+        if self.is_complete and self._is_same_for_all and is_everything:
             return self._everything
         parts = [items[c] if r is None else items[c][r] for c, r in drawn.items()]
         distinct = np.unique(np.concatenate([*parts, np.empty(0, np.int64)]))
         return Draw(drawn, dict(layout.samples.positions_of(distinct)), len(distinct))
+
+    @property
+    def _is_same_for_all(self) -> bool:
+        """Whether all holders of a sample compute the same change of its dual."""
+        return self.settings.variant == "practical" or self.settings.cap == "one"
 
     @cached_property
     def _everything(self) -> Draw:

@@ -90,9 +90,29 @@ class HyfdcaSettings(Algorithm):
         """Whether curvatures are enlarged so that no step overshoots."""
         return self.step != "paper" and self.variant == "practical"
 
+    def _check_effects(self, is_complete: bool) -> None:
+        """Refuse settings that would change nothing."""
+        if self.aggregation != "constant" and self.searches(is_complete):
+            raise ValueError(
+                f"aggregation={self.aggregation!r} has no effect with the line search, "
+                "which step='auto' takes if everybody is always present; use "
+                "step='paper' or leave it out."
+            )
+        if self.cap != "largest" and self.variant != "theory":
+            raise ValueError(
+                f"cap={self.cap!r} belongs to variant='theory'; set both, or leave it "
+                "out."
+            )
+        if self.second_inner_product and is_complete:
+            raise ValueError(
+                "second_inner_product=True has no effect if everybody is always "
+                "present: every round ends with it; leave it out."
+            )
+
     def check(self, federation: Federation) -> None:
         """Refuse steps that cannot be taken in this federation."""
         super().check(federation)
+        self._check_effects(federation.is_complete)
         if self.variant == "theory" and self.step not in ("auto", "paper"):
             raise ValueError("variant='theory' brings its own step; use step='auto'.")
         if self.step == "line_search" and self.min_rows > 1:

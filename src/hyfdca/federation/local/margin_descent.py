@@ -67,6 +67,14 @@ class Batch:
         rows = self.positions(client)
         return len(layout.samples.items[client]) if rows is None else len(rows)
 
+    def shown(self, is_complete: bool) -> Callable[[int], IntArray | None]:
+        """Return the rows whose margins clients send first: all, if some stay away.
+
+        Those of a client that is absent later would else be as old as the last batch
+        with these rows, or missing.
+        """
+        return self.positions if is_complete else lambda _: None
+
 
 def draw_batch(
     settings: MarginDescent,
