@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
+import os
 
 import msgspec
 import numpy as np
@@ -18,6 +20,7 @@ from hyfdca.kits.key_files import write_identity
 from hyfdca.model.file import as_bytes
 from hyfdca.prediction.policy import LOG_FILE
 from hyfdca.protocol.codec import RemoteProtocolError
+from hyfdca.study import outcome
 from tests.model.models import make_model, make_table, random_cells
 from tests.support.consortia import assert_one_sentence
 
@@ -142,10 +145,8 @@ def test_a_table_that_changes_meanwhile_gets_no_scores(kits, hyfdca, monkeypatch
         serve(asker)
         table = asking.own_side(kits.home / "north", kits.rows("north"), asks=True)
         kept = table.kept.read("scores")
-        outcome = msgspec.structs.replace(
-            asking._decoder.decode(kept), table=b"another"
-        )
-        table.kept.write("scores", msgspec.msgpack.encode(outcome))
+        other = msgspec.structs.replace(asking._decoder.decode(kept), table=b"another")
+        table.kept.write("scores", msgspec.msgpack.encode(other))
 
     monkeypatch.setattr(kits, "serve", change)
     code, _, errors = hyfdca(*given)
@@ -184,6 +185,80 @@ def test_the_limit_holds_from_one_command_to_the_next(kits, hyfdca):
     assert "'city' gives 'north' no predictions" in error
     [answer] = kits.answered
     assert answer["refusal"] + "\n" == error
+
+
+def n_counted(kits, name="city"):
+    """Return how many requests an organisation has counted."""
+    log = kits.home / name / "log" / LOG_FILE
+    return len(log.read_text().splitlines()) if log.exists() else 0
+
+
+def test_labels_are_checked_before_asking(kits, hyfdca):
+    """Nobody counts a request whose scores could not be compared with the labels."""
+    for name in HOLDINGS:
+        kits.write_model(name, make_model("regression", "squared", missing="refuse"))
+    for name in ("server", *HOLDINGS):
+        path = kits.home / name / "study.toml"
+        path.write_text(path.read_text().replace("logistic", "squared"))
+    code, _, error = hyfdca(*arguments(kits))
+    assert code == 2
+    assert_one_sentence(error)
+    assert "4 rows have a label that is not a number" in error
+    assert error.endswith("correct them, or leave them blank.\n")
+    assert [n_counted(kits, name) for name in HOLDINGS] == [0, 0]
+
+
+def full_disk(*_, **__):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_scores_are_kept_until_they_are_written(kits, hyfdca, monkeypatch):
+    """A full disk costs no scores: the same command writes them without asking."""
+    with monkeypatch.context() as patch:
+        patch.setattr(outcome, "write_draft", full_disk)
+        code, out, error = hyfdca(*arguments(kits))
+    assert code == 2
+    assert_one_sentence(error)
+    assert "The scores are kept" in out
+    monkeypatch.setattr(kits, "serve", lambda *_: pytest.fail("asked again"))
+    code, out, _ = hyfdca(*arguments(kits))
+    assert code == 0
+    assert "Using the scores of an earlier request" in out
+    assert (kits.home / "made.csv").exists()
+    assert n_counted(kits) == 1
+    assert [p.name for p in (kits.home / "north/state/kept").iterdir()] == ["keys"]
+
+
+@pytest.mark.parametrize("changed", ["rows", "model"])
+def test_kept_scores_are_of_these_rows_and_this_model(
+    kits, hyfdca, monkeypatch, changed
+):
+    """Scores of other rows or another model are not used."""
+    with monkeypatch.context() as patch:
+        patch.setattr(outcome, "write_draft", full_disk)
+        hyfdca(*arguments(kits))
+    for name in HOLDINGS:
+        (kits.home / name / "log" / LOG_FILE).unlink()
+        if changed == "model":
+            kits.write_model(name, make_model(l2=0.3, missing="refuse"))
+        else:
+            kits.write_rows(name, kits.cells + 1)
+    code, out, _ = hyfdca(*arguments(kits))
+    assert code == 0
+    assert "earlier request" not in out
+    assert n_counted(kits) == 1
+
+
+def test_scores_of_no_use_are_asked_for_again(kits, hyfdca):
+    """If no row can be predicted, the next request is a new one."""
+    kits.rows("city").write_text("id,y,note,x.y [0]\nr0,no,text,1\n")
+    code, _, error = hyfdca(*arguments(kits))
+    assert code == 2
+    assert "None of the 5 rows can be predicted" in error
+    kits.write_rows("city")
+    for name in HOLDINGS:
+        (kits.home / name / "log" / LOG_FILE).unlink()
+    assert hyfdca(*arguments(kits))[0] == 0
 
 
 def test_what_server_and_holders_say(kits):

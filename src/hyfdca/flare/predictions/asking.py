@@ -1,12 +1,15 @@
 """Requests for predictions between machines: the asker's job and command.
 
 The job process receives the scores and stores them in the kit, sealed by the
-organisation's own key. The command reads and removes them.
+organisation's own key. The command reads them, and removes them once the predictions
+are written.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -14,11 +17,12 @@ import numpy as np
 
 from hyfdca.errors import StudyError
 from hyfdca.flare.client import run_client
-from hyfdca.flare.lock import plain_errors
+from hyfdca.flare.lock import only_one, plain_errors
 from hyfdca.flare.predictions.inputs import OwnSide, own_side
 from hyfdca.flare.predictions.serving import Tell
-from hyfdca.kits.kit import read_client_kit
+from hyfdca.kits.kit import ClientKit, read_client_kit
 from hyfdca.prediction.client import PredictionClient, SplitScores
+from hyfdca.prediction.complete_rows import check_labels
 from hyfdca.prediction.split_rows import (
     SplitPredictions,
     check_permission,
@@ -37,6 +41,7 @@ class AskedOutcome(msgspec.Struct, frozen=True):
 
     refusal: str
     table: bytes = b""  # its digest
+    model: bytes = b""  # its digest
     n_outputs: int = 1
     margins: bytes = b""
     n_absent: bytes = b""
@@ -67,8 +72,8 @@ def _outcome(member: PredictionClient, side: OwnSide) -> AskedOutcome | None:
         return AskedOutcome(member.refusal) if member.refusal else None
     margins = scores.margins.astype("<f8").tobytes()
     absent = scores.n_absent.astype("<i8").tobytes()
-    table = side.table.digest
-    return AskedOutcome("", table, scores.margins.shape[1], margins, absent)
+    digests = (side.table.digest, side.bringing.digest)
+    return AskedOutcome("", *digests, scores.margins.shape[1], margins, absent)
 
 
 def join(kit: Path, data: Path) -> Asker:
@@ -82,8 +87,12 @@ def join(kit: Path, data: Path) -> Asker:
     return Asker(side, side.member(_log.info))
 
 
-def ask(folder: Path, data: Path, tell: Tell) -> SplitPredictions:
-    """Ask the others for scores of the rows of a table; return the predictions.
+@contextmanager
+def asked(folder: Path, data: Path, tell: Tell) -> Iterator[SplitPredictions]:
+    """Ask the others for scores of the rows of a table; yield the predictions.
+
+    The scores are kept until the block ends without an error, because every holder has
+    counted the rows. Until then the same request is answered with them.
 
     Raises
     ------
@@ -92,21 +101,59 @@ def ask(folder: Path, data: Path, tell: Tell) -> SplitPredictions:
     """
     kit = read_client_kit(folder)
     side = own_side(kit.folder, data, asks=True)
+    check_labels(side.model, side.table, "leave them blank")
+    scores = _left_scores(kit, side, tell)
+    if scores is None:
+        scores = _new_scores(folder, data, side, tell)
+    try:
+        made = predictions_of(side.model, side.table, scores)
+    except StudyError:
+        side.kept.remove(_SCORES)  # other scores may do
+        raise
+    try:
+        yield made
+    except BaseException:
+        tell("The scores are kept; the same command writes them without asking again.")
+        raise
+    side.kept.remove(_SCORES)
+
+
+def _left_scores(kit: ClientKit, side: OwnSide, tell: Tell) -> SplitScores | None:
+    """Return what an earlier request for the same rows has left."""
+    kit.make_folders()
+    with only_one(kit):
+        outcome = _read(side)
+    if outcome is None or not _fits(outcome, side):
+        return None
+    tell("Using the scores of an earlier request, which were not written then.")
+    return _scores(outcome)
+
+
+def _new_scores(folder: Path, data: Path, side: OwnSide, tell: Tell) -> SplitScores:
     check_permission(side.bringing, side.name)
     with plain_errors(folder):
         run_client(folder, data, tell, STUDY, lambda: side.kept.remove(_SCORES))
-    content = side.kept.read(_SCORES)
-    if content is None:
+    outcome = _read(side)
+    if outcome is None:
         raise StudyError(
             "The server ended without sending scores; its terminal says why."
         )
-    side.kept.remove(_SCORES)
-    outcome = _decoder.decode(content)
     if outcome.refusal:
         raise StudyError(outcome.refusal)
-    if outcome.table != side.table.digest:
+    if not _fits(outcome, side):
         raise StudyError(f"{data} changed during the request for scores; ask again.")
-    return predictions_of(side.model, side.table, _scores(outcome))
+    return _scores(outcome)
+
+
+def _read(side: OwnSide) -> AskedOutcome | None:
+    content = side.kept.read(_SCORES)
+    return None if content is None else _decoder.decode(content)
+
+
+def _fits(outcome: AskedOutcome, side: OwnSide) -> bool:
+    """Return whether an outcome has scores of this table by this model."""
+    own = (side.table.digest, side.bringing.digest)
+    return not outcome.refusal and (outcome.table, outcome.model) == own
 
 
 def _scores(outcome: AskedOutcome) -> SplitScores:
