@@ -41,6 +41,7 @@ class Kits:
 
     def __init__(self, home):
         self.home, self.names = home, tuple(HOLDINGS)
+        self.askers, self.failing = ("north",), None  # who, in which phase
         self.model, self.cells = make_model(missing="refuse"), random_cells(7)
         identities = {name: Identity.generate() for name in self.names}
         entries = [
@@ -80,10 +81,10 @@ class Kits:
             for row, label in zip(rows, labels, strict=True):
                 writer.writerow([f"r{row}", label, "text", *cells[row, columns]])
 
-    def serve(self, asker="north"):
-        """Run a job with everybody in it."""
+    def serve(self, *askers):
+        """Run a job with everybody in it; by default, ``askers`` ask."""
         handlers = {
-            name: (asking if name == asker else predicting).join(
+            name: (asking if name in (askers or self.askers) else predicting).join(
                 self.home / name, self.rows(name)
             )
             for name in self.names
@@ -92,6 +93,8 @@ class Kits:
         def courier(name, request, timeout):
             if request.kind != "ask":
                 return b""
+            if (name, request.phase) == self.failing:
+                return Failure("did not answer within 1 s")
             try:
                 payload = bytes(request.payload)
                 return handlers[name].handle(request.stage, request.phase, payload)
@@ -115,10 +118,10 @@ def kits(tmp_path, monkeypatch):
     """Return kits whose commands run a job instead of NVFlare's processes."""
     made = Kits(tmp_path)
 
-    def run_client(folder, data, tell, study, prepare=lambda: None):
+    def run_client(folder, data, tell, study, prepare=lambda: None, leave=None):
         prepare()
         tell("connected")
-        made.serve("north" if study == asking.STUDY else "nobody")
+        made.serve(*(() if study == asking.STUDY else ["nobody"]))
 
     def run_server(folder, tell, terms, prepare):
         prepare()
@@ -141,8 +144,8 @@ def test_a_table_that_changes_meanwhile_gets_no_scores(kits, hyfdca, monkeypatch
     """Scores are by row, and the rows have changed."""
     given, serve = arguments(kits), kits.serve
 
-    def change(asker="nobody"):
-        serve(asker)
+    def change():
+        serve()
         table = asking.own_side(kits.home / "north", kits.rows("north"), asks=True)
         kept = table.kept.read("scores")
         other = msgspec.structs.replace(asking._decoder.decode(kept), table=b"another")
@@ -259,6 +262,82 @@ def test_scores_of_no_use_are_asked_for_again(kits, hyfdca):
     for name in HOLDINGS:
         (kits.home / name / "log" / LOG_FILE).unlink()
     assert hyfdca(*arguments(kits))[0] == 0
+
+
+@pytest.fixture
+def two_askers(kits):
+    """Return kits where the second asker's request fails."""
+    for name in ("server", *HOLDINGS):
+        path = kits.home / name / "study.toml"
+        path.write_text(path.read_text().replace("= false", "= true"))
+    kits.askers, kits.failing = ("north", "city"), ("north", "consider")
+    return kits
+
+
+def test_scores_stand_if_a_later_request_fails(two_askers, hyfdca):
+    """Who was served before has its predictions, and asks nobody again."""
+    code, out, _ = hyfdca(*arguments(two_askers))
+    assert code == 0
+    assert "rows predicted" in out
+    assert (two_askers.home / "made.csv").exists()
+
+
+def test_the_server_says_who_was_served_before_a_failure(two_askers):
+    """The failure comes last, and takes nothing back."""
+    said = []
+    with pytest.raises(StudyError, match="'north' failed in phase 'consider'"):
+        predicting.run_prediction_server(two_askers.home / "server", said.append)
+    assert said == ["Organisation 'north' received scores of 5 rows."]
+
+
+def test_a_server_that_cannot_start_tells_nothing_old(kits, monkeypatch):
+    """Answers of an earlier command are not those of this one."""
+    kits.serve()
+
+    def run_server(*_):
+        raise StudyError("Another hyfdca is running.")
+
+    monkeypatch.setattr(predicting, "run_server", run_server)
+    said = []
+    with pytest.raises(StudyError, match="Another"):
+        predicting.run_prediction_server(kits.home / "server", said.append)
+    assert said == []
+
+
+def test_a_job_that_is_run_again_asks_for_nothing_twice(kits, hyfdca, monkeypatch):
+    """Its server died after delivering the scores; the limit allows no second try."""
+    serve = kits.serve
+    monkeypatch.setattr(kits, "serve", lambda: [serve(), serve()])
+    code, out, _ = hyfdca(*arguments(kits))
+    assert code == 0
+    assert "rows predicted" in out
+    assert n_counted(kits) == 1
+    assert kits.answered == [{"asker": "north", "n_rows": 5, "refusal": ""}]
+
+
+def test_a_refusal_replaces_no_scores(kits):
+    """Not even if the table has changed: holders have counted the scores."""
+    kits.serve()
+    kits.write_rows("north", kits.cells + 1)
+    (kits.home / "north" / "log" / LOG_FILE).unlink()
+    kits.serve()
+    assert "gives 'north' no predictions" in kits.answered[0]["refusal"]
+    side = asking.own_side(kits.home / "north", kits.rows("north"), asks=True)
+    assert asking._has_scores(side)
+
+
+def test_a_command_that_cannot_start_reads_nothing_old(kits, hyfdca, monkeypatch):
+    """It says why it cannot start, not what an earlier request was told."""
+    side = asking.own_side(kits.home / "north", kits.rows("north"), asks=True)
+    old = asking.AskedOutcome("An old refusal.")
+    side.kept.write("scores", msgspec.msgpack.encode(old))
+
+    def run_client(*_):
+        raise StudyError("The certificate has expired.")
+
+    monkeypatch.setattr(asking, "run_client", run_client)
+    code, _, error = hyfdca(*arguments(kits))
+    assert (code, error) == (2, "The certificate has expired.\n")
 
 
 def test_what_server_and_holders_say(kits):

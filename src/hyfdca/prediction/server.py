@@ -89,8 +89,13 @@ class PredictionServer:
     def _others(self, asker: int) -> list[int]:
         return [client for client in self._everyone if client != asker]
 
-    def run(self) -> list[Answered]:
+    def run(self, told: Callable[[Answered], None] = lambda _: None) -> list[Answered]:
         """Have everybody compare keys, then serve all askers; return the outcomes.
+
+        Parameters
+        ----------
+        told : callable
+            Receives each outcome at once: a later request may fail.
 
         Raises
         ------
@@ -100,10 +105,11 @@ class PredictionServer:
         adders = self._convener.agree(self._run("study", self._key_holders()))
         self._session.enter(p.PHASES)
         asked = self._run(STAGE, self._introductions())
-        return [
-            self._run(STAGE, self._answer(asker, n_rows, adders))
-            for asker, n_rows in asked.items()
-        ]
+        answers = []
+        for asker, n_rows in asked.items():
+            answers.append(self._run(STAGE, self._answer(asker, n_rows, adders)))
+            told(answers[-1])
+        return answers
 
     def _run(self, stage: str, conversation: Conversation[T]) -> T:
         return self._driver(stage).run(conversation, self.traffic)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -17,10 +18,11 @@ import numpy as np
 
 from hyfdca.errors import StudyError
 from hyfdca.flare.client import run_client
+from hyfdca.flare.connection import Leave
 from hyfdca.flare.lock import only_one, plain_errors
-from hyfdca.flare.predictions.inputs import OwnSide, own_side
+from hyfdca.flare.predictions.inputs import KEPT, OwnSide, own_side
 from hyfdca.flare.predictions.serving import Tell
-from hyfdca.kits.kit import ClientKit, read_client_kit
+from hyfdca.kits.kit import ClientKit, Kit, read_client_kit
 from hyfdca.prediction.client import PredictionClient, SplitScores
 from hyfdca.prediction.complete_rows import check_labels
 from hyfdca.prediction.split_rows import (
@@ -32,8 +34,20 @@ from hyfdca.prediction.split_rows import (
 STUDY = "hyfdca.flare.predictions.asking"
 
 _SCORES = "scores"
+_PATIENCE = 60.0  # seconds: a server that is restarted may need us for another asker
 
 _log = logging.getLogger(__name__)
+
+
+def _answered_since(kit: Kit) -> float | None:
+    """Return when the server answered, as an earlier answer is forgotten first."""
+    try:
+        return (kit.state / KEPT / _SCORES).stat().st_mtime
+    except FileNotFoundError:
+        return None
+
+
+LEAVE = Leave(_answered_since, _PATIENCE)
 
 
 class AskedOutcome(msgspec.Struct, frozen=True):
@@ -61,6 +75,8 @@ class Asker:
         reply = bytes(self._member.handle(stage, phase, payload))
         outcome = _outcome(self._member, self._side)
         if outcome is not None and not self._is_kept:
+            if outcome.refusal and _has_scores(self._side):
+                return reply  # of an earlier job; every holder has counted them
             self._side.kept.write(_SCORES, msgspec.msgpack.encode(outcome))
             self._is_kept = True
         return reply
@@ -84,6 +100,10 @@ def join(kit: Path, data: Path) -> Asker:
     StudyError
     """
     side = own_side(kit, data, asks=True)
+    outcome = _read(side)
+    if outcome is not None and _fits(outcome, side):
+        # An earlier job has delivered them; the others still need our rows.
+        side = replace(side, bringing=replace(side.bringing, asks=False))
     return Asker(side, side.member(_log.info))
 
 
@@ -131,11 +151,21 @@ def _left_scores(kit: ClientKit, side: OwnSide, tell: Tell) -> SplitScores | Non
 
 def _new_scores(folder: Path, data: Path, side: OwnSide, tell: Tell) -> SplitScores:
     check_permission(side.bringing, side.name)
-    with plain_errors(folder):
-        run_client(folder, data, tell, STUDY, lambda: side.kept.remove(_SCORES))
-    outcome = _read(side)
+    failure, has_begun = None, False
+
+    def prepare() -> None:
+        nonlocal has_begun
+        side.kept.remove(_SCORES)
+        has_begun = True
+
+    try:
+        with plain_errors(folder):
+            run_client(folder, data, tell, STUDY, prepare, LEAVE)
+    except StudyError as error:
+        failure = error  # perhaps of a later request, after our own was answered
+    outcome = _read(side) if has_begun else None
     if outcome is None:
-        raise StudyError(
+        raise failure or StudyError(
             "The server ended without sending scores; its terminal says why."
         )
     if outcome.refusal:
@@ -148,6 +178,11 @@ def _new_scores(folder: Path, data: Path, side: OwnSide, tell: Tell) -> SplitSco
 def _read(side: OwnSide) -> AskedOutcome | None:
     content = side.kept.read(_SCORES)
     return None if content is None else _decoder.decode(content)
+
+
+def _has_scores(side: OwnSide) -> bool:
+    outcome = _read(side)
+    return outcome is not None and not outcome.refusal
 
 
 def _fits(outcome: AskedOutcome, side: OwnSide) -> bool:
