@@ -16,10 +16,10 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from hyfdca.errors import StudyError
+from hyfdca.errors import StudyError, plain_errors
 from hyfdca.flare.client import run_client
 from hyfdca.flare.connection import Leave
-from hyfdca.flare.lock import only_one, plain_errors
+from hyfdca.flare.lock import only_one
 from hyfdca.flare.predictions.inputs import KEPT, OwnSide, own_side
 from hyfdca.flare.predictions.serving import Tell
 from hyfdca.kits.kit import ClientKit, Kit, read_client_kit
@@ -119,6 +119,18 @@ def asked(folder: Path, data: Path, tell: Tell) -> Iterator[SplitPredictions]:
     StudyError
         If this organisation may not ask, or receives nothing.
     """
+    with plain_errors(folder):
+        side, made = _ask(folder, data, tell)
+    try:
+        yield made
+    except BaseException:
+        tell("The scores are kept; the same command writes them without asking again.")
+        raise
+    with plain_errors(folder):
+        side.kept.remove(_SCORES)
+
+
+def _ask(folder: Path, data: Path, tell: Tell) -> tuple[OwnSide, SplitPredictions]:
     kit = read_client_kit(folder)
     side = own_side(kit.folder, data, asks=True)
     check_labels(side.model, side.table, "leave them blank")
@@ -126,16 +138,10 @@ def asked(folder: Path, data: Path, tell: Tell) -> Iterator[SplitPredictions]:
     if scores is None:
         scores = _new_scores(folder, data, side, tell)
     try:
-        made = predictions_of(side.model, side.table, scores)
+        return side, predictions_of(side.model, side.table, scores)
     except StudyError:
         side.kept.remove(_SCORES)  # other scores may do
         raise
-    try:
-        yield made
-    except BaseException:
-        tell("The scores are kept; the same command writes them without asking again.")
-        raise
-    side.kept.remove(_SCORES)
 
 
 def _left_scores(kit: ClientKit, side: OwnSide, tell: Tell) -> SplitScores | None:
