@@ -47,7 +47,7 @@ class Answered:
 
 
 class _RefusedError(Exception):
-    """A holder declines; the message is one plain sentence."""
+    """A party declines; the message is one plain sentence."""
 
 
 def prediction_alignment(settings: AlignmentSettings) -> AlignmentSettings:
@@ -145,8 +145,11 @@ class PredictionServer:
 
     def _predict(self, asker: int, adders: Adders) -> Conversation[None]:
         session, plan = self._session, self._plan
-        replies = yield from session.ask("request", {asker: Message()}, p.Asked)
-        request = replies[asker]
+        replies = yield from session.ask("request", {asker: Message()}, Message)
+        request, name = replies[asker], plan.names[asker]
+        if isinstance(request, p.Declined):
+            raise _RefusedError(declined_sentence(name, name, request))
+        assert isinstance(request, p.Asked)  # noqa: S101  # the table has no other
         yield from self._ask_consent(asker, request)
         if plan.prediction_ids == "blinded":
             yield from find_rows(session, asker, self._others(asker))
