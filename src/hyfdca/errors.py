@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 T = TypeVar("T")
 
@@ -40,6 +43,35 @@ def reading(complaint: Exception) -> Iterator[None]:
         raise
     except Exception:
         raise complaint from None
+
+
+@contextmanager
+def plain_errors(folder: Path) -> Iterator[None]:
+    """Turn system errors about a folder into one sentence.
+
+    Raises
+    ------
+    StudyError
+    """
+    try:
+        yield
+    except OSError as error:
+        raise StudyError(system_sentence(error, str(folder))) from None
+
+
+def system_sentence(error: OSError, place: str) -> str:
+    """Return what the system refused, in one sentence.
+
+    Parameters
+    ----------
+    place : str
+        What was used, if the error names no file.
+    """
+    why = error.strerror or " ".join(str(error).split()) or type(error).__name__
+    return (
+        f"Cannot use {error.filename or place} ({why}); check its permissions and the "
+        "free space."
+    )
 
 
 def counted(count: int, one: str, many: str | None = None) -> str:

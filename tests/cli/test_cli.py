@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 
 from hyfdca.demo.in_process import demo_files
+from hyfdca.kits import key_files
 from hyfdca.study.file import load
 from hyfdca.study.local.study import pooled_objective, prepare
 from tests.support.consortia import held, make_files
@@ -253,3 +254,29 @@ def test_version():
         [command, "--version"], capture_output=True, text=True, check=True
     )
     assert re.fullmatch(r"hyfdca \d+\.\d+\.\d+\n", run.stdout)
+
+
+@pytest.mark.parametrize(
+    ("refused", "sentence"),
+    [
+        (
+            PermissionError(13, "Permission denied", "keys/secret"),
+            "Cannot use keys/secret (Permission denied); check its permissions and the "
+            "free space.",
+        ),
+        (
+            OSError("no\nreason"),
+            "Cannot use a file (no reason); check its permissions and the free space.",
+        ),
+    ],
+)
+def test_what_the_system_refuses_is_bad_input(
+    hyfdca, monkeypatch, tmp_path, refused, sentence
+):
+    """No command ends in a traceback and exit code 1 for it."""
+
+    def refuse(_):
+        raise refused
+
+    monkeypatch.setattr(key_files, "read_identity", refuse)
+    assert hyfdca("keys", "show", tmp_path) == (2, "", f"{sentence}\n")

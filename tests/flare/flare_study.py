@@ -15,7 +15,7 @@ from nvflare.private.fed.client.client_run_manager import ClientRunManager
 from hyfdca.errors import StudyError
 from hyfdca.flare.network import Failure, Network, NetworkRequest
 from hyfdca.flare.wire import TOPIC, to_answer, to_message
-from hyfdca.protocol.codec import RemoteProtocolError
+from hyfdca.protocol.codec import RefusedError, RemoteProtocolError
 from hyfdca.protocol.server_session import Ask
 
 N_ROUNDS, SECONDS_PER_ROUND = 40, 0.1
@@ -32,12 +32,8 @@ class EchoHandler:
         """Answer a request."""
         if phase == "table":
             return self._text.encode()
-        if phase == "refuse":
-            raise RemoteProtocolError("this is not the time for that")
-        if phase == "fail":
-            raise ZeroDivisionError(f"patient {4711} has no weight")
-        if phase == "exit":
-            raise SystemExit(3)
+        if phase in _FAILURES:
+            raise _FAILURES[phase]()
         if phase == "number":
             return 1  # type: ignore[return-value]  # what the test is about
         if phase == "whisper":
@@ -45,6 +41,14 @@ class EchoHandler:
         if phase == "sleep":
             time.sleep(float(payload or b"0"))
         return payload
+
+
+_FAILURES: dict[str, Callable[[], BaseException]] = {
+    "refuse": lambda: RemoteProtocolError("this is not the time for that"),
+    "keep": lambda: RefusedError("it accepts at most 5 rounds"),
+    "fail": lambda: ZeroDivisionError(f"patient {4711} has no weight"),
+    "exit": lambda: SystemExit(3),
+}
 
 
 def _answer_of(site: str) -> str:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -311,3 +313,58 @@ def test_an_organisation_checks_its_own_side_before_it_connects(
     assert_one_sentence(errors)
     assert said in errors
     assert connected == []
+
+
+def refuse_access(monkeypatch: pytest.MonkeyPatch, method: str, name: str) -> None:
+    """Have the system refuse access to files of a name, as to another user's."""
+    allowed = getattr(Path, method)
+
+    def refuse(path: Path) -> Any:
+        if path.name == name:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return allowed(path)
+
+    monkeypatch.setattr(Path, method, refuse)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["client"],
+        ["client", "--predict"],
+        ["check"],
+        ["predict"],
+        ["server"],
+        ["server", "--predict"],
+    ],
+)
+def test_a_kit_of_another_user_is_one_sentence(
+    installed: Parties,
+    command: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    hyfdca: Callable[..., tuple[int, str, str]],
+) -> None:
+    """Exit code 1 would mean that an audit found something."""
+    kit = installed.kits / "server"
+    given = command
+    if command[0] != "server":
+        kit = installed.kit("north")
+        given = [*command, "--data", str(installed.root / "north" / "data.csv")]
+    refuse_access(monkeypatch, "is_file", "fed_server.json")
+    code, _, error = hyfdca(*given, "--kit", kit)
+    assert code == 2
+    assert_one_sentence(error)
+    assert "fed_server.json (Permission denied); check its permissions" in error
+
+
+def test_a_state_of_another_user_is_one_sentence(
+    installed: Parties,
+    monkeypatch: pytest.MonkeyPatch,
+    hyfdca: Callable[..., tuple[int, str, str]],
+) -> None:
+    """Such as root's, after one start with sudo."""
+    refuse_access(monkeypatch, "read_bytes", "run.json")
+    code, _, error = hyfdca("server", "--kit", installed.kits / "server", "--resume")
+    assert code == 2
+    assert_one_sentence(error)
+    assert "run.json (Permission denied); check its permissions" in error

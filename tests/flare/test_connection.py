@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from hyfdca.errors import StudyError
-from hyfdca.flare.connection import _ALONE, Connection
+from hyfdca.flare.connection import _ALONE, NEVER, Connection
+from hyfdca.flare.predictions.asking import LEAVE
 from hyfdca.flare.status import Status, note_over, write_status
 from hyfdca.kits.kit import Kit
 from tests.flare.flare_output import NOBODY, NORTH, REFUSED_BY_US, UP
@@ -90,7 +91,31 @@ def test_a_client_with_the_model_leaves_when_the_server_has_left(
     assert not connection.is_alone()  # nothing says that the server is gone
     connection.look(NOBODY)
     assert connection.is_alone()
-    assert not Connection(kit, NORTH, lambda _: None, is_training=False).is_alone()
+    assert not Connection(kit, NORTH, lambda _: None, leave=NEVER).is_alone()
+
+
+def test_an_asker_with_its_scores_leaves_later(
+    kit: Kit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that is restarted may still need it for another asker."""
+    scores = kit.state / "kept" / "scores"
+    connection = Connection(kit, NORTH, lambda _: None, LEAVE)
+    now = time.time()
+    monkeypatch.setattr("time.time", lambda: now)
+
+    def is_alone_after(seconds: float) -> bool:
+        nonlocal now
+        now += seconds
+        connection.look(NOBODY)
+        return connection.is_alone()
+
+    assert not is_alone_after(10 * LEAVE.patience)
+    scores.parent.mkdir()
+    scores.touch()
+    os.utime(scores, (now, now))
+    assert LEAVE.patience > _ALONE
+    assert not is_alone_after(LEAVE.patience - 1)
+    assert is_alone_after(2)
 
 
 def test_trouble_counts_from_when_the_server_was_last_there(

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hyfdca.errors import StudyError
-from hyfdca.flare.lock import end_if_asked, ended_in_order, holder_number, plain_errors
+from hyfdca.errors import StudyError, plain_errors
+from hyfdca.flare.lock import end_if_asked, ended_in_order, holder_number
 from hyfdca.kits.kit import Kit
 
 

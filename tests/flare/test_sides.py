@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shlex
 from pathlib import Path
 from typing import Any
@@ -185,6 +187,32 @@ def test_a_client_notes_why_the_server_stopped(environment: JobEnvironment) -> N
     note = read_note(Kit(environment.kit))
     assert note is not None
     assert note.reason == "The table has no rows."
+
+
+def test_a_client_answers_although_no_note_can_be_written(
+    environment: JobEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk hides no refusal from the server, and its log has the sentence."""
+    answer, logged = joined(), []
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(executor_module, "write_note", full)
+    monkeypatch.setattr(StudyExecutor, "log_error", lambda *said: logged.append(said))
+    assert asked(answer, "keep") == Failure("refused: it accepts at most 5 rounds")
+    assert logged[-1][-1] == (
+        "a note could not be written (No space left on device): This organisation "
+        "cannot take part: it accepts at most 5 rounds."
+    )
+    assert environment.data is not None
+    environment.data.write_text("", encoding="utf-8")
+    hello = to_answer(joined()(to_message(NetworkRequest("hello"))), 1.0)
+    assert hello == Failure("cannot take part: The table has no rows")
+    environment.data.unlink()
+    hello = to_answer(joined()(to_message(NetworkRequest("hello"))), 1.0)
+    assert isinstance(hello, Failure)
+    assert "FileNotFoundError" in hello.reason
 
 
 def test_job_processes_are_guarded_and_their_arguments_quoted() -> None:

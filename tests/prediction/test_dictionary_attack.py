@@ -39,7 +39,7 @@ class Attacker:
         self.number = 0
         self.say("introduce")
         self.request = self.say("request")
-        _, self.nonce, _, pseudonyms, _, self.signature = self.request
+        _, _, self.nonce, _, pseudonyms, _, self.signature = self.request  # a tag first
         self.asked = {pseudonyms[i : i + 16] for i in range(0, len(pseudonyms), 16)}
         purpose = f"prediction {self.nonce.hex()} samples".encode()
         self.key = derived(self.own._member.secrecy.keys.master, purpose)

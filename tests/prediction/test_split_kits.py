@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
+import os
 
 import msgspec
 import numpy as np
@@ -18,6 +20,7 @@ from hyfdca.kits.key_files import write_identity
 from hyfdca.model.file import as_bytes
 from hyfdca.prediction.policy import LOG_FILE
 from hyfdca.protocol.codec import RemoteProtocolError
+from hyfdca.study import outcome
 from tests.model.models import make_model, make_table, random_cells
 from tests.support.consortia import assert_one_sentence
 
@@ -38,6 +41,7 @@ class Kits:
 
     def __init__(self, home):
         self.home, self.names = home, tuple(HOLDINGS)
+        self.askers, self.failing = ("north",), None  # who, in which phase
         self.model, self.cells = make_model(missing="refuse"), random_cells(7)
         identities = {name: Identity.generate() for name in self.names}
         entries = [
@@ -77,10 +81,10 @@ class Kits:
             for row, label in zip(rows, labels, strict=True):
                 writer.writerow([f"r{row}", label, "text", *cells[row, columns]])
 
-    def serve(self, asker="north"):
-        """Run a job with everybody in it."""
+    def serve(self, *askers):
+        """Run a job with everybody in it; by default, ``askers`` ask."""
         handlers = {
-            name: (asking if name == asker else predicting).join(
+            name: (asking if name in (askers or self.askers) else predicting).join(
                 self.home / name, self.rows(name)
             )
             for name in self.names
@@ -89,6 +93,8 @@ class Kits:
         def courier(name, request, timeout):
             if request.kind != "ask":
                 return b""
+            if (name, request.phase) == self.failing:
+                return Failure("did not answer within 1 s")
             try:
                 payload = bytes(request.payload)
                 return handlers[name].handle(request.stage, request.phase, payload)
@@ -112,10 +118,10 @@ def kits(tmp_path, monkeypatch):
     """Return kits whose commands run a job instead of NVFlare's processes."""
     made = Kits(tmp_path)
 
-    def run_client(folder, data, tell, study, prepare=lambda: None):
+    def run_client(folder, data, tell, study, prepare=lambda: None, leave=None):
         prepare()
         tell("connected")
-        made.serve("north" if study == asking.STUDY else "nobody")
+        made.serve(*(() if study == asking.STUDY else ["nobody"]))
 
     def run_server(folder, tell, terms, prepare):
         prepare()
@@ -138,14 +144,12 @@ def test_a_table_that_changes_meanwhile_gets_no_scores(kits, hyfdca, monkeypatch
     """Scores are by row, and the rows have changed."""
     given, serve = arguments(kits), kits.serve
 
-    def change(asker="nobody"):
-        serve(asker)
+    def change():
+        serve()
         table = asking.own_side(kits.home / "north", kits.rows("north"), asks=True)
         kept = table.kept.read("scores")
-        outcome = msgspec.structs.replace(
-            asking._decoder.decode(kept), table=b"another"
-        )
-        table.kept.write("scores", msgspec.msgpack.encode(outcome))
+        other = msgspec.structs.replace(asking._decoder.decode(kept), table=b"another")
+        table.kept.write("scores", msgspec.msgpack.encode(other))
 
     monkeypatch.setattr(kits, "serve", change)
     code, _, errors = hyfdca(*given)
@@ -184,6 +188,156 @@ def test_the_limit_holds_from_one_command_to_the_next(kits, hyfdca):
     assert "'city' gives 'north' no predictions" in error
     [answer] = kits.answered
     assert answer["refusal"] + "\n" == error
+
+
+def n_counted(kits, name="city"):
+    """Return how many requests an organisation has counted."""
+    log = kits.home / name / "log" / LOG_FILE
+    return len(log.read_text().splitlines()) if log.exists() else 0
+
+
+def test_labels_are_checked_before_asking(kits, hyfdca):
+    """Nobody counts a request whose scores could not be compared with the labels."""
+    for name in HOLDINGS:
+        kits.write_model(name, make_model("regression", "squared", missing="refuse"))
+    for name in ("server", *HOLDINGS):
+        path = kits.home / name / "study.toml"
+        path.write_text(path.read_text().replace("logistic", "squared"))
+    code, _, error = hyfdca(*arguments(kits))
+    assert code == 2
+    assert_one_sentence(error)
+    assert "4 rows have a label that is not a number" in error
+    assert error.endswith("correct them, or leave them blank.\n")
+    assert [n_counted(kits, name) for name in HOLDINGS] == [0, 0]
+
+
+def full_disk(*_, **__):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_scores_are_kept_until_they_are_written(kits, hyfdca, monkeypatch):
+    """A full disk costs no scores: the same command writes them without asking."""
+    with monkeypatch.context() as patch:
+        patch.setattr(outcome, "write_draft", full_disk)
+        code, out, error = hyfdca(*arguments(kits))
+    assert code == 2
+    assert_one_sentence(error)
+    assert "The scores are kept" in out
+    monkeypatch.setattr(kits, "serve", lambda *_: pytest.fail("asked again"))
+    code, out, _ = hyfdca(*arguments(kits))
+    assert code == 0
+    assert "Using the scores of an earlier request" in out
+    assert (kits.home / "made.csv").exists()
+    assert n_counted(kits) == 1
+    assert [p.name for p in (kits.home / "north/state/kept").iterdir()] == ["keys"]
+
+
+@pytest.mark.parametrize("changed", ["rows", "model"])
+def test_kept_scores_are_of_these_rows_and_this_model(
+    kits, hyfdca, monkeypatch, changed
+):
+    """Scores of other rows or another model are not used."""
+    with monkeypatch.context() as patch:
+        patch.setattr(outcome, "write_draft", full_disk)
+        hyfdca(*arguments(kits))
+    for name in HOLDINGS:
+        (kits.home / name / "log" / LOG_FILE).unlink()
+        if changed == "model":
+            kits.write_model(name, make_model(l2=0.3, missing="refuse"))
+        else:
+            kits.write_rows(name, kits.cells + 1)
+    code, out, _ = hyfdca(*arguments(kits))
+    assert code == 0
+    assert "earlier request" not in out
+    assert n_counted(kits) == 1
+
+
+def test_scores_of_no_use_are_asked_for_again(kits, hyfdca):
+    """If no row can be predicted, the next request is a new one."""
+    kits.rows("city").write_text("id,y,note,x.y [0]\nr0,no,text,1\n")
+    code, _, error = hyfdca(*arguments(kits))
+    assert code == 2
+    assert "None of the 5 rows can be predicted" in error
+    kits.write_rows("city")
+    for name in HOLDINGS:
+        (kits.home / name / "log" / LOG_FILE).unlink()
+    assert hyfdca(*arguments(kits))[0] == 0
+
+
+@pytest.fixture
+def two_askers(kits):
+    """Return kits where the second asker's request fails."""
+    for name in ("server", *HOLDINGS):
+        path = kits.home / name / "study.toml"
+        path.write_text(path.read_text().replace("= false", "= true"))
+    kits.askers, kits.failing = ("north", "city"), ("north", "consider")
+    return kits
+
+
+def test_scores_stand_if_a_later_request_fails(two_askers, hyfdca):
+    """Who was served before has its predictions, and asks nobody again."""
+    code, out, _ = hyfdca(*arguments(two_askers))
+    assert code == 0
+    assert "rows predicted" in out
+    assert (two_askers.home / "made.csv").exists()
+
+
+def test_the_server_says_who_was_served_before_a_failure(two_askers):
+    """The failure comes last, and takes nothing back."""
+    said = []
+    with pytest.raises(StudyError, match="'north' failed in phase 'consider'"):
+        predicting.run_prediction_server(two_askers.home / "server", said.append)
+    assert said == ["Organisation 'north' received scores of 5 rows."]
+
+
+def test_a_server_that_cannot_start_tells_nothing_old(kits, monkeypatch):
+    """Answers of an earlier command are not those of this one."""
+    kits.serve()
+
+    def run_server(*_):
+        raise StudyError("Another hyfdca is running.")
+
+    monkeypatch.setattr(predicting, "run_server", run_server)
+    said = []
+    with pytest.raises(StudyError, match="Another"):
+        predicting.run_prediction_server(kits.home / "server", said.append)
+    assert said == []
+
+
+def test_a_job_that_is_run_again_asks_for_nothing_twice(kits, hyfdca, monkeypatch):
+    """Its server died after delivering the scores; the limit allows no second try."""
+    serve = kits.serve
+    monkeypatch.setattr(kits, "serve", lambda: [serve(), serve()])
+    code, out, _ = hyfdca(*arguments(kits))
+    assert code == 0
+    assert "rows predicted" in out
+    assert n_counted(kits) == 1
+    assert kits.answered == [{"asker": "north", "n_rows": 5, "refusal": ""}]
+
+
+def test_a_refusal_replaces_no_scores(kits):
+    """Not even if the table has changed: holders have counted the scores."""
+    kits.serve()
+    kits.write_rows("north", kits.cells + 1)
+    (kits.home / "north" / "log" / LOG_FILE).unlink()
+    kits.serve()
+    assert "gives 'north' no predictions" in kits.answered[0]["refusal"]
+    side = asking.own_side(kits.home / "north", kits.rows("north"), asks=True)
+    assert asking._has_scores(side)
+
+
+def test_a_command_that_cannot_start_reads_nothing_old(kits, hyfdca, monkeypatch):
+    """It says why it cannot start, not what an earlier request was told."""
+    side = asking.own_side(kits.home / "north", kits.rows("north"), asks=True)
+    old = asking.AskedOutcome("An old refusal.")
+    side.kept.write("scores", msgspec.msgpack.encode(old))
+
+    def run_client(*_):
+        raise StudyError("The certificate has expired.")
+
+    monkeypatch.setattr(asking, "run_client", run_client)
+    code, _, error = hyfdca(*arguments(kits))
+    assert (code, error) == (2, "The certificate has expired.\n")
 
 
 def test_what_server_and_holders_say(kits):

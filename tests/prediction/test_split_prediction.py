@@ -312,11 +312,24 @@ def test_what_an_asker_can_solve():
 # Permission, limit, log
 
 
+def test_an_asker_that_may_not_ask_stops_nobody_else():
+    """Its own log refuses it, as after an earlier attempt; the next is served."""
+    split = Split(make_model(), random_cells(9), HOLDINGS, per_hour=9)
+    split.scores("north")
+    [refused, served], members = split.run("north", "coast")
+    assert "'north' gives 'north' no predictions" in refused.refusal
+    assert members[0].refusal == refused.refusal
+    assert members[0].scores is None
+    assert served.refusal == ""
+    assert members[2].scores is not None
+    assert len(split.log(0).entries) == 2  # its first request, and coast's
+
+
 def test_permission():
-    """Without may_predict everybody gives nothing, and the asker does not even ask."""
+    """Without may_predict everybody gives nothing, and the asker signs no request."""
     split = Split(make_model(), random_cells(9), HOLDINGS, may_predict=("city",))
-    with pytest.raises(Exception, match="'north' no predictions: the study file"):
-        split.run("north")
+    [answer], _ = split.run("north")
+    assert "gives 'north' no predictions: the study file" in answer.refusal
     assert not any(split.log(rank).entries for rank in range(3))
     split.scores("city")
 
@@ -326,8 +339,8 @@ def test_the_limit_is_kept_over_restarts():
     split = Split(make_model(), random_cells(9), HOLDINGS, per_hour=9)
     split.scores("north")
     split.clock.pass_by(minutes=59)
-    with pytest.raises(Exception, match="leaves it 4 rows at present"):
-        split.run("north")
+    [answer], _ = split.run("north")
+    assert "leaves it 4 rows at present" in answer.refusal
     split.scores("coast")  # has a limit of its own
     split.clock.pass_by(minutes=2)
     split.scores("north")
@@ -355,8 +368,8 @@ def test_a_clock_that_is_set_back():
     split = Split(make_model(), random_cells(9), HOLDINGS, per_hour=9)
     split.scores("north")
     split.clock.pass_by(hours=-30)
-    with pytest.raises(Exception, match="leaves it 4 rows"):
-        split.run("north")
+    [answer], _ = split.run("north")
+    assert "leaves it 4 rows" in answer.refusal
 
 
 def test_the_log():

@@ -11,10 +11,9 @@ from rich.console import Console
 from hyfdca.cli.displays.run import results_table
 from hyfdca.cli.displays.study import StudyDisplay
 from hyfdca.cli.report import try_report
-from hyfdca.errors import StudyError, as_study_error, reading
+from hyfdca.errors import StudyError, as_study_error, plain_errors, reading
 from hyfdca.flare.client import run_client
 from hyfdca.flare.jobs import MODEL, RESULT, check_before_connecting
-from hyfdca.flare.lock import plain_errors
 from hyfdca.flare.predictions.inputs import KEPT
 from hyfdca.flare.predictions.serving import (
     run_prediction_holder,
@@ -57,6 +56,13 @@ def serve_study(
     ------
     StudyError
     """
+    with plain_errors(folder):
+        return _serve_study(folder, console, how, tuning)
+
+
+def _serve_study(
+    folder: Path, console: Console, how: How, tuning: Collection[str]
+) -> Ending:
     kit = read_server_kit(folder)
     further = _further_run(kit, tuning, how) if tuning else None
     if further is not None and _is_in_vain(kit, further):
@@ -80,7 +86,7 @@ def serve_study(
         elif how == "restart":
             _forget_run(kit)
 
-    with plain_errors(folder), StudyDisplay(console, kit.state) as display:
+    with StudyDisplay(console, kit.state) as display:
         run_server(folder, display.tell, terms, prepare)
     out = result_folder(kit)
     path = out / RESULT
@@ -104,8 +110,13 @@ def join_study(folder: Path, data: Path, console: Console, restart: bool) -> End
     ------
     StudyError
     """
+    with plain_errors(folder):
+        return _join_study(folder, data, console, restart)
+
+
+def _join_study(folder: Path, data: Path, console: Console, restart: bool) -> Ending:
     kit = read_client_kit(folder)
-    with plain_errors(folder), StudyDisplay(console, kit.state) as display:
+    with StudyDisplay(console, kit.state) as display:
 
         def prepare() -> None:
             check_before_connecting(kit, data)

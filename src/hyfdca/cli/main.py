@@ -30,7 +30,7 @@ from hyfdca.cli.reproduce import reproduce
 from hyfdca.cli.study_new import new_study
 from hyfdca.cli.train import train
 from hyfdca.cli.tune import tune
-from hyfdca.errors import PassingError, StudyError
+from hyfdca.errors import PassingError, StudyError, system_sentence
 
 if TYPE_CHECKING:
     from hyfdca.crypto.keys.identity import Identity
@@ -272,6 +272,8 @@ def main() -> None:
         _fail(str(error), MAY_PASS if may_pass else BAD_INPUT)
     except _UsageError as error:
         _fail(_one_line(error), BAD_INPUT)
+    except OSError as error:  # of commands that say nothing better
+        _fail(system_sentence(error, "a file"), BAD_INPUT)
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
     if code == INTERRUPTED:

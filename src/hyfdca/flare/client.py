@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hyfdca.errors import PassingError, StudyError
-from hyfdca.flare.connection import Connection
+from hyfdca.flare.connection import WITH_MODEL, Connection, Leave
 from hyfdca.flare.job_environment import STUDY, JobEnvironment
 from hyfdca.flare.lock import (
     end_if_asked,
@@ -34,11 +34,13 @@ def run_client(
     tell: Tell,
     study: str = STUDY,
     prepare: Callable[[], None] = lambda: None,
+    leave: Leave = WITH_MODEL,
 ) -> None:
     """Take part in a study until it is over or interrupted by Ctrl-C.
 
     Processes that are killed are restarted. ``tell`` receives occasional sentences;
-    ``prepare`` is called once nobody else can be using the kit.
+    ``prepare`` is called once nobody else can be using the kit. ``leave`` says when it
+    may end without the server.
 
     Raises
     ------
@@ -57,12 +59,13 @@ def run_client(
         forget_note(kit)
         forget_status(kit.state)
         prepare()
-        _keep_running(kit, environment, tell_all)
+        _keep_running(kit, environment, Connection(kit, kit.owner, tell_all, leave))
 
 
-def _keep_running(kit: ClientKit, environment: JobEnvironment, tell: Tell) -> None:
-    visit = Connection(kit, kit.owner, tell, environment.study == STUDY)
-    expiry = ExpiryWatch(kit, tell)
+def _keep_running(
+    kit: ClientKit, environment: JobEnvironment, visit: Connection
+) -> None:
+    expiry = ExpiryWatch(kit, visit.tell)
     while visit.may_start():
         parent = Parent(kit, environment)
         try:

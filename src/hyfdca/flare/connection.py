@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from hyfdca.errors import StudyError
 from hyfdca.flare.diagnosis import Trouble, client_is_up, client_trouble, last_error
@@ -15,20 +17,40 @@ _ALONE = 10.0  # seconds without the server before a client with the model may l
 _STARTS_AT_MOST = 20  # in a row without success
 
 
+@dataclass(frozen=True)
+class Leave:
+    """When a client may end although the server did not say so.
+
+    Parameters
+    ----------
+    since : callable
+        Returns since when the client has what it came for; None if it has not.
+    patience : float
+        Seconds without the server after which it may leave.
+    """
+
+    since: Callable[[Kit], float | None]
+    patience: float = _ALONE
+
+
+WITH_MODEL = Leave(over_since)
+NEVER = Leave(lambda _: None)
+
+
 class Connection:
     """Follows the output of NVFlare's client, over all its starts.
 
     Parameters
     ----------
-    is_training : bool
-        If false, the model exists already and does not indicate the end.
+    leave : Leave
+        When it may end by itself; by default with the model.
     """
 
     def __init__(
-        self, kit: Kit, owner: Owner, tell: Tell, is_training: bool = True
+        self, kit: Kit, owner: Owner, tell: Tell, leave: Leave = WITH_MODEL
     ) -> None:
         self.tell = tell
-        self._kit, self._owner, self._is_training = kit, owner, is_training
+        self._kit, self._owner, self._leave = kit, owner, leave
         self._said = ""
         self._failed_starts = 0
         self._recent = ""
@@ -36,16 +58,17 @@ class Connection:
         self._last_contact, self._last_trouble = time.time(), 0.0
 
     def is_alone(self) -> bool:
-        """Return whether we have the model and cannot reach the server.
+        """Return whether we have what we came for and cannot reach the server.
 
-        Perhaps we had the model before we were killed and restarted. Then the server
+        Perhaps we had it before we were killed and restarted. Then the server
         may not know that, or may want to run the study again, so we look for it first.
         """
-        since = over_since(self._kit) if self._is_training else None
+        since = self._leave.since(self._kit)
         if since is None:
             return False
         asked = status_time(self._kit.state)
-        return self._last_trouble > max(since, asked, self._last_contact) + _ALONE
+        known = max(since, asked, self._last_contact)
+        return self._last_trouble > known + self._leave.patience
 
     def may_start(self) -> bool:
         """Return whether it is worth starting the process again."""

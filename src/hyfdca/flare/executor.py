@@ -64,11 +64,12 @@ class StudyExecutor(Executor):
             self._note("joined")
         except StudyError as error:
             self._trouble = f"{CANNOT}: {str(error).rstrip('.')}"
-            self._note("refused", str(error))
+            self._try_note(fl_ctx, "refused", str(error))
         except BaseException as error:  # see the module
             self._trouble = f"{CANNOT}: {_unexpected(error)}"
             self.log_error(fl_ctx, f"could not join the study:\n{_trace(error)}")
-            self._note("refused", f"Could not join the study: {_unexpected(error)}.")
+            why = f"Could not join the study: {_unexpected(error)}."
+            self._try_note(fl_ctx, "refused", why)
 
     def _answer(self, topic: str, request: Any, fl_ctx: Any) -> Any:
         """Answer any message from the server."""
@@ -77,7 +78,8 @@ class StudyExecutor(Executor):
         except RefusedError as error:
             # Also noted for the user of this client: it will not pass by itself.
             why = str(error).rstrip(".")
-            self._note("refused", f"This organisation cannot take part: {why}.")
+            own = f"This organisation cannot take part: {why}."
+            self._try_note(fl_ctx, "refused", own)
             return refusal_message(f"refused: {why}")
         except (RemoteProtocolError, StudyError) as error:
             return refusal_message(f"refused: {error}")
@@ -112,6 +114,14 @@ class StudyExecutor(Executor):
         note = read_note(Kit(job_environment().kit))
         if note is None or (note.job, note.state) != (self._job, "refused"):
             self._note("refused", f"The server stopped: {sentence}")
+
+    def _try_note(self, fl_ctx: Any, state: Any, reason: str) -> None:
+        """Leave a note if the disk allows it; the server is answered in any case."""
+        try:
+            self._note(state, reason)
+        except OSError as error:
+            what = f"a note could not be written ({error.strerror}): {reason}"
+            self.log_error(fl_ctx, what)
 
     def _note(self, state: Any, reason: str = "") -> None:
         write_note(Kit(job_environment().kit), Note(self._job, state, reason))

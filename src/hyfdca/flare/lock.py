@@ -11,26 +11,8 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
-from hyfdca.errors import StudyError
 from hyfdca.files import locked
 from hyfdca.kits.kit import Kit
-
-
-@contextmanager
-def plain_errors(folder: Path) -> Iterator[None]:
-    """Turn system errors about a kit into one sentence.
-
-    Raises
-    ------
-    StudyError
-    """
-    try:
-        yield
-    except OSError as error:
-        raise StudyError(
-            f"Cannot use {error.filename or folder} ({error.strerror}); check its "
-            "permissions and the free space."
-        ) from None
 
 
 def only_one(kit: Kit) -> AbstractContextManager[None]:

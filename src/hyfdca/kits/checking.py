@@ -14,7 +14,7 @@ from cryptography import x509
 from hyfdca.data.labels import Task, encode_numbers
 from hyfdca.data.tables import Table
 from hyfdca.data.target_columns import is_labelled, is_left_out, known_labels
-from hyfdca.errors import StudyError
+from hyfdca.errors import StudyError, plain_errors
 from hyfdca.kits import tls
 from hyfdca.kits.expiry import expiry_warnings, require_valid
 from hyfdca.kits.kit import ClientKit, read_certificate, read_client_kit
@@ -103,6 +103,11 @@ def check(kit: Path, data: Path) -> Checked:
     StudyError
         If the organisation could not take part with them.
     """
+    with plain_errors(kit):
+        return _check(kit, data)
+
+
+def _check(kit: Path, data: Path) -> Checked:
     own = read_client_kit(kit)
     make_roster(
         own.content,

@@ -8,7 +8,8 @@ study, and *prediction*:
 |-----------|-----------------|---------------------|--------------------------------|
 | introduce | everybody       | -                   | how many rows it asks for      |
 | request   | the asker       | -                   | signed: model, random number,  |
-|           |                 |                     | pseudonyms of its rows         |
+|           |                 |                     | pseudonyms of its rows; or why |
+|           |                 |                     | it may not ask                 |
 | consider  | everybody else  | the same            | consent, or why not            |
 | refused   | the asker       | why it gets nothing | -                              |
 
@@ -148,15 +149,19 @@ class PredictionClient:
         bringing = self._bringing
         return p.Introduction(len(bringing.table.ids) if bringing.asks else 0)
 
-    def _ask(self, _: Message) -> p.Asked:
-        """Sign the request, and count it in this organisation's own log too."""
+    def _ask(self, _: Message) -> p.Asked | p.Declined:
+        """Sign the request, and count it in this organisation's own log too.
+
+        Its own terms may have come to rule it out, such as by an earlier attempt.
+        """
         bringing, table = self._bringing, self._bringing.table
         if not bringing.asks or self._has_asked:
             raise RemoteProtocolError("it asks for no predictions, or already has")
         n_rows = len(table.ids)
         declined = bringing.terms.objection(bringing.log, self.name, n_rows)
         if declined is not None:
-            raise RemoteProtocolError(declined_sentence(self.name, self.name, declined))
+            self._has_asked = True
+            return declined
         nonce, n_outputs = secrets.token_bytes(p.NONCE_BYTES), bringing.n_outputs
         pseudonyms, public, more = self._named(nonce)
         request = signed_request(

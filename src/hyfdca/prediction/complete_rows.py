@@ -191,6 +191,23 @@ def predictions_for(model: Model, table: Table, margins: FloatArray) -> Predicti
     return Predictions(model, table.ids, margins, table.labels, note, unknown)
 
 
+def check_labels(model: Model, table: Table, remedy: str) -> None:
+    """Refuse labels that predictions of a table's rows cannot be compared with.
+
+    Parameters
+    ----------
+    remedy : str
+        What to do instead of correcting them.
+
+    Raises
+    ------
+    StudyError
+    """
+    labels = [label for label in table.labels or () if label]
+    if model.task == "regression" and labels:
+        _refuse_words(encode_numbers(labels)[1], remedy)
+
+
 def write_predictions(predictions: Predictions, out: Path) -> None:
     """Write predictions to a file, whole or not at all.
 
@@ -270,16 +287,19 @@ def _missing_columns(error: MissingColumnsError, columns: Columns) -> str:
 
 def _number_score(labels: list[str], predicted: FloatArray) -> PredictionScore:
     values, n_bad = encode_numbers(labels)
-    if n_bad:
-        raise StudyError(
-            f"{counted(n_bad, 'row has', 'rows have')} a label that is not a number, "
-            "but the model predicts numbers; correct them, or name another column with "
-            "--label-column."
-        )
+    _refuse_words(n_bad, "name another column with --label-column")
     with np.errstate(over="ignore", invalid="ignore"):  # for huge labels
         absolute_error = float(np.mean(np.abs(values[:, 0] - predicted)))
     r2 = r_squared(values[:, 0], predicted)
     return PredictionScore(len(labels), r2=r2, absolute_error=absolute_error)
+
+
+def _refuse_words(n_bad: int, remedy: str) -> None:
+    if n_bad:
+        raise StudyError(
+            f"{counted(n_bad, 'row has', 'rows have')} a label that is not a number, "
+            f"but the model predicts numbers; correct them, or {remedy}."
+        )
 
 
 def _encoded(predictions: Predictions, out: Path) -> bytes:

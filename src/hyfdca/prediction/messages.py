@@ -38,7 +38,7 @@ class Introduction(Message, frozen=True):
     n_rows: Annotated[Number, Seen("prediction request")]
 
 
-class Asked(Message, frozen=True):
+class Asked(Message, tag="asked", frozen=True):
     """An asker's signed request; holders trust nothing else."""
 
     model: Annotated[Hash, Seen("model digest")]
@@ -55,7 +55,7 @@ class Asked(Message, frozen=True):
     signature: Annotated[Signature, Seen("prediction request")]
 
 
-class ConsiderRequest(Asked, frozen=True):
+class ConsiderRequest(Asked, tag=False, frozen=True):
     """The same request to a holder, with the asker's rank."""
 
     asker: Annotated[Number, Seen("prediction request")]
@@ -66,7 +66,7 @@ class Consent(Message, tag="consent", frozen=True):
 
 
 class Declined(Message, tag="declined", frozen=True):
-    """The reply of a holder that contributes nothing."""
+    """The reply of a holder that contributes nothing, or an asker that may not ask."""
 
     reason: Annotated[Reason, Seen("prediction refusal")]
     count: Annotated[
@@ -142,7 +142,7 @@ _FOUND = ("request", "evaluate", "consider", "recognise")
 
 PHASES: Phases = {
     "introduce": Phase(Message, (Introduction,), (START,)),
-    "request": Phase(Message, (Asked,), _ANSWERED),
+    "request": Phase(Message, (Asked, Declined), _ANSWERED),
     "consider": Phase(ConsiderRequest, (Consent, Declined), _ANSWERED),
     # How holders find the requested rows, if their IDs are blinded
     "blind": Phase(Message, (BlindedIds,), ("consider", "recognise")),

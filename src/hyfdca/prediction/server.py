@@ -47,7 +47,7 @@ class Answered:
 
 
 class _RefusedError(Exception):
-    """A holder declines; the message is one plain sentence."""
+    """A party declines; the message is one plain sentence."""
 
 
 def prediction_alignment(settings: AlignmentSettings) -> AlignmentSettings:
@@ -89,8 +89,13 @@ class PredictionServer:
     def _others(self, asker: int) -> list[int]:
         return [client for client in self._everyone if client != asker]
 
-    def run(self) -> list[Answered]:
+    def run(self, told: Callable[[Answered], None] = lambda _: None) -> list[Answered]:
         """Have everybody compare keys, then serve all askers; return the outcomes.
+
+        Parameters
+        ----------
+        told : callable
+            Receives each outcome at once: a later request may fail.
 
         Raises
         ------
@@ -100,10 +105,11 @@ class PredictionServer:
         adders = self._convener.agree(self._run("study", self._key_holders()))
         self._session.enter(p.PHASES)
         asked = self._run(STAGE, self._introductions())
-        return [
-            self._run(STAGE, self._answer(asker, n_rows, adders))
-            for asker, n_rows in asked.items()
-        ]
+        answers = []
+        for asker, n_rows in asked.items():
+            answers.append(self._run(STAGE, self._answer(asker, n_rows, adders)))
+            told(answers[-1])
+        return answers
 
     def _run(self, stage: str, conversation: Conversation[T]) -> T:
         return self._driver(stage).run(conversation, self.traffic)
@@ -139,8 +145,11 @@ class PredictionServer:
 
     def _predict(self, asker: int, adders: Adders) -> Conversation[None]:
         session, plan = self._session, self._plan
-        replies = yield from session.ask("request", {asker: Message()}, p.Asked)
-        request = replies[asker]
+        replies = yield from session.ask("request", {asker: Message()}, Message)
+        request, name = replies[asker], plan.names[asker]
+        if isinstance(request, p.Declined):
+            raise _RefusedError(declined_sentence(name, name, request))
+        assert isinstance(request, p.Asked)  # noqa: S101  # the table has no other
         yield from self._ask_consent(asker, request)
         if plan.prediction_ids == "blinded":
             yield from find_rows(session, asker, self._others(asker))

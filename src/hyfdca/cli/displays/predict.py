@@ -37,11 +37,11 @@ def predict_with_others(console: Console, kit: Path, data: Path, out: Path) -> N
 def _ask(console: Console, kit: Path, data: Path, out: Path) -> SplitPredictions:
     require_nvflare()
     # Imported here because its dependencies may not be installed.
-    from hyfdca.flare.predictions.asking import ask
+    from hyfdca.flare.predictions.asking import asked
 
     check_out(out, data)
-    made = ask(kit, data, lambda said: console.print(said, markup=False))
-    write_predictions(made.predictions, out)
+    with asked(kit, data, lambda said: console.print(said, markup=False)) as made:
+        write_predictions(made.predictions, out)
     return made
 
 

@@ -3,7 +3,8 @@
 This covers both what runs in their jobs and the commands that start these jobs.
 
 One job serves everybody who asks, then ends. Only a job whose processes died is run
-again, because every holder counts each attempt as if scores had been given.
+again, because every holder counts each attempt as if scores had been given. Then those
+who have their scores do not ask again.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import msgspec
 
 from hyfdca.errors import StudyError
 from hyfdca.flare.client import run_client
+from hyfdca.flare.connection import NEVER
 from hyfdca.flare.network import Network, NetworkDriver
 from hyfdca.flare.notes import read_note_file, write_note_file
 from hyfdca.flare.predictions.inputs import own_side, read_plan
@@ -59,34 +61,41 @@ def join(kit: Path, data: Path) -> PredictionHolder:
 
 
 def serve(kit: Path, network: Network) -> None:
-    """Serve everybody who asks; record them in ``kit/state``.
+    """Serve everybody who asks; record each answer in ``kit/state`` at once.
+
+    An earlier job of the same command may have served some, who do not ask again.
 
     Raises
     ------
     StudyError
         If an organisation does not answer, or none asks.
     """
-    answers = _served(kit, network)
-    write_note_file(_answers_file(Kit(kit)), msgspec.json.encode(answers))
+    file = _answers_file(Kit(kit))
+    answers = {answer.asker: answer for answer in _read_answers(file)}
 
+    def note(answer: Answered) -> None:
+        answers[answer.asker] = answer
+        write_note_file(file, msgspec.json.encode(list(answers.values())))
 
-def _served(kit: Path, network: Network) -> list[Answered]:
-    _, _, plan = read_plan(Kit(kit))
-    convener = PredictionServer(
-        plan, lambda stage: NetworkDriver(network, stage, plan.phase_timeout)
-    )
-    try:
-        answers = convener.run()
-    except (ClientsFailedError, BadReplyError) as failure:
-        raise StudyError(_sentence(plan.names, failure)) from None
-    except RemoteProtocolError as error:
-        raise StudyError(f"The prediction cannot continue: {error}.") from None
+    _serve(kit, network, note)
     if not answers:
         raise StudyError(
             "Nobody asked for predictions; one organisation must run hyfdca predict "
             "--kit."
         )
-    return answers
+
+
+def _serve(kit: Path, network: Network, note: Callable[[Answered], None]) -> None:
+    _, _, plan = read_plan(Kit(kit))
+    convener = PredictionServer(
+        plan, lambda stage: NetworkDriver(network, stage, plan.phase_timeout)
+    )
+    try:
+        convener.run(note)
+    except (ClientsFailedError, BadReplyError) as failure:
+        raise StudyError(_sentence(plan.names, failure)) from None
+    except RemoteProtocolError as error:
+        raise StudyError(f"The prediction cannot continue: {error}.") from None
 
 
 def _sentence(
@@ -109,15 +118,22 @@ def run_prediction_server(folder: Path, tell: Tell) -> None:
     ------
     StudyError
     """
-    kit = read_server_kit(folder)
-    forget = lambda: _answers_file(kit).unlink(missing_ok=True)  # noqa: E731
-    run_server(folder, tell, Terms(STUDY), forget)
-    decoder = msgspec.json.Decoder(list[Answered])
-    for served in read_note_file(_answers_file(kit), decoder.decode) or ():
-        tell(
-            served.refusal
-            or f"Organisation {served.asker!r} received scores of {served.n_rows} rows."
-        )
+    file, is_ours = _answers_file(read_server_kit(folder)), False
+
+    def forget() -> None:
+        nonlocal is_ours
+        file.unlink(missing_ok=True)
+        is_ours = True
+
+    try:
+        run_server(folder, tell, Terms(STUDY), forget)
+    finally:  # what was answered stands, whatever failed later
+        for served in _read_answers(file) if is_ours else ():
+            tell(
+                served.refusal
+                or f"Organisation {served.asker!r} received scores of "
+                f"{served.n_rows} rows."
+            )
 
 
 def run_prediction_holder(folder: Path, data: Path, tell: Tell) -> None:
@@ -131,11 +147,16 @@ def run_prediction_holder(folder: Path, data: Path, tell: Tell) -> None:
     log = own_side(kit.folder, data).bringing.log
     try:
         before = len(log.entries)
-        run_client(folder, data, tell, STUDY)
+        run_client(folder, data, tell, STUDY, leave=NEVER)
         for entry in log.entries[before:]:
             tell(f"Organisation {entry.asked_by!r} asked for {entry.rows} rows.")
     except StoreError as error:
         raise StudyError(str(error)) from None
+
+
+def _read_answers(file: Path) -> list[Answered]:
+    decoder = msgspec.json.Decoder(list[Answered])
+    return read_note_file(file, decoder.decode) or []
 
 
 def _answers_file(kit: Kit) -> Path:
