@@ -55,8 +55,8 @@ def compared(
     """Write a study to a folder and compare algorithms on it, without a figure."""
     settings = ComparisonSettings(**{"holdout": 0.0, "latency": 0.1, **given})
     path = files.write(folder)
-    file = settings.applied_to(load(path))
-    contenders = contenders_of(algorithms, file)
+    contenders = contenders_of(algorithms, load(path))
+    file = settings.applied_to(load(path), contenders)
     tables = read_tables(file, folder)
     return compare(file, tables, contenders, settings, watch or Watched())
 

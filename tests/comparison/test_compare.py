@@ -81,6 +81,16 @@ def test_each_equals_its_own_training(every):
             assert row["participants"] == len(record["participants"])
 
 
+def test_the_intercept_has_a_penalty_only_if_some_algorithm_needs_it(tmp_path):
+    """A comparison of methods that free it solves the problem of the training."""
+    files = plain_files(max_rounds="2")
+    alone, both = (
+        compared(files, tmp_path, names) for names in ("bundle", "bundle,fedavg")
+    )
+    assert alone.file.study.penalise_intercept is None
+    assert both.file.study.penalise_intercept is True
+
+
 def test_all_have_the_same_participants(every):
     """The study's own participation is that of every algorithm."""
     comparison, watch, _ = every

@@ -249,6 +249,26 @@ def test_loosened_settings(installed, hyfdca):
     assert "are no longer strict; reinstall" in check(hyfdca, installed)
 
 
+@pytest.mark.parametrize(
+    ("policy", "sentence"),
+    [
+        ('never_offer = ["x1"]', "never offers the column 'x1'"),
+        ("most_rounds = 2", "allows 2 rounds times outputs, but run 1 has"),
+        (
+            "least_rows = 41",
+            "wants at least 41 rows in every sum, but its table has 40",
+        ),
+    ],
+)
+def test_what_the_organisation_itself_will_refuse(installed, hyfdca, policy, sentence):
+    """Better now than when everybody has connected."""
+    (installed.kit("north") / "policy.toml").write_text(policy)
+    arguments = ("--kit", installed.kit("north"), "--data", data_of(installed))
+    errors = refused(hyfdca, installed.root, "check", *arguments)
+    assert_one_sentence(errors)
+    assert sentence in " ".join(errors.split())
+
+
 def test_ranges_of_numbers(installed, hyfdca):
     """Labels of a regression are shown by their range, and must be numbers."""
     path = installed.kit("north") / "study.toml"

@@ -23,6 +23,7 @@ from hyfdca.federation.local.sgd import (
     SgdSettings,
     TrainRequest,
 )
+from hyfdca.federation.local.work import BIASED
 from hyfdca.federation.server import Federation
 from hyfdca.maths.descent import step_sizes
 from hyfdca.protocol.messages import Message
@@ -56,6 +57,7 @@ class FedAvg(SgdSettings):
     """Federated averaging; its settings are documented at ``SgdSettings``."""
 
     name: ClassVar[str] = "fedavg"
+    late_advice: ClassVar[str] = BIASED
     phases: ClassVar[Phases] = TRAIN
 
     def server(self, federation: Federation) -> FedAvgServer:

@@ -25,7 +25,7 @@ from hyfdca.federation.local.sgd import (
     SgdSettings,
     TrainRequest,
 )
-from hyfdca.federation.local.work import NotNegative
+from hyfdca.federation.local.work import BIASED, NotNegative
 from hyfdca.federation.server import Federation
 from hyfdca.maths.descent import step_sizes
 from hyfdca.protocol.messages import Message
@@ -88,6 +88,7 @@ class HyFem(SgdSettings):
     """
 
     name: ClassVar[str] = "hyfem"
+    late_advice: ClassVar[str] = BIASED
     phases: ClassVar[Phases] = TRAIN
 
     mu: NotNegative = 1.0

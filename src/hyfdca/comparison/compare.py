@@ -85,19 +85,27 @@ class ComparisonSettings:
             return _USUAL_HOLDOUT
         return self.holdout
 
-    def applied_to(self, file: StudyFile) -> StudyFile:
+    def applied_to(self, file: StudyFile, contenders: Sequence[Contender]) -> StudyFile:
         """Return the study file with the settings that replace its own.
 
-        All algorithms solve one problem, so the intercept is penalised, as most of them
-        need it, unless the study says otherwise.
+        All algorithms solve one problem. So the intercept is penalised if one of them
+        needs it, unless the study says otherwise.
         """
         changes = {"max_rounds": self.rounds, "seed": self.seed}
         given = {name: value for name, value in changes.items() if value is not None}
-        if file.study.penalise_intercept is None:
+        if _needs_penalty(file, contenders):
             given["penalise_intercept"] = True
         return msgspec.structs.replace(
             file, study=msgspec.structs.replace(file.study, **given)
         )
+
+
+def _needs_penalty(file: StudyFile, contenders: Sequence[Contender]) -> bool:
+    """Return whether an algorithm cannot leave the intercept without a penalty."""
+    study = file.study
+    is_open = study.fit_intercept and study.penalise_intercept is None
+    is_free = [own.algorithm.frees_intercept for own in contenders]
+    return is_open and study.intercept_scaling == 1.0 and not all(is_free)
 
 
 @dataclass(frozen=True)
@@ -200,8 +208,14 @@ def compare_file(
         Nothing has been written then.
     """
     check_folder(folder)
-    file = settings.applied_to(load(path))
-    contenders = contenders_of(algorithms, file)
+    own = load(path)
+    contenders = contenders_of(algorithms, own)
+    file = settings.applied_to(own, contenders)
+    if file.study.penalise_intercept != own.study.penalise_intercept:
+        watch.note(
+            "The intercept is penalised, as some of these algorithms need it; hyfdca "
+            "train does that with penalise_intercept = true."
+        )
     tables = read_tables(file, path.parent)
     if (folder / SUMMARY).exists():
         watch.note(f"This replaces the comparison in {folder}.")

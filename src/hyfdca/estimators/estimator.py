@@ -154,8 +154,9 @@ class HyFDCARegressor(RegressorMixin, FederatedLinearModel):  # noqa: D101
     __doc__ = f"""A linear regression trained on data split by rows and columns.
 
     Targets are scaled to mean 0 and deviation 1 for training, unless ``scale_target``
-    is False. ``loss_parameter`` and the certificate are in these units; ``coef_``,
-    ``intercept_`` and predictions are in those of the targets.
+    is False; to a mean square of 1 if ``penalise_intercept`` is True.
+    ``loss_parameter`` and the certificate are in these units; ``coef_``, ``intercept_``
+    and predictions are in those of the targets.
     {PARAMETERS}
     """
 

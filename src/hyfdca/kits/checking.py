@@ -22,9 +22,9 @@ from hyfdca.kits.policy import is_strict_client
 from hyfdca.stages.alignment.checks import refusal
 from hyfdca.stages.alignment.own_checks import own_refusal
 from hyfdca.study.file import Client, StudyFile, load
-from hyfdca.study.identity import make_roster, study_fingerprint
+from hyfdca.study.identity import make_roster, study_fingerprint, study_hash
 from hyfdca.study.kind_notes import kind_word
-from hyfdca.study.plan import alignment_settings
+from hyfdca.study.plan import alignment_settings, plan_of
 from hyfdca.study.tables import data_of, table_of
 
 
@@ -116,6 +116,7 @@ def _check(kit: Path, data: Path) -> Checked:
     )
     certificate = check_certificate(own)
     checked = _checked(own.file, own.client, data)
+    _check_policy(own, checked.table)
     made = CheckedKit(
         study_fingerprint(own.content),
         own.identity.public.fingerprint,
@@ -162,6 +163,14 @@ def check_without_kits(
 def _checked(file: StudyFile, client: Client, data: Path) -> Checked:
     table = _table(file, client, data)
     return Checked(client.name, file.study.name, table, tuple(_warnings(table)))
+
+
+def _check_policy(own: ClientKit, table: CheckedTable) -> None:
+    """Refuse what the organisation's own policy will refuse in any case."""
+    own.policy.check_names([feature.name for feature in table.features])
+    own.policy.check_rows(table.n_rows)
+    # There may be more outputs, which follow from the classes of all.
+    own.policy.check_rounds(plan_of(own.file, study_hash(own.content)), n_outputs=1)
 
 
 def check_certificate(own: ClientKit) -> x509.Certificate:

@@ -91,8 +91,9 @@ _STUDY = {
     "date_origin": "Dates become days since this date.",
     "fit_intercept": "Whether the model has an intercept.",
     "scale_target": "Whether the targets of a regression are centred and scaled to "
-    "deviation 1 for training; if not given, they are. The model is in their own "
-    "units, `loss_parameter` and the certificate are in units of the deviation.",
+    "deviation 1 for training; if not given, they are. With `penalise_intercept = "
+    "true` they are scaled to a mean square of 1. The model is in their own units, "
+    "`loss_parameter` and the certificate are in units of the deviation.",
     "penalise_intercept": "Whether the intercept is penalised, as the weight of a "
     "constant feature; if not given, only where the algorithm needs that (`hyfdca` and "
     "its rivals) or `intercept_scaling` is given.",

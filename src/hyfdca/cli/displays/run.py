@@ -221,7 +221,10 @@ def _fit(result: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _left_out(result: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield how many rows were not trained on, and which cells came from others."""
+    """Yield how many rows were not trained on, and which cells nobody had."""
+    if n_cells := result["uncovered_cells"]:
+        share = f"{result['uncovered_share']:.1%}"
+        yield "cells that nobody holds, filled", f"{n_cells:,} ({share})"
     if n_cells := result["filled_cells"]:
         yield "blank cells filled by other holders", f"{n_cells:,}"
     if n_rows := result["rows_without_label"]:

@@ -8,7 +8,7 @@ that says why the member refuses.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -100,8 +100,30 @@ class MemberPolicy(
         ------
         StudyError
         """
+        self.check_names(table.features)
+
+    def check_rows(self, n_rows: int) -> None:
+        """Refuse a table that no sum may be over.
+
+        Raises
+        ------
+        StudyError
+        """
+        if 0 < n_rows < self.least_rows:
+            raise StudyError(
+                f"Its {POLICY} wants at least {self.least_rows} rows in every sum, but "
+                f"its table has {n_rows}; lower least_rows."
+            )
+
+    def check_names(self, names: Sequence[str]) -> None:
+        """Refuse columns that are never offered.
+
+        Raises
+        ------
+        StudyError
+        """
         never = set(map(normalised, self.never_offer))
-        if offered := [name for name in table.features if name in never]:
+        if offered := [name for name in names if name in never]:
             raise StudyError(
                 f"Its {POLICY} never offers the column {offered[0]!r}, which its table "
                 "has; name it in ignore in the study file, or remove it from the table."
