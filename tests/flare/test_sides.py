@@ -168,6 +168,19 @@ def test_a_client_that_cannot_join_says_why(environment: JobEnvironment) -> None
     assert str(environment.kit) not in hello.reason
 
 
+def test_a_refusal_of_the_client_is_not_hidden_by_the_end(
+    environment: JobEnvironment,
+) -> None:
+    """The others have finished; this client's user has to know that it has not."""
+    assert environment.data is not None
+    environment.data.write_text("", encoding="utf-8")
+    answer = joined()
+    assert to_answer(answer(to_message(NetworkRequest("finished"))), 1.0) == b""
+    note = read_note(Kit(environment.kit))
+    assert note is not None
+    assert (note.state, note.reason) == ("refused", "The table has no rows.")
+
+
 def test_a_client_notes_why_the_server_stopped(environment: JobEnvironment) -> None:
     """On one line, whatever the server sends; its own refusal comes first."""
     answer = joined()

@@ -9,8 +9,9 @@ import pytest
 
 from hyfdca.protocol.messages import Message
 from hyfdca.study import messages as m
+from hyfdca.study.own_model import MISFIT, NO_RECORD
 from hyfdca.study.plan import PROTOCOL
-from hyfdca.study.presence import Presence
+from hyfdca.study.presence import MisfitError, Presence
 
 HASH = bytes(32)
 HERE = m.Present(HASH, PROTOCOL, True, [])
@@ -70,3 +71,22 @@ def test_whom_a_study_waits_for_is_said(missing: list[int], n_said: int) -> None
     one.say_who_is_needed("it is their turn")
     sentence = "Waiting for 'north', 'city', because it is their turn."
     assert one.said == [sentence] * n_said
+
+
+def test_a_model_that_one_member_refuses_is_accepted_by_the_others() -> None:
+    """Who accepted it is part of the error."""
+    one = Scripted(({1: Message()}, {0: f"refused: {MISFIT}: the intercept differs."}))
+    one.present = {0: HERE, 1: HERE}
+    with pytest.raises(MisfitError, match=r"'north' .* the intercept differs") as error:
+        one.finish(b"model", [0, 1])
+    assert error.value.accepted == [1]
+
+
+def test_a_member_without_a_record_of_its_weights_is_not_sent_the_model_again() -> None:
+    """It could never accept it; its user is told what to do."""
+    one = Scripted(({1: Message()}, {0: f"refused: {NO_RECORD}; copy it."}))
+    one.present = {0: HERE, 1: HERE}
+    assert one.finish(b"model", [0, 1]) == [0, 1]
+    [said] = one.said
+    assert said.startswith("Organisation 'north' does not take the model: the model")
+    assert said.endswith("copy it.")

@@ -91,7 +91,7 @@ class StudyExecutor(Executor):
 
     def _reply(self, request: NetworkRequest) -> Any:
         if request.kind == "finished":
-            self._note("finished")
+            self._finish()
             return answer_message(b"")
         if request.kind == "refused":
             self._end(sentence_of(request))
@@ -107,11 +107,20 @@ class StudyExecutor(Executor):
             raise TypeError(f"the handler returned a {type(answer).__name__}")
         return answer_message(answer)
 
+    def _finish(self) -> None:
+        """Note that the study is over, unless its user has yet to read a refusal."""
+        if not self._has_refused:
+            self._note("finished")
+
     def _end(self, sentence: str) -> None:
         """Note why the server ended the study, unless it was for our own refusal."""
-        note = read_note(Kit(job_environment().kit))
-        if note is None or (note.job, note.state) != (self._job, "refused"):
+        if not self._has_refused:
             self._note("refused", f"The server stopped: {sentence}")
+
+    @property
+    def _has_refused(self) -> bool:
+        note = read_note(Kit(job_environment().kit))
+        return note is not None and (note.job, note.state) == (self._job, "refused")
 
     def _note(self, state: Any, reason: str = "") -> None:
         write_note(Kit(job_environment().kit), Note(self._job, state, reason))
