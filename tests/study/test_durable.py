@@ -8,6 +8,7 @@ import pytest
 from hyfdca.errors import StudyError
 from hyfdca.maths.objective import Measurement
 from hyfdca.protocol import checkpoint
+from hyfdca.protocol.codec import ProtocolError
 from hyfdca.runtime.faulty import Faults
 from hyfdca.runtime.store import Archive, StoreError
 from hyfdca.study.durable import ServerRound
@@ -319,6 +320,34 @@ def test_a_member_without_a_whole_round_says_so(tmp_path):
     consortium.network.restart(2)
     with pytest.raises(StudyError, match=r"Organisation 'coast' failed .* damaged"):
         consortium.train()
+
+
+@pytest.mark.parametrize("stage", ["keys", "alignment", "scaling", "training"])
+@pytest.mark.parametrize("rank", [0, 2])
+def test_a_member_that_drops_out_of_the_set_up_joins_the_next_attempt(
+    stage, rank, tmp_path
+):
+    """Keys that were agreed on before are neither made nor sealed again."""
+    write(tmp_path)
+    expected, weights = undisturbed(tmp_path)
+    consortium = Consortium(tmp_path)
+    network, n_lost = consortium.network, [0]
+    deliver = network._delivered
+
+    def losing(to, at, phase, payload):
+        if (to, at) == (rank, stage) and phase != "make keys" and n_lost[0] < 2:
+            n_lost[0] += 1
+            raise ProtocolError("it was lost")
+        return deliver(to, at, phase, payload)
+
+    network._delivered = losing
+    rounds, found = consortium.train()
+    assert n_lost == [network.n_tries]
+    name = consortium.plan.names[rank]
+    unavailable = [said for said in consortium.sentences if "unavailable" in said]
+    assert unavailable == [f"Organisation {name!r} is unavailable: it was lost."]
+    assert np.array_equal(found, weights)
+    assert numbers(rounds.history) == numbers(expected.history)
 
 
 @pytest.mark.parametrize("change", ["order", "cell", "label"])

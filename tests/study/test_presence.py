@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from hyfdca.errors import StudyError
 from hyfdca.protocol.messages import Message
+from hyfdca.protocol.server_session import ClientsFailedError
 from hyfdca.study import messages as m
 from hyfdca.study.own_model import MISFIT, NO_RECORD
 from hyfdca.study.plan import PROTOCOL
@@ -90,3 +92,14 @@ def test_a_member_without_a_record_of_its_weights_is_not_sent_the_model_again() 
     [said] = one.said
     assert said.startswith("Organisation 'north' does not take the model: the model")
     assert said.endswith("copy it.")
+
+
+def test_a_refusal_after_many_network_failures_is_only_one_refusal() -> None:
+    """Each kind has a limit of its own."""
+    one = Scripted()
+    for _ in range(20):
+        one.lose(ClientsFailedError("step", {1: "did not answer within 1 s"}))
+    for _ in range(3):
+        one.lose(ClientsFailedError("step", {1: "refused: it is full"}))
+    with pytest.raises(StudyError, match="failed more than 3 times"):
+        one.lose(ClientsFailedError("step", {1: "refused: it is full"}))

@@ -81,7 +81,8 @@ class Presence:
         self.present: dict[int, m.Present] = {}
         self._told: dict[int, set[str]] = {}  # by member, since its last round
         self._away: set[int] = set()  # members reported as unavailable
-        self._n_failures: dict[int, int] = {}  # since the last successful round
+        # Since the last successful round, by member and whether it refused
+        self._n_failures: dict[tuple[int, bool], int] = {}
         self.accounts: list[Account] = []  # that members gave of what they were sent
         self.traffic = Traffic()
 
@@ -155,10 +156,11 @@ class Presence:
                 raise StudyError(f"{self._one_of(failure, client)} refuses: {said}.")
             self.present.pop(client, None)
             self._note(client, reason)
-            self._n_failures[client] = self._n_failures.get(client, 0) + 1
             is_refusal = reason.startswith(REFUSED)
+            n_failures = self._n_failures.get((client, is_refusal), 0) + 1
+            self._n_failures[client, is_refusal] = n_failures
             most = _MOST_REFUSALS if is_refusal else _MOST_FAILURES
-            if self._n_failures[client] > most:
+            if n_failures > most:
                 raise StudyError(
                     f"{self._one_of(failure, client)} failed more than {most} times "
                     "without a successful round, most recently in phase "
