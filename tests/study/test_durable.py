@@ -350,6 +350,32 @@ def test_a_member_that_drops_out_of_the_set_up_joins_the_next_attempt(
     assert numbers(rounds.history) == numbers(expected.history)
 
 
+@pytest.mark.parametrize("after", [1, 3])
+def test_rounds_that_one_member_often_fails_to_save_accuse_nobody(after, tmp_path):
+    """The others give accounts that the server never gets all of."""
+    write(tmp_path)
+    expected, weights = undisturbed(tmp_path)
+    consortium = Consortium(tmp_path)
+    network, n_lost = consortium.network, [0]
+    most = 8 * network.n_tries
+    deliver = network._delivered
+    runner = consortium.hosted().runner
+
+    def losing(to, at, phase, payload):
+        is_due = len(runner.history) > after
+        if (to, phase) == (1, "keep") and is_due and n_lost[0] < most:
+            n_lost[0] += 1
+            raise ProtocolError("it was lost")
+        return deliver(to, at, phase, payload)
+
+    network._delivered = losing
+    assert np.array_equal(runner.finish(), weights)
+    assert n_lost == [most]
+    assert numbers(runner.history) == numbers(expected.history)
+    refused = [said for said in consortium.sentences if "withholds" in said]
+    assert not refused
+
+
 @pytest.mark.parametrize("change", ["order", "cell", "label"])
 def test_a_member_that_comes_back_with_another_table_is_refused(change, tmp_path):
     """Its duals belong to the rows it began with; equal counts prove nothing."""
