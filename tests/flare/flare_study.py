@@ -15,11 +15,24 @@ from nvflare.private.fed.client.client_run_manager import ClientRunManager
 from hyfdca.errors import StudyError
 from hyfdca.flare.network import Failure, Network, NetworkRequest
 from hyfdca.flare.wire import TOPIC, to_answer, to_message
-from hyfdca.protocol.codec import RemoteProtocolError
+from hyfdca.protocol.codec import RefusedError, RemoteProtocolError
 from hyfdca.protocol.server_session import Ask
 
 N_ROUNDS, SECONDS_PER_ROUND = 40, 0.1
 LARGE = 20_000_000
+
+
+def damage(kit: Path | str) -> str:
+    """Return a complaint that names a folder."""
+    return f"The file {kit}/state/round-4 is damaged, or {kit} is another kit."
+
+
+_ERRORS: dict[str, Callable[[], BaseException]] = {
+    "refuse": lambda: RemoteProtocolError("this is not the time for that"),
+    "damaged": lambda: RefusedError(damage(os.environ["HYFDCA_KIT"])),
+    "fail": lambda: ZeroDivisionError(f"patient {4711} has no weight"),
+    "exit": lambda: SystemExit(3),
+}
 
 
 class EchoHandler:
@@ -32,12 +45,8 @@ class EchoHandler:
         """Answer a request."""
         if phase == "table":
             return self._text.encode()
-        if phase == "refuse":
-            raise RemoteProtocolError("this is not the time for that")
-        if phase == "fail":
-            raise ZeroDivisionError(f"patient {4711} has no weight")
-        if phase == "exit":
-            raise SystemExit(3)
+        if phase in _ERRORS:
+            raise _ERRORS[phase]()
         if phase == "number":
             return 1  # type: ignore[return-value]  # what the test is about
         if phase == "whisper":
@@ -126,8 +135,14 @@ def _messages_and_rounds(kit: Path, network: Network) -> None:
     _rounds(kit, network)
 
 
+def _damaged(kit: Path, _: Network) -> None:
+    """Fail because of a file."""
+    raise StudyError(damage(kit))
+
+
 _SCRIPTS: dict[str, Callable[[Path, Network], None]] = {
     "messages": _messages,
     "rounds": _rounds,
+    "damaged": _damaged,
     "messages and rounds": _messages_and_rounds,
 }

@@ -78,9 +78,9 @@ class StudyExecutor(Executor):
             # Also noted for the user of this client: it will not pass by itself.
             why = str(error).rstrip(".")
             self._note("refused", f"This organisation cannot take part: {why}.")
-            return refusal_message(f"refused: {why}")
+            return _refusal(f"refused: {why}")
         except (RemoteProtocolError, StudyError) as error:
-            return refusal_message(f"refused: {error}")
+            return _refusal(f"refused: {error}")
         except OSError as error:
             why = error.strerror or type(error).__name__
             self.log_error(fl_ctx, f"a request was not answered: {why}")
@@ -97,7 +97,7 @@ class StudyExecutor(Executor):
             self._end(sentence_of(request))
             return answer_message(b"")
         if self._handler is None:
-            return refusal_message(self._trouble)
+            return _refusal(self._trouble)
         if request.kind == "hello":
             return answer_message(b"")
         with self._one_at_a_time:
@@ -124,6 +124,11 @@ class StudyExecutor(Executor):
 
     def _note(self, state: Any, reason: str = "") -> None:
         write_note(Kit(job_environment().kit), Note(self._job, state, reason))
+
+
+def _refusal(reason: str) -> Any:
+    """Return a refusal that names no folder of this machine; notes may name them."""
+    return refusal_message(job_environment().without_paths(reason))
 
 
 def _trace(error: BaseException) -> str:
