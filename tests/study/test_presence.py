@@ -85,7 +85,7 @@ def test_a_model_that_one_member_refuses_is_accepted_by_the_others() -> None:
 
 
 def test_a_member_without_a_record_of_its_weights_is_not_sent_the_model_again() -> None:
-    """It could never accept it; its user is told what to do."""
+    """It could never accept it; a sentence says what its user can do."""
     one = Scripted(({1: Message()}, {0: f"refused: {NO_RECORD}; copy it."}))
     one.present = {0: HERE, 1: HERE}
     assert one.finish(b"model", [0, 1]) == [0, 1]

@@ -240,7 +240,7 @@ class Presence:
         """Send the model to members; return those that need not be sent it again.
 
         A member that has no record of its weights, such as after ``--restart``, can
-        never accept it. Its user is told to copy the file.
+        never accept it. A sentence says how its user gets the file.
 
         Raises
         ------
