@@ -22,6 +22,20 @@ N_ROUNDS, SECONDS_PER_ROUND = 40, 0.1
 LARGE = 20_000_000
 
 
+def damage(kit: Path | str) -> str:
+    """Return a complaint that names a folder."""
+    return f"The file {kit}/state/round-4 is damaged, or {kit} is another kit."
+
+
+_ERRORS: dict[str, Callable[[], BaseException]] = {
+    "refuse": lambda: RemoteProtocolError("this is not the time for that"),
+    "keep": lambda: RefusedError("it accepts at most 5 rounds"),
+    "damaged": lambda: RefusedError(damage(os.environ["HYFDCA_KIT"])),
+    "fail": lambda: ZeroDivisionError(f"patient {4711} has no weight"),
+    "exit": lambda: SystemExit(3),
+}
+
+
 class EchoHandler:
     """Echoes its requests, or does what the phase says."""
 
@@ -32,8 +46,8 @@ class EchoHandler:
         """Answer a request."""
         if phase == "table":
             return self._text.encode()
-        if phase in _FAILURES:
-            raise _FAILURES[phase]()
+        if phase in _ERRORS:
+            raise _ERRORS[phase]()
         if phase == "number":
             return 1  # type: ignore[return-value]  # what the test is about
         if phase == "whisper":
@@ -41,14 +55,6 @@ class EchoHandler:
         if phase == "sleep":
             time.sleep(float(payload or b"0"))
         return payload
-
-
-_FAILURES: dict[str, Callable[[], BaseException]] = {
-    "refuse": lambda: RemoteProtocolError("this is not the time for that"),
-    "keep": lambda: RefusedError("it accepts at most 5 rounds"),
-    "fail": lambda: ZeroDivisionError(f"patient {4711} has no weight"),
-    "exit": lambda: SystemExit(3),
-}
 
 
 def _answer_of(site: str) -> str:
@@ -130,8 +136,14 @@ def _messages_and_rounds(kit: Path, network: Network) -> None:
     _rounds(kit, network)
 
 
+def _damaged(kit: Path, _: Network) -> None:
+    """Fail because of a file."""
+    raise StudyError(damage(kit))
+
+
 _SCRIPTS: dict[str, Callable[[Path, Network], None]] = {
     "messages": _messages,
     "rounds": _rounds,
+    "damaged": _damaged,
     "messages and rounds": _messages_and_rounds,
 }

@@ -37,7 +37,8 @@ def test_those_missing_are_in_the_order_of_the_study() -> None:
         (Note("old", "finished"), "again"),
         (Note("job", "finished"), "finished"),
         (Note("job", "refused", "No."), "refused"),
-        (Note("job", "paused"), "again"),
+        (Note("job", "paused"), "paused"),
+        (Note("old", "paused"), "again"),
         (Note("job", "failed"), "again"),
     ],
 )

@@ -16,6 +16,7 @@ from hyfdca.flare.supervisor import Supervisor, Terms
 from hyfdca.kits.kit import Kit
 from hyfdca.protocol.checkpoint import CheckpointError
 from hyfdca.runtime.store import StoreError
+from hyfdca.study.presence import MisfitError
 
 NAMES = ("north", "city", "coast")
 
@@ -88,6 +89,20 @@ def test_an_organisation_with_the_model_does_not_get_it_again(
     later: Any = Members()
     hand_over(kit, later, later, lambda _: None)
     assert later.has_model == [1]
+
+
+def test_who_accepts_the_model_is_noted_although_another_refuses_it(kit: Any) -> None:
+    """The next start does not send it again to those who have it."""
+
+    class Refusing(Members):
+        def finish(self, model: bytes, clients: Iterable[int]) -> list[int]:
+            """Have one of them refuse."""
+            raise MisfitError("Organisation 'city' refuses.", [0, 2])
+
+    members: Any = Refusing()
+    with pytest.raises(MisfitError, match="'city' refuses"):
+        hand_over(kit, members, members, lambda _: None)
+    assert without_model(kit) == ["city"]
 
 
 def test_a_study_without_its_model_is_not_over(kit: Any) -> None:

@@ -6,6 +6,7 @@ import errno
 import os
 import shlex
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from nvflare.apis.job_launcher_spec import JobProcessArgs
 from nvflare.apis.shareable import Shareable, make_reply
 
 from hyfdca.flare import executor as executor_module
+from hyfdca.flare.controller import StudyController
 from hyfdca.flare.executor import StudyExecutor
 from hyfdca.flare.job_environment import JobEnvironment
 from hyfdca.flare.launcher import ClientLauncher
@@ -143,6 +145,41 @@ def test_a_client_answers_whatever_happens_in_its_handler(
     assert isinstance(to_answer(answer(Shareable()), 1.0), Failure)
 
 
+SHARED = "The file state/round-4 is damaged, or {} is another kit"
+
+
+def test_a_refusal_names_no_folder_of_the_client(environment: JobEnvironment) -> None:
+    """Its own user reads the whole path."""
+    answer, kit = joined(), environment.kit
+    expected = f"refused: {SHARED.format(kit.name)}"
+    assert asked(answer, "damaged") == Failure(expected)
+    note = read_note(Kit(kit))
+    assert note is not None
+    assert f"The file {kit}/state/round-4 is damaged" in note.reason
+
+
+def test_the_end_of_a_study_names_no_folder_of_the_server(tmp_path: Path) -> None:
+    """The note on the server has it."""
+    (tmp_path / "script").write_text("damaged", encoding="utf-8")
+    environment = JobEnvironment(tmp_path, study="tests.flare.flare_study")
+    told: list[str] = []
+    engine: Any = SimpleNamespace(get_clients=list)
+    context: Any = SimpleNamespace(get_engine=lambda: engine)
+    network: Any = SimpleNamespace(refuse=lambda sentence, _: told.append(sentence))
+    note = StudyController()._run(environment, "job", network, context)
+    assert told == [f"{SHARED.format(tmp_path.name)}."]
+    assert note is not None
+    assert f"The file {tmp_path}/state/round-4" in note.reason
+
+
+def test_folders_of_other_names_stay_in_sentences(tmp_path: Path) -> None:
+    """Only the kit's folder and the table's are left out, with what is around them."""
+    environment = JobEnvironment(tmp_path / "my kit", tmp_path / "data" / "table.csv")
+    said = f"{tmp_path}/my kit/state/a, {tmp_path}/data/table.csv, {tmp_path}/data-2"
+    shared = environment.without_paths(said)
+    assert shared == f"state/a, table.csv, {tmp_path}/data-2"
+
+
 def test_a_client_notes_its_state(environment: JobEnvironment) -> None:
     """First it has joined, then the study is finished."""
     answer = joined()
@@ -168,6 +205,19 @@ def test_a_client_that_cannot_join_says_why(environment: JobEnvironment) -> None
     assert isinstance(hello, Failure)
     assert "FileNotFoundError" in hello.reason
     assert str(environment.kit) not in hello.reason
+
+
+def test_a_refusal_of_the_client_is_not_hidden_by_the_end(
+    environment: JobEnvironment,
+) -> None:
+    """The others have finished; this client's user has to know that it has not."""
+    assert environment.data is not None
+    environment.data.write_text("", encoding="utf-8")
+    answer = joined()
+    assert to_answer(answer(to_message(NetworkRequest("finished"))), 1.0) == b""
+    note = read_note(Kit(environment.kit))
+    assert note is not None
+    assert (note.state, note.reason) == ("refused", "The table has no rows.")
 
 
 def test_a_client_notes_why_the_server_stopped(environment: JobEnvironment) -> None:

@@ -149,3 +149,39 @@ def test_a_study_that_has_finished_is_not_started_again(
     monkeypatch.setattr(supervisor.time, "sleep", lambda _: None)
     Supervisor(kit, Terms(), lambda _: None).run()
     assert len(started) == n_servers
+
+
+@pytest.mark.parametrize(("state", "gives_up"), [("paused", False), ("failed", True)])
+def test_a_pause_is_not_an_attempt_in_vain(kit, monkeypatch, state, gives_up):
+    """Organisations may come and go as often as they like while a study waits."""
+    told: list[str] = []
+    over: list[str] = []
+    slept: list[float] = []
+
+    class Jobs:
+        def __init__(self, *_):
+            pass
+
+        def follow(self, job, _):
+            is_last = len(over) == 20
+            return Note(job, "finished" if is_last else state, "It is over."), "X"
+
+        until_over = staticmethod(over.append)
+
+    monkeypatch.setattr(supervisor, "Watch", Jobs)
+    monkeypatch.setattr(Supervisor, "_submit", lambda *_: "job")
+    monkeypatch.setattr(supervisor.time, "sleep", slept.append)
+    run: Any = Supervisor(kit, Terms(), told.append)
+    admin: Any = None
+
+    def run_jobs():
+        while not run._with_job(admin, admin):
+            pass
+
+    if gives_up:
+        with pytest.raises(PassingError, match="started 6 times"):
+            run_jobs()
+        return
+    run_jobs()
+    assert told == ["It is over. The study resumes from its last checkpoint."] * 20
+    assert not slept

@@ -29,6 +29,16 @@ class Clients:
             request = GridRequest(GridSpec(own, 8))
             self.transcripts[client].note(False, self.number, "norms", request)
 
+    def take_back(self, one_differs=False):
+        """Have a round end without the account of the last client; all return."""
+        kept = [transcript.state() for transcript in self.transcripts]
+        before = self.accounts
+        self.send(4, 5 if one_differs else 4, 4)
+        self.compare()
+        self.accounts = before
+        for transcript, state in zip(self.transcripts, kept, strict=True):
+            transcript.go_back(state)
+
     def compare(self, accounts=None, is_last=False):
         """Have all compare the accounts of the last comparison and give new ones."""
         self.number += 1
@@ -110,14 +120,43 @@ def test_a_client_that_restarts_remembers_what_was_not_compared(clients):
         clients.compare()
 
 
-def test_going_back_makes_nobody_forget(clients):
+@pytest.mark.parametrize("method", [Transcript.restore, Transcript.go_back])
+def test_going_back_makes_nobody_forget(method, clients):
     """An older state does not replace the notes of a running client."""
     before = clients.transcripts[0].state()
     clients.send(4, 4, 5)
     clients.compare(accounts=[])
-    clients.transcripts[0].restore(before)
+    method(clients.transcripts[0], before)
     with pytest.raises(RemoteProtocolError, match="something else"):
         clients.compare()
+
+
+def test_rounds_that_are_taken_back_are_no_delays(clients):
+    """The server never got their accounts; the last ones that it got are enough."""
+    for _ in range(10):
+        clients.take_back()
+    for _ in range(2):
+        clients.send(4, 4, 4)
+        clients.compare()
+    clients.compare(is_last=True)
+
+
+def test_what_was_sent_in_a_round_that_is_taken_back_is_compared(clients):
+    """As soon as a round is not taken back."""
+    clients.take_back(one_differs=True)
+    clients.take_back()
+    clients.compare()
+    with pytest.raises(RemoteProtocolError, match="something else than this one"):
+        clients.compare()
+
+
+def test_who_goes_back_does_not_start_to_count_delays_again(clients):
+    """They belong to the state that is restored."""
+    for _ in range(3):
+        clients.compare(accounts=[])
+    clients.take_back()
+    with pytest.raises(RemoteProtocolError, match="withholds"):
+        clients.compare(accounts=[])
 
 
 @pytest.mark.parametrize("bits", [4, 5])

@@ -8,6 +8,7 @@ import pytest
 from hyfdca.errors import StudyError
 from hyfdca.maths.objective import Measurement
 from hyfdca.protocol import checkpoint
+from hyfdca.protocol.codec import ProtocolError
 from hyfdca.runtime.faulty import Faults
 from hyfdca.runtime.store import Archive, StoreError
 from hyfdca.study.durable import ServerRound
@@ -227,6 +228,88 @@ def test_a_round_damaged_while_the_server_runs_is_repeated(tmp_path):
     assert numbers(runner.history) == numbers(expected.history)
 
 
+ROUNDS = 6
+LIMITED = {
+    "algorithm": '"hyfdca"',
+    "tol": "1e-9",
+    "max_rounds": str(ROUNDS),
+    "quorum": "2",
+}
+
+
+def leave_without(consortium, runner, number):
+    """Have the last member leave, and lose its checkpoint of a round."""
+    runner.members._presence.present.pop(2)
+    spoil(consortium.stores[2], f"round-{number}")
+    consortium.network.restart(2)
+
+
+def listen(runner, after, then):
+    """Run all rounds; do something after one of them, the first time."""
+    is_done = False
+    for report in runner.rounds():
+        assert runner.history[-1]["round"] == report.round_number
+        if report.round_number == after and not is_done:
+            is_done = True
+            then()
+    assert is_done
+
+
+@pytest.mark.parametrize("after", [1, 3, ROUNDS - 1, ROUNDS])
+@pytest.mark.parametrize("settings", [LIMITED, {"quorum": "2"}], ids=["dual", "primal"])
+def test_a_member_that_comes_back_with_an_older_checkpoint(settings, after, tmp_path):
+    """In a round, when it is saved, or at the end: lost rounds are run again."""
+    write(tmp_path, **settings)
+    consortium = Consortium(tmp_path)
+    runner = consortium.hosted().runner
+    listen(runner, after, lambda: leave_without(consortium, runner, after))
+    weights = runner.finish()
+    n_rounds = len(runner.history)
+    assert [r["round"] for r in runner.history] == list(range(1, n_rounds + 1))
+    again, expected = replayed(tmp_path, runner.history)
+    assert np.array_equal(weights, expected)
+    assert numbers(runner.history) == numbers(again.history)
+    if settings is LIMITED:
+        assert (n_rounds, runner.stop_reason) == (ROUNDS, "round limit")
+
+
+@pytest.mark.parametrize("is_servers", [False, True], ids=["member", "server"])
+@pytest.mark.parametrize("settings", [LIMITED, {}], ids=["dual", "primal"])
+def test_a_last_round_that_is_lost_before_the_release_is_run_again(
+    settings, is_servers, tmp_path
+):
+    """The study does not end with the round before it."""
+    write(tmp_path, **settings)
+    expected, weights = undisturbed(tmp_path)
+    consortium = Consortium(tmp_path)
+    runner = consortium.hosted().runner
+    for _ in runner.rounds():
+        pass
+    last = len(runner.history)
+    if is_servers:
+        spoil(consortium.server_store, f"round-{last}")
+        consortium.network.restart(2)
+    else:
+        leave_without(consortium, runner, last)
+    assert np.array_equal(runner.finish(), weights)
+    assert numbers(runner.history) == numbers(expected.history)
+    assert runner.stop_reason == expected.stop_reason
+
+
+def test_a_round_is_lost_and_the_servers_copy_of_the_one_before_too(tmp_path):
+    """Everybody returns to the round before that."""
+    write(tmp_path)
+    expected, weights = undisturbed(tmp_path)
+    consortium = Consortium(tmp_path)
+    consortium.begin(n_rounds=4)
+    spoil(consortium.stores[2], "round-4")
+    spoil(consortium.server_store, "round-3")
+    consortium.network.restart(2)
+    rounds, found = consortium.train()
+    assert np.array_equal(found, weights)
+    assert numbers(rounds.history) == numbers(expected.history)
+
+
 def test_a_member_without_a_whole_round_says_so(tmp_path):
     """The error names it, and it is not asked forever."""
     write(tmp_path)
@@ -237,6 +320,60 @@ def test_a_member_without_a_whole_round_says_so(tmp_path):
     consortium.network.restart(2)
     with pytest.raises(StudyError, match=r"Organisation 'coast' failed .* damaged"):
         consortium.train()
+
+
+@pytest.mark.parametrize("stage", ["keys", "alignment", "scaling", "training"])
+@pytest.mark.parametrize("rank", [0, 2])
+def test_a_member_that_drops_out_of_the_set_up_joins_the_next_attempt(
+    stage, rank, tmp_path
+):
+    """Keys that were agreed on before are neither made nor sealed again."""
+    write(tmp_path)
+    expected, weights = undisturbed(tmp_path)
+    consortium = Consortium(tmp_path)
+    network, n_lost = consortium.network, [0]
+    deliver = network._delivered
+
+    def losing(to, at, phase, payload):
+        if (to, at) == (rank, stage) and phase != "make keys" and n_lost[0] < 2:
+            n_lost[0] += 1
+            raise ProtocolError("it was lost")
+        return deliver(to, at, phase, payload)
+
+    network._delivered = losing
+    rounds, found = consortium.train()
+    assert n_lost == [network.n_tries]
+    name = consortium.plan.names[rank]
+    unavailable = [said for said in consortium.sentences if "unavailable" in said]
+    assert unavailable == [f"Organisation {name!r} is unavailable: it was lost."]
+    assert np.array_equal(found, weights)
+    assert numbers(rounds.history) == numbers(expected.history)
+
+
+@pytest.mark.parametrize("after", [1, 3])
+def test_rounds_that_one_member_often_fails_to_save_accuse_nobody(after, tmp_path):
+    """The others give accounts that the server never gets all of."""
+    write(tmp_path)
+    expected, weights = undisturbed(tmp_path)
+    consortium = Consortium(tmp_path)
+    network, n_lost = consortium.network, [0]
+    most = 8 * network.n_tries
+    deliver = network._delivered
+    runner = consortium.hosted().runner
+
+    def losing(to, at, phase, payload):
+        is_due = len(runner.history) > after
+        if (to, phase) == (1, "keep") and is_due and n_lost[0] < most:
+            n_lost[0] += 1
+            raise ProtocolError("it was lost")
+        return deliver(to, at, phase, payload)
+
+    network._delivered = losing
+    assert np.array_equal(runner.finish(), weights)
+    assert n_lost == [most]
+    assert numbers(runner.history) == numbers(expected.history)
+    refused = [said for said in consortium.sentences if "withholds" in said]
+    assert not refused
 
 
 @pytest.mark.parametrize("change", ["order", "cell", "label"])

@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 
+from hyfdca.errors import StudyError
 from hyfdca.protocol.messages import Message
+from hyfdca.protocol.server_session import ClientsFailedError
 from hyfdca.study import messages as m
+from hyfdca.study.own_model import MISFIT, NO_RECORD
 from hyfdca.study.plan import PROTOCOL
-from hyfdca.study.presence import Presence
+from hyfdca.study.presence import MisfitError, Presence
 
 HASH = bytes(32)
 HERE = m.Present(HASH, PROTOCOL, True, [])
@@ -70,3 +73,33 @@ def test_whom_a_study_waits_for_is_said(missing: list[int], n_said: int) -> None
     one.say_who_is_needed("it is their turn")
     sentence = "Waiting for 'north', 'city', because it is their turn."
     assert one.said == [sentence] * n_said
+
+
+def test_a_model_that_one_member_refuses_is_accepted_by_the_others() -> None:
+    """Who accepted it is part of the error."""
+    one = Scripted(({1: Message()}, {0: f"refused: {MISFIT}: the intercept differs."}))
+    one.present = {0: HERE, 1: HERE}
+    with pytest.raises(MisfitError, match=r"'north' .* the intercept differs") as error:
+        one.finish(b"model", [0, 1])
+    assert error.value.accepted == [1]
+
+
+def test_a_member_without_a_record_of_its_weights_is_not_sent_the_model_again() -> None:
+    """It could never accept it; a sentence says what its user can do."""
+    one = Scripted(({1: Message()}, {0: f"refused: {NO_RECORD}; copy it."}))
+    one.present = {0: HERE, 1: HERE}
+    assert one.finish(b"model", [0, 1]) == [0, 1]
+    [said] = one.said
+    assert said.startswith("Organisation 'north' does not take the model: the model")
+    assert said.endswith("copy it.")
+
+
+def test_a_refusal_after_many_network_failures_is_only_one_refusal() -> None:
+    """Each kind has a limit of its own."""
+    one = Scripted()
+    for _ in range(20):
+        one.lose(ClientsFailedError("step", {1: "did not answer within 1 s"}))
+    for _ in range(3):
+        one.lose(ClientsFailedError("step", {1: "refused: it is full"}))
+    with pytest.raises(StudyError, match="failed more than 3 times"):
+        one.lose(ClientsFailedError("step", {1: "refused: it is full"}))

@@ -76,7 +76,7 @@ class StudyController(Controller):
         except PausedError as pause:
             return Note(job, "paused", str(pause))
         except StudyError as error:
-            _tell_why(network, str(error))
+            _tell_why(network, environment.without_paths(str(error)))
             return Note(job, "refused", str(error))
         except AbortedError:
             return None  # the party that ended the job knows why

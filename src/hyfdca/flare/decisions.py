@@ -11,7 +11,7 @@ from hyfdca.flare.status import Note
 # Seconds before each retry of a job without progress; no retries after the last.
 PAUSES = (1.0, 2.0, 5.0, 15.0, 60.0)
 
-End = Literal["finished", "refused", "again"]
+End = Literal["finished", "refused", "paused", "again"]
 
 
 def sites_needed(n_clients: int, quorum: int | None, has_begun: bool) -> int:
@@ -33,8 +33,8 @@ def how_it_ended(note: Note | None, job: str) -> End:
     """Return what the end of a job means; a job without a note was killed."""
     if note is None or note.job != job:
         return "again"
-    if note.state in ("finished", "refused"):
-        return "finished" if note.state == "finished" else "refused"
+    if note.state in ("finished", "refused", "paused"):
+        return note.state
     return "again"
 
 

@@ -80,9 +80,9 @@ class StudyExecutor(Executor):
             why = str(error).rstrip(".")
             own = f"This organisation cannot take part: {why}."
             self._try_note(fl_ctx, "refused", own)
-            return refusal_message(f"refused: {why}")
+            return _refusal(f"refused: {why}")
         except (RemoteProtocolError, StudyError) as error:
-            return refusal_message(f"refused: {error}")
+            return _refusal(f"refused: {error}")
         except OSError as error:
             why = error.strerror or type(error).__name__
             self.log_error(fl_ctx, f"a request was not answered: {why}")
@@ -93,13 +93,13 @@ class StudyExecutor(Executor):
 
     def _reply(self, request: NetworkRequest) -> Any:
         if request.kind == "finished":
-            self._note("finished")
+            self._finish()
             return answer_message(b"")
         if request.kind == "refused":
             self._end(sentence_of(request))
             return answer_message(b"")
         if self._handler is None:
-            return refusal_message(self._trouble)
+            return _refusal(self._trouble)
         if request.kind == "hello":
             return answer_message(b"")
         with self._one_at_a_time:
@@ -109,11 +109,20 @@ class StudyExecutor(Executor):
             raise TypeError(f"the handler returned a {type(answer).__name__}")
         return answer_message(answer)
 
+    def _finish(self) -> None:
+        """Note that the study is over, unless its user has yet to read a refusal."""
+        if not self._has_refused:
+            self._note("finished")
+
     def _end(self, sentence: str) -> None:
         """Note why the server ended the study, unless it was for our own refusal."""
-        note = read_note(Kit(job_environment().kit))
-        if note is None or (note.job, note.state) != (self._job, "refused"):
+        if not self._has_refused:
             self._note("refused", f"The server stopped: {sentence}")
+
+    @property
+    def _has_refused(self) -> bool:
+        note = read_note(Kit(job_environment().kit))
+        return note is not None and (note.job, note.state) == (self._job, "refused")
 
     def _try_note(self, fl_ctx: Any, state: Any, reason: str) -> None:
         """Leave a note if the disk allows it; the server is answered in any case."""
@@ -125,6 +134,11 @@ class StudyExecutor(Executor):
 
     def _note(self, state: Any, reason: str = "") -> None:
         write_note(Kit(job_environment().kit), Note(self._job, state, reason))
+
+
+def _refusal(reason: str) -> Any:
+    """Return a refusal that names no folder of this machine; notes may name them."""
+    return refusal_message(job_environment().without_paths(reason))
 
 
 def _trace(error: BaseException) -> str:

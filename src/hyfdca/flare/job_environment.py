@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,16 @@ class JobEnvironment:
     def module(self) -> Any:
         """The module with ``join`` and ``serve``."""
         return importlib.import_module(self.study)
+
+    def without_paths(self, sentence: str) -> str:
+        """Return a sentence for other parties: they need not know where files are."""
+        known = [self.kit, *([] if self.data is None else [self.data.parent])]
+        folders = {f for k in known for f in (k, k.resolve()) if f.name}
+        for folder in sorted(folders, key=lambda f: len(str(f)), reverse=True):
+            path, name = re.escape(str(folder)), folder.name.replace("\\", "")
+            sentence = re.sub(rf"{path}[/\\]", "", sentence)
+            sentence = re.sub(rf"{path}(?![\w.-])", name, sentence)
+        return sentence
 
 
 def job_environment() -> JobEnvironment:

@@ -43,7 +43,7 @@ from hyfdca.study.identity import make_roster, study_hash
 from hyfdca.study.local.study import Consortium, Run
 from hyfdca.study.outcome import Outcome, conclude, write_files
 from hyfdca.study.plan import Plan, plan_of
-from hyfdca.study.presence import Presence
+from hyfdca.study.presence import MisfitError, Presence
 from hyfdca.study.resume import ReadyStudy, ResumableStudy
 from hyfdca.study.tables import table_of
 from hyfdca.study.tuning import run_folder, tuned
@@ -141,16 +141,28 @@ def _can_hand_over(kit: ServerKit, host: ResumableStudy) -> bool:
 
 
 def hand_over(kit: ServerKit, presence: Presence, network: Carrier, tell: Tell) -> None:
-    """Send the model to all members that lack it; wait for missing ones."""
+    """Send the model to all members that lack it; wait for missing ones.
+
+    Raises
+    ------
+    MisfitError
+        If a member refuses it, once it is noted who did not.
+    """
     path = result_folder(kit) / MODEL
     model, left = path.read_bytes(), without_model(kit)
     ranks = {name: rank for rank, name in enumerate(kit.names)}
     last_left: list[str] = []
     while left:
         presence.call(set(presence.missing) & {ranks[name] for name in left})
-        has_it = presence.finish(model, [ranks[name] for name in left])
+        refused: MisfitError | None = None
+        try:
+            has_it = presence.finish(model, [ranks[name] for name in left])
+        except MisfitError as error:
+            has_it, refused = error.accepted, error
         left = [name for name in left if ranks[name] not in has_it]
         note_over(kit, left)
+        if refused is not None:
+            raise refused
         if left and left != last_left:
             names = ", ".join(map(repr, left))
             tell(f"Waiting for {names} to receive the model {path}.")

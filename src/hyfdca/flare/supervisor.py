@@ -139,6 +139,9 @@ class Supervisor:
             raise StudyError(note.reason)
         if end == "again":
             self._count(reason_of(note, job, status))
+        elif end == "paused":  # the server itself asked for it, so nothing failed
+            self._tell_of_resuming(reason_of(note, job, status))
+        if end in ("again", "paused"):
             watch.until_over(job)
         return end == "finished"
 
@@ -171,8 +174,11 @@ class Supervisor:
                 f"The study was started {self._attempts.in_vain} times without "
                 f"progress; see the logs, the last reason was: {reason}"
             )
-        self._tell(f"{reason} The study resumes from its last checkpoint.")
+        self._tell_of_resuming(reason)
         time.sleep(pause)
+
+    def _tell_of_resuming(self, reason: str) -> None:
+        self._tell(f"{reason} The study resumes from its last checkpoint.")
 
 
 class Watch:

@@ -10,7 +10,8 @@ with the model. Each client compares them with its own notes.
 A server that changes an account is noticed by the MAC. An older account in place of the
 last one is noticed because the number of the last comparison is missing in it. A server
 that withholds accounts is refused after ``_MOST_DELAYS`` comparisons; a few may be lost
-when it restarts, so the next account contains all that was not compared.
+when it restarts, so the next account contains all that was not compared. Rounds that
+are taken back do not count: nothing is gained by them, and their number is limited.
 """
 
 from __future__ import annotations
@@ -110,7 +111,15 @@ class Transcript:
     def restore(self, state: TranscriptState) -> None:
         """Take the state of an earlier process; this one's notes stay in any case."""
         if self._awaited is None:
-            self._take(replace(state, digests={**state.digests, **self._digests}))
+            self.go_back(state)
+
+    def go_back(self, state: TranscriptState) -> None:
+        """Take the state after a round that everybody returns to, but keep all notes.
+
+        Later comparisons are not awaited any more: if a client failed while a round was
+        saved, the server has not got all accounts. The next ones contain those notes.
+        """
+        self._take(replace(state, digests={**state.digests, **self._digests}))
 
     @contextmanager
     def unchanged_by_errors(self) -> Iterator[None]:

@@ -30,7 +30,7 @@ from hyfdca.runtime.driver import Traffic
 from hyfdca.runtime.journal import Heard, Repeating
 from hyfdca.runtime.store import Archive, StoreError
 from hyfdca.study.presence import Presence
-from hyfdca.training.runner import DrawnMembers, Runner
+from hyfdca.training.runner import DrawnMembers, RestoredError, Runner
 
 
 @dataclass(frozen=True)
@@ -141,12 +141,19 @@ class RoundCheckpoints:
             self._since.append(since)
 
     def commit(self, is_last: bool) -> None:
-        """Save the round if that is due, then call members that may be back."""
+        """Save the round if that is due, then call members that may be back.
+
+        Raises
+        ------
+        RestoredError
+            If one of them has lost its last checkpoint, but not an earlier one.
+        """
         number = self._runner.progress.n_rounds
         if is_last or number % self._every == 0:
             self.keep(number)
         self._presence.forgive()
-        self._send_back(self._presence.call_returning())
+        if self._send_back(self._presence.call_returning()):
+            raise RestoredError
 
     def keep(self, number: int) -> None:
         """Save the state after a round, at all present members and then here."""
@@ -205,41 +212,65 @@ class RoundCheckpoints:
         self._restore_last()
         # Called again, because a file may have been damaged since they saved it.
         self._send_back(self._presence.call(list(self._presence.present)))
-        self.gather(self._presence.quorum)
+        self._wait_for(self._presence.quorum)
 
-    def _send_back(self, newcomers: Iterable[int]) -> None:
+    def _send_back(self, newcomers: Iterable[int]) -> bool:
         """Have members that were just called restore what they committed.
 
-        If one of them has lost it, everybody returns to the round before.
+        If one of them has lost it, everybody returns to the round before. Return
+        whether that happened.
         """
         clients = list(newcomers)
-        if not self._is_held(self.kept_by, clients) and self._restore_before(clients):
+        is_lost = not self._is_held(self.kept_by, clients)
+        is_earlier = is_lost and self._restore_before(clients)
+        if is_earlier:
             clients = list(self._presence.present)
         self._presence.send_back(self.kept_by, clients, self._session.number)
+        return is_earlier
 
     def _is_held(self, kept_by: dict[int, int], clients: Iterable[int]) -> bool:
         """Return whether members hold the rounds, undamaged, that they should."""
         present = self._presence.present
-        return all(kept_by[c] in present[c].kept for c in clients if c in present)
+        return all(kept_by.get(c) in present[c].kept for c in clients if c in present)
 
     def _restore_before(self, clients: Iterable[int]) -> bool:
         """Restore an earlier checkpoint that these members hold, if there is one."""
         last = self._runner.progress.n_rounds
         for number in reversed(self._archive.rounds):
-            if number < last and self._is_held(self._kept(number).kept_by, clients):
+            if number < last and self._can_restore(number, clients):
                 self._archive.forget_after(number)
-                self.restore(number)
                 return True
         return False
+
+    def _can_restore(self, number: int, clients: Iterable[int]) -> bool:
+        """Restore a checkpoint, unless it is damaged or one of these lacks it."""
+        try:
+            if not self._is_held(self._kept(number).kept_by, clients):
+                return False
+            self.restore(number)
+        except (StoreError, checkpoint.CheckpointError):
+            return False
+        return True
 
     def gather(self, needed: int) -> None:
         """Wait until enough members are present and have restored a checkpoint.
 
         A member that failed in this round is called again only if it is needed.
+
+        Raises
+        ------
+        RestoredError
+            If one of them has lost its last checkpoint, but not an earlier one.
         """
-        presence = self._presence
+        if self._wait_for(needed):
+            raise RestoredError
+
+    def _wait_for(self, needed: int) -> bool:
+        """Do the same; return whether an earlier round was restored."""
+        presence, is_earlier = self._presence, False
         while len(presence.present) < needed:
-            self._send_back(presence.wait_for(needed))
+            is_earlier |= self._send_back(presence.wait_for(needed))
+        return is_earlier
 
     def _restore_last(self) -> None:
         """Restore the last checkpoint that is not damaged."""

@@ -25,6 +25,10 @@ from hyfdca.study.client.stages import ClientStages
 from hyfdca.study.plan import Plan
 
 MISFIT = "the model does not fit"  # starts the reason of a refusal
+# So does this, where a client has nothing to compare the model with.
+NO_RECORD = (
+    f"{MISFIT} this organisation, which has no record of weights that it released"
+)
 
 _SCALING = ("offsets", "scales", "fillings")
 

@@ -19,7 +19,7 @@ from hyfdca.runtime.driver import Driver, Traffic
 from hyfdca.study import messages as m
 from hyfdca.study.client.client import STUDY_TOKEN
 from hyfdca.study.client.policy import is_by_policy
-from hyfdca.study.own_model import MISFIT
+from hyfdca.study.own_model import MISFIT, NO_RECORD
 from hyfdca.study.plan import PROTOCOL, Plan
 
 T = TypeVar("T")
@@ -46,6 +46,20 @@ class StudyNetwork(Protocol):
         ...
 
 
+class MisfitError(StudyError):
+    """The model does not fit what a member knows of it.
+
+    Parameters
+    ----------
+    accepted : list of int
+        The members that accepted it at the same time.
+    """
+
+    def __init__(self, sentence: str, accepted: list[int]) -> None:
+        super().__init__(sentence)
+        self.accepted = accepted
+
+
 class Presence:
     """Tracks which members are present; has them save and restore rounds.
 
@@ -67,7 +81,8 @@ class Presence:
         self.present: dict[int, m.Present] = {}
         self._told: dict[int, set[str]] = {}  # by member, since its last round
         self._away: set[int] = set()  # members reported as unavailable
-        self._n_failures: dict[int, int] = {}  # since the last successful round
+        # Since the last successful round, by member and whether it refused
+        self._n_failures: dict[tuple[int, bool], int] = {}
         self.accounts: list[Account] = []  # that members gave of what they were sent
         self.traffic = Traffic()
 
@@ -136,15 +151,16 @@ class Presence:
             raise StudyError(self._dispute(failure))
         for client, reason in failure.reasons.items():
             if is_by_policy(reason):  # it would say so again
-                said = reason.removeprefix(f"{REFUSED}: ").rstrip(".")
+                said = _plain(reason)
                 said = said[:1].lower() + said[1:]
                 raise StudyError(f"{self._one_of(failure, client)} refuses: {said}.")
             self.present.pop(client, None)
             self._note(client, reason)
-            self._n_failures[client] = self._n_failures.get(client, 0) + 1
             is_refusal = reason.startswith(REFUSED)
+            n_failures = self._n_failures.get((client, is_refusal), 0) + 1
+            self._n_failures[client, is_refusal] = n_failures
             most = _MOST_REFUSALS if is_refusal else _MOST_FAILURES
-            if self._n_failures[client] > most:
+            if n_failures > most:
                 raise StudyError(
                     f"{self._one_of(failure, client)} failed more than {most} times "
                     "without a successful round, most recently in phase "
@@ -221,11 +237,14 @@ class Presence:
         self._ask("stop", dict.fromkeys(sorted(self.present), stop))
 
     def finish(self, model: bytes, clients: Iterable[int]) -> list[int]:
-        """Send the model to members; return those that now have it.
+        """Send the model to members; return those that need not be sent it again.
+
+        A member that has no record of its weights, such as after ``--restart``, can
+        never accept it. A sentence says how its user gets the file.
 
         Raises
         ------
-        StudyError
+        MisfitError
             If it does not fit what a member knows of it.
         """
         notice = m.FinishNotice(model, self.accounts)
@@ -233,11 +252,18 @@ class Presence:
         if not notices:
             return []
         answers, failed = self._run(self._session.try_ask("finish", notices, Message))
+        accepted, misfits = list(answers), []
         for client, reason in failed.items():
+            if NO_RECORD in reason:
+                self._tell_once(client, f"does not take the model: {_plain(reason)}")
+                accepted.append(client)
+                continue
             self._note(client, reason)
             if MISFIT in reason:
-                raise StudyError(f"{self._name(client)} {reason.rstrip('.')}.")
-        return sorted(answers)
+                misfits.append(f"{self._name(client)} {reason.rstrip('.')}.")
+        if misfits:
+            raise MisfitError(" ".join(misfits), sorted(accepted))
+        return sorted(accepted)
 
     def _ask(self, phase: str, requests: Mapping[int, Message]) -> None:
         self._run(self._session.ask(phase, requests, Message))
@@ -247,3 +273,8 @@ class Presence:
 
     def _name(self, client: int) -> str:
         return f"Organisation {self._plan.names[client]!r}"
+
+
+def _plain(reason: str) -> str:
+    """Return the reason of a refusal without the word that starts it."""
+    return reason.removeprefix(f"{REFUSED}: ").rstrip(".")

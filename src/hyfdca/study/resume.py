@@ -98,6 +98,8 @@ class ResumableStudy:
                 return self._begun()
             except (ClientsFailedError, BadReplyError) as failure:
                 self._presence.lose(failure)
+                # Others may have the study's keys by now: all are asked again.
+                self._presence.present.clear()
             except AlignmentError as error:
                 raise StudyError(str(error)) from None
 

@@ -38,8 +38,19 @@ Failure = ClientsFailedError | BadReplyError
 T = TypeVar("T")
 
 
+class RestoredError(Exception):
+    """Everybody has returned to an earlier round, from which the training continues.
+
+    Whatever was under way belongs to a round that is run again.
+    """
+
+
 class Members(Protocol):
-    """Who takes part in which round."""
+    """Who takes part in which round.
+
+    Methods that wait for clients raise ``RestoredError`` if one of them made everybody
+    return to an earlier round.
+    """
 
     def of_round(self, round_number: int) -> tuple[int, ...]:
         """Return the clients of a round, waiting for a quorum if need be."""
@@ -84,7 +95,13 @@ class Checkpoints(Protocol):
         ...
 
     def commit(self, is_last: bool) -> None:
-        """Keep a round for good."""
+        """Keep a round for good.
+
+        Raises
+        ------
+        RestoredError
+            If an earlier round was restored after that.
+        """
         ...
 
     def announce_end(self) -> None:
@@ -234,11 +251,13 @@ class Runner:
         self.stop_reason = "diverged" if is_diverged else reason
 
     def _committed_round(self) -> RoundReport | None:
-        """Run one round; None if a client failed and the round must be repeated."""
+        """Run one round; None if it must be repeated, or an earlier one too."""
         try:
             report = self._round(self.progress.n_rounds + 1)
             self.progress.history.append(report.as_record())
             self.checkpoints.commit(self._is_last())
+        except RestoredError:
+            return None
         except (ClientsFailedError, BadReplyError) as failure:
             self.checkpoints.recover(failure)
             return None
@@ -274,15 +293,33 @@ class Runner:
     def conclude(self, then: Callable[[FloatArray], T]) -> T:
         """Release the weights, and do with them what needs all clients too.
 
-        If a client fails, both are repeated once it is back.
+        If a client fails, both are repeated once it is back. If rounds were lost by
+        then, they are run again first.
         """
+        n_rounds = self.progress.n_rounds
         while True:
-            self.members.wait_for_all("the model is made of all parts")
             try:
+                self.members.wait_for_all("the model is made of all parts")
+                if self.progress.n_rounds < n_rounds and self.stop_reason is not None:
+                    n_rounds = self._train_again()
+                    continue
                 self.checkpoints.announce_end()
                 return then(self._released())
+            except RestoredError:
+                continue
             except (ClientsFailedError, BadReplyError) as failure:
                 self.checkpoints.recover(failure)
+
+    def _train_again(self) -> int:
+        """Run the rounds after an earlier one that was restored; return their number.
+
+        Clients that have released the model release no other one. So everybody who
+        took part should be present again.
+        """
+        self.stop_reason = None
+        for _ in self.rounds():
+            pass
+        return self.progress.n_rounds
 
     def _released(self) -> FloatArray:
         started = time.perf_counter()

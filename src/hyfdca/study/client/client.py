@@ -477,7 +477,7 @@ class StudyClient:
         except checkpoint.CheckpointError as error:
             raise RefusedError(str(error).rstrip(".")) from None
         self._own_model = None
-        self._transcript.restore(kept.transcript)
+        self._transcript.go_back(kept.transcript)
         self._after = request.after
         self._sessions["training"].resume(request.after, kept.last_phase)
         self._archive.forget_after(request.round)

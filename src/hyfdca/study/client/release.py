@@ -29,7 +29,7 @@ from hyfdca.study.client.asked import AskedPhases
 from hyfdca.study.client.records import read_record
 from hyfdca.study.client.repeats import START, Repeats, forget_repeats
 from hyfdca.study.client.rounds import RoundsTaken
-from hyfdca.study.own_model import MISFIT, OwnModel
+from hyfdca.study.own_model import NO_RECORD, OwnModel
 from hyfdca.study.plan import Plan
 
 _RELEASED, _CONFIRMED = "released", "own-model"
@@ -309,7 +309,6 @@ class Releases:
         known = self._archive.read(_CONFIRMED)
         if known is None:
             raise RefusedError(
-                f"{MISFIT} this organisation, which has no record of weights that it "
-                "released; copy model.json from an organisation that has it"
+                f"{NO_RECORD}; copy model.json from an organisation that has it"
             )
         return read_record(Confirmed, known)
