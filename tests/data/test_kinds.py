@@ -114,6 +114,26 @@ def test_blank_columns(tmp_path, ending):
     assert table.levels == {"nothing": ()}
 
 
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *(pa.float64(), pa.int64(), pa.bool_(), pa.string(), pa.date32()),
+        *(pa.timestamp("us"), pa.decimal128(5, 2), pa.null()),
+        pa.dictionary(pa.int32(), pa.string()),
+    ],
+    ids=str,
+)
+def test_blank_columns_of_every_type(tmp_path, kind):
+    """A type without a value is no kind, so others may have any."""
+    path = tmp_path / "a.parquet"
+    columns = {"id": ["a", "b"], "nothing": pa.array([None, None], kind)}
+    pa.parquet.write_table(pa.table(columns), path)
+    table = read_table(path, COLUMNS)
+    assert table.kinds == ("blank",)
+    assert table.levels == {}
+    assert np.isnan(table.cells.toarray()).all()
+
+
 def test_text_of_numbers_is_numbers(tmp_path):
     """As a program writes numbers that forgets their type."""
     table = table_of(tmp_path, "parquet", age=["1.5", " 2", None])
