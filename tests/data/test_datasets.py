@@ -14,6 +14,7 @@ import pytest
 import scipy.sparse as sp
 
 from hyfdca.data.datasets import Labelled, read_libsvm, read_mnist, two_classes
+from hyfdca.data.labels import encode_numbers
 from hyfdca.data.readers import read_table
 from hyfdca.data.tables import Columns, TableError, label_text, normalised
 from tests.support.data_sets import DIGITS, write_mnist
@@ -218,6 +219,18 @@ def test_columns_that_the_study_does_not_name(tmp_path):
         read_table(path, Columns(label="y"))
     with pytest.raises(TableError, match="no label_column"):
         read_table(path, Columns(id="id"))
+
+
+def test_labels_keep_all_digits():
+    """Whole numbers have as many digits as were written; underscores make text."""
+    for code in (12345678901234567, 123456789012345679):
+        for written in (code, f"{code}", f" +{code}", f"{code}.0", f"0{code}"):
+            assert label_text(written) == str(code)
+    assert [label_text(v) for v in ("-0", "-0.0", "007", "1e2", "9" * 5000)] == [
+        *("0", "0", "7", "100", "inf")
+    ]
+    assert label_text("1_10") == "1_10"
+    assert encode_numbers(["1_10", "110"])[1] == 1
 
 
 def test_text_of_ids_and_labels():

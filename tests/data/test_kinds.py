@@ -196,6 +196,25 @@ def test_names_of_levels():
     assert level_text(None) == level_text(float("nan")) == level_text("  ") == ""
 
 
+def test_long_codes_keep_their_digits(tmp_path):
+    """Codes of more digits than a float has are levels of their own."""
+    codes = [12345678901234567, 12345678901234568, -(10**17) - 1]
+    table = table_of(
+        tmp_path, "parquet", replace(COLUMNS, categorical=("code",)), code=codes
+    )
+    assert levels_of(table, "code") == [str(code) for code in codes]
+
+
+@BOTH
+def test_underscores_are_no_part_of_numbers(tmp_path, ending):
+    """A code such as 1_10 is text, though Python reads 110."""
+    table = table_of(tmp_path, ending, code=["1_10", "11_0", "1_10"])
+    assert table.kinds == ("category",)
+    assert levels_of(table, "code") == ["1_10", "11_0", "1_10"]
+    with pytest.raises(TableError, match="has 1 cell that is not a number"):
+        table_of(tmp_path, ending, code=["1_10", "110", "7"])
+
+
 def test_levels_are_part_of_the_digest(tmp_path):
     """Tables whose cells have the same codes but other levels differ; no repr shows."""
     one, other = (

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hyfdca.arrays import FloatArray, IntArray
+from hyfdca.data.tables import parsed_number
 
 Task = Literal["classification", "regression"]
 
@@ -117,10 +118,8 @@ def r_squared(values: FloatArray, predicted: FloatArray) -> float | None:
 
 
 def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return np.nan
+    number = parsed_number(text)
+    return np.nan if number is None else number
 
 
 def _as_sortable(text: str) -> tuple[int, float, str]:
