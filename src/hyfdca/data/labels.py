@@ -14,7 +14,8 @@ from hyfdca.data.tables import parsed_number
 
 Task = Literal["classification", "regression"]
 
-REST = "rest"  # all labels but the positive one, if there are several
+# All labels but the positive one, if there are several; the second if that is "rest".
+REST, NOT_REST = "rest", "not rest"
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ def common_classes(own: Iterable[ClassNames], positive: str | None) -> tuple[str
         return tuple(found)
     others = [name for name in found if name != positive]
     if len(others) > 1 or any(each.has_rest for each in own):
-        others = [REST]
+        others = [NOT_REST if positive == REST else REST]
     return (*others, *(name for name in found if name == positive))
 
 
