@@ -40,13 +40,28 @@ def combinations(words: WordArray, rows: IntArray, seed: bytes) -> IntArray:
     rows : array of int
         Numbers of the rows among those of the sum.
     """
-    n_rows, width = int(rows.max(initial=-1)) + 1, words.shape[1]
     found = np.zeros((1, N_TAGS), np.uint64)
     for tag in range(N_TAGS):
-        # A row's coefficients do not depend on which other rows the caller has.
-        counter = modes.CTR(tag.to_bytes(8) + bytes(8))
-        stream = Cipher(algorithms.AES(seed), counter).encryptor()
-        keystream = stream.update(bytes(8 * n_rows * width))
-        factors = np.frombuffer(keystream, np.uint64).reshape(n_rows, width)
-        found[0, tag] = (factors[rows] * words).sum(dtype=np.uint64)
+        factors = _coefficients(rows, words.shape[1], tag, seed)
+        found[0, tag] = (factors * words).sum(dtype=np.uint64)
     return found.view(np.int64)
+
+
+def _coefficients(rows: IntArray, width: int, tag: int, seed: bytes) -> WordArray:
+    """Return the coefficients of some rows, (rows, width): words of an AES-CTR stream.
+
+    A row's coefficients do not depend on which other rows the caller has. Only blocks
+    with words of these rows are made, whatever their numbers are.
+    """
+    first = rows.astype(np.int64)[:, None] * width
+    blocks = first // 2 + np.arange(width // 2 + 1)  # of two words each
+    counters = np.stack([np.full_like(blocks, tag), blocks], axis=-1).astype(">u8")
+    # Counter mode without a start: the encryption of each block's number.
+    cipher = Cipher(algorithms.AES(seed), modes.ECB()).encryptor()  # noqa: S305
+    stream = np.frombuffer(cipher.update(counters.tobytes()), np.uint64)
+    found: WordArray = np.take_along_axis(
+        stream.reshape(len(rows), 2 * blocks.shape[1]),
+        first % 2 + np.arange(width),
+        axis=1,
+    )
+    return found
