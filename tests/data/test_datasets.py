@@ -104,6 +104,21 @@ def test_npz_of_arrays(tmp_path):
     assert (table.ids, table.labels, table.cells.nnz) == (("a", "b"), ("0", "1"), 4)
 
 
+def test_npz_of_bytes(tmp_path):
+    """IDs and labels may be bytes, as C has text; what is not UTF-8 is refused."""
+    path = tmp_path / "a.npz"
+    ids, labels = np.array([b"007", "\u00e9".encode()]), np.array([b"1.0", b"ill"])
+    np.savez(path, X=np.eye(2), y=labels, ids=ids)
+    table = read_table(path, Columns())
+    assert table.ids == ("007", "\u00e9")
+    assert table.labels == ("1", "ill")
+    for name, bad in (("ids", [b"a", b"\xff"]), ("y", np.zeros(2, "i4,i4"))):
+        arrays = {"X": np.eye(2), "y": labels, "ids": ids, name: np.array(bad)}
+        np.savez(path, **arrays)
+        with pytest.raises(TableError, match=f"array {name} of a.npz is neither"):
+            read_table(path, Columns())
+
+
 def test_npz_of_a_sparse_matrix(tmp_path):
     """A file saved by scipy is read unchanged, sparse and without labels."""
     path = tmp_path / "a.npz"
