@@ -9,6 +9,7 @@ import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from hyfdca.federation.messages import OpenRequest
+from hyfdca.federation.sealing import vouching
 from hyfdca.federation.sealing.vouching import N_TAGS, combinations
 from hyfdca.protocol.codec import RemoteProtocolError
 from tests.support.small_runs import run_round, set_up
@@ -17,9 +18,11 @@ from tests.support.wrong_requests import make_run
 SEED = bytes(range(16))
 
 
+@pytest.mark.parametrize("chunk", [2, 11, 1000])
 @pytest.mark.parametrize("width", [1, 5, 6])
-def test_combinations_are_sums_modulo_two_to_the_64(width):
+def test_combinations_are_sums_modulo_two_to_the_64(width, chunk, monkeypatch):
     """Of words times a key stream for each tag, by their places in the whole sum."""
+    monkeypatch.setattr(vouching, "_CHUNK", chunk)
     random = np.random.Generator(np.random.PCG64(1))
     words = random.integers(0, 2**64, (3, width), np.uint64)
     rows = np.array([0, 2, 6])
