@@ -14,6 +14,7 @@ import pytest
 import scipy.sparse as sp
 
 from hyfdca.data.datasets import Labelled, read_libsvm, read_mnist, two_classes
+from hyfdca.data.labels import encode_numbers
 from hyfdca.data.readers import read_table
 from hyfdca.data.tables import Columns, TableError, label_text, normalised
 from tests.support.data_sets import DIGITS, write_mnist
@@ -101,6 +102,21 @@ def test_npz_of_arrays(tmp_path):
     np.savez(path, X=np.array([[0.0, 1.0], [2.0, 0.0]]), y=[0, 1], ids=["a", "b"])
     table = read_table(path, Columns())
     assert (table.ids, table.labels, table.cells.nnz) == (("a", "b"), ("0", "1"), 4)
+
+
+def test_npz_of_bytes(tmp_path):
+    """IDs and labels may be bytes, as C has text; what is not UTF-8 is refused."""
+    path = tmp_path / "a.npz"
+    ids, labels = np.array([b"007", "\u00e9".encode()]), np.array([b"1.0", b"ill"])
+    np.savez(path, X=np.eye(2), y=labels, ids=ids)
+    table = read_table(path, Columns())
+    assert table.ids == ("007", "\u00e9")
+    assert table.labels == ("1", "ill")
+    for name, bad in (("ids", [b"a", b"\xff"]), ("y", np.zeros(2, "i4,i4"))):
+        arrays = {"X": np.eye(2), "y": labels, "ids": ids, name: np.array(bad)}
+        np.savez(path, **arrays)
+        with pytest.raises(TableError, match=f"array {name} of a.npz is neither"):
+            read_table(path, Columns())
 
 
 def test_npz_of_a_sparse_matrix(tmp_path):
@@ -218,6 +234,18 @@ def test_columns_that_the_study_does_not_name(tmp_path):
         read_table(path, Columns(label="y"))
     with pytest.raises(TableError, match="no label_column"):
         read_table(path, Columns(id="id"))
+
+
+def test_labels_keep_all_digits():
+    """Whole numbers have as many digits as were written; underscores make text."""
+    for code in (12345678901234567, 123456789012345679):
+        for written in (code, f"{code}", f" +{code}", f"{code}.0", f"0{code}"):
+            assert label_text(written) == str(code)
+    assert [label_text(v) for v in ("-0", "-0.0", "007", "1e2", "9" * 5000)] == [
+        *("0", "0", "7", "100", "inf")
+    ]
+    assert label_text("1_10") == "1_10"
+    assert encode_numbers(["1_10", "110"])[1] == 1
 
 
 def test_text_of_ids_and_labels():

@@ -114,6 +114,26 @@ def test_blank_columns(tmp_path, ending):
     assert table.levels == {"nothing": ()}
 
 
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *(pa.float64(), pa.int64(), pa.bool_(), pa.string(), pa.date32()),
+        *(pa.timestamp("us"), pa.decimal128(5, 2), pa.null()),
+        pa.dictionary(pa.int32(), pa.string()),
+    ],
+    ids=str,
+)
+def test_blank_columns_of_every_type(tmp_path, kind):
+    """A type without a value is no kind, so others may have any."""
+    path = tmp_path / "a.parquet"
+    columns = {"id": ["a", "b"], "nothing": pa.array([None, None], kind)}
+    pa.parquet.write_table(pa.table(columns), path)
+    table = read_table(path, COLUMNS)
+    assert table.kinds == ("blank",)
+    assert table.levels == {}
+    assert np.isnan(table.cells.toarray()).all()
+
+
 def test_text_of_numbers_is_numbers(tmp_path):
     """As a program writes numbers that forgets their type."""
     table = table_of(tmp_path, "parquet", age=["1.5", " 2", None])
@@ -174,6 +194,25 @@ def test_names_of_levels():
     assert level_text("007") == "007"
     assert level_text(midnight) == level_text(midnight.date()) == "2020-01-02"
     assert level_text(None) == level_text(float("nan")) == level_text("  ") == ""
+
+
+def test_long_codes_keep_their_digits(tmp_path):
+    """Codes of more digits than a float has are levels of their own."""
+    codes = [12345678901234567, 12345678901234568, -(10**17) - 1]
+    table = table_of(
+        tmp_path, "parquet", replace(COLUMNS, categorical=("code",)), code=codes
+    )
+    assert levels_of(table, "code") == [str(code) for code in codes]
+
+
+@BOTH
+def test_underscores_are_no_part_of_numbers(tmp_path, ending):
+    """A code such as 1_10 is text, though Python reads 110."""
+    table = table_of(tmp_path, ending, code=["1_10", "11_0", "1_10"])
+    assert table.kinds == ("category",)
+    assert levels_of(table, "code") == ["1_10", "11_0", "1_10"]
+    with pytest.raises(TableError, match="has 1 cell that is not a number"):
+        table_of(tmp_path, ending, code=["1_10", "110", "7"])
 
 
 def test_levels_are_part_of_the_digest(tmp_path):

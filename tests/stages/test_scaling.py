@@ -45,13 +45,15 @@ SEALERS = sealers_of(Encryption(), {"none": b""})
 ADDERS = Adders(Encryption(), {"none": b""})
 
 
-def run(partition, X, scale, missing):
+def run(partition, X, scale, missing, precision="full"):
     """Return the released scaling and the table that scaled clients add up to."""
     pick = stored_densely if isinstance(X, np.ndarray) else sp.csr_array
     tables = [pick(X[h.samples][:, h.features]) for h in partition.holdings]
+    encryption, keys = Encryption(precision=precision), {"none": b""}
+    sealers, adders = sealers_of(encryption, keys), Adders(encryption, keys)
     clients = [
         ScalingClient(
-            owned_cells(partition.own_cells(k), table), scale, missing, SEALERS
+            owned_cells(partition.own_cells(k), table), scale, missing, sealers
         )
         for k, table in enumerate(tables)
     ]
@@ -62,7 +64,7 @@ def run(partition, X, scale, missing):
         }
     )
     server = ScalingServer(
-        partition.features, partition.n_samples, ADDERS, ServerSession(TOKEN, PHASES)
+        partition.features, partition.n_samples, adders, ServerSession(TOKEN, PHASES)
     )
     driver.run(server.run(scale, missing), Traffic())
     pooled = np.zeros(X.shape)
@@ -173,6 +175,20 @@ def test_offsets_do_not_drown_small_spreads():
     X = 1e6 + stream(5, "offset").normal(size=(200, 2))
     scaling, _ = run(vertical(200, 2, 2), X, "standard", "refuse")
     np.testing.assert_allclose(scaling.scale, X.std(axis=0), rtol=1e-12)
+
+
+@pytest.mark.parametrize("precision", ["full", "compact"])
+@pytest.mark.parametrize("constant", [0.1, -1 / 3, 1e-7, 123456.7])
+def test_constant_features(precision, constant):
+    """What differs from the mean by the grid alone is constant; small spreads stay."""
+    X = np.full((101, 2), constant)
+    X[:, 1] += 1e-9 * constant * stream(6, "small").normal(size=len(X))
+    parts = [(range(51), [0, 1]), (range(51, 101), [0, 1])]
+    partition = from_holdings(101, 2, parts)
+    scaling, scaled = run(partition, X, "standard", "refuse", precision)
+    assert scaling.scale[0] == 1.0
+    np.testing.assert_allclose(scaled[:, 0], 0.0, atol=1e-10 * abs(constant))
+    np.testing.assert_allclose(scaling.scale[1], X[:, 1].std(), rtol=1e-3)
 
 
 def test_standard_refuses_sparse_tables():

@@ -6,6 +6,7 @@ import pytest
 
 from hyfdca.audit.recording import train_recorded
 from hyfdca.audit.report import audit_folder
+from hyfdca.data.held_out import is_drawn
 from hyfdca.errors import StudyError
 from hyfdca.study.file import load
 from hyfdca.study.local.study import prepare
@@ -13,7 +14,7 @@ from hyfdca.study.outcome import train
 from tests.comparison.comparisons import TIMES, compared, rows_of, without
 from tests.support.consortia import make_files
 from tests.support.durable_runs import Consortium
-from tests.support.mixed_tables import MixedStudy
+from tests.support.mixed_tables import N_ROWS, MixedStudy
 
 # Of levels, numbers, true and false, and dates; at owners of the cells and at others.
 BLANK = [
@@ -40,9 +41,11 @@ def blanked(**settings: str) -> MixedStudy:
     return study
 
 
-def trained(study, folder):
+def trained(study, folder, evaluation=""):
     folder.mkdir()
-    return train(prepare(load(study.write(folder)), folder), lambda *_: None)
+    path = study.write(folder)
+    path.write_text(path.read_text() + evaluation)
+    return train(prepare(load(path), folder), lambda *_: None)
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +64,26 @@ def test_the_run_is_that_of_filled_files(encryption, complete, tmp_path):
     assert found.weights.tobytes() == complete.weights.tobytes()
     assert found.result()["filled_cells"] == N_BLANK
     assert complete.result()["filled_cells"] == 0
+
+
+@pytest.mark.parametrize("encryption", ["none", "stream"])
+def test_rows_set_aside_have_the_values_that_others_know(encryption, tmp_path):
+    """Model, evaluation and curves are those of files without blank cells."""
+    settings = {**SHARED, "encryption": f'"{encryption}"', "max_rounds": "20"}
+    lines = '[evaluation]\nholdout = 0.4\nsalt = "a"\ncurves = 5\n'
+    drawn = is_drawn([f"P{row:03d}" for row in range(N_ROWS)], 0.4, "a")
+    n_set_aside = sum(int(drawn[row]) for *_, rows in BLANK for row in rows)
+    assert 0 < n_set_aside < N_BLANK
+    complete, filled = (
+        trained(study, tmp_path / name, lines)
+        for name, study in (
+            ("complete", MixedStudy(settings=settings)),
+            ("blank", blanked(**settings)),
+        )
+    )
+    assert filled.model() == complete.model()
+    assert filled.evaluation == complete.evaluation
+    assert filled.evaluation is not None
 
 
 def test_resumed_is_undisturbed(complete, tmp_path):

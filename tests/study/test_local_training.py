@@ -273,3 +273,15 @@ def test_two_processes_do_not_share_a_run(every_round, tmp_path):
     with pytest.raises(Killed):
         trained(tmp_path, watch=again)
     trained(tmp_path, how="resume")
+
+
+@pytest.mark.parametrize("cell", ["1e60", "-1e80", "1e99"])
+def test_numbers_too_large_to_train_with(cell, tmp_path):
+    """Their owner says so, however large; no message has room for some squares."""
+    files = make_files(scale='"none"', encryption='"none"')
+    files.organisations["north"].table["x0"][15] = cell
+    path = files.write(tmp_path)
+    with pytest.raises(StudyError) as error:
+        train_file(path, tmp_path / "out", lambda *_: None)
+    assert_one_sentence(f"{error.value}\n")
+    assert "Organisation 'north': its numbers are too large" in str(error.value)

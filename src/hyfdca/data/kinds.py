@@ -113,6 +113,15 @@ def read_column(file: str, name: str, column: Any, columns: Columns) -> Column:
     TableError
         If its cells are neither numbers nor anything that becomes numbers.
     """
+    found = _read(file, name, column, columns)
+    if name in columns.categorical or not np.isnan(found.cells).all():
+        return found
+    # The type of a column without a value says nothing: others may have another kind.
+    return Column("blank", found.cells, note=found.note)
+
+
+def _read(file: str, name: str, column: Any, columns: Columns) -> Column:
+    """Return an Arrow column as floats, of the kind that its type says."""
     column = column.combine_chunks()
     is_dictionary = pa.types.is_dictionary(column.type)
     if is_dictionary:
@@ -186,7 +195,7 @@ def _text(file: str, name: str, column: Any, columns: Columns) -> Column:
     words = words_of(others) - BLANK_WORDS
     if not words:
         check_no_codes(file, name, texts, columns.text_is_category)
-        kind: Kind = "number" if has_numbers or not others else "blank"
+        kind: Kind = "number" if has_numbers else "blank"
         return _with_blanks(file, name, kind, numbers, others)
     if not has_numbers and is_yes_or_no(words):
         booleans = [boolean_of(cell) for cell in texts]

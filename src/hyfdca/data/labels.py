@@ -10,10 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hyfdca.arrays import FloatArray, IntArray
+from hyfdca.data.tables import parsed_number
 
 Task = Literal["classification", "regression"]
 
-REST = "rest"  # all labels but the positive one, if there are several
+# All labels but the positive one, if there are several; the second if that is "rest".
+REST, NOT_REST = "rest", "not rest"
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ def common_classes(own: Iterable[ClassNames], positive: str | None) -> tuple[str
         return tuple(found)
     others = [name for name in found if name != positive]
     if len(others) > 1 or any(each.has_rest for each in own):
-        others = [REST]
+        others = [NOT_REST if positive == REST else REST]
     return (*others, *(name for name in found if name == positive))
 
 
@@ -117,10 +119,8 @@ def r_squared(values: FloatArray, predicted: FloatArray) -> float | None:
 
 
 def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return np.nan
+    number = parsed_number(text)
+    return np.nan if number is None else number
 
 
 def _as_sortable(text: str) -> tuple[int, float, str]:

@@ -82,7 +82,23 @@ def read_npz(path: Path, columns: Columns) -> Table:
             f"{path.name} has no table of numbers; save it with an array X, or with "
             "the data, indices, indptr and shape of a CSR matrix"
         ) from None
-    return _numbered(path, cells, arrays.get("y"), arrays.get("ids"), columns)
+    labels, ids = (_with_text(path, name, arrays.get(name)) for name in ("y", "ids"))
+    return _numbered(path, cells, labels, ids, columns)
+
+
+def _with_text(
+    path: Path, name: str, array: NDArray[Any] | None
+) -> NDArray[Any] | None:
+    """Return an array of labels or IDs whose bytes are read as text."""
+    if array is None or array.dtype.kind not in "SV":
+        return array
+    try:
+        return np.char.decode(array, "utf-8")
+    except (TypeError, UnicodeDecodeError):  # structures are bytes too
+        raise TableError(
+            f"the array {name} of {path.name} is neither numbers nor text in UTF-8; "
+            "save it as text"
+        ) from None
 
 
 def _cells_of(arrays: dict[str, NDArray[Any]]) -> sp.csr_array:

@@ -25,6 +25,7 @@ DATE_ORIGIN = datetime.date(2000, 1, 1)
 LARGEST_CELL = 1e100  # squares of larger numbers soon overflow
 
 _MOST_LISTED = 10
+_WHOLE = re.compile(r"([+-]?\d{1,4000})(?:\.0*)?")  # Python reads no more digits
 _BRACKETS = re.compile(r"\[[^\]]*\]|\([^)]*\)")
 
 
@@ -275,13 +276,22 @@ def id_text(value: object) -> str:
 def label_text(value: object) -> str:
     """Return a label as text: 1, 1.0 and "1" are the same; "" means no label."""
     text = "" if value is None else normalised(value)
-    try:
-        number = float(text)
-    except ValueError:
+    if whole := _WHOLE.fullmatch(text):
+        return str(int(whole[1]))  # a float would lose digits of long codes
+    number = parsed_number(text)
+    if number is None:
         return text
     if math.isnan(number):
         return ""
     return str(int(number)) if number.is_integer() else repr(number)
+
+
+def parsed_number(text: str) -> float | None:
+    """Return the number that a text is; None if it is something else, such as 1_10."""
+    try:
+        return None if "_" in text else float(text)
+    except ValueError:
+        return None
 
 
 def listed(names: Sequence[str]) -> str:
@@ -325,14 +335,6 @@ def _header_hint(missing: Sequence[str], known: Sequence[str]) -> str:
     close = get_close_matches(bare_name(missing[0]), bare, n=1, cutoff=0.8)
     if close:
         return f" (did you mean {bare[close[0]]!r}?)"
-    if any(_is_number(name) for name in known):
+    if any(parsed_number(name) is not None for name in known):
         return " (its first line seems to be no line of names)"
     return ""
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

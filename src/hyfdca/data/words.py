@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from hyfdca.data.tables import TableError, normalised
+from hyfdca.data.tables import TableError, normalised, parsed_number
 from hyfdca.errors import counted
 
 YES = frozenset({"yes", "true", "ja", "wahr", "oui", "vrai", "si", "sí", "sim", "y"})
@@ -88,10 +88,7 @@ def number_of(cell: str | None, decimal: str | None = None) -> float | None:
         return math.nan
     if decimal == ",":
         cell = cell.translate(_SWAPPED)
-    try:
-        return float(cell)
-    except ValueError:
-        return None
+    return parsed_number(cell)
 
 
 def is_numeric(cell: object) -> bool:

@@ -13,6 +13,7 @@ from hyfdca.crypto.schemes.fixedpoint import (
 )
 from hyfdca.crypto.schemes.registry import Sealers
 from hyfdca.federation import messages as m
+from hyfdca.federation.grids import check_bounds
 from hyfdca.federation.problem import Problem
 from hyfdca.federation.sealing.client_sealing import MOST_GROUPS, Rows, Sealing
 from hyfdca.federation.sealing.opening import Opening
@@ -152,12 +153,17 @@ class Party:
         add_row_combination(
             indptr, indices, np.abs(data), self.every_row, counts, columns
         )
-        return m.Bounds(
+        bounds = m.Bounds(
             row_norm=power_above(float(self.partial_norms.max(initial=0.0))),
             column_sum=power_above(float(columns.max(initial=0.0))),
             slope_at_zero=power_above(slope),
             loss_at_zero=power_above(loss_at_zero),
         )
+        try:  # a message may not even have room for them
+            check_bounds(bounds)
+        except ValueError as error:
+            raise RefusedError(str(error)) from None
+        return bounds
 
     def _norms(self, request: m.GridRequest) -> Message:
         return self.sealing.sample_part("row norms", self.partial_norms, request.grid)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from hyfdca.federation.messages import OpenRequest
+from hyfdca.federation.sealing import vouching
 from hyfdca.federation.sealing.vouching import N_TAGS, combinations
 from hyfdca.protocol.codec import RemoteProtocolError
 from tests.support.small_runs import run_round, set_up
@@ -15,22 +18,25 @@ from tests.support.wrong_requests import make_run
 SEED = bytes(range(16))
 
 
-def test_combinations_are_sums_modulo_two_to_the_64():
+@pytest.mark.parametrize("chunk", [2, 11, 1000])
+@pytest.mark.parametrize("width", [1, 5, 6])
+def test_combinations_are_sums_modulo_two_to_the_64(width, chunk, monkeypatch):
     """Of words times a key stream for each tag, by their places in the whole sum."""
+    monkeypatch.setattr(vouching, "_CHUNK", chunk)
     random = np.random.Generator(np.random.PCG64(1))
-    words = random.integers(0, 2**64, (3, 6), np.uint64)
+    words = random.integers(0, 2**64, (3, width), np.uint64)
     rows = np.array([0, 2, 6])
     found = combinations(words, rows, SEED)
     assert found.shape == (1, N_TAGS)
     blocks = Cipher(algorithms.AES(SEED), modes.ECB()).encryptor()  # noqa: S305
     for tag in range(N_TAGS):
-        counters = [(tag << 64) + number for number in range(7 * 3)]
+        counters = [(tag << 64) + number for number in range(22)]
         stream = b"".join(blocks.update(c.to_bytes(16, "big")) for c in counters)
-        factors = np.frombuffer(stream, "<u8").reshape(7, 6)
+        factors = np.frombuffer(stream, "<u8")[: 7 * width].reshape(7, width)
         expected = sum(
             int(factors[row, column]) * int(words[place, column])
             for place, row in enumerate(rows)
-            for column in range(6)
+            for column in range(width)
         )
         assert int(found[0, tag]) % 2**64 == expected % 2**64
 
@@ -43,6 +49,19 @@ def test_combinations_of_parts_add_up_to_those_of_the_sum():
     parts = [np.array([0, 1]), np.array([2]), np.array([3, 4])]
     found = sum(combinations(words[rows], rows, SEED) for rows in parts)
     assert np.array_equal(found, combinations(words, np.arange(5), SEED))
+
+
+def test_the_number_of_a_row_costs_nothing():
+    """A server that lies about how many rows there are wastes no memory."""
+    words = np.ones((1, 100), np.uint64)
+    tracemalloc.start()
+    found = combinations(words, np.array([999_999]), SEED)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1_000_000
+    assert found.any()
+    nothing = combinations(words[:0], np.empty(0, np.int64), SEED)
+    assert not nothing.any()
 
 
 def listening(run, phase):

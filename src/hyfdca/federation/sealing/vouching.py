@@ -30,6 +30,8 @@ from hyfdca.crypto.schemes.stream_sums import WordArray
 N_TAGS = 4
 SEED_BYTES = 16
 
+_CHUNK = 1 << 16  # words whose coefficients are made at a time
+
 
 def combinations(words: WordArray, rows: IntArray, seed: bytes) -> IntArray:
     """Return the combinations of words modulo 2^64, (1, N_TAGS).
@@ -40,13 +42,37 @@ def combinations(words: WordArray, rows: IntArray, seed: bytes) -> IntArray:
     rows : array of int
         Numbers of the rows among those of the sum.
     """
-    n_rows, width = int(rows.max(initial=-1)) + 1, words.shape[1]
-    found = np.zeros((1, N_TAGS), np.uint64)
-    for tag in range(N_TAGS):
-        # A row's coefficients do not depend on which other rows the caller has.
-        counter = modes.CTR(tag.to_bytes(8) + bytes(8))
-        stream = Cipher(algorithms.AES(seed), counter).encryptor()
-        keystream = stream.update(bytes(8 * n_rows * width))
-        factors = np.frombuffer(keystream, np.uint64).reshape(n_rows, width)
-        found[0, tag] = (factors[rows] * words).sum(dtype=np.uint64)
+    found, width = np.zeros((1, N_TAGS), np.uint64), words.shape[1]
+    n_rows = max(1, _CHUNK // max(1, width))
+    for row in range(0, len(rows), n_rows):
+        first = rows[row : row + n_rows].astype(np.int64)[:, None] * width
+        for column in range(0, width, _CHUNK):
+            some = words[row : row + n_rows, column : column + _CHUNK]
+            for tag in range(N_TAGS):
+                factors = _coefficients(first + column, some.shape[1], tag, seed)
+                found[:, tag] += (factors * some).sum(dtype=np.uint64)
     return found.view(np.int64)
+
+
+def _coefficients(first: IntArray, width: int, tag: int, seed: bytes) -> WordArray:
+    """Return the coefficients of words of some rows, (rows, width): an AES-CTR stream.
+
+    They do not depend on which other rows the caller has. Only blocks with these words
+    are made, however far into the stream they are.
+
+    Parameters
+    ----------
+    first : array (rows, 1)
+        The place of each row's first word in the stream.
+    """
+    blocks = first // 2 + np.arange(width // 2 + 1)  # of two words each
+    counters = np.stack([np.full_like(blocks, tag), blocks], axis=-1).astype(">u8")
+    # Counter mode from any place: the encryption of each block's number.
+    cipher = Cipher(algorithms.AES(seed), modes.ECB()).encryptor()  # noqa: S305
+    stream = np.frombuffer(cipher.update(counters.tobytes()), np.uint64)
+    found: WordArray = np.take_along_axis(
+        stream.reshape(len(first), 2 * blocks.shape[1]),
+        first % 2 + np.arange(width),
+        axis=1,
+    )
+    return found

@@ -52,6 +52,7 @@ class ScalingClient:
             )
         self._cells = cells
         self._sealing = Sealing("sealed", sealers, (0, cells.stored.shape[1]), 1)
+        self._sum_bits = sealers.encryption.sum_bits
         self._scale, self._missing = scale, missing
         self._observed = ~np.isnan(cells.stored.data)
         self._columns = cells.stored.indices[self._observed]
@@ -59,6 +60,7 @@ class ScalingClient:
         self._learned = Learned.nothing(cells.stored.shape[1])
         self._plan = [phase for phase, _ in exchanges(scale, missing, is_centred)]
         self._n_sent = 0  # exchanges so far; the sum of the last comes with the next
+        self._sum_error = 0.0  # above that of the last sum for its grid
         self._is_known = not self._plan
 
     @property
@@ -156,7 +158,8 @@ class ScalingClient:
         if last in ("digits", "spread"):
             return learned.with_digit(last, self._opened(known, BASE))
         if last == "means":
-            return learned.with_means(*self._opened(known, 2).T)
+            counts, sums = self._opened(known, 2).T
+            return learned.with_means(counts, sums, self._sum_error)
         [squares] = self._opened(known, 1).T
         return learned.with_squares(squares)
 
@@ -173,6 +176,9 @@ class ScalingClient:
         except GridOverflowError:
             raise RemoteProtocolError("a maximum is below this client's own") from None
         self._learned, self._n_sent = learned, self._n_sent + 1
+        # A grid leaves room for all holders, each of which rounds by half a step.
+        holder_bits = self._sum_bits - request.grid.limit_bits
+        self._sum_error = math.ldexp(1.0, holder_bits - request.grid.fraction_bits)
         return Part(sealed)
 
     def _distances(self, learned: Learned) -> FloatArray:

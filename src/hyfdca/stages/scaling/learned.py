@@ -13,10 +13,17 @@ from hyfdca.stages.secure_max import SecureMax
 
 @dataclass(frozen=True)
 class Learned:
-    """What the sums so far say of a client's features."""
+    """What the sums so far say of a client's features.
+
+    Parameters
+    ----------
+    mean_errors : array (features,)
+        Above the error of each mean for the grid of its sum.
+    """
 
     counts: FloatArray
     means: FloatArray
+    mean_errors: FloatArray
     variances: FloatArray
     sizes: SecureMax
     spread: SecureMax
@@ -25,7 +32,8 @@ class Learned:
     def nothing(cls, n_features: int) -> Learned:
         """Return what is known before the first sum."""
         zeros = np.zeros(n_features)
-        return cls(zeros, zeros, zeros, SecureMax(n_features), SecureMax(n_features))
+        largest = (SecureMax(n_features), SecureMax(n_features))
+        return cls(zeros, zeros, zeros, zeros, *largest)
 
     def with_digit(self, phase: str, counts: FloatArray) -> Learned:
         """Return the same with one more digit of a maximum."""
@@ -35,10 +43,17 @@ class Learned:
             return replace(self, sizes=largest)
         return replace(self, spread=largest)
 
-    def with_means(self, counts: FloatArray, sums: FloatArray) -> Learned:
-        """Return the same with means, of sums in units of the sizes."""
-        means = sums / np.maximum(counts, 1.0) * self.sizes.unit()
-        return replace(self, counts=counts, means=means)
+    def with_means(self, counts: FloatArray, sums: FloatArray, error: float) -> Learned:
+        """Return the same with means, of sums in units of the sizes.
+
+        Parameters
+        ----------
+        error : float
+            Above that of each sum for its grid.
+        """
+        units = self.sizes.unit() / np.maximum(counts, 1.0)
+        means, errors = sums * units, error * units
+        return replace(self, counts=counts, means=means, mean_errors=errors)
 
     def with_squares(self, squares: FloatArray) -> Learned:
         """Return the same with variances, of squares in units of the spread."""
@@ -49,5 +64,5 @@ class Learned:
         """Return standard deviations, 0 where only rounding differs from the mean."""
         epsilon = np.finfo(np.float64).eps
         noise = self.counts * epsilon * self.variances
-        noise += (self.counts * self.means * epsilon) ** 2
+        noise += (self.counts * np.abs(self.means) * epsilon + self.mean_errors) ** 2
         return np.sqrt(np.where(self.variances > noise, self.variances, 0.0))

@@ -119,10 +119,15 @@ class ClientStages:
         if not self._plan.evaluation.rule:
             raise RemoteProtocolError("the study sets no rows aside")
         assert self.aligned  # noqa: S101  # refuses to go on before the alignment
-        table, keys = self._split.held_out, self._secrecy().alignment_keys()
+        table, secrecy = self._split.held_out, self._secrecy()
         check_few(self._least_rows, len(table.ids), "the part set aside")
-        settings = self._plan.alignment.of_held_out_rows
-        self._held_out = AlignmentClient(table, keys, settings)
+        # Notes about blank cells have nonces of their own, and belong to their rows.
+        self._held_out = AlignmentClient(
+            table,
+            secrecy.alignment_keys(),
+            self._plan.alignment.of_held_out_rows,
+            secrets=secrecy.secrets,
+        )
         return self._held_out.handlers
 
     @property

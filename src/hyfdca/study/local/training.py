@@ -42,16 +42,24 @@ _SHARE = 0.05  # of the time that may be spent on checkpoints
 
 
 class _Named:
-    """A member whose refusals say whose they are."""
+    """A member whose refusals say whose they are.
 
-    def __init__(self, name: str, member: Handler) -> None:
-        self._name, self._member = name, member
+    Parameters
+    ----------
+    refusals : type
+        What counts as a refusal.
+    """
+
+    def __init__(
+        self, name: str, member: Handler, refusals: type[RemoteProtocolError]
+    ) -> None:
+        self._name, self._member, self._refusals = name, member, refusals
 
     def handle(self, phase: str, payload: bytes | bytearray) -> bytes | bytearray:
         """Answer one request."""
         try:
             return self._member.handle(phase, payload)
-        except RemoteProtocolError as error:
+        except self._refusals as error:
             raise RefusedError(f"Organisation {self._name!r}: {error}") from None
 
 
@@ -65,12 +73,15 @@ class LocalNetwork:
 
     def driver(self, stage: str) -> InProcess:
         """Return the driver that carries the requests of a stage."""
-        if stage != "study":
-            n_threads = self._n_threads if stage == "training" else 1
-            return local_driver(self._members, stage, n_threads)
+        if stage not in ("study", "training"):
+            return local_driver(self._members, stage)
+        refusals = RemoteProtocolError if stage == "study" else RefusedError
         members = zip(self._plan.names, self._members, strict=True)
-        named = [_Named(name, member.stage(stage)) for name, member in members]
-        return InProcess(dict(enumerate(named)))
+        named = [
+            _Named(name, member.stage(stage), refusals) for name, member in members
+        ]
+        n_threads = self._n_threads if stage == "training" else 1
+        return InProcess(dict(enumerate(named)), n_threads)
 
     def wait(self, missing: Iterable[int]) -> None:
         """Do nothing."""
