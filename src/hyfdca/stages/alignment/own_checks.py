@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from itertools import chain
 
 import numpy as np
 
 from hyfdca.data.labels import ClassNames, class_names, encode_numbers, is_fraction
-from hyfdca.data.tables import Table
+from hyfdca.data.tables import Table, bare_name
 from hyfdca.data.target_columns import known_labels
 from hyfdca.data.words import NO_LABELS
 from hyfdca.stages.alignment import messages as m
@@ -21,6 +22,20 @@ def classes_of(table: Table, settings: m.AlignmentSettings) -> ClassNames:
     if settings.task == "regression" or table.labels is None:
         return ClassNames(())
     return class_names(known_labels(table), settings.positive)
+
+
+def other_classes_of(
+    table: Table, settings: m.AlignmentSettings
+) -> Sequence[str] | None:
+    """Return a client's classes beside the positive one; None if they are not compared.
+
+    Labels of many values are not 0 and 1 for another client's no and yes.
+    """
+    is_known = settings.task == "classification" and table.labels is not None
+    if settings.positive is None or not is_known:
+        return None
+    others = sorted(set(known_labels(table)) - {settings.positive})
+    return others if len(others) <= m.MOST_COMPARED_CLASSES else None
 
 
 def own_refusal(table: Table, settings: m.AlignmentSettings) -> m.Refused | None:
@@ -49,7 +64,18 @@ def refusal_of(
         numbers, _ = encode_numbers(known_labels(table))
         n_bad = int(np.sum(~(np.abs(numbers) <= _LARGEST_LABEL)))
         return m.Refused("no numbers", n_bad) if n_bad else None
-    return None
+    n_twins = _n_twins(table, settings)
+    return m.Refused("spelling", n_twins) if n_twins else None
+
+
+def _n_twins(table: Table, settings: m.AlignmentSettings) -> int:
+    """Return how many labels are the positive one but for capitals or blanks."""
+    positive = settings.positive
+    if positive is None:
+        return 0
+    bare, counts = bare_name(positive), Counter(known_labels(table))
+    twins = (x for x in counts if x != positive and bare_name(x) == bare)
+    return sum(counts[label] for label in twins)
 
 
 def _n_blank_words(table: Table, settings: m.AlignmentSettings) -> int:
