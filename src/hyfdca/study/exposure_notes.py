@@ -8,6 +8,7 @@ columns need no known row (docs/threat-model.md).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -16,6 +17,7 @@ from hyfdca.errors import counted
 from hyfdca.federation.server import Federation
 from hyfdca.holdings.exposure import Exposure, exposures
 from hyfdca.holdings.layout import Layout
+from hyfdca.maths.losses import Loss
 from hyfdca.stages.evaluation.scores import HeldOut
 
 _MOST_GROUPS = 3  # of an organisation's rows, the largest
@@ -29,7 +31,7 @@ _SPARSE = (
 
 
 def exposure_notes(
-    names: Sequence[str], layout: Layout, n_margins: Sequence[int]
+    names: Sequence[str], layout: Layout, n_margins: Sequence[int], loss: Loss
 ) -> tuple[str, ...]:
     """Return a sentence about each organisation that receives margins.
 
@@ -46,23 +48,39 @@ def exposure_notes(
     lines = _shortened(lines)
     if any(one.n_columns <= n_margins[one.client] for one in found):
         lines.append(_SPARSE)
-    return (*(label_notes(names, layout) if any(n_margins) else ()), *lines)
+    return (*(label_notes(names, layout, loss) if any(n_margins) else ()), *lines)
 
 
-def label_notes(names: Sequence[str], layout: Layout) -> tuple[str, ...]:
+def label_notes(names: Sequence[str], layout: Layout, loss: Loss) -> tuple[str, ...]:
     """Return a sentence about each organisation that learns labels it does not have.
 
-    It needs the duals of its rows for its share, and the sign of a dual is the label.
+    It needs the duals of its rows for its share, and they are what the loss makes of
+    labels: the sign of a dual is the class. For numbers a dual is the residual where
+    the loss is smooth, and elsewhere its sign tells that of the residual.
     """
     without = [client for client, has in enumerate(layout.labelled) if not has]
     learnt = [(names[c], len(layout.samples.items[c])) for c in without]
     lines = [
-        f"{name} learns the labels of {counted(n_rows, 'row')}, from the signs of "
-        "duals."
+        f"{name} learns {_told_by_duals(loss, counted(n_rows, 'row'))}."
         for name, n_rows in learnt
         if n_rows
     ]
     return tuple(_shortened(lines))
+
+
+def _told_by_duals(loss: Loss, rows: str) -> str:
+    if loss.task == "classification":
+        return f"the labels of {rows}, from the signs of duals"
+    if not loss.shape.smoothing:
+        return (
+            f"on which side of the model's predictions the labels of {rows} are, from "
+            "the signs of duals"
+        )
+    bound = "" if math.isinf(loss.lipschitz) else ", up to the bound of the loss"
+    return (
+        f"how far the labels of {rows} are from the model's predictions{bound}, from "
+        "duals; a dual and the prediction of its row give the label"
+    )
 
 
 def held_out_notes(

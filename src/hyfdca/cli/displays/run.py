@@ -177,8 +177,10 @@ def path_table(result: dict[str, Any]) -> Table:
     """Return how l2 was chosen, one line per l2."""
     score = result["path_score"].replace("_", " ")
     title = f"Choosing l2 by the {score} of rows left out"
+    largest = math.sqrt(max(max(row["relative_gap"]) for row in result["path"]))
     caption = (
-        "Differences of the means within the gap say nothing; a smaller tol helps."
+        "Differences of the means below about the square root of the gap, here "
+        f"{largest:.0e} of a mean, may come from it; lower tol to tell them apart."
     )
     table = Table(
         title=title, title_justify="left", caption=caption, caption_justify="left"
