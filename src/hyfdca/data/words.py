@@ -134,16 +134,17 @@ def check_no_codes(
     )
 
 
-def check_no_dates(file: str, name: str, column: Any) -> None:
+def check_no_dates(file: str, name: str, column: Any, has_settings: bool) -> None:
     """Refuse text of which half or more looks like dates, but was not read as such."""
     texts = [text for text in column.to_pylist() if text and text.strip()]
     n_dates = sum(map(looks_like_date, texts))
     if 2 * n_dates >= len(texts):
         quoted = json.dumps(name, ensure_ascii=False)
+        settings = f", or set categorical = [{quoted}] or ignore = [{quoted}]"
         raise TableError(
             f"column {name!r} of {file} has {n_dates} cells that look like dates, but "
-            "not all cells are dates as in 2024-12-31; write all of them so, or set "
-            f"categorical = [{quoted}] or ignore = [{quoted}]"
+            "not all cells are dates as in 2024-12-31; write all of them so"
+            f"{settings if has_settings else ''}"
         )
 
 
