@@ -27,6 +27,9 @@ def test_classes(tmp_path, hyfdca):
     assert shown["log loss"] == f"{found['log_loss']:.4f}"
     assert shown["AUC"] == f"{found['auc_low']:.4f} to {found['auc_high']:.4f}"
     assert shown["Kolmogorov-Smirnov"].startswith(f"{found['ks_low']:.4f} to ")
+    first, second = json.loads((tmp_path / "out" / "model.json").read_text())["classes"]
+    assert f"sensitivity (rows of {second})" in shown
+    assert f"specificity (rows of {first})" in shown
     slope, _, intercept = shown["calibration slope, intercept"].partition(", ")
     assert float(slope) == round(found["calibration"]["slope"], 3)
     assert float(intercept) == round(found["calibration"]["intercept"], 3)

@@ -291,6 +291,28 @@ def test_a_label_by_its_two_values(hyfdca, tmp_path):
     assert file.study.label_column == "z"
 
 
+@pytest.mark.parametrize(
+    ("labels", "positive"),
+    [
+        (("ja", "nein"), "ja"),
+        (("Yes", "no"), "Yes"),
+        (("y", "n"), "y"),
+        (("oui", "non"), "oui"),
+        (("ill", "well"), None),
+        (("ja", "yes"), None),
+        ((1, 0), None),
+    ],
+)
+def test_yes_is_the_positive_label(hyfdca, tmp_path, labels, positive):
+    """Not the second one in alphabetical order; the draft says why."""
+    frames = two_parts()
+    is_ill = frames["north.csv"]["outcome"] == "ill"
+    frames["north.csv"]["outcome"] = np.where(is_ill, *labels)
+    text, file = drafted(hyfdca, tmp_path, write(tmp_path, frames))
+    assert file.study.positive_label == positive
+    assert (f"{positive!r} means yes" in text) == (positive is not None)
+
+
 def test_names_that_would_end_a_comment(hyfdca, tmp_path):
     """Names with line breaks and quotes do no harm to the file."""
     frames = two_parts()

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from hyfdca.data.glance import Glance, glance_at
 from hyfdca.data.tables import DATE_ORIGIN, KINDS, Kind, TableError, listed
+from hyfdca.data.words import boolean_of, is_yes_or_no, words_of
 from hyfdca.errors import StudyError, counted
 from hyfdca.study.drafting.guesses import Roles, guess_roles
 from hyfdca.study.drafting.hints import (
@@ -115,10 +116,24 @@ def _loss(roles: Roles) -> Iterator[str]:
         yield f"# The labels have {n_values} different values: classes."
         yield '# If they are numbers to predict, use loss = "squared".'
         yield _line("loss", "logistic")
+        yield from _positive(roles.label_values)
     else:
         yield f"# The labels have {n_values:,} different values: numbers to predict."
         yield '# If they are classes, use loss = "logistic" and raise max_classes.'
         yield _line("loss", "squared")
+
+
+def _positive(values: Collection[str]) -> Iterator[str]:
+    """Say which label is positive if they are yes and no.
+
+    Otherwise it would be the second one in alphabetical order: nein rather than ja.
+    """
+    if len(values) == 2 and is_yes_or_no(words_of(values)):
+        found = sorted(values, key=lambda value: boolean_of(value) or 0.0)
+        if boolean_of(found[0]) != boolean_of(found[1]):
+            yield _comment(f"{found[1]!r} means yes: the model tells how likely it is,")
+            yield "# and sensitivity is of its rows."
+            yield _line("positive_label", found[1])
 
 
 def _kinds(glances: Sequence[Glance], roles: Roles) -> Iterator[str]:
