@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from hyfdca.data.tables import TableError, normalised
@@ -106,6 +106,11 @@ def is_numeric(cell: object) -> bool:
 def looks_like_date(text: str) -> bool:
     """Return whether a text begins as a date does, in whatever order."""
     return _DATE.match(text) is not None
+
+
+def are_dates(texts: Collection[str]) -> bool:
+    """Return whether all of some texts look like dates; false without any."""
+    return len(texts) > 0 and all(map(looks_like_date, texts))
 
 
 def n_codes(texts: Iterable[str | None]) -> int:

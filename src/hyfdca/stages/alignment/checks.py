@@ -32,6 +32,10 @@ _REFUSALS = {
         "(set decimal if it is a comma), name another "
         'label_column, or choose a loss for classes such as "logistic"'
     ),
+    "dates": (
+        "{rows} with a date as the label; name a label_column of numbers, such as the "
+        "days between two dates, or of classes"
+    ),
     "classes": (
         "{count} classes, more than {limit}; choose a loss for numbers such as "
         '"squared", name a positive_label or raise max_classes'
@@ -365,7 +369,7 @@ def check_classes(
             f"No row has the positive_label {positive!r}; set positive_label to a "
             "label that the tables have, or leave it out."
         )
-    _check_spelling(classes)
+    check_spelling(classes)
     _check_class_weight(classes, settings)
     if len(classes) < 2:
         raise AlignmentError(
@@ -374,7 +378,7 @@ def check_classes(
         )
 
 
-def _check_spelling(classes: Sequence[str]) -> None:
+def check_spelling(classes: Sequence[str]) -> None:
     """Refuse classes that differ in capitals or blanks alone."""
     if twins := first_twins(classes):
         first, second = twins

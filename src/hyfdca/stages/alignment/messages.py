@@ -140,6 +140,7 @@ class Refused(Message, tag="refused", frozen=True):
             "long names",
             "blank words",
             "spelling",
+            "dates",
         ],
         Seen("numbers"),
     ]
