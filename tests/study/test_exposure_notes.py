@@ -27,11 +27,11 @@ def test_each_receiver_of_margins_has_a_line():
     lines = exposure_notes(NAMES, layout_of(PARTITION), [4, 2, 0], LOGISTIC)
     assert lines[:-1] == (
         "north (up to 4 margins per row): with 4 known rows it can compute the 4 "
-        "columns of city in 15 shared rows.",
-        "city (up to 2 margins per row): known rows give estimates of the 3 columns of "
+        "features of city in 15 shared rows.",
+        "city (up to 2 margins per row): known rows give estimates of the 3 features of "
         "north in 15 shared rows.",
     )
-    assert "No known row is needed for columns of 0 and 1" in lines[-1]
+    assert "No known row is needed for features of 0 and 1" in lines[-1]
 
 
 def test_rows_that_would_all_have_to_be_known_are_left_out():

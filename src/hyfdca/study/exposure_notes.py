@@ -24,7 +24,7 @@ _MOST_GROUPS = 3  # of an organisation's rows, the largest
 _MOST_LINES = 10
 _PER_L2 = 6  # points that fits at one l2 rarely do without
 _SPARSE = (
-    "No known row is needed for columns of 0 and 1 among these, nor for columns that "
+    "No known row is needed for features of 0 and 1 among these, nor for features that "
     "are mostly 0: linear programmes find most of them. hyfdca audit measures it, and "
     "docs/threat-model.md explains it."
 )
@@ -131,7 +131,7 @@ def curves_note(
         return None
     return (
         f"Curves tell up to {n_scores:,} scores of each row set aside to the "
-        f"organisation that has its label. So {', '.join(able)} can compute columns of "
+        f"organisation that has its label. So {', '.join(able)} can compute features of "
         "others in shared rows set aside from known rows; raise curves, or lower "
         "max_rounds, if that matters, and see docs/threat-model.md."
     )
@@ -166,7 +166,7 @@ def path_note(names: Sequence[str], federation: Federation) -> str | None:
     who = ", ".join(names[client] for client in sorted(able))
     return (
         f"Choosing l2 among {n_l2s} takes {n_margins:,} margins per row or more. So "
-        f"{who} can compute columns of others in shared rows from known rows; give "
+        f"{who} can compute features of others in shared rows from known rows; give "
         "fewer l2 if that matters, and see docs/threat-model.md."
     )
 
@@ -191,9 +191,9 @@ def _line(
 
 
 def _group(names: Sequence[str], one: Exposure, n_margins: int) -> str:
-    columns = counted(one.n_columns, "column")
+    features = counted(one.n_columns, "feature")  # levels of categories too
     where = f"{', '.join(names[o] for o in one.others)} in {one.n_rows:,} shared rows"
     if n_margins < one.n_columns:
-        return f"known rows give estimates of the {columns} of {where}"
+        return f"known rows give estimates of the {features} of {where}"
     known = counted(one.n_columns, "known row")
-    return f"with {known} it can compute the {columns} of {where}"
+    return f"with {known} it can compute the {features} of {where}"
