@@ -355,7 +355,8 @@ BAD = {
     "cells of nobody": (
         setting(uncovered='"refuse"'),
         r"^20.0% of all cells \(60 of 300\) are with no organisation, such as \d "
-        "columns like 'x\\d' of the \\d+ rows that .* alone hold; set uncovered = ",
+        "columns like 'x\\d' of the \\d+ rows that "
+        r"('\w+' alone holds|.* and '\w+' alone hold); set uncovered = ",
     ),
     "mean without centring": (
         setting(uncovered='"mean"', scale='"maxabs"', penalise_intercept="true"),

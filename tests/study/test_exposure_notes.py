@@ -28,8 +28,8 @@ def test_each_receiver_of_margins_has_a_line():
     assert lines[:-1] == (
         "north (up to 4 margins per row): with 4 known rows it can compute the 4 "
         "features of city in 15 shared rows.",
-        "city (up to 2 margins per row): known rows give estimates of the 3 features of "
-        "north in 15 shared rows.",
+        "city (up to 2 margins per row): known rows give estimates of the 3 "
+        "features of north in 15 shared rows.",
     )
     assert "No known row is needed for features of 0 and 1" in lines[-1]
 

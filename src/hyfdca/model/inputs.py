@@ -113,7 +113,8 @@ class Inputs:
         place = {name: number for number, name in enumerate(table.features)}
         missing = [name for name in self.columns if name not in place]
         if missing:
-            raise ModelError(f"The table has no column {listed(missing)}; add them.")
+            add = "add it" if len(missing) == 1 else "add them"
+            raise ModelError(f"The table has no column {listed(missing)}; {add}.")
         return sp.csr_array(table.cells[:, [place[name] for name in self.columns]])
 
     def check_missing(self, n_missing: int) -> None:

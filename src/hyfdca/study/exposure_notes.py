@@ -131,9 +131,9 @@ def curves_note(
         return None
     return (
         f"Curves tell up to {n_scores:,} scores of each row set aside to the "
-        f"organisation that has its label. So {', '.join(able)} can compute features of "
-        "others in shared rows set aside from known rows; raise curves, or lower "
-        "max_rounds, if that matters, and see docs/threat-model.md."
+        f"organisation that has its label. So {', '.join(able)} can compute "
+        "features of others in shared rows set aside from known rows; raise curves, or "
+        "lower max_rounds, if that matters, and see docs/threat-model.md."
     )
 
 

@@ -148,7 +148,8 @@ def check_covered(
         f"{coverage.uncovered_share:.1%} of all cells ({coverage.n_uncovered:,} of "
         f"{coverage.n_cells:,}) are with no organisation, such as {n_columns} "
         f"like {such_as!r} of the {n_rows} that "
-        f"{_listed([repr(name) for name in holders])} alone hold; {_twins(features)}"
+        f"{_listed([repr(name) for name in holders])} alone "
+        f"{'holds' if len(holders) == 1 else 'hold'}; {_twins(features)}"
         'set uncovered = "mean" to take them as the mean of their column, or '
         'uncovered = "zero" (not with scale = "standard"), or leave these rows or '
         "columns out."
