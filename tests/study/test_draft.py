@@ -364,6 +364,7 @@ def test_numbers_with_decimal_commas_are_counted_as_numbers(hyfdca, tmp_path):
     """A value is the same in a file with points and in one with commas."""
     values = [0.5 + number for number in range(30)]
     frames = halves(values, values)
+    frames = {name: own.astype({"outcome": float}) for name, own in frames.items()}
     frames["north.csv"].to_csv(tmp_path / "north.csv", index=False)
     frames["city.csv"].to_csv(tmp_path / "city.csv", index=False, sep=";", decimal=",")
     paths = [tmp_path / name for name in frames]
