@@ -88,7 +88,24 @@ def counted(count: int, one: str, many: str | None = None) -> str:
 _WORDS = {
     "Object contains unknown field": "unknown key",
     "Object missing required field": "missing key",
+    "Invalid enum value": "unknown value",
 }
+
+_TYPES = {  # as msgspec calls them
+    "str": "text",
+    "float": "a number",
+    "int": "a whole number",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "a table",
+    "date": "a date",
+    "null": "nothing",
+}
+_EXPECTED = re.compile(
+    r"Expected `([a-z |]+)`(?: of length)?(?: (>=|<=|>|<) ([0-9.e+-]+))?"
+    r"(?:, got `([a-z]+)`)?"
+)
+_LIMITS = {">=": "of at least", "<=": "of at most", ">": "above", "<": "below"}
 
 
 def plain_mistake(error: Exception) -> str:
@@ -97,9 +114,36 @@ def plain_mistake(error: Exception) -> str:
     message = " ".join(str(error).split())
     found = re.fullmatch(r"(.*?)(?: - at `\$?\.?(.*)`)?", message)
     what, where = found.groups() if found else (message, None)
+    if expected := _EXPECTED.fullmatch(what):
+        what = _expectation(*expected.groups(), has_length=" of length " in what)
     for theirs, ours in _WORDS.items():
         what = what.replace(theirs, ours)
     place = f" at {where}" if where else ""
     if not what[1:2].isupper():  # "JSON" stays as it is
         what = what[:1].lower() + what[1:]
     return f"{place}: {what.rstrip('.')}"
+
+
+def _expectation(
+    kinds: str,
+    relation: str | None,
+    limit: str | None,
+    got: str | None,
+    *,
+    has_length: bool,
+) -> str:
+    """Return what msgspec expected, in words for those who write the file."""
+    expected = [kind for kind in kinds.split(" | ") if kind != "null"] or ["null"]
+    if "float" in expected and "int" in expected:
+        expected.remove("int")
+    what = f"expected {' or '.join(_TYPES.get(kind, kind) for kind in expected)}"
+    if relation and limit:
+        noun = "character" if expected == ["str"] else "entry"
+        many = "characters" if expected == ["str"] else "entries"
+        unit = f" {noun if limit == '1' else many}" if has_length else ""
+        what += f" {_LIMITS[relation]} {limit}{unit}"
+    if got is None:
+        return what
+    # A whole number may have been expected.
+    found = "a number with a decimal point" if got == "float" else _TYPES.get(got, got)
+    return f"{what}, got {found}"

@@ -20,7 +20,9 @@ def test_recovered_cells_are_the_headline(hyfdca, tmp_path):
     path = write_study(tmp_path, TWO, encryption='"stream"', **HINGE)
     out = tmp_path / "out"
     code, shown, _ = hyfdca("train", path, "--out", out, "--record-client", "north")
-    exposed = "with 3 known rows it can compute the 3 columns of city in 40 shared rows"
+    exposed = (
+        "with 3 known rows it can compute the 3 features of city in 40 shared rows"
+    )
     assert code == 3
     assert f"north (up to 5 margins per row): {exposed}." in shown
     code, shown, errors = hyfdca("audit", out)
@@ -93,7 +95,7 @@ def test_a_run_without_findings_is_no_proof(hyfdca, tmp_path):
     last = shown.splitlines()[-1]
     assert "No organisation was recorded" in last
     assert "no proof of secrecy" in last
-    assert "with 3 known rows it can compute the 3 columns" in shown
+    assert "with 3 known rows it can compute the 3 features" in shown
 
 
 def test_an_unencrypted_run_fails(hyfdca, tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from hyfdca.cli.displays.run import path_table
 from tests.support.consortia import make_files, scores
 
 
@@ -26,6 +27,9 @@ def test_classes(tmp_path, hyfdca):
     assert shown["log loss"] == f"{found['log_loss']:.4f}"
     assert shown["AUC"] == f"{found['auc_low']:.4f} to {found['auc_high']:.4f}"
     assert shown["Kolmogorov-Smirnov"].startswith(f"{found['ks_low']:.4f} to ")
+    first, second = json.loads((tmp_path / "out" / "model.json").read_text())["classes"]
+    assert f"sensitivity (rows of {second})" in shown
+    assert f"specificity (rows of {first})" in shown
     slope, _, intercept = shown["calibration slope, intercept"].partition(", ")
     assert float(slope) == round(found["calibration"]["slope"], 3)
     assert float(intercept) == round(found["calibration"]["intercept"], 3)
@@ -44,3 +48,12 @@ def test_numbers_and_many_classes(tmp_path, hyfdca):
     path = make_files().write(tmp_path)
     _, output, _ = hyfdca("train", path, "--out", tmp_path / "out")
     assert "set aside" not in output
+
+
+def test_what_the_gap_of_a_path_may_move():
+    """Held-out losses change with the square root of the gap, not with the gap."""
+    row = {"mean": 0.5, "standard_error": 0.1, "is_best": True, "is_chosen": True}
+    path = [{"l2": 0.1, "relative_gap": [1e-4, 1e-6], **row}]
+    caption = str(path_table({"path": path, "path_score": "log_loss"}).caption)
+    assert "about the square root of the gap, here 1e-02 of a mean" in caption
+    assert "lower tol" in caption

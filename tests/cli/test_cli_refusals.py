@@ -178,9 +178,12 @@ BAD = {
     ),
     "wrong class weight": (
         setting(class_weight='"equal"'),
-        "at study.class_weight: invalid enum value 'equal' .choose .balanced",
+        "at study.class_weight: unknown value 'equal' .choose .balanced",
     ),
-    "negative class weight": (setting(class_weight="{ill = -1}"), ">= 0"),
+    "negative class weight": (
+        setting(class_weight="{ill = -1}"),
+        "a number of at least 0",
+    ),
     "one class": (same_labels, "same label"),
     "no common ID": (other_ids, "No two of the 3 organisations .* share any of"),
     "one apart": (
@@ -257,16 +260,28 @@ BAD = {
         extra("city", "age = 3"),
         r"clients\[1\]: unknown key `age` \(the keys are data, decimal, delimiter, ",
     ),
+    "no organisations": (
+        lambda f: f.organisations.clear(),
+        r"names no organisations; add a table \[\[clients\]\] with name and data for",
+    ),
+    "misspelt loss": (
+        setting(loss='"logisitc"'),
+        r"no loss 'logisitc' \(did you mean logistic\?\); choose one of",
+    ),
+    "no list": (setting(ignore='"a"'), "study.ignore: expected a list, got text;"),
     "no name": (lambda f: f.settings.pop("name"), "missing key `name`"),
     "wrong type": (
         setting(l2='"much"'),
         r'at study.l2: .* \(choose a number or "auto"\)',
     ),
-    "wrong range": (setting(l2="-1"), "at study.l2: expected `float` >= "),
+    "wrong range": (
+        setting(l2="-1"),
+        "at study.l2: expected a number of at least 1e-100; corr",
+    ),
     "not finite": (setting(l2="inf"), "at study.l2"),
     "wrong choice": (
         setting(scale='"minmax"'),
-        "at study.scale: invalid enum value 'minmax' "
+        "at study.scale: unknown value 'minmax' "
         r'\(choose "maxabs" or "none" or "standard"\); correct it',
     ),
     "wrong number": (
@@ -340,7 +355,8 @@ BAD = {
     "cells of nobody": (
         setting(uncovered='"refuse"'),
         r"^20.0% of all cells \(60 of 300\) are with no organisation, such as \d "
-        "columns like 'x\\d' of the \\d+ rows that .* alone hold; set uncovered = ",
+        "columns like 'x\\d' of the \\d+ rows that "
+        r"('\w+' alone holds|.* and '\w+' alone hold); set uncovered = ",
     ),
     "mean without centring": (
         setting(uncovered='"mean"', scale='"maxabs"', penalise_intercept="true"),
@@ -356,7 +372,7 @@ BAD = {
     ),
     "long delimiter": (
         extra("city", 'delimiter = ";;"'),
-        r"at clients\[1\].delimiter: expected `str` of length <= 1",
+        r"at clients\[1\].delimiter: expected text of at most 1 character",
     ),
     "fraction label": (
         spoil("city", y="0.5"),
@@ -364,7 +380,7 @@ BAD = {
     ),
     "few classes": (
         setting(max_classes="1"),
-        r"at study.max_classes: expected `int` >= 2",
+        r"at study.max_classes: expected a whole number of at least 2",
     ),
     "positive label": (setting(positive_label='"dead"'), "positive_label 'dead'"),
     "label of no one": (extra("coast", "label = false"), "sign of a dual is the label"),
@@ -379,7 +395,10 @@ BAD = {
     ),
     "no key": (extra("city", 'public_key = ""'), "'city' .*begins with hyfdca1:"),
     "key twice": (same_key, "'north' and 'coast' have the same public_key"),
-    "no epoch": (setting(key_epoch="0"), "at study.key_epoch: expected `int` >= 1"),
+    "no epoch": (
+        setting(key_epoch="0"),
+        "at study.key_epoch: expected a whole number of at least 1",
+    ),
     "far epoch": (setting(key_epoch=str(2**70)), "has a mistake"),
 }
 

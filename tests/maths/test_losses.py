@@ -1,6 +1,7 @@
 """Losses, their derivatives and conjugates against textbook formulas and laws."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -232,3 +233,14 @@ def test_a_quantile_above_one_is_refused(parameter):
     """The tau of the pinball loss is a quantile."""
     with pytest.raises(ValueError, match="above 0 and below 1"):
         make_loss("pinball", parameter)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_the_page_of_algorithms_has_every_loss(name):
+    """With the default of its parameter."""
+    page = Path(__file__).parents[2] / "docs" / "algorithms.md"
+    section = page.read_text(encoding="utf-8").split("## Losses")[1]
+    (line,) = [own for own in section.splitlines() if own.startswith(f"| `{name}`")]
+    cell = line.replace("\\|", "").split(" | ")[2]
+    default = LOSSES[name].default
+    assert cell == "none" if default is None else cell.endswith(f", {default}")

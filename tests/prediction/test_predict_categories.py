@@ -108,6 +108,38 @@ def test_unknown_levels_are_shown(study):
     predict_here(console, files)
     shown = console.file.getvalue()
     assert re.search(r"a level that the model does not name +│ +3 │", shown)
+    assert re.search(r"  in ward, such as +│ +'helipad' │", shown)
+
+
+def test_the_most_frequent_unknown_level_is_shown(study):
+    """By column; levels that the model names, rare ones too, are not it."""
+    rows = mixed_frame().iloc[[0, 0, 0, 0]].assign(id=list("abcd"))
+    rows["ward"] = ["ICU", "ICU", "roof", "ICU"]
+    rows["code"] = ["98", "99", "99", "7"]
+    assert predict(study, rows).unknown_levels == {"ward": "roof", "code": "99"}
+    assert predict(study, rows.iloc[3:]).unknown_levels == {}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            lambda f: {"admitted": f["admitted"].dt.strftime("%d.%m.%Y")},
+            r"column .admitted. of rows.csv has \d+ cells that look like dates, but "
+            r"not all cells are dates as in 2024-12-31; write all of them so\.",
+        ),
+        (
+            lambda _: {"smoker": "J"},
+            r"column .smoker. of rows.csv has \d+ cells that are neither a number nor "
+            "a word for yes or no, such as ja and nein; write them as in the tables",
+        ),
+    ],
+)
+def test_dates_and_yes_or_no_in_other_forms(study, change, said):
+    """The sentence is that of training, without keys of a study file."""
+    frame = mixed_frame()
+    with pytest.raises(StudyError, match=said):
+        predict(study, frame.assign(**change(frame)))
 
 
 @pytest.mark.parametrize("index", [None, "id"])

@@ -64,6 +64,7 @@ HOSTILE = {
     "repeated class": changed(classes=["a", "a"]),
     "rest without positive": changed(has_rest=True),
     "too many classes": changed(classes=[str(n) for n in range(MOST_CLASSES + 1)]),
+    "pseudonyms without positive": changed(other_classes=b"\0" * 32),
     "classes without labels": changed(label_tokens=None),
     "kinds of fewer columns": changed(kinds=b"\0"),
     "no such kind": changed(kinds=b"\0\x05"),
@@ -83,12 +84,19 @@ def test_hostile_rows(case):
 
 
 @pytest.mark.parametrize(
-    "change", [changed(has_rest=True), changed(classes=["a", "b"])]
+    "change",
+    [
+        changed(has_rest=True),
+        changed(classes=["a", "b"]),
+        changed(other_classes=b"\0" * 32),
+        changed(other_classes=b"\0" * 8),
+        changed(other_classes=bytes(range(16)) * 40),
+    ],
 )
 def test_hostile_classes_with_a_positive_label(change):
     """Beside the positive class there is one other, or an unnamed rest."""
     settings = AlignmentSettings("classification", "unwell")
-    with pytest.raises(RemoteProtocolError, match=r"client 1 .* classes do not fit"):
+    with pytest.raises(RemoteProtocolError, match=r"client 1 .*(do not fit|cut off)"):
         tampered(change, settings=settings).run()
 
 

@@ -217,6 +217,74 @@ def test_classes_that_make_no_task(labels, positive, message):
     assert message in refused([table, table], settings)
 
 
+UNWELL = AlignmentSettings("classification", "yes")
+
+
+def labelled_tables(*labels):
+    """Return tables of different rows with the same columns, with these labels."""
+    starts = [4 * place for place in range(len(labels))]
+    each = zip(starts, labels, strict=True)
+    return [
+        relabelled(make_table(range(start, start + 4), [0, 1]), *(own * 2)[:4])
+        for start, own in each
+    ]
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        (["yes", "no"], ["1", "0"]),
+        (["yes", "no"], ["1", "1"]),
+        (["yes", "no", "maybe", "no"], ["True", "False"]),
+        (["yes", "no"], ["yes", "no", "maybe", "no"], ["1", "0"]),
+    ],
+)
+def test_other_words_for_the_positive_label(labels):
+    """Rows are not negatives because their organisation writes 1 for another's yes."""
+    said = refused(labelled_tables(*labels), UNWELL)
+    last = f"org{len(labels) - 1}"
+    assert f"The labels of 'org0' and those of '{last}' have none in common" in said
+    assert f"'{last}' has no row with the positive_label 'yes'" in said
+    assert "set max_classes = " in said
+    allowed = replace(UNWELL, max_classes=9)
+    classes = Meeting(labelled_tables(*labels), allowed).run().classes
+    assert classes[-1] == "yes"
+
+
+@pytest.mark.parametrize("twin", ["Yes", "YES", "y es"])
+def test_positive_labels_written_differently(twin):
+    """A client says itself that its labels are the positive one but for capitals."""
+    said = refused(labelled_tables(["yes", "no"], [twin, "no"]), UNWELL)
+    assert "'org1' has 2 rows with a label that differs from the positive_label" in said
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        (["yes", "no"], ["no", "no"]),
+        (["yes", "yes"], ["no", "no"]),
+        (["yes", "yes"], ["cold", "flu"]),
+        (["yes", "cold"], ["cold", "flu"]),
+        (["yes", "cold"], ["cold", "flu"], ["flu", "flu"]),
+        (["yes", "cold"], ["yes", "flu"]),
+    ],
+)
+def test_organisations_without_the_positive_label(labels):
+    """They are welcome if others have their classes too, or there is no telling."""
+    assert Meeting(labelled_tables(*labels), UNWELL).run().classes[1] == "yes"
+
+
+def test_many_other_classes_are_not_compared():
+    """Labels of many values are not 1 and 0 for yes and no."""
+    labels = [str(n) for n in range(40)]
+    many = relabelled(make_table(range(40), [0]), *labels)
+    few = relabelled(make_table([50, 51], [0]), "yes", "no")
+    assert Meeting([few, many], UNWELL).run().classes == ("rest", "yes")
+    assert "have none in common" in refused(
+        [few, relabelled(make_table(range(40), [0]), *["a", *["b"] * 39])], UNWELL
+    )
+
+
 @pytest.mark.parametrize("limit", [None, 3, MOST_CLASSES])
 def test_too_many_classes(limit):
     """Nobody may have too many classes, nor all together."""

@@ -363,4 +363,4 @@ def test_what_curves_will_expose_is_said_before_the_first_round(
     assert bool(said) == is_said
     for sentence in said:
         assert "up to 201 scores of each row set aside" in sentence
-        assert "So 0 can compute columns of others" in sentence
+        assert "So 0 can compute features of others" in sentence

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -289,6 +290,87 @@ def test_a_label_by_its_two_values(hyfdca, tmp_path):
     frames["north.csv"] = frames["north.csv"].rename(columns={"outcome": "z"})
     _, file = drafted(hyfdca, tmp_path, write(tmp_path, frames))
     assert file.study.label_column == "z"
+
+
+@pytest.mark.parametrize(
+    ("labels", "positive"),
+    [
+        (("ja", "nein"), "ja"),
+        (("Yes", "no"), "Yes"),
+        (("y", "n"), "y"),
+        (("oui", "non"), "oui"),
+        (("ill", "well"), None),
+        (("ja", "yes"), None),
+        ((1, 0), None),
+    ],
+)
+def test_yes_is_the_positive_label(hyfdca, tmp_path, labels, positive):
+    """Not the second one in alphabetical order; the draft says why."""
+    frames = two_parts()
+    is_ill = frames["north.csv"]["outcome"] == "ill"
+    frames["north.csv"]["outcome"] = np.where(is_ill, *labels)
+    text, file = drafted(hyfdca, tmp_path, write(tmp_path, frames))
+    assert file.study.positive_label == positive
+    assert (f"{positive!r} means yes" in text) == (positive is not None)
+
+
+def halves(first, second):
+    """Return two tables of different rows, with different labels."""
+    frame = pooled().drop(columns="cost")
+    parts = {"north.csv": frame[:30], "city.csv": frame[30:]}
+    made = {}
+    for labels, (name, own) in zip((first, second), parts.items(), strict=True):
+        wanted = np.resize(np.array(labels, dtype=object), len(own))
+        made[name] = own.assign(outcome=wanted)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("labels", "said"),
+    [
+        ((["yes", "no"], ["1", "0"]), "have none in common; write them alike in all"),
+        ((["yes", "no"], ["Yes", "no"]), "differ in capitals or blanks alone; write"),
+    ],
+)
+def test_labels_written_differently_are_pointed_out(hyfdca, tmp_path, labels, said):
+    """In the words of training, which refuses them."""
+    text, file = drafted(hyfdca, tmp_path, write(tmp_path, halves(*labels)))
+    assert re.search(f"# Training will be refused: The labels .* {said}", text)
+    assert file.study.positive_label is None
+    code, _, errors = hyfdca("train", tmp_path / "study.toml")
+    assert code == 2
+    assert said in " ".join(errors.split())
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_labels_that_are_dates(hyfdca, tmp_path, loss):
+    """No loss is for them; draft and training say so."""
+    dates = [
+        f"2024-{month:02d}-{day:02d}"
+        for month in range(1, 6)
+        for day in (1, 9, 17, 25, 28)
+    ]
+    text, _ = drafted(hyfdca, tmp_path, write(tmp_path, halves(dates, dates)))
+    assert "# Training will be refused: the labels are dates. Name a label_col" in text
+    study = tmp_path / "study.toml"
+    study.write_text(text.replace('loss = "squared"', f'loss = "{loss}"'))
+    code, _, errors = hyfdca("train", study)
+    assert code == 2
+    said = " ".join(errors.split())
+    assert "rows with a date as the label; name a label_column of numbers" in said
+
+
+def test_numbers_with_decimal_commas_are_counted_as_numbers(hyfdca, tmp_path):
+    """A value is the same in a file with points and in one with commas."""
+    values = [0.5 + number for number in range(30)]
+    frames = halves(values, values)
+    frames = {name: own.astype({"outcome": float}) for name, own in frames.items()}
+    frames["north.csv"].to_csv(tmp_path / "north.csv", index=False)
+    frames["city.csv"].to_csv(tmp_path / "city.csv", index=False, sep=";", decimal=",")
+    paths = [tmp_path / name for name in frames]
+    text, file = drafted(hyfdca, tmp_path, paths)
+    assert "# The labels have 30 different values: numbers to predict." in text
+    assert file.study.loss == "squared"
 
 
 def test_names_that_would_end_a_comment(hyfdca, tmp_path):

@@ -175,7 +175,9 @@ def test_a_holdout_that_leaves_nothing_is_refused(tmp_path):
     coast = {*range(10), *range(50, 60)}
     sentence = refused(column(lambda row: int(row in coast)), tmp_path)
     assert "Organisation 'coast' has 20 rows" in sentence
-    assert "None of the 0 rows set aside" in refused(column(lambda _: 0), tmp_path)
+    assert "No row is set aside; raise holdout, change" in refused(
+        column(lambda _: 0), tmp_path
+    )
     is_ill = scores() > 0
     first = int(np.flatnonzero(is_ill)[0])
     sentence = refused(column(lambda row: int(row == first)), tmp_path)

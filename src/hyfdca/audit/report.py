@@ -22,6 +22,7 @@ from hyfdca.audit.views import Header, client_views, read_view, view_path
 from hyfdca.errors import StudyError
 from hyfdca.holdings.exposure import Exposure, exposures
 from hyfdca.holdings.layout import Layout
+from hyfdca.maths.losses import Loss
 from hyfdca.stages.evaluation.scores import HeldOut
 from hyfdca.study.exposure_notes import exposure_notes, held_out_notes
 from hyfdca.study.file import StudyFile, load
@@ -49,6 +50,7 @@ class Audit:
     header: Header
     names: tuple[str, ...]
     layout: Layout
+    loss: Loss
     seen: list[Sighting]
     n_margins: tuple[int, ...]
     attacks: dict[str, AttackScore]
@@ -82,7 +84,7 @@ class Audit:
 
     def exposed(self) -> tuple[str, ...]:
         """Return what organisations can find out about each other, in sentences."""
-        notes = exposure_notes(self.names, self.layout, self.n_margins)
+        notes = exposure_notes(self.names, self.layout, self.n_margins, self.loss)
         if self.held_out is None:
             return notes
         more = (self.layout, self.held_out, self.n_scores)
@@ -174,6 +176,7 @@ def _audit(folder: Path, header: Header, run: LocalRun) -> Audit:
         header,
         names,
         facts.layout,
+        run.training.federation.problem.loss,
         list(sightings.seen.values()),
         tuple(sightings.n_margins(c) * facts.n_outputs for c in range(len(names))),
         attacks,

@@ -177,6 +177,9 @@ VALUES: dict[str, Value] = {
     "feature names": Value("names of features, or pseudonyms", None, "nobody else's"),
     "feature kinds": Value("which columns are categories or dates", None, _FEATURES),
     "class names": Value("names of classes", None, "all clients", "all clients"),
+    "class pseudonyms": Value(
+        "keyed pseudonyms of classes beside the positive one", None, "nobody else's"
+    ),
     "label tokens": Value(
         "keyed tokens of ID and label, or that there is none", None, "nobody else's"
     ),

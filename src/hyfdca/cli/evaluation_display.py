@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 Line = tuple[str, str]
 
 
-def evaluation_lines(found: dict[str, Any] | None) -> Iterator[Line]:
+def evaluation_lines(
+    found: dict[str, Any] | None, classes: Sequence[str] = ()
+) -> Iterator[Line]:
     """Yield how good the model is on rows that were set aside, if there are any."""
     if found is None:
         return
     yield "rows set aside to test the model", f"{found['n_rows']:,}"
     if found["n_rows_left_out"]:
         yield "  without a label or of weight 0", f"{found['n_rows_left_out']:,}"
-    lines = _of_numbers(found) if "rmse" in found else _of_classes(found)
+    lines = _of_numbers(found) if "rmse" in found else _of_classes(found, classes)
     for what, value in lines:
         yield f"  {what}", value
 
@@ -28,21 +30,22 @@ def _of_numbers(found: dict[str, Any]) -> Iterator[Line]:
         yield "quantile loss", f"{found['quantile_loss']:.4g}"
 
 
-def _of_classes(found: dict[str, Any]) -> Iterator[Line]:
+def _of_classes(found: dict[str, Any], classes: Sequence[str]) -> Iterator[Line]:
     yield "accuracy", f"{found['accuracy']:.1%}"
     if found["log_loss"] is not None:
         yield "log loss", f"{found['log_loss']:.4f}"
         yield "Brier score", f"{found['brier']:.4f}"
     if found["classes"] is None:
-        yield from _of_two_classes(found)
+        yield from _of_two_classes(found, classes)
         return
     for name, own in found["classes"].items():
         yield f"AUC of {name}", _interval(own, "auc")
 
 
-def _of_two_classes(found: dict[str, Any]) -> Iterator[Line]:
-    yield "sensitivity", f"{found['sensitivity']:.1%}"
-    yield "specificity", f"{found['specificity']:.1%}"
+def _of_two_classes(found: dict[str, Any], classes: Sequence[str]) -> Iterator[Line]:
+    of = [f" (rows of {name})" for name in classes] or ["", ""]
+    yield f"sensitivity{of[1]}", f"{found['sensitivity']:.1%}"
+    yield f"specificity{of[0]}", f"{found['specificity']:.1%}"
     yield "AUC", _interval(found, "auc")
     yield "Kolmogorov-Smirnov", _interval(found, "ks")
     calibration = found["calibration"]

@@ -93,7 +93,9 @@ def _serve_study(
     with reading(StudyError(f"The file {path} is damaged; the model is beside it.")):
         result = msgspec.json.decode(path.read_bytes())
     try_report(out)
-    console.print(results_table(kit.file.study.name, result))
+    model = out / MODEL
+    classes = read_model_file(model).classes if model.exists() else ()
+    console.print(results_table(kit.file.study.name, result, classes))
     console.print(f"Written to {out}", soft_wrap=True, markup=False)
     return _ending(kit)
 

@@ -110,7 +110,14 @@ class Glance:
         """Return all labels, given the column that has them."""
         if self.numbered is not None:
             return frozenset(self.numbered.labels or ())
-        return frozenset(map(label_text, self._texts(name))) - {""}
+        return frozenset(map(self._label_text, self._texts(name))) - {""}
+
+    def _label_text(self, value: object) -> str:
+        """Return a label as text; numbers are the same with a comma or a point."""
+        if isinstance(value, str) and self.csv.decimal == ",":
+            number = number_of(value, ",")
+            return label_text(value if number is None else number)
+        return label_text(value)
 
     def has_label(self, name: str | None) -> bool:
         """Return whether the table has labels, in that column."""

@@ -201,11 +201,19 @@ def _text(file: str, name: str, column: Any, columns: Columns) -> Column:
         booleans = [boolean_of(cell) for cell in texts]
         return _with_blanks(file, name, "boolean", booleans, others)
     decimal, has_settings = columns.csv.decimal or ".", columns.text_is_category
-    if columns.text_is_category and not has_numbers:
-        check_no_dates(file, name, column)
+    is_feature = has_settings or columns.features is not None
+    if is_feature and not has_numbers:
+        check_no_dates(file, name, column, has_settings)
+    if has_settings and not has_numbers:
         check_no_numbers(file, name, others, decimal, has_settings)
         return _category(file, name, column)
     check_no_numbers(file, name, others, decimal, has_settings)
+    if is_feature and not has_settings and not has_numbers:
+        cells = counted(others.total(), "cell that is", "cells that are")
+        raise TableError(
+            f"column {name!r} of {file} has {cells} neither a number nor a word for "
+            "yes or no, such as ja and nein; write them as in the tables of the study"
+        )
     raise _refusal(file, name, others.total(), columns)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from hyfdca.data.tables import TableError, normalised, parsed_number
@@ -105,6 +105,11 @@ def looks_like_date(text: str) -> bool:
     return _DATE.match(text) is not None
 
 
+def are_dates(texts: Collection[str]) -> bool:
+    """Return whether all of some texts look like dates; false without any."""
+    return len(texts) > 0 and all(map(looks_like_date, texts))
+
+
 def n_codes(texts: Iterable[str | None]) -> int:
     """Return how many texts are digits after a zero, as in a code such as 01067."""
     return sum(text is not None and _CODE.fullmatch(text) is not None for text in texts)
@@ -131,16 +136,17 @@ def check_no_codes(
     )
 
 
-def check_no_dates(file: str, name: str, column: Any) -> None:
+def check_no_dates(file: str, name: str, column: Any, has_settings: bool) -> None:
     """Refuse text of which half or more looks like dates, but was not read as such."""
     texts = [text for text in column.to_pylist() if text and text.strip()]
     n_dates = sum(map(looks_like_date, texts))
     if 2 * n_dates >= len(texts):
         quoted = json.dumps(name, ensure_ascii=False)
+        settings = f", or set categorical = [{quoted}] or ignore = [{quoted}]"
         raise TableError(
             f"column {name!r} of {file} has {n_dates} cells that look like dates, but "
-            "not all cells are dates as in 2024-12-31; write all of them so, or set "
-            f"categorical = [{quoted}] or ignore = [{quoted}]"
+            "not all cells are dates as in 2024-12-31; write all of them so"
+            f"{settings if has_settings else ''}"
         )
 
 

@@ -76,7 +76,9 @@ def _table(model: Model, X: Any) -> Table:
             f"columns {listed(inputs.columns)}."
         )
     reading = Columns(
-        categorical=tuple(inputs.categories), date_origin=model.file.date_origin
+        features=inputs.columns,
+        categorical=tuple(inputs.categories),
+        date_origin=model.file.date_origin,
     )
     try:
         arrow = pa.table(_in_order(model, X))

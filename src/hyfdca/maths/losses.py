@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -357,8 +358,12 @@ def make_loss(name: str, parameter: float | None = None) -> Loss:
     """
     name = ALIASES.get(name, name)
     if name not in LOSSES:
-        known = ", ".join(sorted([*LOSSES, *ALIASES]))
-        raise ValueError(f"There is no loss {name!r}; choose one of {known}.")
+        known = sorted([*LOSSES, *ALIASES])
+        close = get_close_matches(name, known, n=1)
+        hint = f" (did you mean {close[0]}?)" if close else ""
+        raise ValueError(
+            f"There is no loss {name!r}{hint}; choose one of {', '.join(known)}."
+        )
     entry = LOSSES[name]
     if entry.default is None:
         if parameter is not None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
 
+from hyfdca.arrays import BoolArray, IntArray
 from hyfdca.data.tables import Table, listed
 from hyfdca.errors import counted
 from hyfdca.model.categories import (
@@ -111,7 +113,8 @@ class Inputs:
         place = {name: number for number, name in enumerate(table.features)}
         missing = [name for name in self.columns if name not in place]
         if missing:
-            raise ModelError(f"The table has no column {listed(missing)}; add them.")
+            add = "add it" if len(missing) == 1 else "add them"
+            raise ModelError(f"The table has no column {listed(missing)}; {add}.")
         return sp.csr_array(table.cells[:, [place[name] for name in self.columns]])
 
     def check_missing(self, n_missing: int) -> None:
@@ -130,9 +133,23 @@ class Inputs:
     def n_unknown(self, table: Table) -> int:
         """Return how many rows have a level that the model does not name."""
         has_unknown = np.zeros(len(table.ids), dtype=bool)
+        for _, codes, is_new in self._unknown(table):
+            has_unknown |= is_new[codes]
+        return int(has_unknown.sum())
+
+    def unknown_levels(self, table: Table) -> dict[str, str]:
+        """Return the most frequent level that the model does not name, by column."""
+        found = {}
+        for name, codes, is_new in self._unknown(table):
+            counts = np.bincount(codes, minlength=len(is_new)) * is_new
+            if counts.any():
+                found[name] = ("", *table.levels[name])[int(counts.argmax())]
+        return found
+
+    def _unknown(self, table: Table) -> Iterator[tuple[str, IntArray, BoolArray]]:
+        """Yield each category's codes, by row, and whether each code is unknown."""
         for place, name in enumerate(table.features if self.categories else ()):
             if name in self.categories:
                 codes = np.nan_to_num(table.cells[:, [place]].toarray()[:, 0])
-                unknown = is_unknown(self.categories[name], table.levels[name])
-                has_unknown |= unknown[codes.astype(np.int64)]
-        return int(has_unknown.sum())
+                is_new = is_unknown(self.categories[name], table.levels[name])
+                yield name, codes.astype(np.int64), is_new

@@ -88,6 +88,8 @@ class Predictions:
         What users should know of them; may be empty.
     n_unknown : int
         Rows with a level that the model does not name.
+    unknown_levels : dict of str to str
+        The most frequent such level, by column.
     """
 
     model: Model
@@ -96,6 +98,7 @@ class Predictions:
     labels: tuple[str, ...] | None = field(repr=False, default=None)
     note: str = ""
     n_unknown: int = 0
+    unknown_levels: dict[str, str] = field(repr=False, default_factory=dict)
 
     @cached_property
     def predicted(self) -> NDArray[Any]:
@@ -187,8 +190,9 @@ def predictions_for(model: Model, table: Table, margins: FloatArray) -> Predicti
             f"The table has no offset_column {column!r}: offsets are taken as 0, but "
             "the model was trained with them."
         )
-    unknown = model.inputs.n_unknown(table)
-    return Predictions(model, table.ids, margins, table.labels, note, unknown)
+    inputs = model.inputs
+    n_unknown, levels = inputs.n_unknown(table), inputs.unknown_levels(table)
+    return Predictions(model, table.ids, margins, table.labels, note, n_unknown, levels)
 
 
 def check_labels(model: Model, table: Table, remedy: str) -> None:
@@ -277,7 +281,11 @@ def _with_label(files: PredictionFiles, table: Table) -> Table:
 
 
 def _missing_columns(error: MissingColumnsError, columns: Columns) -> str:
-    advice = "add them, or correct the names in the table"
+    advice = (
+        "add it, or correct its name in the table"
+        if len(error.columns) == 1
+        else "add them, or correct their names in the table"
+    )
     if columns.id in error.columns:
         advice = "name the ID column with --id-column"
     elif error.columns == (columns.label,):

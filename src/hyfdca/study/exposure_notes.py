@@ -8,6 +8,7 @@ columns need no known row (docs/threat-model.md).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -16,20 +17,21 @@ from hyfdca.errors import counted
 from hyfdca.federation.server import Federation
 from hyfdca.holdings.exposure import Exposure, exposures
 from hyfdca.holdings.layout import Layout
+from hyfdca.maths.losses import Loss
 from hyfdca.stages.evaluation.scores import HeldOut
 
 _MOST_GROUPS = 3  # of an organisation's rows, the largest
 _MOST_LINES = 10
 _PER_L2 = 6  # points that fits at one l2 rarely do without
 _SPARSE = (
-    "No known row is needed for columns of 0 and 1 among these, nor for columns that "
+    "No known row is needed for features of 0 and 1 among these, nor for features that "
     "are mostly 0: linear programmes find most of them. hyfdca audit measures it, and "
     "docs/threat-model.md explains it."
 )
 
 
 def exposure_notes(
-    names: Sequence[str], layout: Layout, n_margins: Sequence[int]
+    names: Sequence[str], layout: Layout, n_margins: Sequence[int], loss: Loss
 ) -> tuple[str, ...]:
     """Return a sentence about each organisation that receives margins.
 
@@ -46,23 +48,39 @@ def exposure_notes(
     lines = _shortened(lines)
     if any(one.n_columns <= n_margins[one.client] for one in found):
         lines.append(_SPARSE)
-    return (*(label_notes(names, layout) if any(n_margins) else ()), *lines)
+    return (*(label_notes(names, layout, loss) if any(n_margins) else ()), *lines)
 
 
-def label_notes(names: Sequence[str], layout: Layout) -> tuple[str, ...]:
+def label_notes(names: Sequence[str], layout: Layout, loss: Loss) -> tuple[str, ...]:
     """Return a sentence about each organisation that learns labels it does not have.
 
-    It needs the duals of its rows for its share, and the sign of a dual is the label.
+    It needs the duals of its rows for its share, and they are what the loss makes of
+    labels: the sign of a dual is the class. For numbers a dual is the residual where
+    the loss is smooth, and elsewhere its sign tells that of the residual.
     """
     without = [client for client, has in enumerate(layout.labelled) if not has]
     learnt = [(names[c], len(layout.samples.items[c])) for c in without]
     lines = [
-        f"{name} learns the labels of {counted(n_rows, 'row')}, from the signs of "
-        "duals."
+        f"{name} learns {_told_by_duals(loss, counted(n_rows, 'row'))}."
         for name, n_rows in learnt
         if n_rows
     ]
     return tuple(_shortened(lines))
+
+
+def _told_by_duals(loss: Loss, rows: str) -> str:
+    if loss.task == "classification":
+        return f"the labels of {rows}, from the signs of duals"
+    if not loss.shape.smoothing:
+        return (
+            f"on which side of the model's predictions the labels of {rows} are, from "
+            "the signs of duals"
+        )
+    bound = "" if math.isinf(loss.lipschitz) else ", up to the bound of the loss"
+    return (
+        f"how far the labels of {rows} are from the model's predictions{bound}, from "
+        "duals; a dual and the prediction of its row give the label"
+    )
 
 
 def held_out_notes(
@@ -113,9 +131,9 @@ def curves_note(
         return None
     return (
         f"Curves tell up to {n_scores:,} scores of each row set aside to the "
-        f"organisation that has its label. So {', '.join(able)} can compute columns of "
-        "others in shared rows set aside from known rows; raise curves, or lower "
-        "max_rounds, if that matters, and see docs/threat-model.md."
+        f"organisation that has its label. So {', '.join(able)} can compute "
+        "features of others in shared rows set aside from known rows; raise curves, or "
+        "lower max_rounds, if that matters, and see docs/threat-model.md."
     )
 
 
@@ -148,7 +166,7 @@ def path_note(names: Sequence[str], federation: Federation) -> str | None:
     who = ", ".join(names[client] for client in sorted(able))
     return (
         f"Choosing l2 among {n_l2s} takes {n_margins:,} margins per row or more. So "
-        f"{who} can compute columns of others in shared rows from known rows; give "
+        f"{who} can compute features of others in shared rows from known rows; give "
         "fewer l2 if that matters, and see docs/threat-model.md."
     )
 
@@ -173,9 +191,9 @@ def _line(
 
 
 def _group(names: Sequence[str], one: Exposure, n_margins: int) -> str:
-    columns = counted(one.n_columns, "column")
+    features = counted(one.n_columns, "feature")  # levels of categories too
     where = f"{', '.join(names[o] for o in one.others)} in {one.n_rows:,} shared rows"
     if n_margins < one.n_columns:
-        return f"known rows give estimates of the {columns} of {where}"
+        return f"known rows give estimates of the {features} of {where}"
     known = counted(one.n_columns, "known row")
-    return f"with {known} it can compute the {columns} of {where}"
+    return f"with {known} it can compute the {features} of {where}"

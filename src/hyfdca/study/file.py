@@ -280,6 +280,7 @@ def parse(content: bytes, path: Path) -> StudyFile:
     try:
         raw = msgspec.toml.decode(content)
         _refuse_old_keys(raw, path)
+        _refuse_no_organisations(raw, path)
         file = msgspec.convert(raw, StudyFile)
     except UnicodeDecodeError:
         raise StudyError(
@@ -321,6 +322,14 @@ def parse(content: bytes, path: Path) -> StudyFile:
     check_roles(file)
     as_study_error(file.chosen_algorithm)
     return file
+
+
+def _refuse_no_organisations(raw: dict[str, Any], path: Path) -> None:
+    if not raw.get("clients"):
+        raise StudyError(
+            f"The study file {path} names no organisations; add a table [[clients]] "
+            "with name and data for each organisation."
+        )
 
 
 # Keys of [study] that moved to [algorithm], with the algorithm they belong to.

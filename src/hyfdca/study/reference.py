@@ -55,7 +55,8 @@ Features are matched by name, rows by ID. Paths are relative to the study file.
 _STUDY = {
     "name": "What the study is called; in the model file and on screen.",
     "loss": f"One of {', '.join(f'`{name}`' for name in LOSSES)}.",
-    "loss_parameter": "Of losses that have one, such as the width of huber.",
+    "loss_parameter": "Of losses that have one, such as the quantile of pinball: see "
+    "[algorithms.md](algorithms.md#losses), with all formulas and defaults.",
     "l2": "λ in λ/2 ‖w‖² + mean loss; scikit-learn's `C` is 1/(n λ). A list or `auto` "
     "has it chosen by cross-validation in the same run; this needs `folds`. `auto` is "
     "nine values, from the smallest power of two at which a model cannot lower the "

@@ -20,6 +20,7 @@ from hyfdca.prediction.complete_rows import (
 from hyfdca.prediction.split_rows import SplitPredictions
 
 _MOST_CLASSES = 10  # whose counts are shown
+_MOST_COLUMNS = 5  # with levels that the model does not name
 
 
 def predict_here(console: Console, files: PredictionFiles) -> None:
@@ -75,6 +76,8 @@ def _summary(predictions: Predictions) -> Table:
     if predictions.n_unknown:
         what = "rows with a level that the model does not name"
         table.add_row(what, f"{predictions.n_unknown:,}")
+    for column, level in list(predictions.unknown_levels.items())[:_MOST_COLUMNS]:
+        table.add_row(f"  in {escape(column)}, such as", escape(repr(level)))
     for what, number in _score_rows(predictions.score(), len(predictions.ids)):
         table.add_row(what, number)
     gap = model.certificate.relative_gap

@@ -124,7 +124,9 @@ def is_worth_a_line(rounds: range) -> bool:
 def show(console: Console, summary: Summary) -> None:
     """Print what organisations can find out, the results, and who held what."""
     show_exposed(console, summary.exposed)
-    console.print(results_table(summary.name, summary.result))
+    console.print(
+        results_table(summary.name, summary.result, summary.consortium.classes)
+    )
     if summary.result.get("path"):
         console.print(path_table(summary.result))
     console.print(_holders(summary.consortium))
@@ -146,12 +148,14 @@ def show_exposed(console: Console, sentences: Sequence[str]) -> None:
         console.print(sentence, soft_wrap=True, markup=False, highlight=False)
 
 
-def results_table(name: str, result: dict[str, Any]) -> Table:
+def results_table(
+    name: str, result: dict[str, Any], classes: Sequence[str] = ()
+) -> Table:
     """Return the numbers of ``result.json`` as a table."""
     table = Table(title=escape(name), title_justify="left", show_header=False)
     table.add_column(style="bold")
     table.add_column(justify="right")
-    tested = evaluation_lines(result.get("evaluation"))
+    tested = evaluation_lines(result.get("evaluation"), classes)
     for what, value in (*tested, *_fit(result), *_left_out(result)):
         table.add_row(escape(what), value)
     table.add_row("loss P(w)", f"{result['primal']:.6g}")
@@ -177,8 +181,10 @@ def path_table(result: dict[str, Any]) -> Table:
     """Return how l2 was chosen, one line per l2."""
     score = result["path_score"].replace("_", " ")
     title = f"Choosing l2 by the {score} of rows left out"
+    largest = math.sqrt(max(max(row["relative_gap"]) for row in result["path"]))
     caption = (
-        "Differences of the means within the gap say nothing; a smaller tol helps."
+        "Differences of the means below about the square root of the gap, here "
+        f"{largest:.0e} of a mean, may come from it; lower tol to tell them apart."
     )
     table = Table(
         title=title, title_justify="left", caption=caption, caption_justify="left"

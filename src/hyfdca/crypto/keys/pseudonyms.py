@@ -45,6 +45,7 @@ _SAMPLE = b"hyfdca sample id"  # what is hashed, kept apart by ``person``
 _FEATURE = b"hyfdca feature"
 _LABEL = b"hyfdca label"
 _NAME = b"hyfdca cell name"
+_CLASS = b"hyfdca class"
 _LEVEL = b"hyfdca level"
 _FORM = b"hyfdca id form"  # and the number of the form
 _FOLD = b"hyfdca fold"
@@ -99,6 +100,12 @@ def folds_of(ids: Sequence[str], n_folds: int, salt: str) -> IntArray:
 def feature_pseudonyms(names: Sequence[str], keys: AlignmentKeys) -> TokenArray:
     """Return the pseudonyms of normalised feature names, (n, 2)."""
     return _digests(names, PSEUDONYM_BYTES, _FEATURE, keys.samples).reshape(-1, 2)
+
+
+def class_pseudonyms(names: Iterable[str], keys: AlignmentKeys) -> TokenArray:
+    """Return the pseudonyms of names of classes, (n, 2): each once, in random order."""
+    words = _digests(set(names), PSEUDONYM_BYTES, _CLASS, keys.samples).reshape(-1, 2)
+    return words[np.lexsort(words.T)]
 
 
 def level_pseudonyms(

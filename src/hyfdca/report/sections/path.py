@@ -61,9 +61,9 @@ def _exactness(points: Sequence[PathPoint]) -> str:
     largest = f"; the largest here is {plain(max(gaps), 2)}" if gaps else ""
     return (
         f"Fits end when their certified relative gap is at most tol{largest}. "
-        "Differences between scores that are, relative to the score, no larger than "
-        "that may come from where fits ended and say nothing about λ. A smaller tol "
-        "makes the curve smooth."
+        "Differences between scores that are, relative to the score, below about the "
+        "square root of that may come from where fits ended. Lower tol to tell the λ "
+        "apart."
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import chain
 
 import numpy as np
@@ -11,6 +12,7 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
 from hyfdca.arrays import BoolArray, IntArray
+from hyfdca.data.labels import ClassNames
 from hyfdca.data.tables import bare_name, first_twins, without_brackets
 from hyfdca.errors import counted
 from hyfdca.holdings.coverage import Coverage
@@ -30,6 +32,10 @@ _REFUSALS = {
         "(set decimal if it is a comma), name another "
         'label_column, or choose a loss for classes such as "logistic"'
     ),
+    "dates": (
+        "{rows} with a date as the label; name a label_column of numbers, such as the "
+        "days between two dates, or of classes"
+    ),
     "classes": (
         "{count} classes, more than {limit}; choose a loss for numbers such as "
         '"squared", name a positive_label or raise max_classes'
@@ -42,6 +48,10 @@ _REFUSALS = {
     "blank words": (
         '{rows} with a label such as "-" or "unknown" beside two classes or more; '
         "leave these labels blank, or set max_classes if they are a class"
+    ),
+    "spelling": (
+        "{rows} with a label that differs from the positive_label in capitals or "
+        "blanks alone; write it alike in all tables"
     ),
     "long names": (
         f"{{names}} of features, classes or levels with no characters or more than "
@@ -138,7 +148,8 @@ def check_covered(
         f"{coverage.uncovered_share:.1%} of all cells ({coverage.n_uncovered:,} of "
         f"{coverage.n_cells:,}) are with no organisation, such as {n_columns} "
         f"like {such_as!r} of the {n_rows} that "
-        f"{_listed([repr(name) for name in holders])} alone hold; {_twins(features)}"
+        f"{_listed([repr(name) for name in holders])} alone "
+        f"{'holds' if len(holders) == 1 else 'hold'}; {_twins(features)}"
         'set uncovered = "mean" to take them as the mean of their column, or '
         'uncovered = "zero" (not with scale = "standard"), or leave these rows or '
         "columns out."
@@ -302,6 +313,43 @@ def check_linked(names: Sequence[str], classes: Sequence[Sequence[str]]) -> None
         )
 
 
+def check_linked_to_positive(
+    names: Sequence[str],
+    classes: Sequence[ClassNames],
+    others: Sequence[AbstractSet[bytes] | None],
+    positive: str,
+) -> None:
+    """Refuse a client without the positive label whose classes nobody with it has.
+
+    All its rows would count as negative, though it may write 1 for another one's yes.
+
+    Parameters
+    ----------
+    others : sequence of sets
+        Pseudonyms of each client's classes beside the positive one; None if unknown.
+    """
+    has_positive = [positive in own.names for own in classes]
+    anchors = [k for k, has in enumerate(has_positive) if has and others[k] != set()]
+    known = [own for k in anchors if (own := others[k]) is not None]
+    if not known or len(known) < len(anchors):
+        return
+    linked, rest = set[bytes]().union(*known), list[int]()
+    for client, own in enumerate(others):
+        if own and not has_positive[client]:
+            rest.append(client)
+    while more := [client for client in rest if linked & (others[client] or set())]:
+        linked.update(*(others[client] or set() for client in more))
+        rest = [client for client in rest if client not in more]
+    if rest:
+        n_classes = 1 + len(linked.union(*(others[client] or set() for client in rest)))
+        raise AlignmentError(
+            f"The labels of {names[anchors[0]]!r} and those of {names[rest[0]]!r} have "
+            f"none in common, and {names[rest[0]]!r} has no row with the "
+            f"positive_label {positive!r}; write them alike in all tables, or set "
+            f"max_classes = {n_classes} if all of them are different classes."
+        )
+
+
 def _quoted(names: Sequence[str]) -> str:
     return " and ".join(map(repr, names[:2]))
 
@@ -322,7 +370,7 @@ def check_classes(
             f"No row has the positive_label {positive!r}; set positive_label to a "
             "label that the tables have, or leave it out."
         )
-    _check_spelling(classes)
+    check_spelling(classes)
     _check_class_weight(classes, settings)
     if len(classes) < 2:
         raise AlignmentError(
@@ -331,7 +379,7 @@ def check_classes(
         )
 
 
-def _check_spelling(classes: Sequence[str]) -> None:
+def check_spelling(classes: Sequence[str]) -> None:
     """Refuse classes that differ in capitals or blanks alone."""
     if twins := first_twins(classes):
         first, second = twins

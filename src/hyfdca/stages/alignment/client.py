@@ -11,6 +11,7 @@ from hyfdca.crypto.keys.pseudonyms import (
     NO_LABEL,
     NO_WEIGHT,
     AlignmentKeys,
+    class_pseudonyms,
     feature_pseudonyms,
     label_tokens,
     sample_pseudonyms,
@@ -48,7 +49,11 @@ from hyfdca.stages.alignment.blank_cells import SharedBlanks, first_blank
 from hyfdca.stages.alignment.hints import RoundedCells
 from hyfdca.stages.alignment.kinds import pack_kinds
 from hyfdca.stages.alignment.matching import n_repeated
-from hyfdca.stages.alignment.own_checks import classes_of, refusal_of
+from hyfdca.stages.alignment.own_checks import (
+    classes_of,
+    other_classes_of,
+    refusal_of,
+)
 from hyfdca.stages.alignment.similar_ids import answer_id_forms
 
 
@@ -122,6 +127,7 @@ class AlignmentClient:
             return m.Refused("repeated", repeated)
         self._pseudonyms = pseudonyms
         names, hidden, tokens = list(table.features), None, None
+        others = other_classes_of(table, self._settings)
         if self._settings.hide_feature_names:
             names, hidden = [], pack_tokens(feature_pseudonyms(names, keys))
         if table.labels is not None:
@@ -135,6 +141,7 @@ class AlignmentClient:
             self._classes.has_rest,
             pack_kinds(table.kinds),
             table.n_missing > 0,
+            None if others is None else pack_tokens(class_pseudonyms(others, keys)),
         )
 
     def _id_forms(self, request: m.IdFormsRequest) -> m.IdForms:

@@ -87,6 +87,11 @@ def check_some_held_out(is_labelled: BoolArray) -> None:
     ------
     AlignmentError
     """
+    if not len(is_labelled):
+        raise AlignmentError(
+            "No row is set aside; raise holdout, change salt or the holdout_column, or "
+            "leave [evaluation] out."
+        )
     if not is_labelled.any():
         raise AlignmentError(
             f"None of the {counted(len(is_labelled), 'row')} set aside has a label and "

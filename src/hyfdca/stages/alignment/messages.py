@@ -14,6 +14,7 @@ from hyfdca.protocol.messages import Message, Number, Rank, Seen
 from hyfdca.protocol.phases import START, Phase, Phases
 
 MOST_CLASSES = 1000  # that max_classes may allow
+MOST_COMPARED_CLASSES = 32  # beside a positive one
 _USUAL_CLASSES = 20
 _SINGLE_PRECISION = 2.0**-24  # the relative error of rounding to it
 LONGEST_NAME = 1000  # characters of the name of a class or a feature
@@ -122,6 +123,9 @@ class Rows(Message, tag="rows", frozen=True):
         None  # uint8, one per column; none if all are numbers
     )
     has_blanks: Annotated[bool, Seen("numbers")] = False  # cells, somewhere
+    other_classes: Annotated[memoryview | None, Seen("class pseudonyms")] = (
+        None  # uint64, two per class beside the positive one; none if there are many
+    )
 
 
 class Refused(Message, tag="refused", frozen=True):
@@ -135,6 +139,8 @@ class Refused(Message, tag="refused", frozen=True):
             "fractions",
             "long names",
             "blank words",
+            "spelling",
+            "dates",
         ],
         Seen("numbers"),
     ]

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from itertools import chain
 
 import numpy as np
 
 from hyfdca.data.labels import ClassNames, class_names, encode_numbers, is_fraction
-from hyfdca.data.tables import Table
+from hyfdca.data.tables import Table, bare_name
 from hyfdca.data.target_columns import known_labels
-from hyfdca.data.words import NO_LABELS
+from hyfdca.data.words import NO_LABELS, are_dates
 from hyfdca.stages.alignment import messages as m
 
 _LARGEST_LABEL = 1e50  # of which sums and squares stay finite
@@ -21,6 +22,20 @@ def classes_of(table: Table, settings: m.AlignmentSettings) -> ClassNames:
     if settings.task == "regression" or table.labels is None:
         return ClassNames(())
     return class_names(known_labels(table), settings.positive)
+
+
+def other_classes_of(
+    table: Table, settings: m.AlignmentSettings
+) -> Sequence[str] | None:
+    """Return a client's classes beside the positive one; None if they are not compared.
+
+    Labels of many values are not 0 and 1 for another client's no and yes.
+    """
+    is_known = settings.task == "classification" and table.labels is not None
+    if settings.positive is None or not is_known:
+        return None
+    others = sorted(set(known_labels(table)) - {settings.positive})
+    return others if len(others) <= m.MOST_COMPARED_CLASSES else None
 
 
 def own_refusal(table: Table, settings: m.AlignmentSettings) -> m.Refused | None:
@@ -38,7 +53,7 @@ def refusal_of(
     if n_long:
         return m.Refused("long names", n_long)
     if len(classes.names) > settings.n_classes_allowed:
-        return m.Refused("classes", len(classes.names))
+        return _too_many(table, classes)
     if settings.max_classes is None and (n_odd := _n_blank_words(table, settings)):
         return m.Refused("blank words", n_odd)
     is_open = settings.max_classes is None and settings.positive is None
@@ -48,8 +63,30 @@ def refusal_of(
     if settings.task == "regression":
         numbers, _ = encode_numbers(known_labels(table))
         n_bad = int(np.sum(~(np.abs(numbers) <= _LARGEST_LABEL)))
-        return m.Refused("no numbers", n_bad) if n_bad else None
-    return None
+        return _no_numbers(table, n_bad) if n_bad else None
+    n_twins = _n_twins(table, settings)
+    return m.Refused("spelling", n_twins) if n_twins else None
+
+
+def _too_many(table: Table, classes: ClassNames) -> m.Refused:
+    if are_dates(classes.names):
+        return m.Refused("dates", len(known_labels(table)))
+    return m.Refused("classes", len(classes.names))
+
+
+def _no_numbers(table: Table, n_bad: int) -> m.Refused:
+    is_date = are_dates(known_labels(table))
+    return m.Refused("dates" if is_date else "no numbers", n_bad)
+
+
+def _n_twins(table: Table, settings: m.AlignmentSettings) -> int:
+    """Return how many labels are the positive one but for capitals or blanks."""
+    positive = settings.positive
+    if positive is None:
+        return 0
+    bare, counts = bare_name(positive), Counter(known_labels(table))
+    twins = (x for x in counts if x != positive and bare_name(x) == bare)
+    return sum(counts[label] for label in twins)
 
 
 def _n_blank_words(table: Table, settings: m.AlignmentSettings) -> int:

@@ -340,8 +340,14 @@ class AlignmentServer:
             return self._trained.classes
         classes = common_classes((own.classes for own in shown), positive)
         checks.check_classes(classes, self._settings, layout.samples.n_items)
-        if positive is None and self._settings.max_classes is None:
+        if self._settings.max_classes is not None:
+            return classes
+        if positive is None:
             checks.check_linked(self._names, [own.classes.names for own in shown])
+        else:
+            own_classes = [own.classes for own in shown]
+            others = [own.other_classes for own in shown]
+            checks.check_linked_to_positive(self._names, own_classes, others, positive)
         return classes
 
 

@@ -28,6 +28,7 @@ class Shown:
     classes: ClassNames
     kinds: ByteArray
     has_blanks: bool
+    other_classes: frozenset[bytes] | None = None  # keyed pseudonyms
 
 
 def read_shown(reply: m.Rows, settings: m.AlignmentSettings) -> Shown:
@@ -46,7 +47,10 @@ def read_shown(reply: m.Rows, settings: m.AlignmentSettings) -> Shown:
     has_labels = tokens is not None and bool(np.any(tokens > NO_WEIGHT))
     classes = _classes(reply, settings, has_labels)
     kinds = unpack_kinds(reply.kinds, len(names))
-    return Shown(pseudonyms, names, features, tokens, classes, kinds, reply.has_blanks)
+    others = _other_classes(reply, settings, classes)
+    return Shown(
+        pseudonyms, names, features, tokens, classes, kinds, reply.has_blanks, others
+    )
 
 
 def label_rows_of(shown: Sequence[Shown], rows: Matched) -> LabelRows:
@@ -82,3 +86,20 @@ def _classes(
     if not is_possible or len(names) < len(reply.classes):
         raise RemoteProtocolError("its classes do not fit the task")
     return ClassNames(tuple(reply.classes), reply.has_rest)
+
+
+def _other_classes(
+    reply: m.Rows, settings: m.AlignmentSettings, classes: ClassNames
+) -> frozenset[bytes] | None:
+    """Return the pseudonyms of a client's classes beside the positive one, if shown."""
+    if reply.other_classes is None:
+        return None
+    pseudonyms = unpack_pseudonyms(reply.other_classes)
+    found = frozenset(own.tobytes() for own in pseudonyms)
+    n_named = len({*classes.names} - {settings.positive})
+    fits = len(found) > 1 if classes.has_rest else len(found) == n_named
+    is_possible = settings.positive is not None and fits
+    n_shown = len(pseudonyms)
+    if not is_possible or not len(found) == n_shown <= m.MOST_COMPARED_CLASSES:
+        raise RemoteProtocolError("the pseudonyms of its classes do not fit them")
+    return found

@@ -11,7 +11,13 @@ from pathlib import Path
 
 from hyfdca.data.glance import Glance, glance_at
 from hyfdca.data.tables import DATE_ORIGIN, KINDS, Kind, TableError, listed
+from hyfdca.data.words import are_dates, boolean_of, is_yes_or_no, words_of
 from hyfdca.errors import StudyError, counted
+from hyfdca.stages.alignment.checks import (
+    AlignmentError,
+    check_linked,
+    check_spelling,
+)
 from hyfdca.study.drafting.guesses import Roles, guess_roles
 from hyfdca.study.drafting.hints import (
     code_hints,
@@ -78,7 +84,7 @@ def _study(glances: Sequence[Glance], roles: Roles, out: Path) -> Iterator[str]:
     yield "[study]"
     yield _line("name", out.stem)
     yield from _columns(glances, roles)
-    yield from _loss(roles)
+    yield from _loss(glances, roles)
     yield from _kinds(glances, roles)
     yield from _cells(glances, roles)
     yield "# The strength of regularisation; larger values give smaller weights."
@@ -109,16 +115,46 @@ def _columns(glances: Sequence[Glance], roles: Roles) -> Iterator[str]:
         yield '# Save them as NPZ with an array ids; rows = "by order" would mix cases.'
 
 
-def _loss(roles: Roles) -> Iterator[str]:
+def _loss(glances: Sequence[Glance], roles: Roles) -> Iterator[str]:
     n_values = len(roles.label_values)
     if roles.is_classification:
         yield f"# The labels have {n_values} different values: classes."
         yield '# If they are numbers to predict, use loss = "squared".'
         yield _line("loss", "logistic")
+        yield from _positive(roles.label_values)
+        yield from map(_comment, _refused_labels(glances, roles))
+    elif are_dates(roles.label_values):
+        yield "# Training will be refused: the labels are dates. Name a label_column of"
+        yield "# numbers, such as the days between two dates, or of classes."
+        yield _line("loss", "squared")
     else:
         yield f"# The labels have {n_values:,} different values: numbers to predict."
         yield '# If they are classes, use loss = "logistic" and raise max_classes.'
         yield _line("loss", "squared")
+
+
+def _refused_labels(glances: Sequence[Glance], roles: Roles) -> Iterator[str]:
+    """Yield what training would say of classes that tables write differently."""
+    each = zip(glances, roles.labels.columns, strict=True)
+    own = {g.path.name: g.label_values(name) for g, name in each if g.has_label(name)}
+    try:
+        check_spelling(sorted(roles.label_values))
+        check_linked(list(own), [sorted(values) for values in own.values()])
+    except AlignmentError as error:
+        yield f"Training will be refused: {error}"
+
+
+def _positive(values: Collection[str]) -> Iterator[str]:
+    """Say which label is positive if they are yes and no.
+
+    Otherwise it would be the second one in alphabetical order: nein rather than ja.
+    """
+    if len(values) == 2 and is_yes_or_no(words_of(values)):
+        found = sorted(values, key=lambda value: boolean_of(value) or 0.0)
+        if boolean_of(found[0]) != boolean_of(found[1]):
+            yield _comment(f"{found[1]!r} means yes: the model tells how likely it is,")
+            yield "# and sensitivity is of its rows."
+            yield _line("positive_label", found[1])
 
 
 def _kinds(glances: Sequence[Glance], roles: Roles) -> Iterator[str]:

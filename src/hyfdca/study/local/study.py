@@ -169,7 +169,9 @@ class Run:
             n_points = server.n_points_tried
         width = federation.problem.n_outputs
         n_margins = [n_points * width] * len(names)
-        notes = exposure_notes(names, federation.layout, n_margins)
+        notes = exposure_notes(
+            names, federation.layout, n_margins, federation.problem.loss
+        )
         if (held_out := self.validated) is None:
             return notes
         n_scores = [self._n_tests() * width] * len(names)
