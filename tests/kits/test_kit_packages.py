@@ -108,7 +108,7 @@ WRONG = {
         "not for the given TLS key",
     ),
     "not in the study": (without_own_key, "No organisation of the study"),
-    "no study": (bad_study, "has a mistake"),
+    "no study": (bad_study, "names no organisations"),
     "expired": (expired, "has expired"),
     "no TLS key": (lambda p: (p.keys("north") / "tls.key").unlink(), "Cannot read"),
     "open TLS key": (
