@@ -58,6 +58,7 @@ def test_open_shares_give_rows_away(tmp_path):
     assert not audit.attacks["duals and shares"].succeeds
 
 
+@pytest.mark.thorough
 def test_factors_of_rows_come_from_another_holder(tmp_path):
     """The share of the bias cell's holder reveals the rows of those that lack it."""
     given = {**ONE, "labels_visible_to_holders": "true", "max_rounds": "150"}
@@ -67,6 +68,7 @@ def test_factors_of_rows_come_from_another_holder(tmp_path):
     assert audit.attacks["share differences"].recovered > 0.9
 
 
+@pytest.mark.thorough
 def test_without_a_bias_rows_are_found_but_for_a_factor(tmp_path):
     """If no cell is known, the server still learns the direction of rows."""
     given = {**ONE, "fit_intercept": "false"}

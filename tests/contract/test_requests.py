@@ -71,6 +71,7 @@ class Counting:
         assert self.run.history
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", [*CASES, *FEW], ids=str)
 def test_no_round_asks_more_than_its_table_says(case):
     """Nor do the set-up and the measurement of the start."""

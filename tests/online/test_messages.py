@@ -141,6 +141,7 @@ def test_strangers_and_second_clients_are_refused_while_rounds_continue(
     wait_until(lambda: study.rounds > before + 3, 20.0, study.server.said)
 
 
+@pytest.mark.thorough
 def test_admin_commands_need_the_servers_own_kit(study: Study) -> None:
     """An organisation's certificate opens no admin session; the admin's own does."""
     wait_until(lambda: study.rounds, 60.0, study.server.said)

@@ -209,6 +209,7 @@ def test_strangers_are_refused(study: Study) -> None:
     server.says("with the name 'north': it is already connected.")
 
 
+@pytest.mark.thorough
 def test_an_organisation_with_another_study_file_is_refused(study: Study) -> None:
     """One byte more is another study; both sides say so, and the study waits."""
     made, server = study.parties, study.server

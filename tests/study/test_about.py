@@ -28,7 +28,9 @@ def about_of(outcome):
     return msgspec.convert(outcome.result()["about"], About, strict=False)
 
 
-@pytest.mark.parametrize("settings", [{}, {"algorithm": '"fedavg"'}])
+@pytest.mark.parametrize(
+    "settings", [{}, {"algorithm": '"fedavg"', "max_rounds": "20"}]
+)
 def test_stages_add_up_to_the_whole(tmp_path, settings):
     """Bytes and round trips of all stages are those of the result."""
     outcome = outcome_of(tmp_path, encryption='"stream"', **settings)

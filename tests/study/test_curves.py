@@ -93,6 +93,7 @@ STUDIES = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", STUDIES)
 def test_a_point_is_the_loss_of_the_pooled_rows_under_the_model_of_its_round(
     name, tmp_path
@@ -136,6 +137,7 @@ PARAMETERS = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("loss", RESIDUAL_LOSSES)
 def test_points_of_a_regression_are_in_the_units_of_the_target(loss, tmp_path):
     """Weights count and offsets are added; widths are in units of the deviation."""

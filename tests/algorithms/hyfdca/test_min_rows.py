@@ -199,6 +199,7 @@ def test_bad_numbers_are_refused(bad):
         make_training(X, y, partition_of("2x1", 20, 4), min_rows=bad)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_the_audit_finds_no_rows_where_shares_are_held_back(tmp_path):
     """The study setting ends the attack that succeeds without it."""
