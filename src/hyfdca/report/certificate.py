@@ -10,6 +10,7 @@ from hyfdca.model.file import CertificateEntry
 
 _DIGITS = 2
 _USELESS = 100  # times the best loss: a bound that says nothing
+_TINY = 1e-5  # of the best loss: smaller bounds are not worth their zeros
 
 
 class CertificateInWords(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,8 +55,8 @@ def in_words(certificate: CertificateEntry, n_uncovered: int) -> CertificateInWo
         sentence = f"No model has a lower loss on {table}."
     else:
         sentence = (
-            f"This model's loss is at most {rounded_up(100 * excess)} % above the best "
-            f"possible on {table}."
+            f"This model's loss is at most {rounded_up(100 * max(excess, _TINY))} % "
+            f"above the best possible on {table}."
         )
     return CertificateInWords(
         sentence=sentence,
