@@ -114,7 +114,8 @@ def test_a_forged_weight_that_nobody_else_holds_shows_in_the_loss(
     """Only city has x3 and x4: the loss at the forged weights is not the certified."""
     folder = write(tmp_path, profile=f'"{profile}"', **METHODS[method])
     sentence = refusal(folder, 1, forged(1, 2))
-    assert sentence.startswith("Organisation 'city' is wrong: at the released weights")
+    everybody = "One of the organisations 'north', 'city', 'coast' is wrong: "
+    assert sentence.startswith(f"{everybody}at the released weights the loss is")
     assert "certified" in sentence
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -155,6 +157,10 @@ class BundleClient:
 
     def _planes(self, request: b.PlanesRequest) -> Message:
         """Form duals where the loss is touched; return the planes they give."""
+        with self._unmoved_by_errors():
+            return self._formed_planes(request)
+
+    def _formed_planes(self, request: b.PlanesRequest) -> Message:
         mixture, labels = request.mixture, self._labels
         if labels is None:
             raise RemoteProtocolError("this client has no labels to make planes of")
@@ -307,12 +313,13 @@ class BundleClient:
             weights = self._mixed(request.plane_weights or memoryview(b""))
         n_columns = self.weights.shape[1]
         intercepts = self.party.unpacked_intercepts(request.intercepts, n_columns)
-        if request.move.number != self._moved:
+        with self._unmoved_by_errors():
             self._apply_step(request.move)
+            reply = self._sealing.sample_part(
+                "margins", self.party.products(EVERYWHERE, weights), request.grid
+            )
         self.weights, self._intercepts = weights, intercepts
-        return self._sealing.sample_part(
-            "margins", self.party.products(EVERYWHERE, weights), request.grid
-        )
+        return reply
 
     def _mixed(self, payload: memoryview) -> FloatArray:
         """Return the weights of features that plane weights stand for."""
@@ -382,6 +389,18 @@ class BundleClient:
         size = sum(max(z.max(), -z.min()) for z in ends)
         return np.asarray(self.party.sample_holders * error + _FLOAT_ERROR * size)
 
+    @contextmanager
+    def _unmoved_by_errors(self) -> Iterator[None]:
+        """Leave the best point where it was if a request is refused."""
+        best, margins = self.best_weights, self.best_margins
+        step, moved = self._best_step, self._moved
+        try:
+            yield
+        except Exception:
+            self.best_weights, self.best_margins = best, margins
+            self._best_step, self._moved = step, moved
+            raise
+
     def _apply_step(self, move: b.Move) -> None:
         """Move the best point towards the trial point, once per search."""
         if move.number == self._moved:
@@ -391,7 +410,7 @@ class BundleClient:
         if self.party.block.labels is not None:
             change = self.margins - self.best_margins
             change *= steps
-            self.best_margins += change
+            self.best_margins = self.best_margins + change  # see _unmoved_by_errors
             errors = np.abs(1 - steps) * self._best_step + steps * self._step
             self._best_step = float(errors.max())
         self._moved = move.number

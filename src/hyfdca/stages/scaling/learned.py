@@ -51,8 +51,8 @@ class Learned:
         error : float
             Above that of each sum for its grid.
         """
-        units = self.sizes.unit() / np.maximum(counts, 1.0)
-        means, errors = sums * units, error * units
+        counted, unit = np.maximum(counts, 1.0), self.sizes.unit()
+        means, errors = sums / counted * unit, error / counted * unit
         return replace(self, counts=counts, means=means, mean_errors=errors)
 
     def with_squares(self, squares: FloatArray) -> Learned:
