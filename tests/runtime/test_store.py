@@ -206,3 +206,12 @@ def test_an_archive_keeps_the_last_three_rounds():
     archive.forget_after(-1)
     assert archive.rounds == []
     assert archive.read("keys") == b"k"
+
+
+def test_a_folder_that_cannot_be_written_to_is_refused_before_it_matters(tmp_path):
+    """And one that can be has nothing more in it."""
+    Archive(FolderStore(tmp_path / "kept")).check_writable()
+    assert list((tmp_path / "kept").iterdir()) == []
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreError, match="Cannot write to"):
+        Archive(FolderStore(tmp_path / "file")).check_writable()

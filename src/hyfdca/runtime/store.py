@@ -89,10 +89,13 @@ class FolderStore:
                 left.unlink()  # left behind by a process that was killed
             write_whole(self._folder / name, content, OWNER_ONLY, is_durable=True)
         except OSError as error:
-            raise StoreError(
-                f"Cannot write to {self._folder} ({error.strerror}); free some space "
-                "or use another folder."
-            ) from None
+            raise self._failure(error) from None
+
+    def _failure(self, error: OSError) -> StoreError:
+        return StoreError(
+            f"Cannot write to {self._folder} ({error.strerror}); free some space or "
+            "use another folder."
+        )
 
     def read(self, name: str) -> bytes | None:
         """Return the content of a file, or None if there is none."""
@@ -115,7 +118,13 @@ class FolderStore:
 
     def remove(self, name: str) -> None:
         """Remove a file, if it exists."""
-        (self._folder / name).unlink(missing_ok=True)
+        path = self._folder / name
+        try:
+            # A read-only file system refuses to remove even what is not there.
+            if path.exists():
+                path.unlink(missing_ok=True)
+        except OSError as error:
+            raise self._failure(error) from None
 
     def place(self, name: str) -> str:
         """Return the path of a file."""
@@ -235,6 +244,7 @@ class SealedStore:
 _RESTART = "restore it from a backup, or begin again with --restart"
 
 _ROUND = "round-"
+_PROBE = "probe"
 _ROUND_NAME = re.compile(rf"{_ROUND}(0|[1-9][0-9]*)")
 _DIGEST_BYTES = 16
 # Rounds: the last may not have been saved by every party, the one before be damaged.
@@ -246,6 +256,16 @@ class Archive:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+
+    def check_writable(self) -> None:
+        """Refuse a place to which nothing can be written, before it matters.
+
+        Raises
+        ------
+        StoreError
+        """
+        self.write(_PROBE, b"")
+        self.forget(_PROBE)
 
     def write(self, name: str, content: bytes) -> None:
         """Store a single content, not one per round."""

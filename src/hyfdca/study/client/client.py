@@ -412,6 +412,7 @@ class StudyClient:
     def _hello(self, request: m.Hello) -> m.Present:
         own = self.plan.study_hash
         check_same_study(request, own)
+        self._archive.check_writable()
         has_keys = self._key_holder.held is not None
         return m.Present(own, PROTOCOL, has_keys, self._archive.intact_rounds)
 
