@@ -108,6 +108,11 @@ class Killed(BaseException):  # not an error of the study
     """The process is gone."""
 
 
+def kill(_: object, report: object) -> None:
+    """End the process in the first round."""
+    raise Killed
+
+
 def test_a_further_run_is_resumed_with_its_choice(
     study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -115,9 +120,6 @@ def test_a_further_run_is_resumed_with_its_choice(
     monkeypatch.setattr(local_training, "_SECONDS", 0.0)
     monkeypatch.setattr(local_training, "_SHARE", 1e9)
     out, run = tmp_path / "out", RunChoice(number=2, l2=0.5)
-
-    def kill(_: object, report: object) -> None:
-        raise Killed
 
     for name in ("undisturbed", "out"):
         train_file(study, tmp_path / name, lambda *_: None)
@@ -146,9 +148,6 @@ def test_a_further_run_is_restarted_with_its_choice(
     monkeypatch.setattr(local_training, "_SECONDS", 0.0)
     monkeypatch.setattr(local_training, "_SHARE", 1e9)
     out, run = tmp_path / "out", RunChoice(number=2, l2=0.5)
-
-    def kill(_: object, report: object) -> None:
-        raise Killed
 
     train_file(study, out, lambda *_: None)
     first = (out / "model.json").read_bytes()
