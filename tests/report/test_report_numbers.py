@@ -21,7 +21,7 @@ from hyfdca.report.report import write_report
 from hyfdca.report.result_files import read_result_folder
 from hyfdca.report.sections.evaluation import wilson
 from tests.pages.reading import Parsed
-from tests.report.made_results import trained
+from tests.report.made_results import changed, trained
 from tests.support.consortia import NAMES, make_files, pooled_table, scores
 from tests.support.mixed_tables import MixedStudy, mixed_frame, with_others
 
@@ -191,6 +191,24 @@ def test_coefficients_of_numbers_are_in_units_of_the_target(tmp_path):
     assert {one["ratio"] for one in found.values()} == {None}
     assert "odds" not in page.text
     assert plain(own[0]) in page.row(NAMES[0])
+
+
+def test_coefficients_beyond_any_number_are_drawn(tmp_path):
+    """Finite ones: a figure has no place for others."""
+    made = make_files(**COMPLETE)
+    study = made.write(tmp_path)
+    folder = trained(study, tmp_path / "out")
+
+    def enlarge(model):
+        name = next(iter(model["weights"]))
+        model["weights"][name] = [1e300]
+        model["scaling"]["scales"][name] = 1e-100
+
+    changed(folder, "model.json", enlarge)
+    write_report(folder)
+    card = json.loads((folder / "model-card.json").read_text())
+    largest = card["coefficients"]["largest"][0]["per_unit"]
+    assert largest == [1e300]
 
 
 def test_several_classes_have_a_column_each(tmp_path):

@@ -95,6 +95,7 @@ class _Units:
     levels: frozenset[str]
 
 
+_MOST = 1e300
 _STEPS = {"standard": "one standard deviation", "maxabs": "the largest absolute value"}
 
 
@@ -103,7 +104,8 @@ def coefficients_of(model: Model) -> Coefficients:
     scaling, file = model.scaling, model.file
     with np.errstate(over="ignore", invalid="ignore"):
         per_unit = model.weights / scaling.scale[:, None]
-        intercept = model.intercept - scaling.offset @ per_unit
+        per_unit = _drawable(per_unit)
+        intercept = _drawable(model.intercept - scaling.offset @ per_unit)
     is_scaled = file.scaling.scale != "none"
     effect = np.abs(model.weights if is_scaled else per_unit).max(axis=1)
     order = np.argsort(-effect, kind="stable")[:MOST].tolist()
@@ -138,6 +140,11 @@ def _coefficient(
         ratio=_exponentials(own) if has_odds else None,
         ratio_per_scale=_exponentials(per_scale) if has_odds and per_scale else None,
     )
+
+
+def _drawable(numbers: FloatArray) -> FloatArray:
+    """Return finite numbers, which pages and figures need."""
+    return np.clip(np.nan_to_num(numbers), -_MOST, _MOST)
 
 
 def _exponentials(exponents: tuple[float, ...]) -> tuple[float | None, ...]:
