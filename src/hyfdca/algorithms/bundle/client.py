@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -157,8 +155,12 @@ class BundleClient:
 
     def _planes(self, request: b.PlanesRequest) -> Message:
         """Form duals where the loss is touched; return the planes they give."""
-        with self._unmoved_by_errors():
+        best = self._best()
+        try:
             return self._formed_planes(request)
+        except Exception:
+            self._go_back(best)
+            raise
 
     def _formed_planes(self, request: b.PlanesRequest) -> Message:
         mixture, labels = request.mixture, self._labels
@@ -313,11 +315,15 @@ class BundleClient:
             weights = self._mixed(request.plane_weights or memoryview(b""))
         n_columns = self.weights.shape[1]
         intercepts = self.party.unpacked_intercepts(request.intercepts, n_columns)
-        with self._unmoved_by_errors():
+        best = self._best()
+        try:
             self._apply_step(request.move)
             reply = self._sealing.sample_part(
                 "margins", self.party.products(EVERYWHERE, weights), request.grid
             )
+        except Exception:
+            self._go_back(best)
+            raise
         self.weights, self._intercepts = weights, intercepts
         return reply
 
@@ -389,17 +395,12 @@ class BundleClient:
         size = sum(max(z.max(), -z.min()) for z in ends)
         return np.asarray(self.party.sample_holders * error + _FLOAT_ERROR * size)
 
-    @contextmanager
-    def _unmoved_by_errors(self) -> Iterator[None]:
-        """Leave the best point where it was if a request is refused."""
-        best, margins = self.best_weights, self.best_margins
-        step, moved = self._best_step, self._moved
-        try:
-            yield
-        except Exception:
-            self.best_weights, self.best_margins = best, margins
-            self._best_step, self._moved = step, moved
-            raise
+    def _best(self) -> tuple[FloatArray, FloatArray, float, int]:
+        """Return the best point, to go back to it if a request is refused."""
+        return self.best_weights, self.best_margins, self._best_step, self._moved
+
+    def _go_back(self, best: tuple[FloatArray, FloatArray, float, int]) -> None:
+        self.best_weights, self.best_margins, self._best_step, self._moved = best
 
     def _apply_step(self, move: b.Move) -> None:
         """Move the best point towards the trial point, once per search."""
@@ -410,7 +411,7 @@ class BundleClient:
         if self.party.block.labels is not None:
             change = self.margins - self.best_margins
             change *= steps
-            self.best_margins = self.best_margins + change  # see _unmoved_by_errors
+            self.best_margins = self.best_margins + change  # not in place: see _best
             errors = np.abs(1 - steps) * self._best_step + steps * self._step
             self._best_step = float(errors.max())
         self._moved = move.number
